@@ -28,7 +28,9 @@ pub(crate) enum Exit {
     Open,
     /// The definition has as many waiting runs as it allows.
     Full,
-    /// The status of a command that was run in the foreground.
+    /// A run that was waited for was cancelled.
+    Cancelled,
+    /// The status of a command that was run in the foreground, or of a job.
     Passed(u8),
 }
 
@@ -53,6 +55,7 @@ impl Exit {
             Self::Configuration | Self::Restored => 7,
             Self::Open => 8,
             Self::Full => 9,
+            Self::Cancelled => 10,
             Self::Passed(status) => status,
         }
     }

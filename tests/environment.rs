@@ -158,6 +158,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "jobs",
         "job",
         "once",
+        "wait",
         "pause",
         "resume",
         "hold",

@@ -94,3 +94,4 @@ mod tick;
 mod trail;
 mod upgrade;
 mod with_postgres;
+mod wait;

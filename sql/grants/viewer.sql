@@ -59,3 +59,4 @@ GRANT SELECT (
     http_status
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (recorded_at, completed_at) ON jobctl.job_effects TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.run_states TO {role};

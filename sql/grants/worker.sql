@@ -33,3 +33,4 @@ GRANT EXECUTE ON FUNCTION
     jobctl.may_settle,
     jobctl.set_aside_unclaimable
     TO {role};
+    jobctl.run_states,

@@ -13,8 +13,8 @@ use clap::{Args, ValueHint};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::DatabaseFlags;
 use super::arguments::{Read, run_key, seconds, share, time, within};
+use super::{DatabaseFlags, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS};
@@ -26,7 +26,7 @@ use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
 use crate::store::{Accepted, EncodedRun, NewRun, Queued, Run, Store};
-use crate::text::duration::YEAR;
+use crate::text::duration::{self, YEAR};
 use crate::text::{plural, timestamp};
 
 /// Bytes of a line of a batch: a payload, and room for the rest.
@@ -106,6 +106,15 @@ pub(crate) struct Arguments {
         ]
     )]
     batch: Option<String>,
+    /// Wait until the run has ended, or this long, and exit as `jobctl wait`
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = duration::parse
+    )]
+    wait: Option<Option<Duration>>,
     #[command(flatten)]
     output: Output,
 }
@@ -174,7 +183,7 @@ struct Asked {
 }
 
 impl Arguments {
-    pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.values.queue.clone());
         let runs = match &batch {
@@ -199,7 +208,12 @@ impl Arguments {
         printed.with_context(|| match (&batch, answers.as_slice()) {
             (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
             _ => format!("{} runs are enqueued", answers.len()),
-        })
+        })?;
+        let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
+        match self.wait {
+            Some(timeout) if !ids.is_empty() => wait::Arguments::of(ids, timeout).run(database),
+            _ => Ok(Exit::Done),
+        }
     }
 
     /// Fills in what a line of a batch omits.

@@ -38,6 +38,7 @@ mod show;
 mod status;
 mod tick;
 mod tips;
+mod wait;
 
 use std::collections::BTreeSet;
 use std::env::VarError;
@@ -132,6 +133,7 @@ commands! {
     "Enqueue":
     Enqueue(Box<enqueue::Arguments>),
     Once(once::Arguments),
+    Wait(wait::Arguments),
     "Run":
     Tick(tick::Arguments),
     Prune(prune::Arguments),

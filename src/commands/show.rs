@@ -9,8 +9,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::DatabaseFlags;
 use super::arguments::{run_id, within};
+use super::{DatabaseFlags, wait};
 use crate::exit::{Exit, Fault};
 use crate::health::{self, Finding, why_waiting};
 use crate::job::redact;
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
         value_parser = within(1, i32::MAX)
     )]
     attempt: Option<i32>,
-    /// Print the output of the running or next attempt until it ends
+    /// Print the output of the running or next attempt until it ends; then exit as `jobctl wait`
     #[arg(
         long,
         requires = "output",
@@ -83,15 +83,19 @@ struct ShowAnswer<'a> {
 }
 
 impl Arguments {
-    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if self.output {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                return follow(stored, |attempt| store.output(self.id, attempt));
+                follow(stored, |attempt| store.output(self.id, attempt))?;
+                let states = store.run_states(vec![self.id])?;
+                states.first().ok_or_else(|| no_run(&store, self.id))?;
+                return Ok(wait::exit(&states, false));
             }
-            return print::answer(&output(self.id, self.attempt, stored)?);
+            print::answer(&output(self.id, self.attempt, stored)?)?;
+            return Ok(Exit::Done);
         }
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
         let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
@@ -109,7 +113,8 @@ impl Arguments {
             history: &shown.attempts,
             events: &shown.events,
         };
-        print::object(self.form, &answer, |fields| text(&shown, fields))
+        print::object(self.form, &answer, |fields| text(&shown, fields))?;
+        Ok(Exit::Done)
     }
 }
 

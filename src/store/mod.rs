@@ -55,7 +55,7 @@ pub(crate) use runs::{
 };
 pub(crate) use schema::Mode;
 pub(crate) use session::Timeouts;
-pub(crate) use show::{Attempt, History, RunDetails, StoredOutput};
+pub(crate) use show::{Attempt, History, RunDetails, RunState, StoredOutput};
 pub(crate) use status::{
     Fact, Figures, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
     WorkFacts,

@@ -13,6 +13,20 @@ use crate::job::thresholds::TICK_OVERDUE;
 use crate::text::listing::Listing;
 
 rows! {
+    /// How far a run is, see run_states.sql.
+    pub(crate) struct RunState {
+        pub(crate) id: i64,
+        pub(crate) job: String,
+        pub(crate) status: Status,
+        pub(crate) attempts: i32,
+        pub(crate) error_type: Option<String>,
+        /// Of the last attempt.
+        pub(crate) exit_code: Option<i32>,
+        pub(crate) signal: Option<i32>,
+    }
+}
+
+rows! {
     /// The facts of a run that decide when it starts.
     pub(crate) struct RunDetails {
         pub(crate) id: i64,
@@ -136,6 +150,11 @@ impl Store {
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
         self.query("show an output", Transaction::first, owned!("look/output"; id, attempt))
+    }
+
+    /// Returns the states of those of these runs that the login may see.
+    pub(crate) fn run_states(&self, ids: Vec<i64>) -> Result<Vec<RunState>> {
+        self.query("look at runs", Transaction::list, owned!("look/run_states"; ids))
     }
 
     /// Returns the last events of a run or of a definition, the oldest first. Events stay when the

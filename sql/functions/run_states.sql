@@ -1,0 +1,40 @@
+-- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the caller or
+-- a role of the caller enqueued, and of all runs if the caller may read their status. The exit
+-- code and the signal are those of the last attempt. SECURITY DEFINER: an enqueuer reads no table,
+-- and learns no error, output or payload here.
+CREATE OR REPLACE FUNCTION jobctl.run_states(
+    runs bigint[],
+    caller jobctl.caller DEFAULT CURRENT_USER
+)
+RETURNS TABLE (
+    id bigint,
+    job text,
+    status text,
+    attempts integer,
+    error_type text,
+    exit_code integer,
+    signal integer
+)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT
+        run.id,
+        run.job_type,
+        run.status,
+        run.attempts,
+        run.error_type,
+        attempt.exit_code,
+        attempt.signal
+    FROM jobctl.job_runs AS run
+    LEFT JOIN jobctl.job_attempts AS attempt
+        ON attempt.run_id = run.id
+        AND attempt.attempt = run.attempts
+    WHERE run.id = ANY (runs)
+        AND (
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+        )
+$$;

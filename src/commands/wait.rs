@@ -1,0 +1,188 @@
+//! `jobctl wait`, and the wait of `jobctl enqueue --wait`: until runs have ended.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use super::DatabaseFlags;
+use super::arguments::run_id;
+use super::exit_of;
+use crate::exit::{Exit, Fault};
+use crate::job::status::Status;
+use crate::print;
+use crate::store::{RunState, Store};
+use crate::text::{duration, plural};
+
+/// The pause before the second look. Each pause is half as long again as the last one.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long the database may be away before the wait ends.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+/// The status of timeout(1) after its time.
+const TIMED_OUT: u8 = 124;
+
+/// Wait until runs have ended
+///
+/// Prints a line for each run that did not succeed. The exit status is 0 if all
+/// succeeded, 1 if a run is dead, 10 if one was cancelled, and 124 after
+/// --timeout. Ctrl-C ends the wait, not the runs. A login that can only enqueue
+/// can wait for the runs that it enqueued.
+///
+///   jobctl wait 17 18 --timeout 10m
+///   jobctl wait 17 --output --exit-status
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// The runs' ids
+    #[arg(value_name = "ID", required = true, value_parser = run_id)]
+    ids: Vec<i64>,
+    /// Stop waiting after this time
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+    /// Print the stored output of each run
+    #[arg(long)]
+    output: bool,
+    /// Exit as the last attempt did that failed: with its status, or 128 and its signal
+    #[arg(long)]
+    exit_status: bool,
+}
+
+impl Arguments {
+    /// `jobctl enqueue --wait`.
+    pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>) -> Self {
+        Self { ids, timeout, output: false, exit_status: false }
+    }
+
+    /// Goes on while the database is away for a short time.
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let (mut store, signals, began) = (Some(database.open()?), signals()?, Instant::now());
+        let (mut pause, mut away_since) = (FIRST_PAUSE, None);
+        let mut waited = Waited { unfinished: self.ids.iter().copied().collect(), ended: vec![] };
+        let stopped = loop {
+            let opened = store.take().map_or_else(|| database.open(), Ok);
+            match opened.and_then(|open| waited.look(&open).map(|()| open)) {
+                Ok(open) if waited.unfinished.is_empty() => return self.ended(&open, waited.ended),
+                Ok(open) => (store, away_since) = (Some(open), None),
+                Err(error) if exit_of(&error) == Exit::Unavailable => {
+                    let since = *away_since.get_or_insert_with(|| {
+                        print::complain(&format!("waiting for the database: {error:#}"));
+                        Instant::now()
+                    });
+                    if since.elapsed() > OUTAGE_LIMIT {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+            if left == Some(Duration::ZERO) {
+                break TIMED_OUT;
+            }
+            if let Ok(signal) = signals.recv_timeout(left.map_or(pause, |left| left.min(pause))) {
+                break 128 + signal;
+            }
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        };
+        let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
+            [id] => format!("run {id} goes on; `jobctl wait {id}`"),
+            ref ids => format!("{} go on", plural::of(ids.len() as i64, "run")),
+        };
+        print::complain(&going_on);
+        Ok(Exit::Passed(stopped))
+    }
+
+    fn ended(&self, store: &Store, mut states: Vec<RunState>) -> anyhow::Result<Exit> {
+        states.sort_by_key(|state| self.ids.iter().position(|id| *id == state.id));
+        for state in states.iter().filter(|_| self.output) {
+            let stored = store.output(state.id, None)?.and_then(|stored| stored.output);
+            print::answer(&stored.unwrap_or_default())?;
+        }
+        states.iter().filter_map(failure).for_each(|why| print::complain(&why));
+        Ok(exit(&states, self.exit_status))
+    }
+}
+
+struct Waited {
+    unfinished: BTreeSet<i64>,
+    ended: Vec<RunState>,
+}
+
+impl Waited {
+    /// Looks at the unfinished runs.
+    fn look(&mut self, store: &Store) -> anyhow::Result<()> {
+        let found = store.run_states(self.unfinished.iter().copied().collect())?;
+        let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
+        if found.len() < self.unfinished.len()
+            && let Some(id) = self.unfinished.iter().find(|id| !is_found(id))
+        {
+            let why = format!("cannot wait for run {id}: no such run, or another role enqueued it");
+            return Err(Fault::new(Exit::NotFound, why).into());
+        }
+        let ended = found.into_iter().filter(|state| state.status.is_final());
+        for state in ended {
+            self.unfinished.remove(&state.id);
+            self.ended.push(state);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the numbers of signals that end a wait, as they come. A second one ends the process,
+/// also while it waits for an answer of the database.
+fn signals() -> anyhow::Result<Receiver<u8>> {
+    const SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+    let is_second = Arc::new(AtomicBool::new(false));
+    for signal in SIGNALS {
+        flag::register_conditional_default(signal, Arc::clone(&is_second))
+            .context("cannot wait")?;
+        flag::register(signal, Arc::clone(&is_second)).context("cannot wait")?;
+    }
+    let mut signals = Signals::new(SIGNALS).context("cannot wait")?;
+    let (sender, receiver) = mpsc::channel();
+    let pass_on = move || {
+        let numbers = signals.forever().filter_map(|signal| u8::try_from(signal).ok());
+        numbers.map(|signal| sender.send(signal)).take_while(Result::is_ok).for_each(drop);
+    };
+    thread::Builder::new().spawn(pass_on).context("cannot wait")?;
+    Ok(receiver)
+}
+
+fn failure(state: &RunState) -> Option<String> {
+    let RunState { id, job, attempts, error_type, .. } = state;
+    match state.status {
+        Status::Dead => {
+            let attempts = plural::of(i64::from(*attempts), "attempt");
+            let why = error_type.as_deref().unwrap_or_default();
+            Some(format!("run {id} of job {job} is dead after {attempts}: {why}"))
+        }
+        Status::Cancelled => Some(format!("run {id} of job {job} was cancelled")),
+        _ => None,
+    }
+}
+
+/// Returns the exit status for runs in these states: 10 if one is cancelled, else 1 if one did not
+/// succeed. If `passes_on`, it is that of the first one whose last attempt failed.
+pub(super) fn exit(states: &[RunState], passes_on: bool) -> Exit {
+    let is = |wanted: Status| states.iter().any(|state| state.status == wanted);
+    let passed = states.iter().filter(|state| passes_on && state.status == Status::Dead).find_map(
+        |RunState { exit_code, signal, .. }| {
+            let status = exit_code.or(signal.map(|signal| 128 + signal))?;
+            u8::try_from(status).ok().filter(|status| *status > 0)
+        },
+    );
+    match passed {
+        Some(status) => Exit::Passed(status),
+        None if is(Status::Cancelled) => Exit::Cancelled,
+        None if states.iter().all(|state| state.status == Status::Succeeded) => Exit::Done,
+        None => Exit::CouldNot,
+    }
+}

@@ -1,0 +1,128 @@
+//! `jobctl wait` and `enqueue --wait`: until runs have ended.
+
+use rustix::process::Signal;
+
+use crate::support::{Gate, Proxy, Role, TestDb, wait_until};
+
+/// Whether a session of this application has ended a transaction.
+fn waits(db: &TestDb, application: &str) -> bool {
+    db.query(&format!(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+             AND application_name = '{application}' AND query = 'COMMIT' AND state = 'idle')"
+    )) == "t"
+}
+
+#[test]
+fn it_waits_until_all_runs_have_ended() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let gated = gate.enqueue(&db).to_string();
+    let quick = db.enqueue(["shell", "--", "echo", "hello"]).to_string();
+    let wait = db.jobctl(["wait", &quick, &gated]).spawn();
+    let tick = db.jobctl(["tick"]).spawn();
+    db.wait_for_status(quick.parse().unwrap(), "succeeded");
+    gate.wait_for_starts(1);
+    let mut both = wait;
+    assert!(both.is_running());
+    // One that has ended needs no wait.
+    db.jobctl(["wait", &quick, "--output"]).run().success().stdout("hello\n").stderr("");
+    gate.open();
+    both.wait().success().stdout("").stderr("");
+    tick.wait().success();
+}
+
+#[test]
+fn the_exit_status_tells_how_runs_ended() {
+    let db = TestDb::new();
+    let enqueue = |command: &str| {
+        db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", command]).to_string()
+    };
+    let (good, bad) = (enqueue("true"), enqueue("echo no; exit 7"));
+    let killed = enqueue("kill -TERM $$");
+    let cancelled = enqueue("true");
+    db.jobctl(["cancel", &cancelled]).run().success();
+    db.jobctl(["tick"]).run().success();
+    let dead = format!("jobctl: run {bad} of job shell is dead after 1 attempt: exit_code\n");
+    let wait = |arguments: &[&str]| db.jobctl(["wait"]).args(arguments.iter().copied()).run();
+    wait(&[&good, &good]).success().stdout("").stderr("");
+    wait(&[&good, &bad]).exits(1).stdout("").stderr(&dead);
+    wait(&[&bad, "--output"]).exits(1).stdout("no\n").stderr(&dead);
+    wait(&[&bad, "--exit-status"]).exits(7);
+    wait(&[&killed, "--exit-status"]).exits(143);
+    let gone = format!("jobctl: run {cancelled} of job shell was cancelled\n");
+    wait(&[&cancelled]).exits(10).stderr(&gone);
+    wait(&[&bad, &cancelled]).exits(10).stderr(&(dead + &gone));
+    wait(&["99"])
+        .exits(3)
+        .stderr("jobctl: cannot wait for run 99: no such run, or another role enqueued it\n");
+    wait(&[]).exits(2);
+    wait(&["x"]).exits(2);
+    wait(&[&good, "--timeout", "soon"]).exits(2);
+    // show --follow ends with the same status.
+    let follow = |id: &str| db.jobctl(["show", id, "--output", "--follow"]).run();
+    follow(&good).success();
+    follow(&bad).exits(1).stdout("no\n");
+}
+
+#[test]
+fn a_timeout_and_a_signal_end_the_wait_and_leave_the_run_alone() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--in", "1h", "--", "true"]).to_string();
+    let goes_on = format!("jobctl: run {id} goes on; `jobctl wait {id}`\n");
+    db.jobctl(["wait", &id, "--timeout", "1s"]).run().exits(124).stdout("").stderr(&goes_on);
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let wait = db.jobctl(["wait", &id]).env("PGAPPNAME", "waits").spawn();
+        wait_until("it waits", || waits(&db, "waits"));
+        wait.signal(signal);
+        wait.wait().exits(status).stdout("").stderr(&goes_on);
+    }
+    assert_eq!(db.status(id.parse().unwrap()), "queued");
+}
+
+#[test]
+fn enqueue_waits_for_its_runs() {
+    let db = TestDb::new();
+    let script = "
+        $jobctl tick --linger --max-time 1m >/dev/null 2>&1 & tick=$!
+        $jobctl enqueue shell --wait -- true; echo $?
+        $jobctl enqueue shell --max-attempts 1 --wait=1m -- false; echo $?
+        $jobctl enqueue shell --in 1h --wait=1s -- true; echo $?
+        echo '{\"job_type\": \"shell\", \"payload\": {\"command\": \"true\"}}' |
+            $jobctl enqueue --batch - --wait; echo $?
+        kill $tick; wait $tick";
+    let script = db.script(script).run();
+    script.stdout("1\n0\n2\n1\n3\n124\n4\n0\n").stderr_has("run 2 of job shell is dead after 1");
+}
+
+#[test]
+fn an_enqueuer_waits_for_its_own_runs_only() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\n");
+    let others = db.enqueue(["a"]).to_string();
+    let enqueuer = Role::granted(&db, "enqueuer");
+    let own = enqueuer.jobctl(["enqueue", "a"]).run().success().stdout.trim().to_owned();
+    db.jobctl(["tick"]).run().success();
+    let dead = format!("jobctl: run {own} of job a is dead after 1 attempt: exit_code\n");
+    enqueuer.jobctl(["wait", &own]).run().exits(1).stderr(&dead);
+    enqueuer.jobctl(["wait", &own, &others]).run().exits(3).stderr_has("another role");
+    // Nothing but the state: the output needs the rights to read it.
+    enqueuer.jobctl(["wait", &own, "--output"]).run().exits(7).stdout("");
+    for role in ["viewer", "worker", "operator"] {
+        Role::granted(&db, role).jobctl(["wait", &own, &others]).run().exits(1);
+    }
+}
+
+#[test]
+fn it_waits_through_an_outage_of_the_database() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]).to_string();
+    let proxy = Proxy::to(&db);
+    let wait = db.jobctl(["wait", &id]).env("PGAPPNAME", "waits").through(&proxy).spawn();
+    wait_until("it waits", || waits(&db, "waits"));
+    proxy.cut();
+    let before = proxy.connections();
+    wait_until("it looks again", || proxy.connections() > before);
+    db.jobctl(["tick"]).run().success();
+    proxy.restore();
+    wait.wait().success().stdout("").stderr_has("waiting for the database: ");
+}
