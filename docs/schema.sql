@@ -159,6 +159,10 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     priority integer DEFAULT 0 NOT NULL,
     queue text DEFAULT 'default'::text NOT NULL,
     spread interval DEFAULT '00:00:00'::interval NOT NULL,
+    on_dead text,
+    on_success text,
+    on_end text,
+    has_hooks boolean GENERATED ALWAYS AS ((num_nonnulls(on_dead, on_success, on_end) > 0)) STORED NOT NULL,
     enqueuers text[],
     enqueue_may_set text[] DEFAULT '{}'::text[] NOT NULL,
     enabled boolean DEFAULT true NOT NULL,
@@ -224,6 +228,9 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'priority', definition.priority,
         'queue', definition.queue,
         'spread', extract(epoch FROM definition.spread),
+        'on_dead', definition.on_dead,
+        'on_success', definition.on_success,
+        'on_end', definition.on_end,
         'enqueuers', definition.enqueuers,
         'enqueue_may_set', definition.enqueue_may_set,
         'enabled', definition.enabled
@@ -234,35 +241,41 @@ CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    dropped integer;
+    dropped bigint[];
 BEGIN
-    UPDATE jobctl.job_runs AS run
-    SET
-        status = 'cancelled',
-        last_error = 'dropped: the definition was full',
-        error_type = 'dropped',
-        finished_at = now(),
-        updated_at = now()
-    WHERE run.id = ANY (ARRAY(
-        SELECT oldest.id
-        FROM jobctl.job_runs AS oldest
-        WHERE oldest.id = ANY (ARRAY(
-            SELECT waiting.id
-            FROM jobctl.job_runs AS waiting
-            WHERE waiting.job_type = job
-                AND waiting.job_type NOT IN ('shell', 'http')
-                AND waiting.status IN ('queued', 'failed')
-            -- Not `id`, which would let the planner read the finished runs of the job.
-            ORDER BY waiting.id + 0 DESC
-            OFFSET most
+    WITH ended AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            status = 'cancelled',
+            last_error = 'dropped: the definition was full',
+            error_type = 'dropped',
+            finished_at = now(),
+            updated_at = now()
+        WHERE run.id = ANY (ARRAY(
+            SELECT oldest.id
+            FROM jobctl.job_runs AS oldest
+            WHERE oldest.id = ANY (ARRAY(
+                SELECT waiting.id
+                FROM jobctl.job_runs AS waiting
+                WHERE waiting.job_type = job
+                    AND waiting.job_type NOT IN ('shell', 'http')
+                    AND waiting.status IN ('queued', 'failed')
+                -- Not `id`, which would let the planner read the finished runs of the job.
+                ORDER BY waiting.id + 0 DESC
+                OFFSET most
+            ))
+                AND oldest.status IN ('queued', 'failed')
+            ORDER BY oldest.id
+            LIMIT 2
+            FOR NO KEY UPDATE SKIP LOCKED
         ))
-            AND oldest.status IN ('queued', 'failed')
-        ORDER BY oldest.id
-        LIMIT 2
-        FOR NO KEY UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS dropped = ROW_COUNT;
-    PERFORM jobctl.count_dropped(job, dropped) WHERE dropped > 0;
+        RETURNING run.id
+    )
+    SELECT array_agg(ended.id) INTO dropped FROM ended;
+    IF dropped IS NOT NULL THEN
+        PERFORM jobctl.count_dropped(job, cardinality(dropped));
+        PERFORM jobctl.enqueue_hooks(dropped, array_fill(NULL::text, ARRAY[cardinality(dropped)]));
+    END IF;
 END
 $$;
 CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
@@ -300,6 +313,110 @@ BEGIN
         ERRCODE = queued.code,
         MESSAGE = queued.reason,
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
+END
+$$;
+CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[]) RETURNS void
+    LANGUAGE plpgsql STRICT SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    hooked record;
+    refusal text;
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.has_hooks
+    ) THEN
+        RETURN;
+    END IF;
+    FOR hooked IN
+        SELECT
+            hook.key AS hook_key,
+            hook.job AS hook_job,
+            run.id,
+            run.job_type AS job,
+            run.idempotency_key AS key,
+            run.status,
+            run.attempts,
+            run.share,
+            coalesce(ended.worker, (
+                SELECT attempt.worker
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+            )) AS worker,
+            CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
+            CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
+            CASE run.status
+                WHEN 'succeeded' THEN 'succeeded'
+                WHEN 'cancelled' THEN 'was cancelled'
+                ELSE 'is dead after ' || run.attempts
+                    || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
+            END AS what
+        FROM unnest(runs, workers) AS ended (id, worker)
+        JOIN jobctl.job_runs AS run ON run.id = ended.id
+        JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (VALUES
+            ('on_dead', definition.on_dead, run.status = 'dead'),
+            ('on_success', definition.on_success, run.status = 'succeeded'),
+            ('on_end', definition.on_end, true)
+        ) AS hook (key, job, is_due)
+        WHERE definition.has_hooks
+            AND hook.job IS NOT NULL
+            AND hook.is_due
+            -- In this transaction, and not in an earlier one.
+            AND run.finished_at = now()
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_definitions AS other
+                WHERE other.has_hooks
+                    AND definition.name IN (other.on_dead, other.on_success, other.on_end)
+            )
+        ORDER BY run.id, hook.key
+    LOOP
+        BEGIN
+            SELECT enqueued.reason INTO refusal
+            FROM jobctl.try_enqueue(
+                job => hooked.hook_job,
+                payload => jsonb_build_object(
+                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
+                        || coalesce(': ' || hooked.error, ''),
+                    'run', hooked.id,
+                    'job', hooked.job,
+                    'key', hooked.key,
+                    'status', hooked.status,
+                    'attempts', hooked.attempts,
+                    'worker', hooked.worker,
+                    'share', hooked.share,
+                    'error_type', hooked.error_type,
+                    'error', hooked.error
+                ),
+                key => format(
+                    'jobctl-hook-%s-%s-%s',
+                    hooked.hook_key,
+                    hooked.id,
+                    (extract(epoch FROM now()) * 1000000)::bigint
+                ),
+                run_at => NULL,
+                run_in => NULL,
+                priority => NULL,
+                queue => NULL,
+                max_attempts => NULL,
+                timeout => NULL,
+                backoff => NULL,
+                key_scope => 'live'
+            ) AS enqueued;
+        EXCEPTION
+            -- The calling transaction is tried again.
+            WHEN deadlock_detected OR serialization_failure THEN
+                RAISE;
+            WHEN OTHERS THEN
+                refusal := SQLERRM;
+        END;
+        IF refusal IS NOT NULL THEN
+            RAISE WARNING 'jobctl: % of run % is not enqueued: %',
+                hooked.hook_key, hooked.id, refusal;
+        END IF;
+    END LOOP;
 END
 $$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
@@ -507,6 +624,93 @@ CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
     SELECT jobctl.is_operator(role)
         OR coalesce(pg_has_role(role, to_regrole(quote_ident(recorded_by)), 'USAGE'), false)
 $$;
+CREATE FUNCTION jobctl.next_time(at time without time zone, days text DEFAULT '*'::text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT now()) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
+    reason text;
+    shown timestamp;
+    -- Differences to UTC before and after the clock change that is near, or the same two.
+    early interval;
+    late interval;
+    lower_bound timestamptz;
+    middle timestamptz;
+    result timestamptz;
+BEGIN
+    reason := CASE
+        WHEN num_nulls(at, days, time_zone, after) > 0
+            THEN 'an argument is NULL'
+        WHEN at = '24:00'
+            THEN 'at is out of range; allowed are 00:00 to 23:59:59'
+        WHEN days !~* '^(\*|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+            OR days ~ '-[^,]*-'
+            THEN 'days must be *, or days like mon,wed or mon-fri'
+        WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
+            THEN 'time_zone must be UTC, or an area and city like America/New_York'
+        WHEN after < '0001-01-02 00:00Z' OR after >= '9999-12-01 00:00Z'
+            THEN 'after is out of range; allowed are the years 1 to 9999'
+    END;
+    IF reason IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'cannot compute a time: ' || reason;
+    END IF;
+    -- A day before, because a gap of a day may end after `after`.
+    FOR shown IN
+        SELECT candidate.day + next_time.at
+        FROM generate_series(
+            date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
+            after AT TIME ZONE time_zone + interval '9 days',
+            '1 day'
+        ) AS candidate (day)
+        WHERE days = '*'
+            OR EXISTS (
+                SELECT
+                FROM unnest(string_to_array(lower(days), ',')) AS part
+                CROSS JOIN LATERAL (
+                    SELECT
+                        array_position(day_names, split_part(part, '-', 1)) AS first,
+                        array_position(day_names, right(part, 3)) AS last,
+                        extract(isodow FROM candidate.day)::integer AS day
+                ) AS number
+                WHERE CASE
+                    WHEN number.first <= number.last
+                        THEN number.day BETWEEN number.first AND number.last
+                    ELSE number.day >= number.first OR number.day <= number.last
+                END
+            )
+        ORDER BY candidate.day
+    LOOP
+        -- No zone differs from UTC by more.
+        middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
+        early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
+        middle := shown AT TIME ZONE 'UTC' + interval '16 hours';
+        late := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
+        SELECT min(candidate.instant) INTO result
+        FROM (VALUES
+            ((shown - early) AT TIME ZONE 'UTC'),
+            ((shown - late) AT TIME ZONE 'UTC')
+        ) AS candidate (instant)
+        WHERE candidate.instant AT TIME ZONE time_zone = shown;
+        IF result IS NULL THEN
+            -- The clock skips it. Looks for the second of the change, between these two.
+            lower_bound := date_trunc('second', (shown - late) AT TIME ZONE 'UTC');
+            result := date_trunc('second', (shown - early) AT TIME ZONE 'UTC');
+            WHILE result - lower_bound > interval '1 second' LOOP
+                middle := date_trunc('second', lower_bound + (result - lower_bound) / 2);
+                IF middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC' = early THEN
+                    lower_bound := middle;
+                ELSE
+                    result := middle;
+                END IF;
+            END LOOP;
+        END IF;
+        IF result > after THEN
+            RETURN result;
+        END IF;
+    END LOOP;
+END
+$_$;
 CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, run_id bigint DEFAULT NULL::bigint, attempt integer DEFAULT NULL::integer, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -599,6 +803,28 @@ BEGIN
     RETURN replaced;
 END
 $$;
+CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT
+        run.id,
+        run.job_type,
+        run.status,
+        run.attempts,
+        run.error_type,
+        attempt.exit_code,
+        attempt.signal
+    FROM jobctl.job_runs AS run
+    LEFT JOIN jobctl.job_attempts AS attempt
+        ON attempt.run_id = run.id
+        AND attempt.attempt = run.attempts
+    WHERE run.id = ANY (runs)
+        AND (
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+        )
+$$;
 CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -664,6 +890,7 @@ BEGIN
                     )
                     FROM jobctl.job_runs AS run
                     WHERE run.id = set_aside_unclaimable.id;
+                    PERFORM jobctl.enqueue_hooks(ARRAY[id], ARRAY[NULL::text]);
                 END IF;
             ELSE
                 UPDATE jobctl.job_runs AS run
@@ -783,8 +1010,13 @@ BEGIN
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
             OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            -- enqueue_hooks calls as the owner.
+            OR (
+                try_enqueue.key ~ '^jobctl-hook-'
+                AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+            )
             THEN 'key must be 1 to 255 bytes without control and invisible characters, '
-                'and must not begin with - or jobctl-run-'
+                'and must not begin with -, jobctl-run- or jobctl-hook-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
         WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
@@ -1300,6 +1532,7 @@ ALTER TABLE ONLY jobctl.schema_migrations
 ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_version_key UNIQUE (version);
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
+CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);

@@ -256,7 +256,8 @@ fn an_error_names_its_line_and_applies_nothing() {
         (
             "[job.second]\nshell = 'true'\n",
             4,
-            "unknown key `job`; a file holds [jobs.NAME] tables; did you mean `jobs`?",
+            "unknown key `job`; a file holds [jobs.NAME] tables and [defaults]; did you mean \
+             `jobs`?",
         ),
     ] {
         std::fs::write(&file, format!("{good}{wrong}")).unwrap();
@@ -289,7 +290,8 @@ fn the_example_with_every_key_applies() {
              next_run_at IS NOT NULL
              FROM jobctl.job_definitions ORDER BY name"
         ),
-        "cleanup_nightly|0 2 * * *|Europe/Berlin|00:05:00|3|1|maintenance|t\n\
+        "alert||UTC|00:00:00|10||default|f\n\
+         cleanup_nightly|0 2 * * *|Europe/Berlin|00:05:00|3|1|maintenance|t\n\
          send_weekly_report||UTC|00:00:00|10||default|f\n\
          warm_cache||UTC|00:00:00|10||default|f"
     );

@@ -63,6 +63,7 @@ pages! {
     faq: "docs/faq.md",
     from_cron: "docs/from-cron.md",
     guide: "docs/guide.md",
+    hooks: "docs/hooks.md",
     json: "docs/json.md",
     operations: "docs/operations.md",
     performance: "docs/performance.md",
@@ -319,8 +320,8 @@ fn check_page(path: &str) {
         ("NO_COLOR", "1"),
         ("PAGER", "cat"),
         ("SUDO_USER", "ana"),
-    ]);
         ("XDG_STATE_HOME", home),
+    ]);
     let page_run = environment.fold(page_run, |run, (name, value)| run.env(name, value));
     let finished = page_run.spawn().wait_within(Duration::from_secs(240));
     let output = finished.stdout.replace("\r\n", "\n");

@@ -499,6 +499,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("drop_oldest", 'f', ""),
             ("effect_result", 't', ""),
             ("enqueue", 't', ""),
+            ("enqueue_hooks", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),
             ("is_backoff", 'f', ""),
@@ -506,12 +507,12 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("is_own_effect", 't', ""),
             ("keep_effect", 'f', ""),
             ("may_settle", 't', ""),
-            ("record_effect", 't', ",lock_timeout=2s"),
             ("next_time", 'f', ""),
+            ("record_effect", 't', ",lock_timeout=2s"),
             ("refuse_update", 'f', ""),
             ("replace_waiting", 'f', ""),
-            ("set_aside_unclaimable", 'f', ""),
             ("run_states", 't', ""),
+            ("set_aside_unclaimable", 'f', ""),
             ("try_enqueue", 't', ",lock_timeout=2s")
         ]
         .map(|(name, definer, more)| format!(

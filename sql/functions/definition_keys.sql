@@ -31,6 +31,9 @@ AS $$
         'priority', definition.priority,
         'queue', definition.queue,
         'spread', extract(epoch FROM definition.spread),
+        'on_dead', definition.on_dead,
+        'on_success', definition.on_success,
+        'on_end', definition.on_end,
         'enqueuers', definition.enqueuers,
         'enqueue_may_set', definition.enqueue_may_set,
         'enabled', definition.enabled

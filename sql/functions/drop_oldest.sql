@@ -7,34 +7,40 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dropped integer;
+    dropped bigint[];
 BEGIN
-    UPDATE jobctl.job_runs AS run
-    SET
-        status = 'cancelled',
-        last_error = 'dropped: the definition was full',
-        error_type = 'dropped',
-        finished_at = now(),
-        updated_at = now()
-    WHERE run.id = ANY (ARRAY(
-        SELECT oldest.id
-        FROM jobctl.job_runs AS oldest
-        WHERE oldest.id = ANY (ARRAY(
-            SELECT waiting.id
-            FROM jobctl.job_runs AS waiting
-            WHERE waiting.job_type = job
-                AND waiting.job_type NOT IN ('shell', 'http')
-                AND waiting.status IN ('queued', 'failed')
-            -- Not `id`, which would let the planner read the finished runs of the job.
-            ORDER BY waiting.id + 0 DESC
-            OFFSET most
+    WITH ended AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            status = 'cancelled',
+            last_error = 'dropped: the definition was full',
+            error_type = 'dropped',
+            finished_at = now(),
+            updated_at = now()
+        WHERE run.id = ANY (ARRAY(
+            SELECT oldest.id
+            FROM jobctl.job_runs AS oldest
+            WHERE oldest.id = ANY (ARRAY(
+                SELECT waiting.id
+                FROM jobctl.job_runs AS waiting
+                WHERE waiting.job_type = job
+                    AND waiting.job_type NOT IN ('shell', 'http')
+                    AND waiting.status IN ('queued', 'failed')
+                -- Not `id`, which would let the planner read the finished runs of the job.
+                ORDER BY waiting.id + 0 DESC
+                OFFSET most
+            ))
+                AND oldest.status IN ('queued', 'failed')
+            ORDER BY oldest.id
+            LIMIT 2
+            FOR NO KEY UPDATE SKIP LOCKED
         ))
-            AND oldest.status IN ('queued', 'failed')
-        ORDER BY oldest.id
-        LIMIT 2
-        FOR NO KEY UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS dropped = ROW_COUNT;
-    PERFORM jobctl.count_dropped(job, dropped) WHERE dropped > 0;
+        RETURNING run.id
+    )
+    SELECT array_agg(ended.id) INTO dropped FROM ended;
+    IF dropped IS NOT NULL THEN
+        PERFORM jobctl.count_dropped(job, cardinality(dropped));
+        PERFORM jobctl.enqueue_hooks(dropped, array_fill(NULL::text, ARRAY[cardinality(dropped)]));
+    END IF;
 END
 $$;

@@ -138,8 +138,13 @@ BEGIN
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
             OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            -- enqueue_hooks calls as the owner.
+            OR (
+                try_enqueue.key ~ '^jobctl-hook-'
+                AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+            )
             THEN 'key must be 1 to 255 bytes without control and invisible characters, '
-                'and must not begin with - or jobctl-run-'
+                'and must not begin with -, jobctl-run- or jobctl-hook-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
         WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL

@@ -1,5 +1,6 @@
 -- For a host that ticks: changes the status of runs and writes their history. It can add runs only
--- by firing schedules, can't delete runs, and can't change what they execute.
+-- by firing schedules and as hooks of runs that it ends, can't delete runs, and can't change what
+-- they execute.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -28,9 +29,10 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     TO {role};
 GRANT EXECUTE ON FUNCTION
     jobctl.count_attempts,
+    jobctl.enqueue_hooks,
     jobctl.fire,
     jobctl.is_own_effect,
     jobctl.may_settle,
+    jobctl.run_states,
     jobctl.set_aside_unclaimable
     TO {role};
-    jobctl.run_states,

@@ -106,6 +106,13 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT queue_is_short_and_plain CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     spread interval NOT NULL DEFAULT '0'
         CONSTRAINT spread_is_at_most_a_day CHECK (spread BETWEEN interval '0' AND interval '1 day'),
+    -- Jobs that a run enqueues when it ends, see enqueue_hooks.sql. No foreign keys: pg_dump could
+    -- not order rows that refer to each other. `apply` refuses names without a definition.
+    on_dead text,
+    on_success text,
+    on_end text,
+    has_hooks boolean NOT NULL
+        GENERATED ALWAYS AS (num_nonnulls(on_dead, on_success, on_end) > 0) STORED,
     -- Roles that may enqueue this job, and their members. NULL: every role that may call
     -- jobctl.enqueue.
     enqueuers text[]
@@ -142,6 +149,9 @@ CREATE TABLE jobctl.job_definitions (
 
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions (id)
     WHERE is_limited;
+
+CREATE INDEX job_definitions_hooked ON jobctl.job_definitions (id)
+    WHERE has_hooks;
 
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;

@@ -15,7 +15,7 @@ use crate::files::{self, MIB};
 use crate::job::definition::{self, Definition, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::store::{Applied, ApplyMode, Unlisted};
+use crate::store::{Applied, ApplyMode, Unlisted, WrongHook};
 use crate::text::{plural, timestamp};
 
 /// The longest file that is read.
@@ -93,19 +93,7 @@ impl Arguments {
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
         let definitions = definition::read(&text, store.now()?).map_err(|problems| {
-            let of = |Problem { line, what }: &Problem| {
-                format!("cannot apply: {}:{line}: {what}", self.file)
-            };
-            // `main` prints the last one.
-            let mut lines: Vec<_> = problems.iter().take(MOST_PROBLEMS).map(of).collect();
-            let others = problems.len() - lines.len();
-            if others > 0 {
-                let others = plural::of(others as i64, "more mistake");
-                lines.push(format!("cannot apply: {}: {others}", self.file));
-            }
-            let last = lines.pop().unwrap_or_default();
-            lines.iter().for_each(|line| print::complain(line));
-            Fault::usage(last)
+            self.refuse(&problems, |Problem { line, what }| format!("{}:{line}: {what}", self.file))
         })?;
         if definitions.is_empty() {
             let why = "it has no jobs; `enabled = false` in a job stops it";
@@ -120,9 +108,14 @@ impl Arguments {
         };
         let applied = loop {
             let names = definitions.iter().map(|definition| definition.name.clone()).collect();
-            let definitions = Arc::clone(&definitions);
-            let rows = move |now| rows(&definitions, now);
+            let listed = Arc::clone(&definitions);
+            let rows = move |now| rows(&listed, now);
             let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
+            if !applied.wrong_hooks.is_empty() {
+                let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
+                let show = |wrong: &WrongHook| wrong_hook(wrong, is_listed);
+                return Err(self.refuse(&applied.wrong_hooks, show).into());
+            }
             if !applied.must_ask {
                 break applied;
             }
@@ -138,6 +131,29 @@ impl Arguments {
         };
         print::rows(self.output, &changes, &table)
     }
+
+    /// Prints the mistakes except the last one, which `main` prints.
+    fn refuse<T>(&self, mistakes: &[T], show: impl Fn(&T) -> String) -> Fault {
+        let mut lines: Vec<_> = mistakes.iter().take(MOST_PROBLEMS).map(show).collect();
+        let others = mistakes.len() - lines.len();
+        if others > 0 {
+            lines.push(format!("{}: {}", self.file, plural::of(others as i64, "more mistake")));
+        }
+        let last = lines.pop().unwrap_or_default();
+        lines.iter().for_each(|line| print::complain(&format!("cannot apply: {line}")));
+        Fault::usage(format!("cannot apply: {last}"))
+    }
+}
+
+fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
+    let WrongHook { job, key, hook, served } = wrong;
+    let Some(served) = served else {
+        return format!("job `{job}`: `{key}`: no definition `{hook}`; add it to the file");
+    };
+    let remedy = if is_listed(served) { "" } else { "; the file does not have it, see --prune" };
+    format!(
+        "job `{job}`: `{key}`: `{job}` is a hook of `{served}`, and a hook has no hooks{remedy}"
+    )
 }
 
 /// Asks whether definitions that the file does not have may end.

@@ -255,10 +255,11 @@ pub(super) fn key(text: &str) -> Result<String, String> {
 
 /// Checks the key of a run.
 pub(super) fn run_key(text: &str) -> Result<String, String> {
-    if text.starts_with(RUN_KEY_PREFIX) {
-        return Err(format!(
-            "the key prefix {RUN_KEY_PREFIX} is reserved for runs without a key; use another key"
-        ));
+    for (prefix, whose) in [(RUN_KEY_PREFIX, "runs without a key"), ("jobctl-hook-", "hooks")] {
+        if text.starts_with(prefix) {
+            let why = "use another key";
+            return Err(format!("the key prefix {prefix} is reserved for {whose}; {why}"));
+        }
     }
     key(text)
 }

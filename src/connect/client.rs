@@ -5,7 +5,7 @@
 use std::future::poll_fn;
 use std::sync::mpsc;
 
-use log::debug;
+use log::{Level, log};
 use postgres::types::{ToSql, Type};
 use postgres::{Error, SimpleQueryMessage};
 use tokio::runtime::Runtime;
@@ -39,7 +39,10 @@ impl Session {
         let connection = tokio::spawn(async move {
             while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notice(notice) = message? {
-                    debug!("database: {}: {}", notice.severity(), notice.message());
+                    // Functions warn of what they could not do beside their work.
+                    let is_own = notice.message().starts_with("jobctl: ");
+                    let level = if is_own { Level::Warn } else { Level::Debug };
+                    log!(level, "database: {}: {}", notice.severity(), notice.message());
                 }
             }
             Ok(())

@@ -53,7 +53,10 @@ pub(crate) struct Problem {
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
                     time_zone catch_up overlap max_running rate burst max_running_per_share \
                     max_waiting when_full max_attempts timeout max_age expires backoff priority \
-                    queue spread enqueuers enqueue_may_set enabled";
+                    queue spread on_dead on_success on_end enqueuers enqueue_may_set enabled";
+/// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
+/// them for all jobs of the file.
+const HOOKS: &str = "on_dead on_success on_end";
 /// The keys of a job that belong to the command of `shell`.
 const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
 /// The keys of a job that need a `schedule`.
@@ -87,11 +90,26 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
         numbered(text, vec![at(span.start, what + &key)])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
+    let mut defaults = Map::new();
     for (key, value) in file.get_ref() {
         let here = |what: String| at(key.span().start, what);
+        if key.get_ref() == "defaults" {
+            match read_defaults(value.get_ref()) {
+                Ok(values) => defaults = values,
+                Err(mistakes) => problems.extend(
+                    mistakes
+                        .into_iter()
+                        .map(|mistake| at(mistake.place.unwrap_or(key.span().start), mistake.why)),
+                ),
+            }
+            continue;
+        }
         if key.get_ref() != "jobs" {
-            let known = did_you_mean::suggestion(key.get_ref(), ["jobs"]);
-            let what = format!("unknown key `{}`; a file holds [jobs.NAME] tables", key.get_ref());
+            let known = did_you_mean::suggestion(key.get_ref(), ["jobs", "defaults"]);
+            let what = format!(
+                "unknown key `{}`; a file holds [jobs.NAME] tables and [defaults]",
+                key.get_ref()
+            );
             problems.push(here(what + &known));
             continue;
         }
@@ -114,7 +132,40 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
             }
         }
     }
-    if problems.is_empty() { Ok(definitions) } else { Err(numbered(text, problems)) }
+    if !problems.is_empty() {
+        return Err(numbered(text, problems));
+    }
+    set_hooks(&mut definitions, &defaults);
+    Ok(definitions)
+}
+
+/// Reads `[defaults]`.
+fn read_defaults(table: &DeValue<'_>) -> Result<Map<String, Value>, Vec<Mistake>> {
+    let table = table.as_table();
+    let table = table.ok_or_else(|| vec!["`defaults` must be a table".to_owned().into()])?;
+    let keys = Keys { table, prefix: "`defaults`: " };
+    let mut mistakes: Vec<_> = keys.unknown(HOOKS).collect();
+    let mut values = Map::new();
+    for key in HOOKS.split(' ') {
+        let value = accepted(keys.get(key), &mut mistakes);
+        values.extend(value.map(|value| (key.to_owned(), value)));
+    }
+    if mistakes.is_empty() { Ok(values) } else { Err(mistakes) }
+}
+
+/// Gives the jobs the hooks of `[defaults]` that they do not set. Hooks get none.
+fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
+    let rows = definitions.iter().map(|definition| &definition.row);
+    let named = rows.flat_map(|row| HOOKS.split(' ').map(|key| &row[key]));
+    let hooks: Vec<_> = named.chain(defaults.values()).filter_map(Value::as_str).collect();
+    let hooks: Vec<_> = hooks.into_iter().map(str::to_owned).collect();
+    for Definition { name, row, .. } in definitions {
+        if let Some(row) = row.as_object_mut().filter(|_| !hooks.contains(name)) {
+            for (key, hook) in defaults {
+                row.entry(key).or_insert_with(|| hook.clone());
+            }
+        }
+    }
 }
 
 /// Sorts problems by their offsets in the text, and replaces each offset by the line.
@@ -281,6 +332,11 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         "backoff" => backoff::check(text(&value)?).map(drop)?,
         "priority" => check_number(i32::MIN, i32::MAX, &value)?,
         "queue" => queue(text(&value)?).map(drop)?,
+        "on_dead" | "on_success" | "on_end" => match text(&value)? {
+            // As if `[defaults]` did not have the key.
+            "" => return Ok(Value::Null),
+            job => check_name(job)?,
+        },
         "enqueuers" => list(&value)?.iter().try_for_each(check_role)?,
         "enqueue_may_set" => list(&value)?.iter().try_for_each(|word| check_word(MAY_SET, word))?,
         "enabled" if !value.is_boolean() => return Err("must be true or false".to_owned()),
@@ -580,7 +636,8 @@ mod tests {
         refuses(
             "[job.a]\nshell = 'x'\n",
             1,
-            "unknown key `job`; a file holds [jobs.NAME] tables; did you mean `jobs`?",
+            "unknown key `job`; a file holds [jobs.NAME] tables and [defaults]; did you mean \
+             `jobs`?",
         );
         refuses(
             "[jobs.a]\nshell = 'x'\n\n[jobs.b]\nqueue = 'x'\n",

@@ -44,6 +44,8 @@ pub(crate) struct Applied {
     pub(crate) must_ask: bool,
     /// What becomes of the times that were due.
     pub(crate) due: Vec<DueTimes>,
+    /// Hooks that can't be. Nothing was changed if there are any.
+    pub(crate) wrong_hooks: Vec<WrongHook>,
 }
 
 /// The due times of a schedule, after its definition changed.
@@ -53,6 +55,16 @@ pub(crate) struct DueTimes {
     pub(crate) since: DateTime<Utc>,
     /// How many runs the next tick queues for them, unless an earlier run is not finished.
     pub(crate) runs: usize,
+}
+
+rows! {
+    /// A key that names a job which can't be the hook of this one, see operate/wrong_hooks.sql.
+    pub(crate) struct WrongHook {
+        pub(crate) job: String,
+        pub(crate) key: String,
+        pub(crate) hook: String,
+        pub(crate) served: Option<String>,
+    }
 }
 
 rows! {
@@ -124,6 +136,7 @@ impl Store {
             let changed: Vec<_> = changed.collect();
             let due = due_times(was_due, due(transaction)?, &changed);
             let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
+            let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
             let must_ask = match &mode {
                 ApplyMode::ChangeIfAgreed(agreed) => {
                     let is_grave = scheduled > 0 || others.len() > names.len() - added;
@@ -131,10 +144,10 @@ impl Store {
                 }
                 ApplyMode::Change | ApplyMode::DryRun => false,
             };
-            if must_ask || mode == ApplyMode::DryRun {
+            if must_ask || mode == ApplyMode::DryRun || !wrong_hooks.is_empty() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Some(Applied { changed, others, scheduled, must_ask, due }))
+            Ok(Some(Applied { changed, others, scheduled, must_ask, due, wrong_hooks }))
         })?;
         let busy = "cannot apply definitions: another apply is running; try again";
         applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))

@@ -34,7 +34,9 @@ pub(crate) use claim::{
     AsideEnd, Claim, ClaimFilter, ClaimResult, Claimed, DueRun, FencingToken, Holder, Lane,
     LastShare, Position, SetAside,
 };
-pub(crate) use definitions::{Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted};
+pub(crate) use definitions::{
+    Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted, WrongHook,
+};
 pub(crate) use effects::{Effect, RESULT_LIMIT};
 pub(crate) use enqueue::{Accepted, EncodedRun, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};

@@ -211,6 +211,13 @@ impl Checks {
         let ended = run.attempts - i32::from(is_running);
         is(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
         let Some(old) = old else { return self.created(run, by, database) };
+        if old.finished_at.is_none() && run.finished_at.is_some() {
+            let waits = |(key, job): &(String, String)| {
+                let is_it = |it: &Run| it.key.as_ref() == Some(key) && it.job_type == *job;
+                database.runs.values().any(|it| is_it(it) && it.finished_at.is_none())
+            };
+            is(!database.hooks(run).iter().all(waits), "its end has no run of a hook")?;
+        }
         let was_running = old.status == Status::Running;
         let held = was_running.then(|| token(old));
         let is_held = |worker: &str, of: &FencingToken| {
@@ -313,6 +320,15 @@ impl Checks {
                 By::Tick { request: Request::Wake(_), .. } | By::LateCommit => Ok(()),
                 _ => Err("fired by no tick".to_owned()),
             };
+        }
+        if let Some(key) = run.key.as_ref().filter(|key| key.starts_with("jobctl-hook-")) {
+            let tells = |it: &Run| {
+                it.finished_at == Some(run.updated_at)
+                    && database.hooks(it).iter().any(|hook| hook.0 == *key)
+            };
+            if !database.runs.values().any(tells) {
+                return Err("a hook names an end that did not happen".to_owned());
+            }
         }
         let is_live = |it: &Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
         let same = |it: &&Run| (&it.key, &it.key_scope) == (&run.key, &run.key_scope);

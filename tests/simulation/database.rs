@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::job::action::{self, JobKind};
@@ -118,9 +118,28 @@ pub(super) struct Spec {
     pub(super) priority: i32,
     pub(super) queue: String,
     pub(super) spread: f64,
+    pub(super) on_dead: Option<String>,
+    pub(super) on_success: Option<String>,
+    pub(super) on_end: Option<String>,
     pub(super) enqueuers: Option<Vec<String>>,
     pub(super) enqueue_may_set: Vec<String>,
     pub(super) enabled: bool,
+}
+
+impl Spec {
+    /// Returns the hooks of a run that has ended so: their keys and jobs, in the order of the keys.
+    fn hooks(&self, status: Status) -> impl Iterator<Item = (&'static str, &String)> {
+        let keys = [
+            ("on_dead", &self.on_dead, status == Status::Dead),
+            ("on_end", &self.on_end, true),
+            ("on_success", &self.on_success, status == Status::Succeeded),
+        ];
+        keys.into_iter().filter(|key| key.2).filter_map(|(key, job, _)| Some((key, job.as_ref()?)))
+    }
+
+    fn has_hook(&self, job: &str) -> bool {
+        [&self.on_dead, &self.on_success, &self.on_end].iter().any(|it| it.as_deref() == Some(job))
+    }
 }
 
 /// Returns the first time of a schedule after `now`.
@@ -196,7 +215,7 @@ enum Before {
     Run(i64, Option<Run>),
     Attempt((i64, i32), Option<Attempt>),
     Worker(String, Option<Worker>),
-    Definition(String, Option<Definition>),
+    Definition(String, Option<Box<Definition>>),
     Kept(i64, Option<Kept>),
 }
 
@@ -402,7 +421,9 @@ impl Database {
                     Before::Run(id, run) => drop(self.set(id, run)),
                     Before::Attempt(id, row) => restore(&mut self.attempts, id, row),
                     Before::Worker(name, row) => restore(&mut self.workers, name, row),
-                    Before::Definition(name, row) => restore(&mut self.definitions, name, row),
+                    Before::Definition(name, row) => {
+                        restore(&mut self.definitions, name, row.map(|row| *row));
+                    }
                     Before::Kept(id, row) => restore(&mut self.kept, id, row),
                 }
             }
@@ -474,7 +495,7 @@ impl Database {
             return Err(Cause::Locked);
         }
         let before = self.definitions.insert(name.clone(), definition);
-        self.journal.push(Before::Definition(name, before));
+        self.journal.push(Before::Definition(name, before.map(Box::new)));
         Ok(())
     }
 
@@ -767,7 +788,7 @@ impl Database {
     /// finish.sql, recorded_before.sql and note_lost.sql
     fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<Recorded> {
         let now = self.now;
-        let mut recorded = Recorded::new();
+        let (mut recorded, mut ended_runs) = (Recorded::new(), BTreeSet::new());
         for result in ended {
             let next = &result.next_status;
             let Some(run) = self.held(worker, &result.token) else { continue };
@@ -793,6 +814,7 @@ impl Database {
             run.finished_at = (!is_waiting(run.status)).then_some(now);
             recorded.insert(result.token, run.status);
             self.write(run)?;
+            ended_runs.insert(result.token.id);
             let attempt = Attempt {
                 worker: worker.to_owned(),
                 started_at: now - interval(result.started_ago),
@@ -803,6 +825,7 @@ impl Database {
             };
             self.note((result.token.id, result.token.attempt), attempt);
         }
+        self.enqueue_hooks(ended_runs);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
@@ -1058,7 +1081,7 @@ impl Database {
 
     /// locked.sql and release.sql
     fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<()> {
-        let now = self.now;
+        let (now, mut released) = (self.now, BTreeSet::new());
         for claim in claims {
             let Some(run) = self.held(worker, claim) else { continue };
             if self.is_locked(run.id) {
@@ -1074,7 +1097,9 @@ impl Database {
                 updated_at: now,
                 ..run.clone()
             })?;
+            released.insert(claim.id);
         }
+        self.enqueue_hooks(released);
         Ok(())
     }
 
@@ -1133,7 +1158,7 @@ impl Database {
     /// expire.sql. Returns whether any run was cancelled.
     fn expire(&mut self, ids: &[i64]) -> store::Result<bool> {
         self.transact("cancel expired runs", |it| {
-            let mut any = false;
+            let mut ended = BTreeSet::new();
             for id in ids {
                 if it.is_locked(*id) {
                     continue;
@@ -1147,8 +1172,10 @@ impl Database {
                     updated_at: it.now,
                     ..run
                 })?;
-                any = true;
+                ended.insert(*id);
             }
+            let any = !ended.is_empty();
+            it.enqueue_hooks(ended);
             Ok(any)
         })
     }
@@ -1190,6 +1217,7 @@ impl Database {
                 recovered.push(Recovered { id: *id, status: run.status, expires_first });
                 it.write(run)?;
             }
+            it.enqueue_hooks(recovered.iter().map(|run| run.id).collect());
             Ok(recovered)
         })
     }
@@ -1437,6 +1465,86 @@ impl Database {
     }
 }
 
+/// Hooks.
+impl Database {
+    /// jobctl.enqueue_hooks: those of the given runs that have ended in this transaction.
+    fn enqueue_hooks(&mut self, runs: BTreeSet<i64>) {
+        for id in runs {
+            let Some(run) = self.runs.get(&id).filter(|run| run.finished_at == Some(self.now))
+            else {
+                continue;
+            };
+            for (key, job) in self.hooks(run) {
+                let hook = NewRun {
+                    job_type: job,
+                    payload: self.hook_payload(&self.runs[&id]),
+                    key: Some(key),
+                    key_scope: Some(KeyScope::Live),
+                    ..NewRun::default()
+                };
+                if let Queued::Accepted(Accepted {
+                    id: Some(id),
+                    result: EnqueueResult::Enqueued,
+                    ..
+                }) = self.enqueue(&hook)
+                {
+                    self.journal.push(Before::Run(id, None));
+                }
+            }
+        }
+    }
+
+    /// wrong_hooks.sql
+    fn has_wrong_hook(&self) -> bool {
+        self.definitions.values().any(|definition| {
+            let spec = &definition.spec;
+            let mut hooks = [&spec.on_dead, &spec.on_success, &spec.on_end].into_iter().flatten();
+            let is_hook = self.definitions.values().any(|it| it.spec.has_hook(&spec.name));
+            hooks.any(|job| is_hook || spec.enabled && !self.definitions.contains_key(job))
+        })
+    }
+
+    /// Returns the hooks of a run that has ended: their keys and their jobs.
+    pub(super) fn hooks(&self, run: &Run) -> Vec<(String, String)> {
+        let is_hook = self.definitions.values().any(|it| it.spec.has_hook(&run.job_type));
+        let definition = self.definitions.get(&run.job_type).filter(|_| !is_hook);
+        let hooks = definition.into_iter().flat_map(|it| it.spec.hooks(run.status));
+        let ended = run.finished_at.unwrap_or_default().timestamp_micros();
+        let key = |(key, job): (_, &String)| {
+            (format!("jobctl-hook-{key}-{}-{ended}", run.id), job.clone())
+        };
+        hooks.map(key).collect()
+    }
+
+    /// The payload of a hook's run, as PostgreSQL prints it.
+    fn hook_payload(&self, run: &Run) -> String {
+        let is_failure = run.status != Status::Succeeded;
+        let error = run.last_error.as_ref().filter(|_| is_failure);
+        let attempts = if run.attempts == 1 { "attempt" } else { "attempts" };
+        let what = match run.status {
+            Status::Succeeded => "succeeded".to_owned(),
+            Status::Cancelled => "was cancelled".to_owned(),
+            _ => format!("is dead after {} {attempts}", run.attempts),
+        };
+        let why = error.map(|error| format!(": {error}")).unwrap_or_default();
+        let worker = self.attempts.get(&(run.id, run.attempts)).map(|it| &it.worker);
+        let members = [
+            ("job", json!(run.job_type)),
+            ("key", json!(run.key)),
+            ("run", json!(run.id)),
+            ("text", json!(format!("run {} of job {} {what}{why}", run.id, run.job_type))),
+            ("error", json!(error)),
+            ("share", json!(run.share)),
+            ("status", json!(run.status.as_str())),
+            ("worker", json!(worker)),
+            ("attempts", json!(run.attempts)),
+            ("error_type", json!(run.error_type.as_ref().filter(|_| is_failure))),
+        ];
+        let members = members.map(|(name, value)| format!("\"{name}\": {value}"));
+        format!("{{{}}}", members.join(", "))
+    }
+}
+
 /// Operators and programs that enqueue.
 impl Database {
     /// Enqueues a run, as `Store::enqueue`; the arguments are valid.
@@ -1486,13 +1594,15 @@ impl Database {
             if ids.iter().any(|id| it.is_locked(*id)) {
                 return Err(Cause::Locked);
             }
-            let mut answers = Vec::new();
+            let (mut answers, mut granted_runs) = (Vec::new(), BTreeSet::new());
             for id in ids {
                 let run = it.runs[&id].clone();
                 let status = run.status;
                 let granted = from.contains(&run.status) && act(it, run)?;
+                granted_runs.extend(granted.then_some(id));
                 answers.push(OperationResult { id, status, granted });
             }
+            it.enqueue_hooks(granted_runs);
             Ok(answers)
         })
     }
@@ -1665,11 +1775,14 @@ impl Database {
                     return Err(Cause::Locked);
                 }
                 let Some(mut row) = it.definitions.remove(name) else { continue };
-                it.journal.push(Before::Definition(name.clone(), Some(row.clone())));
+                it.journal.push(Before::Definition(name.clone(), Some(Box::new(row.clone()))));
                 if others == Unlisted::Disable {
                     row.spec.enabled = false;
                     it.write_definition(row)?;
                 }
+            }
+            if it.has_wrong_hook() {
+                return Err(Cause::Refused);
             }
             changed.sort_unstable();
             Ok((changed, rest))

@@ -116,7 +116,7 @@ const ROWS: &str = "
         exit_code, signal, http_status, output, output_bytes, output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
-        most_fires, most_running, most_at_once, rate_interval, is_limited, created_at,
+        most_fires, most_running, most_at_once, rate_interval, is_limited, has_hooks, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
             'spread', extract(epoch FROM spread), 'expires',
             extract(epoch FROM expires))
@@ -365,6 +365,9 @@ impl Party<'_> {
                     specs.iter().map(row).collect()
                 };
                 let applied = store.apply(names, rows, *others, ApplyMode::Change, cause);
+                if applied.as_ref().is_ok_and(|applied| !applied.wrong_hooks.is_empty()) {
+                    return format!("{:?}", Kind::Data);
+                }
                 said(applied.map(|applied| {
                     let changed = applied.changed.into_iter().map(|(name, ..)| name);
                     (sorted(changed.collect()), sorted(applied.others))
@@ -1084,6 +1087,16 @@ fn the_model_and_postgres_answer_alike() {
     });
 }
 
+/// Most hooks are `d1`, which few definitions lack. Few are wrong, because then nothing is applied.
+fn hook(random: &mut Random, name: &str) -> Option<String> {
+    match random.below(100) {
+        0 => Some("none".to_owned()),
+        1 => Some("d2".to_owned()),
+        2..30 if name != "d1" => Some("d1".to_owned()),
+        _ => None,
+    }
+}
+
 fn spec(random: &mut Random, name: &str) -> Spec {
     let rate = if random.percent(30) { Some(random.of(&["2/3s", "7/1s", "1/2m"])) } else { None };
     let rate = rate.map(str::to_owned);
@@ -1111,6 +1124,9 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         priority: random.below(2) as i32,
         queue: random.of(&["default", "x"]).to_owned(),
         spread: random.of(&[0.0, 300.0]),
+        on_dead: hook(random, name),
+        on_success: hook(random, name),
+        on_end: hook(random, name),
         enqueuers: None,
         enqueue_may_set: Vec::new(),
         enabled: random.percent(90),

@@ -122,6 +122,8 @@ pub(super) struct Execution {
     pub(super) has_new_output: bool,
     /// How often its lease was extended since its output was stored.
     pub(super) extended: usize,
+    /// How many jobs had output to store at most since then.
+    pub(super) in_turn: usize,
 }
 
 impl Execution {
@@ -250,7 +252,8 @@ impl Pool {
         for claim in claims {
             if let Some(execution) = self.running.get_mut(claim).filter(|it| it.prints()) {
                 execution.extended += 1;
-                late = late.or((execution.extended > printing + 3).then_some(*claim));
+                execution.in_turn = execution.in_turn.max(printing);
+                late = late.or((execution.extended > execution.in_turn + 3).then_some(*claim));
             }
         }
         late
@@ -265,7 +268,7 @@ impl Pool {
         self.pauses_output = if left.is_ok() { 0 } else { 2 };
         for (claim, execution) in &mut self.running {
             if left.is_err() || sent.contains(claim) {
-                execution.extended = 0;
+                (execution.extended, execution.in_turn) = (0, 0);
             }
             let is_stored = left.as_ref().is_ok_and(|left| !left.contains(&claim.id));
             execution.has_new_output |= is_stored && sent.contains(claim);

@@ -20,8 +20,10 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<S
     let mut text = format!("[jobs.plain]\nshell = \"x\"\nbackoff = \"{}\"\n", backoff());
     text += &format!("[jobs.hasty]\nshell = \"x\"\nbackoff = \"{}\"\n", backoff());
     text += &format!("timeout = \"{}s\"\n", random.between(1, 20));
+    text += "on_dead = \"alert\"\n";
+    text += "[jobs.alert]\nshell = \"x\"\nbackoff = \"fixed:1s\"\nmax_attempts = 5\n";
     text += &format!("[jobs.limited]\nshell = \"x\"\nmax_running = {}\n", random.between(1, 3));
-    text += "backoff = \"fixed:1s\"\n";
+    text += "backoff = \"fixed:1s\"\non_end = \"alert\"\n";
     text += &format!("max_running_per_share = {}\n", random.between(1, 2));
     text += &format!("[jobs.rated]\nshell = \"x\"\nrate = \"{}/10s\"\n", random.between(1, 9));
     text += "backoff = \"fixed:1s\"\n";

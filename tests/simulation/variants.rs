@@ -9,7 +9,7 @@ use super::super::machine::Event;
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
-use super::database::Database;
+use super::database::{Database, Run};
 use super::host::{Execution, Pool, Tick, Waits};
 use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::store::{ClaimResult, FencingToken, LeaseState, Recorded, Renewed, StepResult};
@@ -82,6 +82,8 @@ variants! {
     OldTime 500 "an answer has the time of its request",
     MaxTimeIgnored 500 "a tick claims after --max-time",
     SlowNotLogged 500 "a tick does not say that the database is slow",
+    HookLost 500 "a lost lease ends a run without its hook",
+    HookTwice 500 "the hook of a result is enqueued twice",
     RefusalForgotten 500 "a refused connection is not noticed",
 }
 
@@ -269,8 +271,11 @@ impl Variant {
                     | Self::RateNotCounted
                     | Self::HoldIgnored
                     | Self::ExpiryIgnored
+                    | Self::HookTwice
             ),
-            Request::Wake(_) => matches!(self, Self::FiredTwice | Self::KeptIgnored),
+            Request::Wake(_) => {
+                matches!(self, Self::FiredTwice | Self::KeptIgnored | Self::HookLost)
+            }
             Request::Leave { .. } => self == Self::NeverLeaves,
             _ => false,
         };
@@ -308,6 +313,22 @@ impl Variant {
             }
             Self::NoLimit | Self::ShareNotLimited | Self::RateNotCounted => {
                 database.definitions = saved.definitions;
+            }
+            Self::HookLost | Self::HookTwice => {
+                let is_new = |run: &&Run| {
+                    run.key.as_ref().is_some_and(|key| key.starts_with("jobctl-hook-"))
+                        && !saved.runs.contains_key(&run.id)
+                };
+                let new: Vec<_> = database.runs.values().filter(is_new).cloned().collect();
+                for run in new {
+                    if self == Self::HookLost {
+                        database.set(run.id, None);
+                    } else {
+                        database.last_run += 1;
+                        let id = database.last_run;
+                        database.set(id, Some(Run { id, ..run }));
+                    }
+                }
             }
             Self::FiredTwice => {
                 for (name, row) in saved.definitions {

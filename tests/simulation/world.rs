@@ -664,6 +664,7 @@ impl World {
                     next,
                     has_new_output: true,
                     extended: 0,
+                    in_turn: 0,
                 };
                 tick.pool.running.insert(claim, execution);
                 self.job(tick, &claim);
@@ -922,6 +923,8 @@ impl World {
         let made = exchange.made.clone();
         if let Some(before) = before {
             let changed = std::mem::replace(&mut self.database, *before);
+            // A sequence is not rolled back.
+            self.database.last_run = changed.last_run;
             if fault == Fault::LateCommit && !matches!(exchange.request, Request::Wake(_)) {
                 let is_changed = |(id, run): &(&i64, &Run)| self.database.runs.get(id) != Some(run);
                 let runs = changed.runs.iter().filter(is_changed).map(|(id, _)| *id);

@@ -22,13 +22,18 @@ stopped AS (
     WHERE run.id = asked.id
         AND asked.status IN ('queued', 'failed', 'running')
         AND asked.status = ANY ($2::text[])
-    RETURNING run.id, run.job_type
+    RETURNING run.id, run.job_type, run.status
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
     SELECT 'cancel', stopped.id, stopped.job_type, $3::text, $4::text, 'was ' || asked.status
     FROM stopped
     JOIN asked ON asked.id = stopped.id
+),
+hooked AS MATERIALIZED (
+    SELECT jobctl.enqueue_hooks(array_agg(stopped.id), array_agg(NULL::text))
+    FROM stopped
+    WHERE stopped.status = 'cancelled'
 )
 SELECT
     asked.id,
@@ -36,3 +41,4 @@ SELECT
     stopped.id IS NOT NULL AS granted
 FROM asked
 LEFT JOIN stopped ON stopped.id = asked.id
+CROSS JOIN hooked

@@ -31,7 +31,12 @@ counted AS MATERIALIZED (
         array_agg(NULL::float8)
     )
     FROM ended
+),
+hooked AS MATERIALIZED (
+    SELECT jobctl.enqueue_hooks(array_agg(ended.id), array_agg(NULL::text))
+    FROM ended
 )
 SELECT ended.id
 FROM ended
 CROSS JOIN counted
+CROSS JOIN hooked

@@ -155,6 +155,14 @@ counted AS MATERIALIZED (
         array_agg(recorded.waited)
     )
     FROM recorded
+),
+hooked AS MATERIALIZED (
+    SELECT jobctl.enqueue_hooks(
+        array_agg(recorded.run_id),
+        array_agg($1::text)
+    )
+    FROM recorded
+    WHERE recorded.status_now IN ('succeeded', 'dead', 'cancelled')
 )
 SELECT
     recorded.run_id AS id,
@@ -163,3 +171,4 @@ SELECT
     recorded.status_now AS status
 FROM recorded
 CROSS JOIN counted
+CROSS JOIN hooked

@@ -65,7 +65,12 @@ recovered AS (
         AND run.status = 'running'
         AND run.attempts = free.attempt
         AND run.locked_until < now()
-    RETURNING run.id, run.job_type, run.status, run.expires_at <= run.run_at AS expires_first
+    RETURNING
+        run.id,
+        run.job_type,
+        run.status,
+        run.expires_at <= run.run_at AS expires_first,
+        free.locked_by AS worker
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
@@ -106,6 +111,11 @@ counted AS MATERIALIZED (
         array_agg(NULL::float8)
     )
     FROM recovered
+),
+hooked AS MATERIALIZED (
+    SELECT jobctl.enqueue_hooks(array_agg(recovered.id), array_agg(recovered.worker))
+    FROM recovered
+    WHERE recovered.status IN ('dead', 'cancelled')
 )
 SELECT
     recovered.id,
@@ -113,3 +123,4 @@ SELECT
     coalesce(recovered.expires_first, false) AS expires_first
 FROM recovered
 CROSS JOIN counted
+CROSS JOIN hooked

@@ -1,0 +1,117 @@
+-- Enqueues the hooks of runs that this transaction has ended: the jobs that the definitions name in
+-- on_dead, on_success and on_end. Arrays of equal length: runs, and the workers of attempts whose
+-- history the calling statement writes, else NULL. A hook has no hooks. A hook that can't be
+-- enqueued is a warning, because the end of the run matters more; ticks log it.
+--
+-- The key of a hook's run names the hook, the run and the time of its end. try_enqueue reserves the
+-- prefix, so no enqueuer can take such a key or make this function wait for it.
+--
+-- SECURITY DEFINER: a role that may end runs may not enqueue. It can still choose the error of a
+-- run and end it, so it can enqueue the hooks of that run with this text.
+CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[])
+RETURNS void
+LANGUAGE plpgsql
+STRICT
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    hooked record;
+    refusal text;
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.has_hooks
+    ) THEN
+        RETURN;
+    END IF;
+    FOR hooked IN
+        SELECT
+            hook.key AS hook_key,
+            hook.job AS hook_job,
+            run.id,
+            run.job_type AS job,
+            run.idempotency_key AS key,
+            run.status,
+            run.attempts,
+            run.share,
+            coalesce(ended.worker, (
+                SELECT attempt.worker
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+            )) AS worker,
+            CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
+            CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
+            CASE run.status
+                WHEN 'succeeded' THEN 'succeeded'
+                WHEN 'cancelled' THEN 'was cancelled'
+                ELSE 'is dead after ' || run.attempts
+                    || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
+            END AS what
+        FROM unnest(runs, workers) AS ended (id, worker)
+        JOIN jobctl.job_runs AS run ON run.id = ended.id
+        JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (VALUES
+            ('on_dead', definition.on_dead, run.status = 'dead'),
+            ('on_success', definition.on_success, run.status = 'succeeded'),
+            ('on_end', definition.on_end, true)
+        ) AS hook (key, job, is_due)
+        WHERE definition.has_hooks
+            AND hook.job IS NOT NULL
+            AND hook.is_due
+            -- In this transaction, and not in an earlier one.
+            AND run.finished_at = now()
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_definitions AS other
+                WHERE other.has_hooks
+                    AND definition.name IN (other.on_dead, other.on_success, other.on_end)
+            )
+        ORDER BY run.id, hook.key
+    LOOP
+        BEGIN
+            SELECT enqueued.reason INTO refusal
+            FROM jobctl.try_enqueue(
+                job => hooked.hook_job,
+                payload => jsonb_build_object(
+                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
+                        || coalesce(': ' || hooked.error, ''),
+                    'run', hooked.id,
+                    'job', hooked.job,
+                    'key', hooked.key,
+                    'status', hooked.status,
+                    'attempts', hooked.attempts,
+                    'worker', hooked.worker,
+                    'share', hooked.share,
+                    'error_type', hooked.error_type,
+                    'error', hooked.error
+                ),
+                key => format(
+                    'jobctl-hook-%s-%s-%s',
+                    hooked.hook_key,
+                    hooked.id,
+                    (extract(epoch FROM now()) * 1000000)::bigint
+                ),
+                run_at => NULL,
+                run_in => NULL,
+                priority => NULL,
+                queue => NULL,
+                max_attempts => NULL,
+                timeout => NULL,
+                backoff => NULL,
+                key_scope => 'live'
+            ) AS enqueued;
+        EXCEPTION
+            -- The calling transaction is tried again.
+            WHEN deadlock_detected OR serialization_failure THEN
+                RAISE;
+            WHEN OTHERS THEN
+                refusal := SQLERRM;
+        END;
+        IF refusal IS NOT NULL THEN
+            RAISE WARNING 'jobctl: % of run % is not enqueued: %',
+                hooked.hook_key, hooked.id, refusal;
+        END IF;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,278 @@
+//! `on_dead`, `on_success` and `on_end`: the jobs that a run enqueues when it ends.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::http_server::HttpServer;
+use crate::support::{Role, TestDb};
+
+/// Two jobs that print their payload.
+const HOOKS: &str = "[jobs.alert]\nshell = 'cat'\n[jobs.ping]\nshell = 'cat'\n";
+
+/// The runs of hooks: job, key without the time, and the status in the payload.
+fn hooks(db: &TestDb) -> String {
+    db.query(
+        "SELECT job_type, regexp_replace(idempotency_key, '^jobctl-hook-(.*)-[0-9]{16}$', '\\1'),
+             payload ->> 'status'
+         FROM jobctl.job_runs WHERE payload ? 'text' ORDER BY id",
+    )
+}
+
+fn payload(db: &TestDb, id: i64) -> Value {
+    serde_json::from_str(&db.of_run(id, "payload")).unwrap()
+}
+
+#[test]
+fn the_end_of_a_run_enqueues_its_hooks() {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "{HOOKS}\
+         [jobs.bad]\nshell = 'echo lost; exit 3'\nmax_attempts = 2\nbackoff = 'fixed:1h'\n\
+         on_dead = 'alert'\non_success = 'ping'\n\
+         [jobs.good]\nshell = 'true'\non_dead = 'alert'\non_success = 'ping'\non_end = 'alert'\n"
+    ));
+    let bad = db.enqueue(["bad", "--key", "invoice-7", "--share", "acme"]);
+    let good = db.enqueue(["good"]);
+    db.jobctl(["tick", "--worker", "w1"]).run().success();
+    // A run that is tried again has not ended.
+    assert_eq!(hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
+    db.age();
+    db.jobctl(["tick", "--worker", "w2"]).run().success();
+    let hook: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
+    assert!(hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", hooks(&db));
+    let error = db.of_run(bad, "last_error");
+    let expected = json!({
+        "text": format!("run 1 of job bad is dead after 2 attempts: {error}"),
+        "run": bad, "job": "bad", "key": "invoice-7", "share": "acme", "status": "dead",
+        "attempts": 2, "worker": "w2", "error_type": "exit_code", "error": error,
+    });
+    assert_eq!(payload(&db, hook), expected);
+    let of_good = payload(&db, 3);
+    assert_eq!(of_good["text"], json!(format!("run {good} of job good succeeded")));
+    assert_eq!([&of_good["error"], &of_good["error_type"], &of_good["key"]], [&Value::Null; 3]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs WHERE id > 2"), "succeeded");
+    assert_eq!(db.of_attempt(hook, 1, "output::json ->> 'job'"), "bad");
+}
+
+#[test]
+fn every_way_to_end_enqueues_hooks() {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "{HOOKS}\
+         [jobs.a]\nshell = 'true'\nmax_attempts = 1\non_end = 'alert'\non_dead = 'ping'\n\
+         [jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n\
+         on_end = 'alert'\n"
+    ));
+    let hooks_after = |done: &dyn Fn()| {
+        let before = hooks(&db).lines().count();
+        done();
+        hooks(&db).lines().skip(before).map(str::to_owned).collect::<Vec<_>>()
+    };
+    // An operator cancels.
+    let id = db.enqueue(["a"]).to_string();
+    let cancelled = hooks_after(&|| drop(db.jobctl(["cancel", &id]).run().success()));
+    assert_eq!(cancelled, [format!("alert|on_end-{id}|cancelled")]);
+    // A second end enqueues it again, although the hook of the first one still waits.
+    db.jobctl(["retry", &id]).run().success();
+    let again = hooks_after(&|| drop(db.jobctl(["cancel", &id]).run().success()));
+    assert_eq!(again, [format!("alert|on_end-{id}|cancelled")]);
+    // It expires.
+    let id = db.enqueue(["a", "--in", "1h", "--expires-in", "1h"]);
+    db.execute("UPDATE jobctl.job_runs SET expires_at = now() WHERE expires_at IS NOT NULL");
+    let expired = hooks_after(&|| drop(db.jobctl(["tick"]).run().success()));
+    assert_eq!(expired, [format!("alert|on_end-{id}|cancelled")]);
+    // Its definition is full.
+    let dropped = hooks_after(&|| {
+        db.enqueue(["full", "--in", "1h"]);
+        db.enqueue(["full", "--in", "1h"]);
+    });
+    assert!(matches!(&*dropped, [one] if one.ends_with("|cancelled")), "{dropped:?}");
+    // Its worker is gone.
+    let id = db.enqueue(["a", "--in", "1h"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
+             locked_by = 'gone', locked_until = now() - interval '1s' WHERE id = {id}"
+    ));
+    let lost = hooks_after(&|| drop(db.jobctl(["tick"]).run().success()));
+    assert_eq!(lost, ["ping|on_dead-", "alert|on_end-"].map(|it| format!("{it}{id}|dead")));
+    let worker = "SELECT DISTINCT payload ->> 'worker' FROM jobctl.job_runs WHERE payload @>";
+    assert_eq!(db.query(&format!("{worker} '{{\"run\": {id}}}'")), "gone");
+}
+
+#[test]
+fn a_hook_is_not_lost_when_its_worker_is_killed() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    db.apply(&format!(
+        "[jobs.pager]\nhttp = {{ url = '{}' }}\n\
+         [jobs.fatal]\nshell = 'kill -9 $PPID'\nmax_attempts = 1\non_dead = 'pager'\n",
+        server.url("/pager")
+    ));
+    let id = db.enqueue(["fatal"]);
+    assert!(!db.jobctl(["tick"]).run().status.success());
+    db.expire_leases();
+    // The end and its hook are one transaction: killed ticks leave both or none.
+    let tick = db.jobctl(["tick"]).spawn();
+    db.wait_for_status(id, "dead");
+    tick.signal(Signal::KILL);
+    tick.wait();
+    assert_eq!(hooks(&db), format!("pager|on_dead-{id}|dead"));
+    db.expire_leases();
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    let requests = server.requests();
+    let request = requests.last().unwrap();
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!(body["run"], json!(id));
+    let what = format!("run {id} of job fatal is dead after 1 attempt: ");
+    assert!(body["text"].as_str().unwrap().starts_with(&what), "{body}");
+}
+
+#[test]
+fn a_storm_of_dead_runs_sends_one_alert_and_one_more() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.pager]\nshell = 'cat'\nrate = '1/1h'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n\
+         [jobs.a]\nshell = 'false'\nmax_attempts = 1\non_dead = 'pager'\n",
+    );
+    for _ in 0..3 {
+        db.enqueue(["a"]);
+        db.jobctl(["tick"]).run().success();
+        db.jobctl(["tick"]).run().success();
+    }
+    for _ in 0..20 {
+        db.enqueue(["a"]);
+    }
+    db.jobctl(["tick", "--concurrency", "1"]).run().success();
+    let of_pager = "SELECT count(*) FILTER (WHERE status = 'succeeded'),
+             count(*) FILTER (WHERE status = 'queued'),
+             max((payload ->> 'run')::int) FILTER (WHERE status = 'queued')
+                 = (SELECT max(id) FROM jobctl.job_runs WHERE job_type = 'a')
+         FROM jobctl.job_runs WHERE job_type = 'pager'";
+    assert_eq!(db.query(of_pager), "1|1|t");
+}
+
+#[test]
+fn a_hook_that_can_t_be_enqueued_does_not_keep_the_result() {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "{HOOKS}[jobs.a]\nshell = 'false'\nmax_attempts = 1\non_dead = 'alert'\non_end = 'ping'\n"
+    ));
+    db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'ping'");
+    let id = db.enqueue(["a"]);
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has(&format!("on_end of run {id} is not enqueued: no definition `ping`"));
+    assert_eq!(hooks(&db), format!("alert|on_dead-{id}|dead"));
+    // A trigger rejects it.
+    db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN RAISE EXCEPTION ''no alerts''; END';
+         CREATE TRIGGER refuse BEFORE INSERT ON jobctl.job_runs FOR EACH ROW
+             WHEN (new.job_type = 'alert') EXECUTE FUNCTION refuse()",
+    );
+    let id = db.enqueue(["a"]);
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has(&format!("on_dead of run {id} is not enqueued: no alerts"));
+    assert_eq!(db.status(id), "dead");
+}
+
+#[test]
+fn a_hook_of_a_disabled_definition_or_of_other_roles_is_enqueued() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.alert]\nshell = 'cat'\nenabled = false\nenqueuers = ['billing']\n\
+         [jobs.a]\nshell = 'false'\nmax_attempts = 1\non_end = 'alert'\n",
+    );
+    // As each role that may end a run.
+    let [dead, cancelled] = [db.enqueue(["a"]), db.enqueue(["a", "--in", "1h"])];
+    Role::granted(&db, "worker").jobctl(["tick"]).run().success();
+    let id = cancelled.to_string();
+    Role::granted(&db, "operator").jobctl(["cancel", &id]).run().success();
+    let expected = format!("alert|on_end-{dead}|dead\nalert|on_end-{cancelled}|cancelled");
+    assert_eq!(hooks(&db), expected);
+    // Only ends of its own transaction count.
+    let call = format!("SELECT jobctl.enqueue_hooks(ARRAY[{dead}, {cancelled}], ARRAY['w', 'w'])");
+    Role::granted(&db, "worker").client().batch_execute(&call).unwrap();
+    assert_eq!(hooks(&db), expected);
+    let role = Role::granted(&db, "enqueuer");
+    let mut enqueuer = role.client();
+    enqueuer.batch_execute(&call).unwrap_err();
+    // No enqueuer can take the key of a hook.
+    let taken = "SELECT jobctl.enqueue('a', key => 'jobctl-hook-on_end-1-2', key_scope => 'live')";
+    let error = enqueuer.batch_execute(taken).unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("22023"));
+    let taken = db.jobctl(["enqueue", "a", "--key", "jobctl-hook-x"]).run().exits(2);
+    taken.stderr_has("the key prefix jobctl-hook- is reserved for hooks");
+}
+
+#[test]
+fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
+    let db = TestDb::new();
+    let file = format!(
+        "[defaults]\non_dead = 'alert'\non_success = 'ping'\n{HOOKS}\
+         [jobs.a]\nshell = 'true'\n\
+         [jobs.b]\nshell = 'true'\non_dead = ''\non_success = 'alert'\n"
+    );
+    db.apply(&file);
+    assert_eq!(
+        db.query(
+            "SELECT name, on_dead, on_success, has_hooks FROM jobctl.job_definitions ORDER BY 1"
+        ),
+        "a|alert|ping|t\nalert|||f\nb||alert|t\nping|||f"
+    );
+    db.jobctl(["job", "a"]).run().success().stdout_has("on_dead").stdout_has("alert");
+    db.jobctl(["apply", "-"]).stdin(file.as_str()).run().success().stdout("");
+    let other = file.replace("on_dead = 'alert'", "on_dead = 'ping'");
+    let changed = db.jobctl(["apply", "-", "--json"]).stdin(other).run().success();
+    changed.stdout_has(
+        "\"definition_key\":\"on_dead\",\"old\":\"\\\"alert\\\"\",\"new\":\"\\\"ping\\\"\"",
+    );
+}
+
+#[test]
+fn a_hook_that_can_t_be_is_refused() {
+    let db = TestDb::new();
+    let refused = |file: &str, why: &str| {
+        let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2).stdout("");
+        apply.stderr(&format!("jobctl: cannot apply: {why}\n"));
+    };
+    refused(
+        "[jobs.a]\nshell = 'true'\non_dead = 'pager'\n",
+        "job `a`: `on_dead`: no definition `pager`; add it to the file",
+    );
+    refused(
+        "[jobs.a]\nshell = 'true'\non_end = 'a'\n",
+        "job `a`: `on_end`: `a` is a hook of `a`, and a hook has no hooks",
+    );
+    refused(
+        "[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\non_dead = 'c'\n\
+         [jobs.c]\nshell = 'true'\n",
+        "job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks",
+    );
+    refused("[jobs.a]\nshell = 'true'\non_dead = 7\n", "-:3: job `a`: `on_dead`: must be a string");
+    refused(
+        "[jobs.a]\nshell = 'true'\non_dead = 'shell'\n",
+        "-:3: job `a`: `on_dead`: is the name of a built-in job",
+    );
+    refused(
+        "[defaults]\nqueue = 'x'\n[jobs.a]\nshell = 'true'\n",
+        "-:2: `defaults`: `queue`: unknown key; known are on_dead, on_success, on_end",
+    );
+    // A definition that is not in the file is disabled, and keeps its hooks.
+    db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
+    refused(
+        "[jobs.b]\nshell = 'true'\non_dead = 'c'\n[jobs.c]\nshell = 'true'\n",
+        "job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file does not have \
+         it, see --prune",
+    );
+    db.execute("DELETE FROM jobctl.job_definitions");
+    refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");
+    // Nothing was applied, and a hook that is in use can't be removed.
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "0");
+    db.apply(&format!("[defaults]\non_end = 'alert'\n{HOOKS}[jobs.a]\nshell = 'true'\n"));
+    let file = "[jobs.a]\nshell = 'true'\non_end = 'alert'\n";
+    let apply = db.jobctl(["apply", "-", "--prune", "--yes"]).stdin(file).run().exits(2);
+    apply.stderr_has("job `a`: `on_end`: no definition `alert`");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "3");
+}
