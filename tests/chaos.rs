@@ -116,9 +116,10 @@ BEGIN
                 ELSE '-' END,
             coalesce(extract(epoch FROM NEW.scheduled_for)::bigint::text, '-'))
         WHEN 'DELETE' THEN
-            concat_ws(' ', 'change', OLD.id, OLD.status, 'deleted', OLD.attempts, OLD.max_attempts)
+            concat_ws(' ', 'change', OLD.id, OLD.status, 'deleted', OLD.attempts,
+                OLD.max_attempts || '+' || OLD.uncounted_attempts)
         ELSE concat_ws(' ', 'change', NEW.id, OLD.status, NEW.status, NEW.attempts,
-            NEW.max_attempts)
+            NEW.max_attempts || '+' || NEW.uncounted_attempts)
     END);
     IF TG_OP = 'UPDATE' AND NEW.status = 'running' AND OLD.status <> 'running' THEN
         INSERT INTO public.changes (line) VALUES (concat_ws(' ', 'claim', NEW.id, NEW.attempts,

@@ -103,6 +103,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "queues",
             "overdue runs",
             "claims",
+            "snoozes",
             "schedules",
             "leases",
             "dead runs",

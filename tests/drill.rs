@@ -35,10 +35,10 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
     let script = format!(
         "number=$(grep -o '[0-9][0-9]*') || exit 65
          [ $((number % 5)) != 0 ] || [ $JOBCTL_ATTEMPT != 1 ] ||
-             {{ echo 'the mail server is busy'; exit 75; }}
+             {{ echo 'the mail server is busy'; exit 1; }}
          sleep 0.05
          {psql} -XAqt -v ON_ERROR_STOP=1 '{url}' -c \"INSERT INTO public.receipts
-             VALUES ($number, $JOBCTL_RUN_ID, $JOBCTL_ATTEMPT) ON CONFLICT DO NOTHING\" || exit 75
+             VALUES ($number, $JOBCTL_RUN_ID, $JOBCTL_ATTEMPT) ON CONFLICT DO NOTHING\" || exit 1
          echo $number >>{sent}",
         psql = program("psql"),
         url = db.url(),
@@ -109,7 +109,7 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
     // The history has one row per start, with its outcome.
     let history = "SELECT count(*), count(*) = (SELECT sum(attempts) FROM jobctl.job_runs),
              count(*) FILTER (WHERE outcome = 'succeeded'),
-             count(*) FILTER (WHERE outcome = 'failed' AND exit_code = 75 AND attempt = 1
+             count(*) FILTER (WHERE outcome = 'failed' AND exit_code = 1 AND attempt = 1
                  AND output = E'the mail server is busy\\n'),
              count(*) FILTER (WHERE outcome = 'lease_expired')
          FROM jobctl.job_attempts WHERE outcome <> 'interrupted'";

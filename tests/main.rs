@@ -89,6 +89,7 @@ mod shell_end;
 mod show;
 mod shutdown;
 mod slow_database;
+mod snooze;
 mod sql_enqueue;
 mod status;
 mod tick;

@@ -39,7 +39,7 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
         ("exit 64", "dead", "exit_code", "exit status 64", "64|"),
         ("exit 65", "dead", "exit_code", "exit status 65", "65|"),
         ("exit 66", "failed", "exit_code", "exit status 66", "66|"),
-        ("exit 75", "failed", "exit_code", "exit status 75", "75|"),
+        ("exit 75", "queued", "exit_code", "exit status 75", "75|"),
         ("exit 77", "dead", "exit_code", "exit status 77", "77|"),
         ("exit 78", "dead", "exit_code", "exit status 78", "78|"),
         ("exit 126", "failed", "exit_code", "exit status 126 (found but not executable)", "126|"),
@@ -58,7 +58,11 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
             format!("{status}|1|{error_type}|{error}"),
             "{script}"
         );
-        let outcome = if status == "succeeded" { "succeeded" } else { "failed" };
+        let outcome = match status {
+            "succeeded" => "succeeded",
+            "queued" => "snoozed",
+            _ => "failed",
+        };
         assert_eq!(
             db.of_attempt(id, 1, "outcome, error_type, error, exit_code, signal, http_status"),
             format!("{outcome}|{error_type}|{error}|{how}|"),

@@ -1,5 +1,6 @@
--- Workers may update `attempts`. Without this trigger a worker could start a run more often than
--- max_attempts allows. Only a release may decrement the number. AFTER and WHEN, because a BEFORE
+-- Workers may update `attempts` and `uncounted_attempts`. Without these triggers a worker could
+-- start a run more often than they allow. Only a release may decrement the first, and only the end
+-- of an attempt may raise the second. AFTER and WHEN, because a BEFORE
 -- trigger would lock each row of a claim a second time.
 CREATE OR REPLACE FUNCTION jobctl.refuse_update()
 RETURNS trigger
@@ -24,6 +25,19 @@ CREATE OR REPLACE TRIGGER attempts_only_go_up
         )
     )
     EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
+
+CREATE OR REPLACE TRIGGER uncounted_attempts_follow_attempts
+    AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs
+    FOR EACH ROW
+    WHEN (
+        NEW.uncounted_attempts <> OLD.uncounted_attempts
+        AND (
+            NEW.uncounted_attempts <> OLD.uncounted_attempts + 1
+            OR OLD.status <> 'running'
+            OR NEW.status NOT IN ('queued', 'cancelled')
+        )
+    )
+    EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');
 
 -- Operators may update `key_scope`: a retry gives a replaced run its live key back. Without this
 -- trigger an operator could make any key live, replace the run's payload, and undo that.

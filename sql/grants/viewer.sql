@@ -21,6 +21,7 @@ GRANT SELECT (
     run_at,
     attempts,
     max_attempts,
+    uncounted_attempts,
     locked_by,
     locked_until,
     cancel_requested_at,

@@ -7,6 +7,7 @@ GRANT UPDATE (
     status,
     run_at,
     attempts,
+    uncounted_attempts,
     locked_by,
     locked_until,
     live_output,

@@ -191,6 +191,10 @@ CREATE TABLE jobctl.job_runs (
     attempts integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000000),
+    -- How many attempts a shutdown interrupted, or asked to be made later. They do not use up
+    -- max_attempts.
+    uncounted_attempts integer NOT NULL DEFAULT 0
+        CONSTRAINT uncounted_attempts_in_range CHECK (uncounted_attempts BETWEEN 0 AND 100),
     -- The value of max_attempts before a retry raised it. The next retry adds as many again. NULL:
     -- never retried.
     granted_attempts integer,
@@ -275,9 +279,12 @@ CREATE TABLE jobctl.job_runs (
             updated_at
         ) < '10000-01-01 00:00Z'
     ),
-    CONSTRAINT starts_are_bounded CHECK (attempts BETWEEN 0 AND max_attempts),
+    CONSTRAINT starts_are_bounded
+        CHECK (attempts BETWEEN 0 AND max_attempts + uncounted_attempts),
     CONSTRAINT waiting_has_an_attempt_left
-        CHECK (status NOT IN ('queued', 'failed') OR attempts < max_attempts),
+        CHECK (
+            status NOT IN ('queued', 'failed') OR attempts < max_attempts + uncounted_attempts
+        ),
     CONSTRAINT only_running_has_a_lease CHECK (
         (status = 'running') = (locked_by IS NOT NULL)
         AND (status = 'running') = (locked_until IS NOT NULL)
@@ -355,7 +362,16 @@ CREATE TABLE jobctl.job_attempts (
     finished_at timestamptz NOT NULL,
     outcome text NOT NULL
         CONSTRAINT outcome_is_known
-            CHECK (outcome IN ('succeeded', 'failed', 'cancelled', 'interrupted', 'lease_expired')),
+            CHECK (
+                outcome IN (
+                    'succeeded',
+                    'failed',
+                    'cancelled',
+                    'interrupted',
+                    'snoozed',
+                    'lease_expired'
+                )
+            ),
     error_type text,
     error text,
     exit_code integer,

@@ -4,7 +4,7 @@ SELECT
     job_type,
     queue,
     attempts,
-    max_attempts,
+    max_attempts + uncounted_attempts AS max_attempts,
     error_type,
     last_error,
     failed_at,

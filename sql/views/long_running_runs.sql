@@ -4,7 +4,7 @@ SELECT
     job_type,
     queue,
     attempts,
-    max_attempts,
+    max_attempts + uncounted_attempts AS max_attempts,
     locked_by,
     started_at,
     extract(epoch FROM now() - started_at)::float8 AS run_time_seconds,

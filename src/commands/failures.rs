@@ -11,8 +11,8 @@ use crate::text::duration::DAY;
 
 /// List failed attempts, even of runs that succeeded later
 ///
-/// A row per attempt, the newest first. Cancelled and interrupted attempts do not
-/// count. What failed last night, and why:
+/// A row per attempt, the newest first. Cancelled, interrupted and
+/// snoozed attempts do not count. What failed last night, and why:
 ///
 ///   jobctl failures --since yesterday --group
 ///   jobctl failures --since 22:00 --worker web1

@@ -19,7 +19,7 @@ pub(crate) use server::{
 };
 pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
-pub(crate) use work::{checks, work};
+pub(crate) use work::{SKIPPED_WITHOUT_TICKS, checks, work};
 
 /// From best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]

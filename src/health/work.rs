@@ -14,7 +14,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 17] = [
+const CHECKS: [(&str, &str); 18] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),
@@ -23,6 +23,7 @@ const CHECKS: [(&str, &str); 17] = [
     ("queues", "workers serve all overdue runs"),
     ("overdue runs", "no run in a served queue is overdue"),
     ("claims", "the database rejects no claim"),
+    ("snoozes", "no run has asked for a later attempt ten times"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("dead runs", "no dead run needs attention"),
@@ -34,7 +35,7 @@ const CHECKS: [(&str, &str); 17] = [
     ("pauses", "no schedule is paused"),
 ];
 /// Checks that are skipped while no worker ticks, because missing ticks cause their problems.
-const HIDDEN: [&str; 3] = ["queues", "overdue runs", "schedules"];
+pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 3] = ["queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
@@ -87,7 +88,7 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
                 "this role may not read sequences",
                 "run `jobctl doctor` as the schema's owner",
             ),
-            _ if HIDDEN.contains(&check) && is_hidden => {
+            _ if SKIPPED_WITHOUT_TICKS.contains(&check) && is_hidden => {
                 unknown("not checked while no worker ticks", "start ticks, see `ticks`")
             }
             _ => ok(well),
@@ -171,6 +172,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!("the database rejects the claim of {} of {job}", runs("waiting ")),
             format!("{operator}`jobctl show {run}` has the error; see triggers and constraints"),
         ),
+        Code::RunsSnoozing => (
+            format!("{} of {job} asked for a later attempt at least ten times", runs("waiting ")),
+            format!("{operator}`jobctl show {run}` has the answers; `jobctl cancel` ends a run"),
+        ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),
             format!("`jobctl next {job_argument}` shows the error; correct it and apply the file"),
@@ -249,6 +254,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             | Code::JobUnserved
             | Code::RunsOverdue
             | Code::RunsRejected
+            | Code::RunsSnoozing
             | Code::LeaseLost,
             None,
         ) => Some(format!("such as run {run}")),

@@ -68,6 +68,8 @@ pub(crate) struct Shell {
     pub(crate) stdin: String,
     /// Exit statuses that make a run dead at once, instead of the usual ones.
     permanent_exit_codes: Option<Vec<i32>>,
+    /// Exit statuses that ask for an attempt later, instead of 75.
+    snooze_exit_codes: Option<Vec<i32>>,
     /// It comes from a definition, not from the payload of a built-in job.
     #[serde(skip)]
     pub(crate) is_defined: bool,
@@ -202,6 +204,18 @@ impl Action {
         }
     }
 
+    /// Returns whether the job asks for another attempt later: by `EX_TEMPFAIL` of sysexits.h, or
+    /// by a `Retry-After` of its server.
+    pub(crate) fn is_snooze(&self, failure: &Failure) -> bool {
+        match (self, failure) {
+            (Self::Shell(Shell { snooze_exit_codes, .. }), Failure::ExitCode(code)) => {
+                snooze_exit_codes.as_deref().unwrap_or(&[75]).contains(code)
+            }
+            (Self::Http(_), Failure::HttpStatus { retry_after, .. }) => retry_after.is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns whether another attempt after this failure is pointless.
     pub(crate) fn is_permanent(&self, failure: &Failure) -> bool {
         match (self, failure) {
@@ -234,15 +248,20 @@ impl Shell {
         let length: usize = words.iter().map(String::len).sum();
         let is_name = |name: &String| !name.is_empty() && !name.contains('=');
         let is_long = |value: &String| value.len() > COMMAND_LIMIT;
-        let mut codes = shell.permanent_exit_codes.iter().flatten();
+        let are_codes =
+            |codes: &Option<Vec<i32>>| codes.iter().flatten().all(|code| (1..=255).contains(code));
         check([
             (words.first().is_none_or(|first| first.trim().is_empty()), "`command` is empty"),
             (length > COMMAND_LIMIT, "`command` is longer than 64 KiB"),
             (!shell.env.keys().all(is_name), "`env` has a name that is empty or contains `=`"),
             (shell.cwd.as_ref().is_some_and(String::is_empty), "`cwd` is empty"),
             (
-                !codes.all(|code| (1..=255).contains(code)),
+                !are_codes(&shell.permanent_exit_codes),
                 "`permanent_exit_codes` must hold exit statuses from 1 to 255",
+            ),
+            (
+                !are_codes(&shell.snooze_exit_codes),
+                "`snooze_exit_codes` must hold exit statuses from 1 to 255",
             ),
             (shell.env.values().any(is_long), "`env` has a value longer than 64 KiB"),
         ])?;

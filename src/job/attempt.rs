@@ -73,6 +73,8 @@ words! {
         Succeeded = "succeeded",
         Failed = "failed",
         Interrupted = "interrupted",
+        /// It asked to be made later.
+        Snoozed = "snoozed",
         Cancelled = "cancelled",
         LeaseExpired = "lease_expired",
     }

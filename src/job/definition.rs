@@ -50,15 +50,16 @@ pub(crate) struct Problem {
 }
 
 /// The keys of a job.
-pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes payload schedule \
-                    time_zone catch_up overlap max_running rate burst max_running_per_share \
-                    max_waiting when_full max_attempts timeout max_age expires backoff priority \
-                    queue spread on_dead on_success on_end enqueuers enqueue_may_set enabled";
+pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
+                    schedule time_zone catch_up overlap max_running rate burst \
+                    max_running_per_share max_waiting when_full max_attempts timeout max_age \
+                    expires backoff priority queue spread on_dead on_success on_end enqueuers \
+                    enqueue_may_set enabled";
 /// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
 /// them for all jobs of the file.
 const HOOKS: &str = "on_dead on_success on_end";
 /// The keys of a job that belong to the command of `shell`.
-const SHELL_KEYS: [&str; 3] = ["cwd", "env", "permanent_exit_codes"];
+const SHELL_KEYS: [&str; 4] = ["cwd", "env", "permanent_exit_codes", "snooze_exit_codes"];
 /// The keys of a job that need a `schedule`.
 pub(super) const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap", "spread"];
 /// The keys of a job's `http` table; the body is the run's payload.

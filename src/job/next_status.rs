@@ -8,14 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::job::action::Action;
 use crate::job::attempt::{AttemptResult, HistoryOutcome, Outcome, StopReason};
 use crate::job::backoff::wait_after;
-use crate::job::failure::{ErrorType, Failure};
+use crate::job::failure::{ErrorType, Failure, RetryAfter};
 use crate::job::status::Status;
+use crate::text::duration;
 
-/// Returns whether another attempt is pointless, by the rule of the action if there is one, else by
-/// the usual rule.
-pub(crate) fn is_permanent(outcome: &Outcome, action: Option<&Action>) -> bool {
-    let Outcome::Failed(failure) = outcome else { return false };
-    action.map_or(failure.is_permanent(), |action| action.is_permanent(failure))
+/// The use of another attempt after a failure.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Prospect {
+    /// It may succeed.
+    Transient,
+    /// It can't succeed.
+    Permanent,
+    /// The job asks for it, later.
+    Snoozed,
+}
+
+impl Prospect {
+    /// Judges by the rule of the action if there is one, else by the usual rule.
+    pub(crate) fn of(outcome: &Outcome, action: Option<&Action>) -> Self {
+        match outcome {
+            Outcome::Failed(failure) => match action {
+                Some(action) if action.is_permanent(failure) => Self::Permanent,
+                Some(action) if action.is_snooze(failure) => Self::Snoozed,
+                None if failure.is_permanent() => Self::Permanent,
+                Some(_) | None => Self::Transient,
+            },
+            Outcome::Succeeded | Outcome::Stopped(_) => Self::Transient,
+        }
+    }
 }
 
 /// The change of a run after an attempt.
@@ -30,17 +50,26 @@ pub(crate) struct NextStatus {
 }
 
 impl NextStatus {
-    /// Judges attempt `attempt` of at most `max_attempts`, which ended at `now`. `random` in 0..1
-    /// is the jitter.
+    /// Judges counted attempt `attempt` of at most `max_attempts`, which ended at `now`. `random`
+    /// in 0..1 is the jitter.
     pub(crate) fn of(
         ended: &AttemptResult,
-        is_permanent: bool,
+        prospect: Prospect,
         attempt: i32,
         max_attempts: i32,
         rule: &str,
         random: f64,
         now: DateTime<Utc>,
     ) -> Self {
+        let prospect = match &ended.outcome {
+            // "Now" is not later.
+            Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. })
+                if prospect == Prospect::Snoozed && asked.wait(now).is_zero() =>
+            {
+                Prospect::Transient
+            }
+            _ => prospect,
+        };
         let unless_used_up = |status| if attempt < max_attempts { status } else { Status::Dead };
         let (status, outcome, error) = match &ended.outcome {
             Outcome::Succeeded => (Status::Succeeded, HistoryOutcome::Succeeded, None),
@@ -49,11 +78,11 @@ impl NextStatus {
                 HistoryOutcome::Cancelled,
                 Some("cancelled while it ran".to_owned()),
             ),
-            // The attempt counts, because `max_attempts` limits the starts. The run is due again at
-            // once, because the job did not cause the interruption.
+            // The attempt does not count, and the run is due again at once, because the job did not
+            // cause the interruption. finish.sql limits how often.
             Outcome::Stopped(StopReason::Interrupted) => {
                 let error = "interrupted by shutdown".to_owned();
-                (unless_used_up(Status::Queued), HistoryOutcome::Interrupted, Some(error))
+                (Status::Queued, HistoryOutcome::Interrupted, Some(error))
             }
             // The same result as a recovery by another tick. If the run was already recovered, the
             // claim's token no longer matches, and this result is not recorded.
@@ -66,9 +95,13 @@ impl NextStatus {
                 )
             }
             Outcome::Failed(failure) => {
-                let status =
-                    if is_permanent { Status::Dead } else { unless_used_up(Status::Failed) };
-                (status, HistoryOutcome::Failed, Some(failure.to_string()))
+                let (status, outcome) = match prospect {
+                    Prospect::Permanent => (Status::Dead, HistoryOutcome::Failed),
+                    Prospect::Transient => (unless_used_up(Status::Failed), HistoryOutcome::Failed),
+                    // As after an interruption.
+                    Prospect::Snoozed => (Status::Queued, HistoryOutcome::Snoozed),
+                };
+                (status, outcome, Some(failure.to_string()))
             }
         };
         let error_type = match &ended.outcome {
@@ -78,22 +111,37 @@ impl NextStatus {
             Outcome::Stopped(StopReason::LeaseLost) => Some(ErrorType::LeaseExpired),
             Outcome::Failed(failure) => Some(failure.error_type()),
         };
-        let wait = match (status, &ended.outcome) {
+        let backoff = || wait_after(attempt, rule, random);
+        let wait = match (&ended.outcome, outcome) {
+            (Outcome::Failed(Failure::ExitCode(_)), HistoryOutcome::Snoozed) => {
+                asked_in(&ended.output.text).unwrap_or_else(backoff)
+            }
             (
-                Status::Failed,
                 Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }),
-            ) => wait_after(attempt, rule, random).max(asked.wait(now)),
-            (Status::Failed, _) => wait_after(attempt, rule, random),
+                HistoryOutcome::Failed | HistoryOutcome::Snoozed,
+            ) if status != Status::Dead => backoff().max(asked.wait(now)),
+            _ if status == Status::Failed => backoff(),
             _ => Duration::ZERO,
         };
         Self { status, outcome, wait, error_type, error }
     }
 }
 
+/// Returns the wait that the last such line of an output asks for, at least a second:
+/// `retry-after: 10m`, or with a number of seconds, as in a header of HTTP.
+fn asked_in(output: &str) -> Option<Duration> {
+    const NAME: &str = "retry-after:";
+    let is_named =
+        |line: &&str| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    let asked = output.lines().rev().find(is_named)?[NAME.len()..].trim();
+    let seconds = || asked.parse().ok().map(Duration::from_secs);
+    let wait = duration::parse(asked).ok().or_else(seconds)?;
+    Some(RetryAfter::In(wait).wait(DateTime::UNIX_EPOCH).max(duration::SECOND))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::failure::RetryAfter;
 
     fn ended(outcome: Outcome) -> AttemptResult {
         AttemptResult { outcome, ..AttemptResult::unstarted(Failure::Signal(9)) }
@@ -104,7 +152,7 @@ mod tests {
         let ended = ended(outcome);
         let next_status = NextStatus::of(
             &ended,
-            is_permanent(&ended.outcome, None),
+            Prospect::of(&ended.outcome, None),
             attempt,
             3,
             "list:1m,5m",
@@ -150,7 +198,7 @@ mod tests {
     fn an_action_overrides_which_failures_are_permanent() {
         let is_permanent = |job, payload, outcome: Outcome| {
             let action = Action::parse(job, payload).unwrap().unwrap();
-            is_permanent(&outcome, Some(&action))
+            Prospect::of(&outcome, Some(&action)) == Prospect::Permanent
         };
         let shell = r#"{"command": "x", "permanent_exit_codes": [3]}"#;
         assert!(is_permanent("shell", shell, Outcome::Failed(Failure::ExitCode(3))));
@@ -159,6 +207,48 @@ mod tests {
         assert!(!is_permanent("http", call, http(404, None)));
         assert!(!is_permanent("http", call, http(503, None)));
         assert!(is_permanent("http", call, http(429, None)));
+    }
+
+    /// Judges the last attempt.
+    #[track_caller]
+    fn snoozes(job: &str, payload: &str, outcome: Outcome, output: &str, wait: Option<u64>) {
+        let mut ended = ended(outcome);
+        ended.output.text = output.to_owned();
+        let action = Action::parse(job, payload).unwrap().unwrap();
+        let prospect = Prospect::of(&ended.outcome, Some(&action));
+        let now = DateTime::UNIX_EPOCH;
+        let next_status = NextStatus::of(&ended, prospect, 3, 3, "list:1m,5m", 0.5, now);
+        let NextStatus { status, outcome, wait: waits, .. } = next_status;
+        let expected = match wait {
+            Some(wait) => (Status::Queued, HistoryOutcome::Snoozed, Duration::from_secs(wait)),
+            None => (Status::Dead, HistoryOutcome::Failed, Duration::ZERO),
+        };
+        assert_eq!((status, outcome, waits), expected);
+    }
+
+    #[test]
+    fn a_job_can_ask_for_an_attempt_later_also_in_its_last_one() {
+        let exit = |code| Outcome::Failed(Failure::ExitCode(code));
+        let (shell, own) = (r#"{"command": "x"}"#, r#"{"command": "x", "snooze_exit_codes": [3]}"#);
+        snoozes("shell", shell, exit(75), "", Some(300));
+        snoozes("shell", shell, exit(75), "retry-after: 5m\nretry-after: 10s\nx", Some(10));
+        snoozes("shell", shell, exit(75), "retry-after: 90d\n", Some(86400));
+        snoozes("shell", shell, exit(75), "Retry-After: 600\r\n", Some(600));
+        snoozes("shell", shell, exit(75), "retry-after: 0s", Some(1));
+        let huge = "retry-after: 18446744073709551615s 500ms 500ms";
+        snoozes("shell", shell, exit(75), huge, Some(300));
+        snoozes("shell", shell, exit(75), "retry-after: soon\nx retry-after: 1s", Some(300));
+        snoozes("shell", own, exit(3), "", Some(300));
+        snoozes("shell", own, exit(75), "retry-after: 1s", None);
+        let permanent = r#"{"command": "x", "permanent_exit_codes": [75]}"#;
+        snoozes("shell", permanent, exit(75), "", None);
+        let call = r#"{"url": "http://a"}"#;
+        snoozes("http", call, http(429, Some(600)), "", Some(600));
+        snoozes("http", call, http(503, Some(1)), "", Some(300));
+        snoozes("http", call, http(503, None), "", None);
+        snoozes("http", call, http(503, Some(0)), "", None);
+        let strict = r#"{"url": "http://a", "transient_statuses": [503]}"#;
+        snoozes("http", strict, http(429, Some(600)), "", None);
     }
 
     #[test]
@@ -174,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_is_queued_at_once_while_attempts_are_left() {
+    fn an_interrupted_run_is_queued_at_once_also_after_its_last_attempt() {
         becomes(Outcome::Stopped(StopReason::Interrupted), 2, Status::Queued, 0);
-        becomes(Outcome::Stopped(StopReason::Interrupted), 3, Status::Dead, 0);
+        becomes(Outcome::Stopped(StopReason::Interrupted), 3, Status::Queued, 0);
         becomes(Outcome::Stopped(StopReason::Cancelled), 1, Status::Cancelled, 0);
     }
 

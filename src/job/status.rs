@@ -12,7 +12,7 @@ impl Status {
 words! {
     /// The words of the `status` column.
     pub(crate) enum Status {
-        /// Waits for its first attempt, or for one after an interruption or a retry.
+        /// Waits for its first attempt, or for one after an interruption, a snooze or a retry.
         Queued = "queued",
         /// Held by a tick until its lease ends.
         Running = "running",

@@ -111,7 +111,7 @@ fn colour_of(word: &str) -> Option<Color> {
         Some(Status::Dead) => Color::Red,
         Some(Status::Queued | Status::Cancelled) => return None,
         None => match word {
-            "interrupted" | "lease_expired" | "warn" | "unknown" => Color::Yellow,
+            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Color::Yellow,
             "bad" => Color::Red,
             "ok" => Color::Green,
             _ => return None,

@@ -8,7 +8,7 @@ pub(crate) struct Summary {
     succeeded: u64,
     failed: u64,
     dead: u64,
-    /// Interrupted or cancelled runs, and lost leases.
+    /// Interrupted, snoozed or cancelled runs, and lost leases.
     other: u64,
 }
 

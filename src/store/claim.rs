@@ -178,7 +178,10 @@ rows! {
         pub(crate) definition: Option<DefinedAction> = None,
         /// The number of this attempt.
         pub(crate) attempt: i32,
+        /// The last one that it may have, uncounted ones included.
         pub(crate) max_attempts: i32,
+        /// How many earlier attempts do not use up `max_attempts`.
+        pub(crate) uncounted_attempts: i32,
         /// By the database's clock.
         pub(crate) claimed_at: DateTime<Utc>,
         /// An operator asked to cancel the run while it waited.
@@ -195,6 +198,11 @@ rows! {
 }
 
 impl Claimed {
+    /// The number of this attempt without uncounted ones, which decides the backoff.
+    pub(crate) fn counted_attempt(&self) -> i32 {
+        self.attempt - self.uncounted_attempts
+    }
+
     pub(crate) fn token(&self) -> FencingToken {
         FencingToken { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
     }

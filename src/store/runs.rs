@@ -90,6 +90,7 @@ rows! {
         pub(crate) worker: String,
         pub(crate) attempt: i32,
         pub(crate) max_attempts: i32,
+        pub(crate) uncounted_attempts: i32,
         pub(crate) backoff: String,
     }
 }

@@ -8,10 +8,11 @@ use log::Level;
 use crate::execute::{Executor, Stop};
 use crate::job::action::{self, Action};
 use crate::job::attempt::{
-    self, AttemptIdentity, AttemptResult, EXPIRES_FIRST, Outcome, RUN_KEY_PREFIX, StopReason,
+    self, AttemptIdentity, AttemptResult, EXPIRES_FIRST, HistoryOutcome, Outcome, RUN_KEY_PREFIX,
+    StopReason,
 };
 use crate::job::failure::{ErrorType, Failure};
-use crate::job::next_status::{NextStatus, is_permanent};
+use crate::job::next_status::{NextStatus, Prospect};
 use crate::job::status::Status;
 use crate::store::{Claimed, Finish};
 use crate::text::duration;
@@ -65,18 +66,18 @@ pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
             Err(failure) => AttemptResult::unstarted(failure.clone()),
             Ok(action) => executor.execute(action, &identity(&run), run.timeout, stop),
         };
-        let is_permanent = is_permanent(&result.outcome, action.as_ref().ok());
-        (result, is_permanent)
+        let prospect = Prospect::of(&result.outcome, action.as_ref().ok());
+        (result, prospect)
     }));
-    let (result, is_permanent) = executed.unwrap_or_else(|_| {
+    let (result, prospect) = executed.unwrap_or_else(|_| {
         let failure = Failure::Spawn("jobctl panicked; please report it".to_owned());
-        (AttemptResult::unstarted(failure), false)
+        (AttemptResult::unstarted(failure), Prospect::Transient)
     });
     if let Outcome::Failed(why @ Failure::Exhausted(_)) = result.outcome {
         return Ended::Exhausted(run, why);
     }
     let times = (started, Instant::now());
-    let judged = JudgedAttempt::new(run, result, is_permanent, times, rand::random());
+    let judged = JudgedAttempt::new(run, result, prospect, times, rand::random());
     Ended::Judged(Box::new(judged))
 }
 
@@ -125,7 +126,7 @@ impl JudgedAttempt {
     pub(crate) fn new(
         run: Claimed,
         result: AttemptResult,
-        is_permanent: bool,
+        prospect: Prospect,
         (started, finished): (Instant, Instant),
         random: f64,
     ) -> Self {
@@ -133,9 +134,9 @@ impl JudgedAttempt {
         let now = run.claimed_at + (finished - started);
         let next_status = NextStatus::of(
             &result,
-            is_permanent,
-            run.attempt,
-            run.max_attempts,
+            prospect,
+            run.counted_attempt(),
+            run.max_attempts - run.uncounted_attempts,
             &run.backoff,
             random,
             now,
@@ -204,7 +205,11 @@ impl JudgedAttempt {
         let Self { run, started, finished, next_status, .. } = self;
         let starts_after = *finished - *started + next_status.wait;
         let is_in_time = run.expires_in.is_none_or(|left| starts_after < left);
-        (status == Some(Status::Failed) && is_in_time).then_some(next_status.wait)
+        let is_snoozed =
+            status == Some(Status::Queued) && next_status.outcome == HistoryOutcome::Snoozed;
+        (status == Some(Status::Failed) || is_snoozed)
+            .then_some(next_status.wait)
+            .filter(|_| is_in_time)
     }
 
     /// Returns the log line about a result that was recorded with this status of the run; `None`:
@@ -241,6 +246,12 @@ impl JudgedAttempt {
                 Some(wait) => format!(", next attempt in {}", duration::show(wait)),
                 None => format!(", {EXPIRES_FIRST}"),
             },
+            Status::Queued if next_status.outcome == HistoryOutcome::Snoozed => {
+                match self.next_wait(Some(status)) {
+                    Some(wait) => format!(", snoozed for {}", duration::show(wait)),
+                    None => format!(", {EXPIRES_FIRST}"),
+                }
+            }
             Status::Queued => ", queued again".to_owned(),
             Status::Dead => ", dead".to_owned(),
             Status::Cancelled if what != "cancelled" => ", cancelled".to_owned(),

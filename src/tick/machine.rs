@@ -1047,6 +1047,7 @@ pub(super) mod tests {
     use super::*;
     use crate::job::attempt::AttemptResult;
     use crate::job::failure::Failure;
+    use crate::job::next_status::Prospect;
     use crate::store::ClaimResult;
 
     /// A lingering tick with a lease of 30 s: a job stops 22.5 s after its renewal was sent. All
@@ -1138,6 +1139,7 @@ pub(super) mod tests {
             definition: None,
             attempt: 1,
             max_attempts: 2,
+            uncounted_attempts: 0,
             claimed_at: chrono::DateTime::UNIX_EPOCH,
             cancel_asked: false,
             expires_in: None,
@@ -1169,7 +1171,8 @@ pub(super) mod tests {
         let mut tick = Tick::that_claims(vec![run(1), run(2)], takes);
         tick.until(|request| matches!(request, Request::Renew(_)));
         let result = AttemptResult::unstarted(Failure::Signal(9));
-        let judged = JudgedAttempt::new(run(1), result, false, (tick.now, tick.now), 0.5);
+        let judged =
+            JudgedAttempt::new(run(1), result, Prospect::Transient, (tick.now, tick.now), 0.5);
         tick.on(Event::Ended(vec![Ended::Judged(Box::new(judged))]));
         tick.answer(takes, renewed(&[run(1).token(), run(2).token()]));
         let Some(Request::Step { results, .. }) = &tick.request else {

@@ -22,7 +22,8 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let lost = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
         let wait = |run: &LostLease| {
-            (run.id, run.attempt, wait_after(run.attempt, &run.backoff, rand::random()))
+            let counted = run.attempt - run.uncounted_attempts;
+            (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
         };
         let waits: Vec<_> = lost.iter().map(wait).collect();
         let mut recovered = Vec::new();

@@ -234,7 +234,7 @@ impl<'a> Log<'a> {
                 continue;
             };
             let (mut before, mut attempts, mut revived) = ("queued", 0, 0);
-            let mut max = number(first_max);
+            let (mut max, mut uncounted) = (number(first_max), 0);
             for change in &changes[1..] {
                 let ["change", _, from, to, now, new_max] = **change else {
                     self.problem(format!("run {run}: two inserts"));
@@ -256,11 +256,18 @@ impl<'a> Log<'a> {
                 if from != before || !is_legal {
                     self.problem(format!("run {run}: {from} -> {to}, attempts {added:+}"));
                 }
+                // Interrupted attempts are extra.
+                let (new_max, new_uncounted) = new_max.split_once('+').unwrap_or((new_max, "0"));
+                let more = number(new_uncounted) - uncounted;
+                if more != 0 && (more, from, to) != (1, "running", "queued") {
+                    self.problem(format!("run {run}: {from} -> {to}, uncounted {more:+}"));
+                }
+                uncounted += more;
                 (before, attempts, max) = (to, number(now), number(new_max));
             }
             let starts = self.executions.range((*run, 0)..(run + 1, 0)).count();
             let allowed = number(first_max) * (1 + i64::try_from(retries).unwrap());
-            if i64::try_from(starts).unwrap() > max || max > allowed {
+            if i64::try_from(starts).unwrap() > max + uncounted || max > allowed {
                 self.problem(format!("run {run}: {starts} starts, {max} of {allowed} allowed"));
             }
         }

@@ -206,7 +206,10 @@ impl Checks {
         let is = |wrong: bool, why: &str| if wrong { Err(why.to_owned()) } else { Ok(()) };
         let is_running = run.status == Status::Running;
         is(is_running != run.locked_until.is_some(), "a lease without running, or the reverse")?;
-        is(run.attempts > run.max_attempts, "more attempts than max_attempts")?;
+        is(run.attempts > run.most_attempts(), "more attempts than it may have")?;
+        let is_interrupted = run.last_error.as_deref() == Some("interrupted by shutdown");
+        let is_used_up = run.status == Status::Dead && run.uncounted_attempts < 100;
+        is(is_interrupted && is_used_up, "an interruption used up its last attempt")?;
         let history = database.attempts.range((run.id, 1)..=(run.id, i32::MAX)).count();
         let ended = run.attempts - i32::from(is_running);
         is(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
@@ -271,7 +274,8 @@ impl Checks {
                     is(is_lost, "a result of a lost lease")?;
                     if let Some(result) = result.filter(|_| run.status == Status::Failed) {
                         let asked = result.next_status.error_type != Some(ErrorType::HttpStatus);
-                        let least = wait_after(old.attempts, &old.backoff, 0.0);
+                        let counted = old.attempts - old.uncounted_attempts;
+                        let least = wait_after(counted, &old.backoff, 0.0);
                         let waits = (run.run_at - database.now).to_std().unwrap_or_default();
                         let is_short = waits + Duration::from_millis(1) < least;
                         is(asked && is_short, "a backoff that is too short")?;
@@ -432,9 +436,9 @@ impl Checks {
         let (starts, forgotten) = self.starts.entry(run.id).or_default();
         *starts += 1;
         if let Some(row) = database.runs.get(&run.id)
-            && *starts > row.max_attempts + *forgotten
+            && *starts > row.most_attempts() + *forgotten
         {
-            let line = format!("run {} started {starts} times of {}", run.id, row.max_attempts);
+            let line = format!("run {} started {starts} times of {}", run.id, row.most_attempts());
             self.fail(line);
         }
         if let Some(row) = database.runs.get(&run.id)

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::job::action::{self, JobKind};
+use crate::job::attempt::HistoryOutcome;
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::{EnqueueResult, KeyScope};
 use crate::job::status::{HoldScope, Status};
@@ -50,6 +51,7 @@ pub(super) struct Run {
     pub(super) status: Status,
     pub(super) attempts: i32,
     pub(super) max_attempts: i32,
+    pub(super) uncounted_attempts: i32,
     pub(super) granted_attempts: Option<i32>,
     /// Seconds.
     pub(super) timeout: Option<f64>,
@@ -75,6 +77,11 @@ impl Run {
     /// Runs without a share are one share together.
     pub(super) fn share(&self) -> &str {
         self.share.as_deref().unwrap_or_default()
+    }
+
+    /// How often it may start.
+    pub(super) fn most_attempts(&self) -> i32 {
+        self.max_attempts + self.uncounted_attempts
     }
 
     fn is_expired(&self, now: Time) -> bool {
@@ -798,28 +805,37 @@ impl Database {
             let mut run =
                 Run { locked_by: None, locked_until: None, updated_at: now, ..run.clone() };
             run.status = next.status;
+            let is_uncounted =
+                matches!(next.outcome, HistoryOutcome::Interrupted | HistoryOutcome::Snoozed);
+            let is_left = run.uncounted_attempts < 100;
             if is_waiting(next.status) {
                 run.run_at = now + interval(next.wait);
                 if run.cancel_requested_at.is_some() {
                     run.status = Status::Cancelled;
-                } else if run.attempts >= run.max_attempts {
+                } else if run.attempts >= run.most_attempts() && !(is_uncounted && is_left) {
                     run.status = Status::Dead;
                 }
             }
+            run.uncounted_attempts += i32::from(is_uncounted && is_left);
             if let Some(error) = &next.error {
                 (run.last_error, run.failed_at) = (Some(error.clone()), Some(now));
             }
             let error_type = next.error_type.map(|it| it.to_string());
             run.error_type = error_type.clone().or(run.error_type);
             run.finished_at = (!is_waiting(run.status)).then_some(now);
-            recorded.insert(result.token, run.status);
+            let run_status = run.status;
+            recorded.insert(result.token, run_status);
             self.write(run)?;
             ended_runs.insert(result.token.id);
             let attempt = Attempt {
                 worker: worker.to_owned(),
                 started_at: now - interval(result.started_ago),
                 finished_at: now - interval(result.ended_ago),
-                outcome: next.outcome.to_string(),
+                outcome: match (next.outcome, run_status) {
+                    (HistoryOutcome::Snoozed, Status::Dead) => HistoryOutcome::Failed,
+                    (outcome, _) => outcome,
+                }
+                .to_string(),
                 error_type,
                 error: result.detail.clone().or_else(|| next.error.clone()),
             };
@@ -829,7 +845,9 @@ impl Database {
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
-                    && attempt.outcome == next_status.outcome.as_str()
+                    && (attempt.outcome == next_status.outcome.as_str()
+                        || next_status.outcome == HistoryOutcome::Snoozed
+                            && attempt.outcome == "failed")
                     && attempt.error.as_ref() == detail.as_ref().or(next_status.error.as_ref())
             };
             if self.attempts.get(&(token.id, token.attempt)).is_some_and(is_recorded)
@@ -978,7 +996,7 @@ impl Database {
         for (place, (_, id)) in due.iter().enumerate() {
             let run = &self.runs[id];
             let starts_now = i32::try_from(place).is_ok_and(|place| place < claim.free_threads);
-            if bytes >= claim.bytes || run.attempts + 1 >= run.max_attempts && !starts_now {
+            if bytes >= claim.bytes || run.attempts + 1 >= run.most_attempts() && !starts_now {
                 break;
             }
             bytes += i64::try_from(run.payload.len()).unwrap_or(i64::MAX);
@@ -1055,6 +1073,7 @@ impl Database {
 
     fn claimed(&self, run: Run, within_limits: &[(i64, i64)]) -> Claimed {
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
+        let max_attempts = run.most_attempts();
         let Run { id, queue, priority, run_at, .. } = run;
         let is_limited = within_limits.iter().any(|(limited, _)| *limited == id);
         let position = Position { queue, priority, run_at, id };
@@ -1067,7 +1086,8 @@ impl Database {
                 action: Arc::from(spec.action.to_string()),
             }),
             attempt: run.attempts,
-            max_attempts: run.max_attempts,
+            max_attempts,
+            uncounted_attempts: run.uncounted_attempts,
             claimed_at: self.now,
             cancel_asked: run.cancel_requested_at.is_some(),
             expires_in: run.expires_at.map(|at| store::seconds(as_seconds(at - self.now))),
@@ -1133,7 +1153,8 @@ impl Database {
             expired.sort_by_key(|run| run.locked_until);
             expired.truncate(500);
             let wait = |run: &&Run| {
-                (run.id, run.attempts, wait_after(run.attempts, &run.backoff, random()))
+                let counted = run.attempts - run.uncounted_attempts;
+                (run.id, run.attempts, wait_after(counted, &run.backoff, random()))
             };
             let waits: Vec<_> = expired.iter().map(wait).collect();
             let found = waits.len();
@@ -1204,7 +1225,7 @@ impl Database {
                 it.note((*id, *attempt), lost);
                 if run.cancel_requested_at.is_some() {
                     run.status = Status::Cancelled;
-                } else if run.attempts >= run.max_attempts {
+                } else if run.attempts >= run.most_attempts() {
                     run.status = Status::Dead;
                 } else {
                     (run.status, run.run_at) = (Status::Failed, it.now + interval(*wait));
@@ -1243,7 +1264,7 @@ impl Database {
             priority: run.priority,
             run_at: run.run_at,
             attempt: run.attempts + 1,
-            max_attempts: run.max_attempts,
+            max_attempts: run.most_attempts(),
         });
         due.collect()
     }
@@ -1444,6 +1465,7 @@ impl Database {
             status: Status::Queued,
             attempts: 0,
             max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
+            uncounted_attempts: 0,
             granted_attempts: None,
             timeout: new.timeout,
             backoff: text(&new.backoff, |spec| &spec.backoff, "exponential:1m..30m"),
@@ -1628,7 +1650,7 @@ impl Database {
                 return Ok(false);
             }
             let granted = run.granted_attempts.unwrap_or(run.max_attempts);
-            let is_used_up = run.attempts >= run.max_attempts;
+            let is_used_up = run.attempts >= run.most_attempts();
             if let Some(worker) = &run.locked_by {
                 let error = "taken from its holder by retry --force";
                 let started = run.started_at.unwrap_or(it.now);
@@ -1644,7 +1666,7 @@ impl Database {
                 status: Status::Queued,
                 run_at: if keeps_time { run.run_at.max(it.now) } else { it.now },
                 max_attempts: match is_used_up {
-                    true => 1_000_000.min(run.attempts + granted),
+                    true => 1_000_000.min(run.attempts - run.uncounted_attempts + granted),
                     false => run.max_attempts,
                 },
                 granted_attempts: Some(granted),

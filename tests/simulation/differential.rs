@@ -864,6 +864,7 @@ impl Sequence {
             (Status::Failed, HistoryOutcome::LeaseExpired, Some(ErrorType::LeaseExpired)),
             (Status::Dead, HistoryOutcome::Failed, Some(ErrorType::Timeout)),
             (Status::Queued, HistoryOutcome::Interrupted, Some(ErrorType::Interrupted)),
+            (Status::Queued, HistoryOutcome::Snoozed, Some(ErrorType::ExitCode)),
             (Status::Cancelled, HistoryOutcome::Cancelled, Some(ErrorType::Cancelled)),
         ]);
         let error = error_type.map(|it| format!("{it} {}", random.below(2)));

@@ -84,6 +84,7 @@ variants! {
     SlowNotLogged 500 "a tick does not say that the database is slow",
     HookLost 500 "a lost lease ends a run without its hook",
     HookTwice 500 "the hook of a result is enqueued twice",
+    InterruptionCounts 500 "an attempt that was interrupted uses up max_attempts",
     RefusalForgotten 500 "a refused connection is not noticed",
 }
 
@@ -247,6 +248,13 @@ impl Variant {
             (Self::UnstartedForgotten, Request::Step { unstarted, .. }) => unstarted.clear(),
             (Self::NoBackoff, Request::Step { results, .. }) => {
                 results.iter_mut().for_each(|result| result.next_status.wait = Duration::ZERO);
+            }
+            (Self::InterruptionCounts, Request::Step { results, .. }) => {
+                for result in results {
+                    if result.next_status.outcome == HistoryOutcome::Interrupted {
+                        result.next_status.outcome = HistoryOutcome::Failed;
+                    }
+                }
             }
             (Self::NoTimeToFire, Request::Wake(wake)) => {
                 wake.until -= Duration::from_secs(60);

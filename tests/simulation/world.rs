@@ -21,6 +21,7 @@ use crate::execute::{PoolState, WakeWhen};
 use crate::exit::Exit;
 use crate::job::attempt::{AttemptResult, JobOutput, Outcome, StopReason};
 use crate::job::failure::{Failure, RetryAfter};
+use crate::job::next_status::Prospect;
 use crate::job::status::Status;
 use crate::store::{self, ClaimFilter, Claimed, FencingToken, Holder, Kind};
 use crate::tick::execution::{Ended, JudgedAttempt, Task};
@@ -758,14 +759,14 @@ impl World {
             }),
             (None, _) => (Outcome::Succeeded, Some(0)),
         };
-        let is_permanent = crate::job::next_status::is_permanent(&outcome, None);
+        let prospect = Prospect::of(&outcome, None);
         let output =
             JobOutput { text: "x".repeat(job.output), bytes: job.output as u64, truncated: false };
         let failure = Failure::Signal(9);
         let result =
             AttemptResult { outcome, exit_code, output, ..AttemptResult::unstarted(failure) };
         let random = self.random.unit();
-        let judged = JudgedAttempt::new(run, result, is_permanent, (started, now), random);
+        let judged = JudgedAttempt::new(run, result, prospect, (started, now), random);
         tick.pool.bytes += judged.bytes();
         tick.pool.ended.push(Ended::Judged(Box::new(judged)));
         tick.second.3 += 1;

@@ -77,9 +77,14 @@ waiting AS (
             count(*) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS late,
             count(*) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off,
             min(run.id) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off_id,
+            count(*) FILTER (WHERE is_snoozing) AS snoozing,
+            min(run.id) FILTER (WHERE is_snoozing) AS snoozing_id,
             min(run.id) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS id,
             min(run.run_at) AS since_at
         FROM jobctl.job_runs AS run
+        CROSS JOIN LATERAL (
+            SELECT run.uncounted_attempts >= 10 AND run.error_type <> 'interrupted' AS is_snoozing
+        ) AS snoozed
         WHERE run.status IN ('queued', 'failed')
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
         GROUP BY run.job_type, run.queue
@@ -263,6 +268,20 @@ SELECT
     NULL
 FROM waiting
 WHERE waiting.put_off > 0
+GROUP BY waiting.job_type
+UNION ALL
+SELECT
+    'runs_snoozing',
+    waiting.job_type,
+    NULL,
+    NULL,
+    min(waiting.snoozing_id),
+    NULL,
+    sum(waiting.snoozing)::bigint,
+    NULL,
+    NULL
+FROM waiting
+WHERE waiting.snoozing > 0
 GROUP BY waiting.job_type
 UNION ALL
 SELECT

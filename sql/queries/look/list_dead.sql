@@ -6,7 +6,7 @@ SELECT
     run.job_type,
     run.queue,
     run.attempts,
-    run.max_attempts,
+    run.max_attempts + run.uncounted_attempts AS max_attempts,
     left(run.error_type, 100) AS error_type,
     left(run.last_error, 10000) AS last_error,
     run.idempotency_key,

@@ -10,7 +10,7 @@ SELECT
     -- The columns above are the fields of `status`.
     now() AS now,
     run.attempts,
-    run.max_attempts,
+    run.max_attempts + run.uncounted_attempts AS max_attempts,
     run.locked_until < now() AS is_lost,
     run.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM jobctl.job_runs AS run

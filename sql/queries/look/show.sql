@@ -23,7 +23,7 @@ SELECT
     run.run_at,
     run.status,
     run.attempts,
-    run.max_attempts,
+    run.max_attempts + run.uncounted_attempts AS max_attempts,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout_seconds,
     run.backoff,
     run.idempotency_key,

@@ -25,7 +25,7 @@ asked AS MATERIALIZED (
         run.queue,
         run.priority,
         run.run_at,
-        run.attempts,
+        run.attempts - run.uncounted_attempts AS counted_attempts,
         run.max_attempts,
         run.timeout,
         run.backoff
@@ -72,7 +72,7 @@ granted AS (
     CROSS JOIN wanted
     WHERE asked.status IN ('queued', 'failed', 'dead')
         AND asked.status = ANY ($2::text[])
-        AND (wanted.max_attempts IS NULL OR asked.attempts < wanted.max_attempts)
+        AND (wanted.max_attempts IS NULL OR asked.counted_attempts < wanted.max_attempts)
 ),
 edited AS (
     UPDATE jobctl.job_runs AS run

@@ -33,9 +33,13 @@ retried AS (
             ELSE now()
         END,
         max_attempts = CASE
-            WHEN run.attempts >= run.max_attempts
+            WHEN run.attempts >= run.max_attempts + run.uncounted_attempts
                 -- The limit of max_attempts_in_range.
-                THEN least(run.attempts + coalesce(run.granted_attempts, run.max_attempts), 1000000)
+                THEN least(
+                    run.attempts - run.uncounted_attempts
+                        + coalesce(run.granted_attempts, run.max_attempts),
+                    1000000
+                )
             ELSE run.max_attempts
         END,
         granted_attempts = coalesce(run.granted_attempts, run.max_attempts),

@@ -136,7 +136,7 @@ free AS MATERIALIZED (
         SELECT
             run.id,
             run.run_at,
-            run.attempts + 1 >= run.max_attempts AS is_last_attempt,
+            run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
             run.payload_bytes AS size
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
@@ -239,7 +239,8 @@ claimed AS (
         run.run_at,
         run.payload,
         run.attempts,
-        run.max_attempts,
+        run.max_attempts + run.uncounted_attempts AS max_attempts,
+        run.uncounted_attempts,
         run.started_at,
         run.cancel_requested_at,
         run.timeout,
@@ -260,6 +261,7 @@ SELECT
     claimed.payload::text AS payload,
     claimed.attempts AS attempt,
     claimed.max_attempts,
+    claimed.uncounted_attempts,
     claimed.started_at AS claimed_at,
     claimed.cancel_requested_at IS NOT NULL AS cancel_asked,
     extract(epoch FROM claimed.expires_at - now())::float8 AS expires_in,

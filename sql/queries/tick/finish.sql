@@ -11,13 +11,15 @@
 --     can only be equal if the new primary's clock is behind, and even then they must meet in the
 --     same microsecond.
 -- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
--- retried. If its max_attempts were lowered meanwhile, it is dead.
+-- retried. If its max_attempts were lowered meanwhile, it is dead. An attempt that was interrupted
+-- or snoozed uses up none of them, at most a hundred times.
 -- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
 -- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
 WITH ended AS (
     SELECT
         *,
-        ended.status IN ('queued', 'failed') AS waits
+        ended.status IN ('queued', 'failed') AS waits,
+        ended.outcome IN ('interrupted', 'snoozed') AS is_uncounted
     FROM unnest(
         $2::bigint[],
         $3::integer[],
@@ -63,12 +65,19 @@ recorded AS (
             WHEN ended.waits
                 AND (run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced')
                 THEN 'cancelled'
-            WHEN ended.waits AND run.attempts >= run.max_attempts THEN 'dead'
+            WHEN ended.waits
+                AND run.attempts >= run.max_attempts + run.uncounted_attempts
+                AND NOT (ended.is_uncounted AND run.uncounted_attempts < 100)
+                THEN 'dead'
             ELSE ended.status
         END,
         run_at = CASE
             WHEN ended.waits THEN now() + make_interval(secs => ended.backoff)
             ELSE run.run_at
+        END,
+        uncounted_attempts = CASE
+            WHEN ended.is_uncounted THEN least(run.uncounted_attempts + 1, 100)
+            ELSE run.uncounted_attempts
         END,
         locked_by = NULL,
         locked_until = NULL,
@@ -80,7 +89,10 @@ recorded AS (
             WHEN ended.waits
                 AND run.cancel_requested_at IS NULL
                 AND run.key_scope <> 'replaced'
-                AND run.attempts < run.max_attempts
+                AND (
+                    run.attempts < run.max_attempts + run.uncounted_attempts
+                    OR (ended.is_uncounted AND run.uncounted_attempts < 100)
+                )
                 THEN NULL
             ELSE now()
         END,
@@ -100,8 +112,13 @@ recorded AS (
     RETURNING
         run.job_type,
         run.status AS status_now,
+        -- A snooze that ends its run is a failure.
         CASE
-            WHEN NOT ended.waits
+            WHEN ended.outcome = 'snoozed' AND run.status = 'dead' THEN 'failed'
+            ELSE ended.outcome
+        END AS outcome_now,
+        CASE
+            WHEN run.status IN ('succeeded', 'dead', 'cancelled')
                 THEN greatest(0, date_part('epoch', run.started_at - run.run_at))
         END AS waited,
         ended.*
@@ -129,7 +146,7 @@ history AS (
         $1::text,
         now() - make_interval(secs => recorded.started_ago),
         now() - make_interval(secs => recorded.ended_ago),
-        recorded.outcome,
+        recorded.outcome_now,
         recorded.error_type,
         coalesce(recorded.detail, recorded.error),
         recorded.exit_code,
@@ -145,7 +162,7 @@ counted AS MATERIALIZED (
     SELECT jobctl.count_attempts(
         array_agg(recorded.job_type),
         array_agg(recorded.status_now),
-        array_agg(recorded.outcome),
+        array_agg(recorded.outcome_now),
         array_agg(
             CASE
                 WHEN recorded.status_now = 'succeeded'

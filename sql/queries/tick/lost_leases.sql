@@ -6,7 +6,8 @@ SELECT
     run.job_type,
     run.locked_by AS worker,
     run.attempts AS attempt,
-    run.max_attempts,
+    run.max_attempts + run.uncounted_attempts AS max_attempts,
+    run.uncounted_attempts,
     run.backoff
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'

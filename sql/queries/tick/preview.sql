@@ -9,7 +9,7 @@ SELECT
     run.priority,
     run.run_at,
     run.attempts + 1 AS attempt,
-    run.max_attempts
+    run.max_attempts + run.uncounted_attempts AS max_attempts
 FROM jobctl.job_runs AS run
 WHERE run.status IN ('queued', 'failed')
     AND run.run_at <= now()

@@ -9,7 +9,10 @@ SELECT
     ended.run_id AS id,
     ended.attempt,
     ended.claimed_at,
-    ended.status
+    CASE
+        WHEN run.attempts = ended.attempt AND run.status IN ('dead', 'cancelled') THEN run.status
+        ELSE ended.status
+    END AS status
 FROM unnest(
     $2::bigint[],
     $3::integer[],
@@ -26,5 +29,8 @@ JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = ended.run_id
     AND attempt.attempt = ended.attempt
     AND attempt.worker = $1::text
-    AND attempt.outcome = ended.outcome
+    AND (
+        attempt.outcome = ended.outcome
+        OR (attempt.outcome = 'failed' AND ended.outcome = 'snoozed')
+    )
     AND attempt.error IS NOT DISTINCT FROM coalesce(ended.detail, ended.error)

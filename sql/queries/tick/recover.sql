@@ -37,13 +37,13 @@ recovered AS (
     SET
         status = CASE
             WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced' THEN 'cancelled'
-            WHEN run.attempts >= run.max_attempts THEN 'dead'
+            WHEN run.attempts >= run.max_attempts + run.uncounted_attempts THEN 'dead'
             ELSE 'failed'
         END,
         run_at = CASE
             WHEN run.cancel_requested_at IS NULL
                 AND run.key_scope <> 'replaced'
-                AND run.attempts < run.max_attempts
+                AND run.attempts < run.max_attempts + run.uncounted_attempts
                 THEN now() + make_interval(secs => free.backoff)
             ELSE run.run_at
         END,
@@ -56,7 +56,7 @@ recovered AS (
         finished_at = CASE
             WHEN run.cancel_requested_at IS NOT NULL
                 OR run.key_scope = 'replaced'
-                OR run.attempts >= run.max_attempts
+                OR run.attempts >= run.max_attempts + run.uncounted_attempts
                 THEN now()
         END,
         updated_at = now()

@@ -208,7 +208,7 @@ locked AS MATERIALIZED (
             run.id,
             run.run_at,
             run.payload_bytes,
-            run.attempts + 1 >= run.max_attempts AS is_last_attempt
+            run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
             AND run.job_type = due.name

@@ -1,0 +1,132 @@
+//! Attempts that do not use up `max_attempts`: a shutdown interrupted them, or they asked to be
+//! made later.
+
+use rustix::process::Signal;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{TestDb, temp_dir};
+
+const STATE: &str = "status, attempts, uncounted_attempts, max_attempts";
+
+#[test]
+fn deploys_do_not_use_up_attempts() {
+    let db = TestDb::new();
+    let command = "test -e done && exit 3; sleep 600";
+    let folder = temp_dir();
+    let id = db.enqueue(["shell", "--max-attempts", "2", "--", "sh", "-c", command]);
+    let tick = || db.jobctl(["tick", "--grace", "0s"]).current_dir(folder.path());
+    for deploy in 1..=4 {
+        let tick = tick().spawn();
+        db.wait_for_status(id, "running");
+        tick.signal(Signal::TERM);
+        tick.wait().success().stderr_has("interrupted after ").stderr_has(", queued again\n");
+        assert_eq!(db.of_run(id, STATE), format!("queued|{deploy}|{deploy}|2"));
+    }
+    let listed = db.jobctl(["list", "--format", "table"]).run().success();
+    listed.stdout_has(" 4/6 ");
+    // Its failures count as usual.
+    std::fs::write(folder.path().join("done"), "").unwrap();
+    tick().run().success().stderr_has("attempt 5/6: exit status 3");
+    assert_eq!(db.of_run(id, STATE), "failed|5|4|2");
+    db.age();
+    tick().run().success();
+    assert_eq!(db.of_run(id, STATE), "dead|6|4|2");
+    db.jobctl(["show", "1"]).run().success().stdout_has("attempt 6 of 6 was the last");
+    let too_few = db.jobctl(["edit", "1", "--max-attempts", "2"]).run();
+    too_few.exits(4);
+    // A retry grants as many as at first.
+    db.jobctl(["retry", "1"]).run().success();
+    assert_eq!(db.of_run(id, STATE), "queued|6|4|4");
+}
+
+#[test]
+fn a_hundred_uncounted_attempts_are_enough() {
+    let db = TestDb::new();
+    let snooze = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 75"]);
+    db.execute(
+        "SET session_replication_role = replica;
+         UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99",
+    );
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(snooze, STATE), "queued|100|100|1");
+    db.age();
+    db.jobctl(["tick"]).run().success().stderr_has("attempt 101/101: exit status 75 after ");
+    assert_eq!(db.of_run(snooze, STATE), "dead|101|100|1");
+    assert_eq!(db.of_run(snooze, "last_error, finished_at IS NOT NULL"), "exit status 75|t");
+    assert_eq!(db.query("SELECT dead FROM jobctl.daily_figures"), "1");
+}
+
+#[test]
+fn a_command_can_ask_for_an_attempt_later() {
+    let db = TestDb::new();
+    let script = "echo busy; echo retry-after: 10m; exit 75";
+    let id = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", script]);
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has("attempt 1/1: exit status 75 after ").stderr_has(", snoozed for 10m\n");
+    assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+    assert_eq!(db.of_run(id, "run_at - updated_at"), "00:10:00");
+    assert_eq!(db.of_attempt(id, 1, "outcome, error, exit_code"), "snoozed|exit status 75|75");
+    // It does not count as a failure.
+    db.jobctl(["failures"]).run().success().stdout("");
+    assert_eq!(db.query("SELECT failed_attempts FROM jobctl.daily_figures"), "0");
+    db.jobctl(["show", "1"]).run().success().stdout_has("snoozed");
+    // An operator need not wait.
+    db.jobctl(["retry", "1"]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(id, STATE), "queued|2|2|1");
+}
+
+#[test]
+fn a_run_that_asks_again_and_again_is_reported() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "sh", "-c", "echo retry-after: 1h; exit 75"]);
+    db.jobctl(["tick"]).run().success();
+    let check = || db.jobctl(["check"]).run();
+    check().success();
+    db.execute(
+        "SET session_replication_role = replica;
+         UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9",
+    );
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    let found =
+        "1 waiting run of shell asked for a later attempt at least ten times (such as run 1)";
+    check().exits(1).stdout_has(found);
+    // Deploys are another matter.
+    db.execute("UPDATE jobctl.job_runs SET error_type = 'interrupted'");
+    check().success();
+}
+
+#[test]
+fn a_server_can_ask_for_a_call_later() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let call = |path: &str| {
+        let payload = format!("{{\"url\": \"{}\"}}", server.url(path));
+        db.enqueue(["http", "--max-attempts", "1", &payload])
+    };
+    let [limited, away] = ["429", "503"].map(|it| call(&format!("/status/{it}?retry-after=7200")));
+    let failed = call("/status/503");
+    db.jobctl(["tick"]).run().success();
+    for id in [limited, away] {
+        assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+        assert_eq!(db.of_run(id, "run_at - updated_at"), "02:00:00");
+        assert_eq!(db.of_attempt(id, 1, "outcome"), "snoozed");
+    }
+    assert_eq!(db.of_run(failed, STATE), "dead|1|0|1");
+}
+
+#[test]
+fn a_definition_says_which_exit_statuses_ask() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'exit 3'\nsnooze_exit_codes = [3]\nmax_attempts = 1\n\
+         [jobs.b]\nshell = 'exit 75'\nsnooze_exit_codes = []\nmax_attempts = 1\n",
+    );
+    let [a, b] = ["a", "b"].map(|job| db.enqueue([job]));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([a, b].map(|id| db.status(id)), ["queued", "dead"]);
+    let file = "[jobs.a]\nshell = 'x'\nsnooze_exit_codes = [0]\n";
+    let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2);
+    apply.stderr_has("`snooze_exit_codes` must hold exit statuses from 1 to 255");
+}
