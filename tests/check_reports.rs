@@ -120,3 +120,38 @@ fn flags_that_exclude_each_other_are_refused() {
         check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(2).stdout("");
     }
 }
+
+#[test]
+fn a_problem_that_is_hidden_by_another_one_is_neither_over_nor_new() {
+    let db = db();
+    let state = temp_dir();
+    let check = || -> String {
+        let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--max-dead", "9"]);
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().stdout
+    };
+    let id = db.enqueue(["shell", "--queue", "q", "--", "true"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '1 day' WHERE id = {id};
+         UPDATE jobctl.job_workers SET queues = '{{default}}'"
+    ));
+    let first = check();
+    assert!(first.starts_with("new: no worker serves queue q"), "{first}");
+    assert_eq!(first.lines().count(), 1, "{first}");
+    let age = |ago: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_workers SET ticking_since = now() - interval '9 days',
+                 last_tick_at = now() - interval '{ago}'"
+        ));
+    };
+    age("1 day");
+    let missing = check();
+    assert!(missing.starts_with("new: no worker") && !missing.contains(" queue "), "{missing}");
+    assert_eq!(missing.lines().count(), 1, "{missing}");
+    age("1 second");
+    let back = check();
+    assert!(back.starts_with("resolved: no worker") && !back.contains("new:"), "{back}");
+    assert!(!back.contains("resolved: no worker serves"), "{back}");
+    db.execute("DELETE FROM jobctl.job_runs WHERE queue = 'q'");
+    let over = check();
+    assert!(over.starts_with("resolved: no worker serves queue q"), "{over}");
+}

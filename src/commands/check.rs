@@ -17,6 +17,7 @@ use crate::files::Note;
 use crate::health::{self, Finding, Severity};
 use crate::job::action::{Action, JobKind};
 use crate::job::attempt::{AttemptIdentity, Outcome};
+use crate::job::finding_code::Code;
 use crate::job::thresholds::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::print::{self, Output, Table};
 use crate::text::duration::{self, DAY, MINUTE, SECOND, YEAR};
@@ -207,6 +208,7 @@ impl Arguments {
         for finding in findings {
             previous.lines.remove(&finding.scope());
         }
+        let hidden = hidden(&mut previous, findings);
         let resolved: Vec<_> = previous.lines.into_values().filter(|_| self.resolved).collect();
         let since_reported = (now - previous.reported_at).to_std().unwrap_or_default();
         let is_due =
@@ -219,6 +221,8 @@ impl Arguments {
         let reported_at = if reports { now } else { previous.reported_at };
         let mut remembered = Remembered { reported_at, ..Remembered::default() };
         findings.iter().for_each(|finding| remembered.add(finding));
+        remembered.subjects.extend(hidden.subjects);
+        remembered.lines.extend(hidden.lines);
         remembered.write(note);
         Ok(())
     }
@@ -313,6 +317,22 @@ impl Remembered {
             print::complain(&format!("cannot write {}: {error}", note.path().display()));
         }
     }
+}
+
+/// Takes the problems out of the note that are not looked for while no worker ticks.
+/// They are neither over nor new afterwards.
+fn hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
+    let is_hiding = findings.iter().any(|finding| finding.code == Some(Code::WorkerMissing));
+    let is_hidden = |scope: &str| {
+        let code = scope.split(' ').next().and_then(Code::of);
+        is_hiding && code.is_some_and(|code| health::SKIPPED_WITHOUT_TICKS.contains(&code.check()))
+    };
+    let subjects = previous.subjects.iter().filter(|subject| is_hidden(subject)).cloned();
+    let subjects = subjects.collect();
+    let lines = std::mem::take(&mut previous.lines);
+    let (lines, rest) = lines.into_iter().partition(|(scope, _)| is_hidden(scope));
+    previous.lines = rest;
+    Remembered { subjects, lines, ..Remembered::default() }
 }
 
 /// One finding. The line has no age, so that mails about the same problem are the same.
