@@ -42,7 +42,7 @@ fn the_exit_status_tells_how_runs_ended() {
     let cancelled = enqueue("true");
     db.jobctl(["cancel", &cancelled]).run().success();
     db.jobctl(["tick"]).run().success();
-    let dead = format!("jobctl: run {bad} of job shell is dead after 1 attempt: exit_code\n");
+    let dead = format!("jobctl: run {bad} of job shell is dead after 1 attempt: exit status 7\n");
     let wait = |arguments: &[&str]| db.jobctl(["wait"]).args(arguments.iter().copied()).run();
     wait(&[&good, &good]).success().stdout("").stderr("");
     wait(&[&good, &bad]).exits(1).stdout("").stderr(&dead);
@@ -102,7 +102,7 @@ fn an_enqueuer_waits_for_its_own_runs_only() {
     let enqueuer = Role::granted(&db, "enqueuer");
     let own = enqueuer.jobctl(["enqueue", "a"]).run().success().stdout.trim().to_owned();
     db.jobctl(["tick"]).run().success();
-    let dead = format!("jobctl: run {own} of job a is dead after 1 attempt: exit_code\n");
+    let dead = format!("jobctl: run {own} of job a is dead after 1 attempt: exit status 1\n");
     enqueuer.jobctl(["wait", &own]).run().exits(1).stderr(&dead);
     enqueuer.jobctl(["wait", &own, &others]).run().exits(3).stderr_has("another role");
     // Nothing but the state: the output needs the rights to read it.

@@ -135,7 +135,7 @@ pub(super) struct Values {
     /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
     #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
     pub(super) backoff: Option<String>,
-    /// Maximum number of starts in all, crashes included
+    /// Number of attempts, crashes included, after which the run is dead
     #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
     pub(super) max_attempts: Option<i32>,
     /// Time limit of one attempt
@@ -209,11 +209,13 @@ impl Arguments {
             (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
+        let Some(timeout) = self.wait else { return Ok(Exit::Done) };
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
-        match self.wait {
-            Some(timeout) if !ids.is_empty() => wait::Arguments::of(ids, timeout).run(database),
-            _ => Ok(Exit::Done),
-        }
+        let ended = match ids.is_empty() {
+            false => wait::Arguments::of(ids, timeout).run(database)?,
+            true => Exit::Done,
+        };
+        Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })
     }
 
     /// Fills in what a line of a batch omits.

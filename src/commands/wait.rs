@@ -17,6 +17,7 @@ use super::DatabaseFlags;
 use super::arguments::run_id;
 use super::exit_of;
 use crate::exit::{Exit, Fault};
+use crate::job::failure::Failure;
 use crate::job::status::Status;
 use crate::print;
 use crate::store::{RunState, Store};
@@ -157,11 +158,13 @@ fn signals() -> anyhow::Result<Receiver<u8>> {
 }
 
 fn failure(state: &RunState) -> Option<String> {
-    let RunState { id, job, attempts, error_type, .. } = state;
+    let RunState { id, job, attempts, error_type, exit_code, signal, .. } = state;
     match state.status {
         Status::Dead => {
             let attempts = plural::of(i64::from(*attempts), "attempt");
-            let why = error_type.as_deref().unwrap_or_default();
+            let failure = exit_code.map(Failure::ExitCode).or(signal.map(Failure::Signal));
+            let type_of = || error_type.clone().unwrap_or_default();
+            let why = failure.map_or_else(type_of, |failure| failure.to_string());
             Some(format!("run {id} of job {job} is dead after {attempts}: {why}"))
         }
         Status::Cancelled => Some(format!("run {id} of job {job} was cancelled")),
