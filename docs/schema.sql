@@ -274,7 +274,7 @@ BEGIN
     SELECT array_agg(ended.id) INTO dropped FROM ended;
     IF dropped IS NOT NULL THEN
         PERFORM jobctl.count_dropped(job, cardinality(dropped));
-        PERFORM jobctl.enqueue_hooks(dropped, array_fill(NULL::text, ARRAY[cardinality(dropped)]));
+        PERFORM jobctl.enqueue_hooks(dropped);
     END IF;
 END
 $$;
@@ -315,15 +315,15 @@ BEGIN
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[]) RETURNS void
-    LANGUAGE plpgsql STRICT SECURITY DEFINER
+CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL::text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
     hooked record;
     refusal text;
 BEGIN
-    IF NOT EXISTS (
+    IF runs IS NULL OR NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN
@@ -890,7 +890,7 @@ BEGIN
                     )
                     FROM jobctl.job_runs AS run
                     WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.enqueue_hooks(ARRAY[id], ARRAY[NULL::text]);
+                    PERFORM jobctl.enqueue_hooks(ARRAY[id]);
                 END IF;
             ELSE
                 UPDATE jobctl.job_runs AS run

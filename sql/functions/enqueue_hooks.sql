@@ -1,17 +1,16 @@
 -- Enqueues the hooks of runs that this transaction has ended: the jobs that the definitions name in
--- on_dead, on_success and on_end. Arrays of equal length: runs, and the workers of attempts whose
--- history the calling statement writes, else NULL. A hook has no hooks. A hook that can't be
--- enqueued is a warning, because the end of the run matters more; ticks log it.
+-- on_dead, on_success and on_end. `workers` has the worker of each run's attempt if the calling
+-- statement writes the history of these attempts, which can't be read yet. A hook has no hooks. A
+-- hook that can't be enqueued is a warning, because the end of the run matters more; ticks log it.
 --
 -- The key of a hook's run names the hook, the run and the time of its end. try_enqueue reserves the
 -- prefix, so no enqueuer can take such a key or make this function wait for it.
 --
 -- SECURITY DEFINER: a role that may end runs may not enqueue. It can still choose the error of a
 -- run and end it, so it can enqueue the hooks of that run with this text.
-CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[])
+CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql
-STRICT
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -19,7 +18,7 @@ DECLARE
     hooked record;
     refusal text;
 BEGIN
-    IF NOT EXISTS (
+    IF runs IS NULL OR NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN

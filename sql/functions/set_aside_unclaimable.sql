@@ -75,7 +75,7 @@ BEGIN
                     )
                     FROM jobctl.job_runs AS run
                     WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.enqueue_hooks(ARRAY[id], ARRAY[NULL::text]);
+                    PERFORM jobctl.enqueue_hooks(ARRAY[id]);
                 END IF;
             ELSE
                 UPDATE jobctl.job_runs AS run

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use crate::connect;
 use crate::exit::Fault;
-use crate::job::attempt::RUN_KEY_PREFIX;
+use crate::job::attempt::{HOOK_KEY_PREFIX, RUN_KEY_PREFIX};
 use crate::job::definition;
 use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
@@ -255,13 +255,13 @@ pub(super) fn key(text: &str) -> Result<String, String> {
 
 /// Checks the key of a run.
 pub(super) fn run_key(text: &str) -> Result<String, String> {
-    for (prefix, whose) in [(RUN_KEY_PREFIX, "runs without a key"), ("jobctl-hook-", "hooks")] {
-        if text.starts_with(prefix) {
-            let why = "use another key";
-            return Err(format!("the key prefix {prefix} is reserved for {whose}; {why}"));
+    let reserved = [(RUN_KEY_PREFIX, "runs without a key"), (HOOK_KEY_PREFIX, "hooks")];
+    match reserved.iter().find(|(prefix, _)| text.starts_with(prefix)) {
+        Some((prefix, whose)) => {
+            Err(format!("the key prefix {prefix} is reserved for {whose}; use another key"))
         }
+        None => key(text),
     }
-    key(text)
 }
 
 /// Checks the share of a run.

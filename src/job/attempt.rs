@@ -5,6 +5,8 @@ use crate::text::words::words;
 
 /// The prefix of the idempotency key of a run without its own key; the run's id follows.
 pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
+/// The prefix of the keys of hooks, see enqueue_hooks.sql.
+pub(crate) const HOOK_KEY_PREFIX: &str = "jobctl-hook-";
 
 /// Tells a job about its attempt, in its environment or its headers.
 #[derive(Clone, Debug)]

@@ -2,13 +2,6 @@
 
 use crate::text::words::words;
 
-impl Status {
-    /// Returns whether the run has ended, and only an operator can start it again.
-    pub(crate) fn is_final(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Dead | Self::Cancelled)
-    }
-}
-
 words! {
     /// The words of the `status` column.
     pub(crate) enum Status {
@@ -30,5 +23,12 @@ words! {
         Job = "job",
         Queue = "queue",
         Worker = "worker",
+    }
+}
+
+impl Status {
+    /// Returns whether the run has ended, and only an operator can start it again.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Dead | Self::Cancelled)
     }
 }

@@ -9,7 +9,7 @@ use super::super::request::{Answer, Request};
 use super::database::{Database, Kept, Run};
 use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
-use crate::job::attempt::{HistoryOutcome, StopReason};
+use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::KeyScope;
 use crate::job::failure::ErrorType;
@@ -325,7 +325,7 @@ impl Checks {
                 _ => Err("fired by no tick".to_owned()),
             };
         }
-        if let Some(key) = run.key.as_ref().filter(|key| key.starts_with("jobctl-hook-")) {
+        if let Some(key) = run.key.as_ref().filter(|key| key.starts_with(HOOK_KEY_PREFIX)) {
             let tells = |it: &Run| {
                 it.finished_at == Some(run.updated_at)
                     && database.hooks(it).iter().any(|hook| hook.0 == *key)

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::job::action::{self, JobKind};
-use crate::job::attempt::HistoryOutcome;
+use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome};
 use crate::job::backoff::wait_after;
 use crate::job::enqueue::{EnqueueResult, KeyScope};
 use crate::job::status::{HoldScope, Status};
@@ -1533,7 +1533,7 @@ impl Database {
         let hooks = definition.into_iter().flat_map(|it| it.spec.hooks(run.status));
         let ended = run.finished_at.unwrap_or_default().timestamp_micros();
         let key = |(key, job): (_, &String)| {
-            (format!("jobctl-hook-{key}-{}-{ended}", run.id), job.clone())
+            (format!("{HOOK_KEY_PREFIX}{key}-{}-{ended}", run.id), job.clone())
         };
         hooks.map(key).collect()
     }

@@ -11,7 +11,7 @@ use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
 use super::database::{Database, Run};
 use super::host::{Execution, Pool, Tick, Waits};
-use crate::job::attempt::{HistoryOutcome, StopReason};
+use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
 use crate::store::{ClaimResult, FencingToken, LeaseState, Recorded, Renewed, StepResult};
 use crate::tick::execution::{Ended, Task};
 
@@ -324,7 +324,7 @@ impl Variant {
             }
             Self::HookLost | Self::HookTwice => {
                 let is_new = |run: &&Run| {
-                    run.key.as_ref().is_some_and(|key| key.starts_with("jobctl-hook-"))
+                    run.key.as_ref().is_some_and(|key| key.starts_with(HOOK_KEY_PREFIX))
                         && !saved.runs.contains_key(&run.id)
                 };
                 let new: Vec<_> = database.runs.values().filter(is_new).cloned().collect();

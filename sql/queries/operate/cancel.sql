@@ -31,7 +31,7 @@ trail AS (
     JOIN asked ON asked.id = stopped.id
 ),
 hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(stopped.id), array_agg(NULL::text))
+    SELECT jobctl.enqueue_hooks(array_agg(stopped.id))
     FROM stopped
     WHERE stopped.status = 'cancelled'
 )

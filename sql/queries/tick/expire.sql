@@ -33,7 +33,7 @@ counted AS MATERIALIZED (
     FROM ended
 ),
 hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(ended.id), array_agg(NULL::text))
+    SELECT jobctl.enqueue_hooks(array_agg(ended.id))
     FROM ended
 )
 SELECT ended.id
