@@ -1538,6 +1538,7 @@ CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) W
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
+CREATE INDEX job_effects_run ON jobctl.job_effects USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
 CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
 CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (action = ANY (ARRAY['restore'::text, 'accept-restore'::text]));

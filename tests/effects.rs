@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::Signal;
 
+use crate::cancel::run_in;
 use crate::support::process::unprivileged;
 use crate::support::{Preload, Proxy, Role, TestDb, temp_dir, wait_until};
 
@@ -244,6 +245,87 @@ fn a_job_whose_effect_is_open_ends_dead_at_once() {
     db.jobctl(["retry", &id.to_string()]).run().success();
     tick();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+}
+
+#[test]
+fn if_open_decides_instead_of_a_person() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let crash = |key| {
+        db.jobctl(["once", key, "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    };
+    let once = |if_open, key| {
+        let script = counter.then("echo out");
+        db.jobctl(["once", "--if-open", if_open, key, "--", "sh", "-c", &script]).run()
+    };
+    for key in ["redone", "skipped", "stopped"] {
+        crash(key);
+    }
+    once("stop", "stopped").exits(8).stdout("").complains_once();
+    once("redo", "redone").success().stdout("out\n").stderr_has("; its command runs again\n");
+    once("redo", "redone").success().stdout("out\n").stderr("");
+    assert_eq!(counter.times(), 1);
+    once("skip", "skipped").success().stdout("").stderr_has("; it is taken as done\n");
+    once("redo", "skipped").success().stdout("").stderr("");
+    assert_eq!(counter.times(), 1);
+    // Without an open key, it changes nothing.
+    once("skip", "new").success().stdout("out\n").stderr("");
+    assert_eq!(effects(&db), "new|||t\nredone|||t\nskipped|||t\nstopped|||f");
+    once("maybe", "new").exits(2).stderr_has("possible values: stop, redo, skip");
+    let both = ["once", "--settle", "redo", "stopped", "--if-open", "redo"];
+    db.jobctl(both).run().exits(2).stderr_has("cannot be used with");
+}
+
+#[test]
+fn if_open_leaves_alone_what_another_running_attempt_began() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let script = counter.then("true");
+    let once = |if_open, run: &str, attempt: &str| {
+        db.jobctl(["once", "--if-open", if_open, "k", "--", "sh", "-c", &script])
+            .env("JOBCTL_RUN_ID", run)
+            .env("JOBCTL_ATTEMPT", attempt)
+            .run()
+    };
+    db.leaves_running();
+    let id = run_in(&db, "running");
+    let begun = format!(
+        "INSERT INTO jobctl.job_effects (key, run_id, attempt)
+             SELECT 'k', id, attempts FROM jobctl.job_runs WHERE id = {id}"
+    );
+    db.execute(&begun);
+    for if_open in ["redo", "skip"] {
+        once(if_open, "999999", "1").exits(8).complains_once();
+        once(if_open, &id.to_string(), "2").exits(8);
+    }
+    assert_eq!((counter.times(), effects(&db)), (0, format!("k|{id}|1|f")));
+    // The same attempt, whose `once` was killed, may go on.
+    once("redo", &id.to_string(), "1").success();
+    assert_eq!(counter.times(), 1);
+    db.execute(&format!("DELETE FROM jobctl.job_effects; {begun}"));
+    // The next attempt finds that the attempt which began it is over.
+    db.jobctl(["retry", "--force", &id.to_string()]).run().success();
+    once("skip", &id.to_string(), "2").success();
+    assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));
+}
+
+#[test]
+fn of_two_that_find_an_open_key_one_runs_the_command() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    db.leaves_running();
+    let id = run_in(&db, "running").to_string();
+    let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
+    let end = counter.path.with_extension("end").display().to_string();
+    let first = db
+        .jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &waits, &end])
+        .env("JOBCTL_RUN_ID", &id)
+        .env("JOBCTL_ATTEMPT", "1")
+        .spawn();
+    wait_until("the command to run", || counter.times() == 1);
+    let second = counter.then("true");
+    db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second]).run().exits(8);
+    fs::write(&end, "").unwrap();
+    first.wait().success();
+    assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));
 }
 
 #[test]

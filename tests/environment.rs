@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 57] = [
+const REFUSED: [(&[&str], &str, &str); 58] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -53,6 +53,7 @@ const REFUSED: [(&[&str], &str, &str); 57] = [
     (&["next", "--schedule", "@daily"], "--from", "noon"),
     (&["next", "--schedule", "@daily"], "--count", "0"),
     (&["once", "k"], "--settle", "somehow"),
+    (&["once", "k"], "--if-open", "maybe"),
     (&["once", "k", "--settle", "done"], "--result", "\n"),
     (&["check"], "--max-dead", "x"),
     (&["check"], "--max-dead-within", "5"),
@@ -79,7 +80,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 36] = [
+const SWITCHES: [&str; 37] = [
     "--color",
     "--format",
     "--header",
@@ -99,6 +100,7 @@ const SWITCHES: [&str; 36] = [
     "--yes",
     "--verbose",
     "--now",
+    "--again",
     "--force",
     "--group",
     "--had-failures",

@@ -1,5 +1,7 @@
 //! `retry` in each status of a run.
 
+use std::fs;
+
 use crate::cancel::{STATUSES, run_in};
 use crate::support::{Finished, TestDb, temp_dir};
 
@@ -20,10 +22,9 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
         let before = db.of_run(id, "job_runs::text");
         let retried = db.jobctl(["retry", &id.to_string()]).run();
         if matches!(status, "running" | "succeeded") {
+            let word = if status == "running" { "--force" } else { "--again" };
             let why = format!(
-                "jobctl: cannot retry run {id}: its status is {status}; only failed, dead, \
-                 cancelled and queued runs can \
-                 be retried; running ones with --force\n"
+                "jobctl: cannot retry run {id}: its status is {status}; {word} retries it\n"
             );
             retried.exits(4).stdout("").stderr(&why);
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
@@ -58,8 +59,7 @@ fn force_takes_a_running_run_and_records_the_end_of_its_attempt() {
         let retried = db.jobctl(["retry", "--force", &id.to_string()]).run();
         if status == "succeeded" {
             let why = format!(
-                "jobctl: cannot retry run {id}: its status is succeeded; a run that succeeded \
-                 cannot be retried\n"
+                "jobctl: cannot retry run {id}: its status is succeeded; --again retries it\n"
             );
             retried.exits(4).stdout("").stderr(&why);
         } else {
@@ -134,8 +134,7 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
         .run()
         .exits(4)
         .stderr("");
-    let only = "its status is succeeded; only failed, dead, cancelled and queued runs can be \
-        retried; running ones with --force";
+    let only = "its status is succeeded; --again retries it";
     let expected = serde_json::json!([
         {"id": 999999, "result": "not found", "why_not_changed": "no such run"},
         {"id": succeeded, "result": "refused", "why_not_changed": only},
@@ -230,7 +229,8 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
         assert_eq!([other, failed].map(|id| db.status(id)), ["dead", "failed"], "{filter:?}");
         db.execute("DELETE FROM jobctl.job_runs");
     }
-    let why = "jobctl: filters need --all-dead or --all-cancelled; add it, or give run ids\n";
+    let why =
+        "jobctl: filters need --all-dead, --all-cancelled or --again; add it, or give run ids\n";
     db.jobctl(["retry", "--job", "report"]).run().exits(2).stdout("").stderr(why);
 }
 
@@ -425,4 +425,73 @@ fn all_dead_asks_for_confirmation_at_a_terminal() {
     assert!(!shown.contains("[y/N]"), "{shown}");
     finished.success();
     assert_eq!(dead(), "0");
+}
+
+#[test]
+fn again_repeats_runs_that_succeeded_but_not_their_effects() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let file = folder.path().join("times");
+    let script = format!(
+        "{} once invoice:4711 -- sh -c 'echo sent >>{file}' && echo ran >>{file}",
+        env!("CARGO_BIN_EXE_jobctl"),
+        file = file.display()
+    );
+    let shell = ["--key", "4711", "--max-attempts", "1", "shell", "--", "sh", "-c", &script];
+    let id = db.enqueue(shell);
+    let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
+    tick();
+    assert_eq!(db.status(id), "succeeded");
+    let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
+    let effects = "jobctl: `once` does not repeat 1 effect of 1 run, such as `invoice:4711`\n";
+    let counted = retry(&["--job", "shell", "--dry-run"]).success();
+    counted.stdout("queued\t1\n").stderr(effects);
+    assert_eq!(db.status(id), "succeeded");
+    retry(&[&id.to_string()]).success().stderr(effects);
+    assert_eq!(
+        db.of_run(id, "status, attempts, max_attempts, idempotency_key, finished_at"),
+        "queued|1|2|4711|"
+    );
+    assert_eq!(db.query("SELECT detail FROM jobctl.job_events"), "was succeeded");
+    tick();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "sent\nran\nran\n");
+}
+
+#[test]
+fn again_takes_the_runs_that_match_the_filters() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
+    retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
+    retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");
+    let ids = STATUSES.map(|status| run_in(&db, status));
+    retry(&["--job", "shell"]).exits(2).stdout("").stderr_has("--yes");
+    retry(&["--job", "shell", "--since", "1h", "--yes"]).success().stdout("queued\t1\n").stderr("");
+    let moved = |(id, status): (i64, &str)| {
+        let is = if status == "succeeded" { "queued" } else { status };
+        assert_eq!(db.status(id), is);
+    };
+    ids.into_iter().zip(STATUSES).for_each(moved);
+    // With ids, it takes any run that is over, and with --force those that are running.
+    let ids = STATUSES.map(|status| run_in(&db, status).to_string());
+    let refused = retry(&ids.each_ref().map(String::as_str)).exits(4);
+    refused.stderr_has("its status is running; --force retries it\n");
+    db.jobctl(["retry", "--again", "--force"]).args(ids.iter().map(String::as_str)).run().success();
+    assert!(ids.iter().all(|id| db.status(id.parse().unwrap()) == "queued"));
+}
+
+#[test]
+fn of_runs_that_succeeded_with_one_key_the_newest_gets_it_back() {
+    let db = TestDb::new();
+    let live = ["--key", "k", "--key-scope", "live", "shell", "--", "true"];
+    let ids = [(); 2].map(|()| {
+        let id = db.enqueue(live);
+        db.jobctl(["tick", "--quiet"]).run().success();
+        id
+    });
+    let retried = db.jobctl(["retry", "--again", "--key", "k", "--yes", "--verbose"]).run();
+    retried.exits(4).stdout(&format!("{}\tqueued\n", ids[1])).stderr(&format!(
+        "jobctl: cannot retry run {}: another unfinished run has its key; cancel that run first\n",
+        ids[0]
+    ));
 }

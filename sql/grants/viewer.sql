@@ -59,5 +59,5 @@ GRANT SELECT (
     signal,
     http_status
 ) ON jobctl.job_attempts TO {role};
-GRANT SELECT (recorded_at, completed_at) ON jobctl.job_effects TO {role};
+GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
 GRANT EXECUTE ON FUNCTION jobctl.run_states TO {role};

@@ -476,6 +476,10 @@ CREATE TABLE jobctl.job_effects (
 CREATE INDEX job_effects_open ON jobctl.job_effects (recorded_at)
     WHERE completed_at IS NULL;
 
+-- For retries of runs that have effects.
+CREATE INDEX job_effects_run ON jobctl.job_effects (run_id)
+    WHERE run_id IS NOT NULL;
+
 -- One row per worker name. claiming_tick may claim until claiming_until: a lease like that of a
 -- run, so that a tick that died does not keep its host from working.
 CREATE TABLE jobctl.job_workers (

@@ -10,7 +10,10 @@ use super::arguments::{Filter, Reason, TimeZone, run_id};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
-use crate::store::{self, Bisection, Kind, Operation, OperationResult, RunFilter, Store};
+use crate::store::{
+    self, Bisection, Kind, Operation, OperationResult, RunEffects, RunFilter, Store,
+};
+use crate::text::plain::plain;
 use crate::text::plural;
 
 /// The flags of commands that may change many runs.
@@ -125,8 +128,9 @@ impl BulkRequest<'_> {
         output: Output,
         store: &Store,
     ) -> anyhow::Result<Exit> {
-        let flags = BulkFlags { verbose: true, ..flags };
-        self.in_batches(&distinct(ids), &flags, output, store, |_| true)
+        let (ids, flags) = (distinct(ids), BulkFlags { verbose: true, ..flags });
+        self.warn_of_effects(&ids, output, store)?;
+        self.in_batches(&ids, &flags, output, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
@@ -146,6 +150,7 @@ impl BulkRequest<'_> {
             0 => format!("no {words} run"),
             more => plural::of(i64::try_from(more).unwrap_or(i64::MAX), &format!("{words} run")),
         };
+        self.warn_of_effects(&ids, output, store)?;
         if ids.is_empty() {
             print::hint(output, &format!("{matching} matches"));
         } else if !flags.yes && !flags.dry_run {
@@ -161,6 +166,22 @@ impl BulkRequest<'_> {
             }
         };
         self.in_batches(&ids, &flags, output, store, matches)
+    }
+
+    /// Says which effects of runs that succeeded will not be repeated.
+    fn warn_of_effects(&self, ids: &[i64], output: Output, store: &Store) -> anyhow::Result<()> {
+        let repeats =
+            matches!(self.operation, Operation::Retry(_)) && self.from.contains(&Status::Succeeded);
+        let found =
+            if repeats && !output.is_json() { store.effects_of_runs(ids.to_vec())? } else { None };
+        if let Some(RunEffects { effects, runs, first_key }) = found {
+            let (effects, runs) = (plural::of(effects, "effect"), plural::of(runs, "run"));
+            let key = plain(&first_key);
+            print::complain(&format!(
+                "`once` does not repeat {effects} of {runs}, such as `{key}`"
+            ));
+        }
+        Ok(())
     }
 
     /// Makes the request in batches. Prints the results in the order of the ids, also if the

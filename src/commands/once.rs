@@ -32,6 +32,8 @@ const RETRY_TIME: Duration = MINUTE;
 /// left KEY open, or another `once` still uses it, the command does not run:
 /// exit 8. Then find out whether the effect happened, and settle the key with
 /// --settle. As the exit status of a job, 8 is permanent: the run is dead at once.
+/// --if-open decides instead, unless the attempt of a run that began KEY still
+/// runs: redo if the command may run twice, skip if it must not.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
 /// so. So if a script with several `once` steps is restarted, the finished steps
@@ -58,6 +60,14 @@ pub(crate) struct Arguments {
         value_name = "COMMAND"
     )]
     command: Vec<String>,
+    /// What to do if the key is open
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "stop",
+        conflicts_with_all = ["settle", "list"]
+    )]
+    if_open: IfOpen,
     /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
@@ -71,6 +81,16 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum IfOpen {
+    /// Exit with 8: a person decides
+    Stop,
+    /// Run the command again
+    Redo,
+    /// Take it as done, without output
+    Skip,
+}
+
 const OPEN: Table<'_> = Table::new(
     "key, recorded_at as begun, recorded_by as by, run_id as run, attempt",
     "no effect is open",
@@ -82,6 +102,17 @@ enum Settle {
     Done,
     /// It did not happen; the next `once` runs the command
     Redo,
+}
+
+impl IfOpen {
+    /// Returns how an open key is settled, and the words for it.
+    fn settles(self) -> Option<(Settle, &'static str)> {
+        match self {
+            Self::Stop => None,
+            Self::Redo => Some((Settle::Redo, "its command runs again")),
+            Self::Skip => Some((Settle::Done, "it is taken as done")),
+        }
+    }
 }
 
 impl Arguments {
@@ -102,12 +133,23 @@ impl Arguments {
             }
             return Ok(Exit::Done);
         }
-        let recorded = match store.begin_effect(name, run())? {
+        let mut effect = store.begin_effect(name, run())?;
+        if let Effect::Open(since) = effect
+            && let Some((settle, outcome)) = self.if_open.settles()
+        {
+            // If another `once` was faster, the effect is no longer this one.
+            if write(&store, settle, name, Some(since), None)? {
+                let since = timestamp::instant(since);
+                print::complain(&format!("effect `{key}` was begun at {since}; {outcome}"));
+            }
+            effect = store.begin_effect(name, run())?;
+        }
+        let recorded = match effect {
             Effect::Completed(result) => {
                 print::answer(&result.unwrap_or_default())?;
                 return Ok(Exit::Done);
             }
-            Effect::Open(since) => {
+            Effect::Open(since) | Effect::InUse(since) => {
                 let since = timestamp::instant(since);
                 bail!(open(
                     name,

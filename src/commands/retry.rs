@@ -17,9 +17,14 @@ use crate::store::{Operation, RetryTerms};
 /// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
 /// expired or were dropped only with --error-type.
 ///
+/// --again repeats runs that succeeded: those with the ids, or each that matches
+/// the filters. A run keeps its payload, its key and its effects, so a command of
+/// `once` that is done is not run again; the answer counts such effects.
+///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h
 ///   jobctl retry --all-cancelled --since 10m --dry-run
+///   jobctl retry --again --job invoice --since 09:00
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -29,6 +34,9 @@ pub(crate) struct Arguments {
     /// All runs that an operator cancelled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids")]
     all_cancelled: bool,
+    /// Also take runs that succeeded; without ids, all of them that match the filters
+    #[arg(long, conflicts_with = "All")]
+    again: bool,
     /// Make cancelled runs due now, even if their time is still to come
     #[arg(long)]
     now: bool,
@@ -44,30 +52,23 @@ impl Arguments {
         let all = match (self.all_dead, self.all_cancelled) {
             (true, _) => Some(Status::Dead),
             (_, true) => Some(Status::Cancelled),
-            _ => None,
+            _ => (self.again && self.runs.ids().is_empty()).then_some(Status::Succeeded),
         };
-        self.runs.check(all.is_some(), "--all-dead or --all-cancelled", "retry")?;
+        self.runs.check(all.is_some(), "--all-dead, --all-cancelled or --again", "retry")?;
+        let from: Vec<_> = match all {
+            Some(status) => vec![status],
+            None => Status::ALL.into_iter().filter(|status| self.takes(*status)).collect(),
+        };
         let store = database.open()?;
-        let (from, only): (&[_], _) = match (&all, self.force) {
-            (Some(status), _) => (std::slice::from_ref(status), ""),
-            (None, false) => (
-                &[Status::Queued, Status::Failed, Status::Dead, Status::Cancelled],
-                "only failed, dead, cancelled and queued runs can be retried; running ones with \
-                 --force",
-            ),
-            (None, true) => (
-                &[Status::Queued, Status::Failed, Status::Dead, Status::Cancelled, Status::Running],
-                "a run that succeeded cannot be retried",
-            ),
-        };
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
         let request = BulkRequest {
             operation: Operation::Retry(terms),
-            from,
+            from: &from,
             granted: &|_| "queued",
             why: &|id, status| {
                 if !from.contains(&status) {
-                    return format!("its status is {status}; {only}");
+                    let word = if status == Status::Running { "--force" } else { "--again" };
+                    return format!("its status is {status}; {word} retries it");
                 }
                 // Many runs are counted together, so their reason names no run.
                 let run = all.is_none().then(|| store.show(id, Some(1)).ok().flatten()).flatten();
@@ -78,5 +79,13 @@ impl Arguments {
             },
         };
         request.of(self.runs, &store, all.map(Status::as_str))
+    }
+    /// Returns whether a run of this status is retried by its id.
+    fn takes(&self, status: Status) -> bool {
+        match status {
+            Status::Queued | Status::Failed | Status::Dead | Status::Cancelled => true,
+            Status::Running => self.force,
+            Status::Succeeded => self.again,
+        }
     }
 }

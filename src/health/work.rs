@@ -30,7 +30,7 @@ const CHECKS: [(&str, &str); 18] = [
     ("freshness", "every job succeeded within its max_age"),
     ("timeouts", "every scheduled command has a timeout"),
     ("history", "no history needs to be pruned"),
-    ("effects", "no effect has been open for over a day"),
+    ("effects", "no effect was left open"),
     ("holds", "nothing is held"),
     ("pauses", "no schedule is paused"),
 ];
@@ -228,10 +228,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             ),
         ),
         Code::EffectOpen => (
-            format!(
-                "{} began over a day ago and did not complete",
-                plural::of(fact.runs, "effect")
-            ),
+            format!("{} began and did not complete", plural::of(fact.runs, "effect")),
             format!(
                 "{operator}find out whether they happened, and settle each with \
                  `jobctl once --settle`; `jobctl once --list` has their keys"

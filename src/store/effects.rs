@@ -16,7 +16,17 @@ rows! {
         recorded_at: DateTime<Utc>,
         is_own: bool,
         completed: bool,
+        is_in_use: bool,
         result: Option<String>,
+    }
+
+    /// Effects that runs recorded, open ones included.
+    pub(crate) struct RunEffects {
+        pub(crate) effects: i64,
+        /// The number of runs that recorded them.
+        pub(crate) runs: i64,
+        /// The key of one of them.
+        pub(crate) first_key: String,
     }
 }
 
@@ -28,6 +38,8 @@ pub(crate) enum Effect {
     Completed(Option<String>),
     /// Recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),
+    /// Open, and the attempt of a run that recorded it still runs.
+    InUse(DateTime<Utc>),
     /// Another role recorded the effect, and the current role may not settle it.
     Foreign,
 }
@@ -43,12 +55,14 @@ impl Store {
                 if let Some(recorded) = begun {
                     return Ok(Effect::Begun(recorded));
                 }
-                let found: Option<Found> = transaction.first(query!("effect/find"; key))?;
+                let found: Option<Found> =
+                    transaction.first(query!("effect/find"; key, run, attempt))?;
                 return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
                     None => continue,
                     Some(found) if !found.is_own => Effect::Foreign,
                     Some(found) if found.completed => Effect::Completed(found.result),
+                    Some(found) if found.is_in_use => Effect::InUse(found.recorded_at),
                     Some(found) => Effect::Open(found.recorded_at),
                 });
             }
@@ -72,6 +86,11 @@ impl Store {
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
         let statement = owned!("effect/remove"; key = key.to_owned(), recorded);
         Ok(self.query("remove the effect", Transaction::execute, statement)? > 0)
+    }
+
+    /// Returns the effects that these runs recorded; `None` if there are none.
+    pub(crate) fn effects_of_runs(&self, ids: Vec<i64>) -> Result<Option<RunEffects>> {
+        self.query("read effects", Transaction::first, owned!("effect/of_runs"; ids))
     }
 
     /// Returns the effects that began and did not complete, the oldest first.

@@ -37,7 +37,7 @@ pub(crate) use claim::{
 pub(crate) use definitions::{
     Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted, WrongHook,
 };
-pub(crate) use effects::{Effect, RESULT_LIMIT};
+pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, EncodedRun, NewRun, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
 pub(crate) use inspect::{

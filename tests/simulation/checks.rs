@@ -235,6 +235,7 @@ impl Checks {
                 self.forced.insert(run.id);
                 is(!was_running, "forced")?;
             }
+            By::Operator("again") => is(old.status != Status::Succeeded, "retried again")?,
             By::Operator("cancel") => is(old.finished_at.is_some(), "cancelled a final run")?,
             By::Operator(_) => return Err("changed by an operator".to_owned()),
             By::LateCommit => {}

@@ -1639,14 +1639,11 @@ impl Database {
         self.act("retry", ids, from, |it, mut run| {
             // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
             let has_key = |other: &Run| {
-                let is_over = matches!(other.status, Status::Dead | Status::Cancelled);
-                let is_newer = is_over && ids.contains(&other.id) && other.id > run.id;
+                let is_newer =
+                    other.finished_at.is_some() && ids.contains(&other.id) && other.id > run.id;
                 other.id != run.id && (other.finished_at.is_none() || is_newer)
             };
-            if run.status == Status::Succeeded
-                || run.key_scope == KeyScope::Live
-                    && it.of_key(&run.key, KeyScope::Live).any(has_key)
-            {
+            if run.key_scope == KeyScope::Live && it.of_key(&run.key, KeyScope::Live).any(has_key) {
                 return Ok(false);
             }
             let granted = run.granted_attempts.unwrap_or(run.max_attempts);

@@ -101,7 +101,7 @@ pub(super) fn operate(world: &mut World) {
     let name = ["minutely", "other"][world.random.below(2) as usize];
     let database = &mut world.database;
     let waiting = [Status::Queued, Status::Failed];
-    let (doing, result) = match world.random.below(22) {
+    let (doing, result) = match world.random.below(23) {
         0..9 => return enqueue(world),
         9..11 => {
             let from = [Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
@@ -111,6 +111,10 @@ pub(super) fn operate(world: &mut World) {
         11 => {
             let (from, terms) = ([Status::Running], RetryTerms::default());
             ("force", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
+        }
+        22 => {
+            let (from, terms) = ([Status::Succeeded], RetryTerms::default());
+            ("again", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
         }
         12..14 => {
             let from = [waiting[0], waiting[1], Status::Running];

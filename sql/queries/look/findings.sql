@@ -447,7 +447,7 @@ WHERE oldest.finished_at < now() - interval '100 days'
     AND relation.reltuples > 100000
     AND $1::text[] IS NULL
 UNION ALL
--- The command that began them may still run.
+-- While its attempt runs, the command may still run. Outside of a job, nothing says until when.
 SELECT
     'effect_open',
     NULL,
@@ -459,8 +459,15 @@ SELECT
     NULL,
     NULL
 FROM jobctl.job_effects AS effect
+LEFT JOIN jobctl.job_runs AS run
+    ON run.id = effect.run_id
+    AND run.attempts = effect.attempt
+    AND run.status = 'running'
 WHERE effect.completed_at IS NULL
-    AND effect.recorded_at < now() - interval '1 day'
+    AND (
+        effect.recorded_at < now() - interval '1 day'
+        OR effect.run_id IS NOT NULL AND run.id IS NULL
+    )
     AND $1::text[] IS NULL
 HAVING count(*) > 0
 ORDER BY job_type, queue, worker, run_id

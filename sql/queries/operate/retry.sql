@@ -1,7 +1,7 @@
--- failed, dead, cancelled, queued or (with --force) running -> queued, due now. A cancelled run
--- keeps its time if that is still in the future. A running run is taken from its worker. If no
--- attempt is left, as many are added as the run had at first. A retried run expires only if it
--- keeps its time. A run that a newer one replaced gets its live key back.
+-- Any status of `from` -> queued, due now. A cancelled run keeps its time if that is still in the
+-- future. A running run is taken from its worker. If no attempt is left, as many are added as the
+-- run had at first. A retried run expires only if it keeps its time. A run that a newer one
+-- replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  cancelled_now: whether cancelled runs are due now, too
 -- $6  unsettled: whether settled runs are left out
@@ -66,7 +66,6 @@ retried AS (
     FROM asked
     WHERE run.id = asked.id
         AND asked.status = ANY ($2::text[])
-        AND asked.status <> 'succeeded'
         -- A later run may have taken the live key, after this run ended or by replacing it. If one
         -- takes it while this statement runs, job_runs_key rejects the statement, and jobctl sends
         -- it again.
@@ -83,7 +82,7 @@ retried AS (
             SELECT FROM asked AS newer
             WHERE newer.idempotency_key = run.idempotency_key
                 AND newer.key_scope <> 'retained'
-                AND newer.status IN ('running', 'dead', 'cancelled')
+                AND newer.status IN ('running', 'succeeded', 'dead', 'cancelled')
                 AND run.key_scope <> 'retained'
                 AND newer.id > run.id
         )

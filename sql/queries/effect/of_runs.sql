@@ -1,0 +1,10 @@
+-- What keeps commands of `once` from being run again, if these runs start again.
+-- $1  ids of runs
+-- Zero rows: nothing does.
+SELECT
+    count(*) AS effects,
+    count(DISTINCT effect.run_id) AS runs,
+    (array_agg(effect.key ORDER BY effect.run_id, effect.recorded_at, effect.key))[1] AS first_key
+FROM jobctl.job_effects AS effect
+WHERE effect.run_id = ANY ($1::bigint[])
+HAVING count(*) > 0
