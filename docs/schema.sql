@@ -165,6 +165,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     has_hooks boolean GENERATED ALWAYS AS ((num_nonnulls(on_dead, on_success, on_end) > 0)) STORED NOT NULL,
     enqueuers text[],
     enqueue_may_set text[] DEFAULT '{}'::text[] NOT NULL,
+    file text DEFAULT ''::text NOT NULL,
     enabled boolean DEFAULT true NOT NULL,
     paused_at timestamp with time zone,
     next_run_at timestamp with time zone,
@@ -179,6 +180,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     CONSTRAINT enqueue_may_set_is_known CHECK ((enqueue_may_set <@ ARRAY['queue'::text, 'priority'::text, 'timeout'::text, 'max_attempts'::text, 'backoff'::text])),
     CONSTRAINT enqueuers_are_names CHECK ((array_position(enqueuers, NULL::text) IS NULL)),
     CONSTRAINT expires_is_positive CHECK ((expires > '00:00:00'::interval)),
+    CONSTRAINT file_is_short_and_plain CHECK ((file ~ '^([A-Za-z0-9_][A-Za-z0-9_.:-]{0,62})?$'::text)),
     CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['shell'::text, 'http'::text]))),
     CONSTRAINT max_age_is_positive CHECK ((max_age > '00:00:00'::interval)),
     CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
@@ -231,6 +233,7 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'on_dead', definition.on_dead,
         'on_success', definition.on_success,
         'on_end', definition.on_end,
+        'file', nullif(definition.file, ''),
         'enqueuers', definition.enqueuers,
         'enqueue_may_set', definition.enqueue_may_set,
         'enabled', definition.enabled

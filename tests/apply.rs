@@ -108,11 +108,12 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
     assert_eq!(definitions(&db), before);
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
         "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"shell\",\
-         \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\",\"due_at\":null,\"due_runs\":null},\
+         \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\",\"due_at\":null,\"due_runs\":null,\
+         \"waiting_runs\":null},\
          {\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"max_attempts\",\
-         \"old\":\"10\",\"new\":\"3\",\"due_at\":null,\"due_runs\":null},\
+         \"old\":\"10\",\"new\":\"3\",\"due_at\":null,\"due_runs\":null,\"waiting_runs\":null},\
          {\"change\":\"disable\",\"job_type\":\"report\",\"definition_key\":null,\
-         \"old\":null,\"new\":null,\"due_at\":null,\"due_runs\":null}]\n",
+         \"old\":null,\"new\":null,\"due_at\":null,\"due_runs\":null,\"waiting_runs\":null}]\n",
     );
     db.jobctl(["apply", file, "--json"]).run().success().stdout("[]\n");
 }
@@ -167,10 +168,10 @@ fn a_waiting_run_of_a_removed_job_dies_with_a_reason() {
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, CLEANUP_CHANGED).unwrap();
-    db.jobctl(["apply", file.to_str().unwrap(), "--prune"])
+    db.jobctl(["apply", file.to_str().unwrap(), "--prune", "--yes"])
         .run()
         .success()
-        .stdout(&format!("{CHANGES}remove\treport\n"));
+        .stdout(&format!("{CHANGES}remove\treport\t\t\t\t\t\t1\n"));
     assert_eq!(db.query("SELECT name FROM jobctl.job_definitions"), "cleanup");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(other), "succeeded");
@@ -256,8 +257,8 @@ fn an_error_names_its_line_and_applies_nothing() {
         (
             "[job.second]\nshell = 'true'\n",
             4,
-            "unknown key `job`; a file holds [jobs.NAME] tables and [defaults]; did you mean \
-             `jobs`?",
+            "unknown key `job`; a file holds [jobs.NAME] tables, [defaults] and [file]; did you \
+             mean `jobs`?",
         ),
     ] {
         std::fs::write(&file, format!("{good}{wrong}")).unwrap();
@@ -522,4 +523,77 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
         assert!(!shown.contains("not confirmed"), "{shown}");
         assert_ne!(definitions(&db), stored, "{after}");
     }
+}
+
+#[test]
+fn a_file_ends_only_its_own_definitions() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\n");
+    let states = || db.query("SELECT file, name, enabled FROM jobctl.job_definitions ORDER BY id");
+    let apply = |text: &str, flags: &[&str]| {
+        db.jobctl(["apply", "-", "--yes"]).args(flags.iter().copied()).stdin(text).run()
+    };
+    let billing = |jobs: &str| format!("[file]\nname = 'billing'\n{jobs}");
+    apply(&job("a"), &[]).success();
+    apply(&billing(&(job("b") + &job("c"))), &[]).success();
+    apply(&job("d"), &["--as", "mail"]).success();
+    // The flag overrides the file.
+    apply(&billing(&job("e")), &["--as", "mail", "--prune"])
+        .success()
+        .stdout("add\te\nremove\td\n");
+    apply(&billing(&job("b")), &[]).success().stdout("disable\tc\n");
+    assert_eq!(states(), "|a|t\nbilling|b|t\nbilling|c|f\nmail|e|t");
+    let shown = db.jobctl(["job", "b", "--format", "table"]).run().success();
+    shown.stdout_has("\nfile:             \"billing\"\n");
+}
+
+#[test]
+fn a_file_has_no_job_of_another_file() {
+    let db = TestDb::new();
+    let job = |name: &str, command: &str| format!("[jobs.{name}]\nshell = '{command}'\n");
+    let apply = |text: &str, flags: &[&str]| {
+        db.jobctl(["apply", "-", "--yes"]).args(flags.iter().copied()).stdin(text).run()
+    };
+    apply(&job("a", "true"), &[]).success();
+    apply(&(job("b", "true") + &job("c", "true")), &["--as", "billing"]).success();
+    let before = definitions(&db);
+    for (jobs, flags, whose) in [
+        (job("a", "true"), &["--as", "mail"][..], "`a` belongs to a file without a name"),
+        (job("b", "true"), &[], "`b` belongs to the file `billing`"),
+        (job("b", "exit 0"), &["--as", "mail", "--dry-run"], "`b` belongs to the file `billing`"),
+    ] {
+        let refused = apply(&(job("z", "true") + &jobs), flags).exits(2).stdout("");
+        refused.complains_once().stderr_has(&format!(
+            "cannot apply: job {whose}; rename the job, or add --take-over\n"
+        ));
+        assert_eq!(definitions(&db), before);
+    }
+    let both = job("a", "true") + &job("b", "true");
+    let taken = apply(&both, &["--as", "mail", "--take-over", "--reason", "one team now"]);
+    taken.success().stdout("change\ta\tfile\t\t\"mail\"\nchange\tb\tfile\t\"billing\"\t\"mail\"\n");
+    let trail = "SELECT job, action, detail, reason FROM jobctl.job_events WHERE action <> 'add'";
+    assert_eq!(db.query(trail), "a|change|file|one team now\nb|change|file|one team now");
+    // It is no longer in the other file.
+    apply(&job("c", "true"), &["--as", "billing"]).success().stdout("");
+    apply(&job("b", "true"), &["--as", "billing"]).exits(2).stderr_has("`mail`");
+}
+
+#[test]
+fn a_removal_says_how_many_waiting_runs_will_die() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\n");
+    let (all, less) = (job("a") + &job("b") + &job("c") + &job("d"), job("a") + &job("c"));
+    db.apply(&all);
+    for _ in 0..2 {
+        db.enqueue(["b"]);
+        db.enqueue(["c"]);
+    }
+    let (_folder, file) = file_of(&less);
+    let removed = "remove\tb\t\t\t\t\t\t2\nremove\td\n";
+    db.jobctl(["apply", &file, "--prune", "--dry-run"]).run().success().stdout(removed).stderr("");
+    // Disabled, they still run.
+    db.jobctl(["apply", &file, "--dry-run"]).run().success().stdout("disable\tb\ndisable\td\n");
+    let refused = db.jobctl(["apply", &file, "--prune"]).run().exits(2).stdout("");
+    refused.stderr_has("it would remove 2 definitions, and lose 2 waiting runs, and stdin is not");
+    db.jobctl(["apply", &file, "--prune", "--yes"]).run().success().stdout(removed);
 }

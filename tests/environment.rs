@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 58] = [
+const REFUSED: [(&[&str], &str, &str); 59] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -52,6 +52,7 @@ const REFUSED: [(&[&str], &str, &str); 58] = [
     (&["next", "--schedule", "@daily"], "--time-zone", "Mars/Phobos"),
     (&["next", "--schedule", "@daily"], "--from", "noon"),
     (&["next", "--schedule", "@daily"], "--count", "0"),
+    (&["apply", "/nowhere/file"], "--as", "a b"),
     (&["once", "k"], "--settle", "somehow"),
     (&["once", "k"], "--if-open", "maybe"),
     (&["once", "k", "--settle", "done"], "--result", "\n"),
@@ -80,7 +81,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 37] = [
+const SWITCHES: [&str; 38] = [
     "--color",
     "--format",
     "--header",
@@ -93,6 +94,7 @@ const SWITCHES: [&str; 37] = [
     "--json",
     "--dry-run",
     "--prune",
+    "--take-over",
     "--all",
     "--all-dead",
     "--all-cancelled",

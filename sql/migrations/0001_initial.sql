@@ -123,6 +123,11 @@ CREATE TABLE jobctl.job_definitions (
             CHECK (
                 enqueue_may_set <@ ARRAY['queue', 'priority', 'timeout', 'max_attempts', 'backoff']
             ),
+    -- The name of the file that has the definition; empty for a file without a name. `apply` ends
+    -- only definitions of its own file.
+    file text NOT NULL DEFAULT ''
+        CONSTRAINT file_is_short_and_plain
+            CHECK (file ~ '^([A-Za-z0-9_][A-Za-z0-9_.:-]{0,62})?$'),
     -- The value in the file; a definition that is missing from the file is disabled.
     enabled boolean NOT NULL DEFAULT true,
     -- Set by an operator; `apply` does not end a pause.

@@ -12,10 +12,10 @@ use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::Fault;
 use crate::files::{self, MIB};
-use crate::job::definition::{self, Definition, Problem};
+use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::store::{Applied, ApplyMode, Unlisted, WrongHook};
+use crate::store::{Applied, ApplyMode, ApplyTerms, EndedDefinition, Unlisted, WrongHook};
 use crate::text::{plural, timestamp};
 
 /// The longest file that is read.
@@ -25,14 +25,18 @@ const MOST_PROBLEMS: usize = 50;
 
 /// Make the job definitions match a TOML file
 ///
-/// Definitions that the file does not have are disabled: their schedules stop.
+/// Definitions that the file no longer has are disabled: their schedules stop.
 /// If one of them has a schedule, or they are more than the file keeps, it asks
 /// first; without a terminal it needs --yes. Nothing is changed when anything in
 /// the file is wrong, or when it has no jobs. It prints each changed key with its
 /// old and new value, without secrets.
 ///
+/// Several files need names, by [file] name = "NAME" or by --as. A file disables
+/// only its own definitions, and may not have one of another file.
+///
 ///   jobctl apply jobs.toml --dry-run
 ///   jobctl apply jobs.toml
+///   jobctl apply billing.toml --as billing
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -42,9 +46,15 @@ pub(crate) struct Arguments {
     /// Only print what would change
     #[arg(long)]
     dry_run: bool,
-    /// Remove definitions that the file does not have, instead of disabling them
+    /// Remove definitions that the file no longer has, instead of disabling them
     #[arg(long)]
     prune: bool,
+    /// The name of the file, instead of the one in its [file] table
+    #[arg(long = "as", value_name = "NAME", value_parser = definition::file)]
+    name: Option<String>,
+    /// Let the file have definitions that belong to another file
+    #[arg(long)]
+    take_over: bool,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -69,12 +79,18 @@ struct Change {
     due_at: Option<DateTime<Utc>>,
     /// How many runs the next tick queues for due times, unless an earlier run is not finished.
     due_runs: Option<usize>,
+    /// Of a removed definition: how many waiting runs the next tick ends as dead.
+    waiting_runs: Option<i64>,
 }
 
 const NONE: &str = "nothing changes";
 
 /// For changes of whole definitions only.
 const WHOLE: Table<'_> = Table::new("change, job_type as job", NONE);
+
+/// With waiting runs.
+const REMOVED: Table<'_> =
+    Table::new("change, job_type as job, definition_key as key, old, new, waiting_runs", NONE);
 
 const TABLE: Table<'_> =
     Table::new("change, job_type as job, definition_key as key, old, new", NONE);
@@ -92,25 +108,37 @@ impl Arguments {
             .and_then(|file| files::read_text(file, FILE_LIMIT))
             .with_context(|| format!("cannot read `{}`", self.file))?;
         let store = database.open()?;
-        let definitions = definition::read(&text, store.now()?).map_err(|problems| {
+        let file = definition::read(&text, store.now()?).map_err(|problems| {
             self.refuse(&problems, |Problem { line, what }| format!("{}:{line}: {what}", self.file))
         })?;
+        let DefinitionFile { name, mut definitions } = file;
+        let name = self.name.clone().or(name).unwrap_or_default();
+        for definition in &mut definitions {
+            definition.row["file"] = name.as_str().into();
+        }
         if definitions.is_empty() {
             let why = "it has no jobs; `enabled = false` in a job stops it";
             return Err(Fault::usage(format!("cannot apply: {}: {why}", self.file)).into());
         }
         let definitions = Arc::new(definitions);
-        let others = if self.prune { Unlisted::Remove } else { Unlisted::Disable };
-        let mut mode = match (self.dry_run, self.yes) {
-            (true, _) => ApplyMode::DryRun,
-            (false, true) => ApplyMode::Change,
-            (false, false) => ApplyMode::ChangeIfAgreed(Vec::new()),
+        let mut terms = ApplyTerms {
+            file: name,
+            unlisted: if self.prune { Unlisted::Remove } else { Unlisted::Disable },
+            takes_over: self.take_over,
+            mode: match (self.dry_run, self.yes) {
+                (true, _) => ApplyMode::DryRun,
+                (false, true) => ApplyMode::Change,
+                (false, false) => ApplyMode::ChangeIfAgreed(Vec::new()),
+            },
         };
         let applied = loop {
             let names = definitions.iter().map(|definition| definition.name.clone()).collect();
             let listed = Arc::clone(&definitions);
             let rows = move |now| rows(&listed, now);
-            let applied = store.apply(names, rows, others, mode, self.reason.cause())?;
+            let applied = store.apply(names, rows, terms.clone(), self.reason.cause())?;
+            if !applied.foreign.is_empty() {
+                return Err(self.refuse(&applied.foreign, foreign).into());
+            }
             if !applied.wrong_hooks.is_empty() {
                 let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
                 let show = |wrong: &WrongHook| wrong_hook(wrong, is_listed);
@@ -119,15 +147,20 @@ impl Arguments {
             if !applied.must_ask {
                 break applied;
             }
-            confirm(&applied, others)?;
-            mode = ApplyMode::ChangeIfAgreed(applied.others);
+            confirm(&applied.ended, terms.unlisted)?;
+            let names = applied.ended.into_iter().map(|ended| ended.name).collect();
+            terms.mode = ApplyMode::ChangeIfAgreed(names);
         };
-        let changes = changes(applied, others);
-        let is_whole = changes.iter().all(|change| change.definition_key.is_none());
-        let table = match changes.iter().any(|change| change.due_at.is_some()) {
-            true => DUE.wrapped(),
-            false if is_whole => WHOLE,
-            false => TABLE.wrapped(),
+        let changes = changes(applied, terms.unlisted);
+        let has = |field: fn(&Change) -> bool| changes.iter().any(field);
+        let table = if has(|change| change.due_at.is_some()) {
+            DUE.wrapped()
+        } else if has(|change| change.waiting_runs.is_some()) {
+            REMOVED.wrapped()
+        } else if has(|change| change.definition_key.is_some()) {
+            TABLE.wrapped()
+        } else {
+            WHOLE
         };
         print::rows(self.output, &changes, &table)
     }
@@ -145,6 +178,14 @@ impl Arguments {
     }
 }
 
+fn foreign((job, file): &(String, String)) -> String {
+    let whose = match file.as_str() {
+        "" => "a file without a name".to_owned(),
+        name => format!("the file `{name}`"),
+    };
+    format!("job `{job}` belongs to {whose}; rename the job, or add --take-over")
+}
+
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     let WrongHook { job, key, hook, served } = wrong;
     let Some(served) = served else {
@@ -156,19 +197,22 @@ fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     )
 }
 
-/// Asks whether definitions that the file does not have may end.
-fn confirm(applied: &Applied, others: Unlisted) -> anyhow::Result<()> {
-    let ended = plural::of(applied.others.len() as i64, "definition");
-    let scheduled = match applied.scheduled {
-        0 => String::new(),
-        scheduled => format!(", {scheduled} with a schedule"),
-    };
-    let what = format!("{} {ended}{scheduled}", verb(others));
+/// Asks whether definitions that the file no longer has may end.
+fn confirm(ended: &[EndedDefinition], unlisted: Unlisted) -> anyhow::Result<()> {
+    let scheduled = ended.iter().filter(|ended| ended.is_scheduled).count();
+    let waiting: i64 = ended.iter().map(|ended| ended.waiting).sum();
+    let mut what = format!("{} {}", verb(unlisted), plural::of(ended.len() as i64, "definition"));
+    if scheduled > 0 {
+        what += &format!(", {scheduled} with a schedule");
+    }
+    if waiting > 0 {
+        what += &format!(", and lose {}", plural::of(waiting, "waiting run"));
+    }
     print::confirm("apply", &what)
 }
 
-fn verb(others: Unlisted) -> &'static str {
-    match others {
+fn verb(unlisted: Unlisted) -> &'static str {
+    match unlisted {
         Unlisted::Disable => "disable",
         Unlisted::Remove => "remove",
     }
@@ -186,10 +230,10 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     definitions.iter().map(row).collect()
 }
 
-fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
+fn changes(applied: Applied, unlisted: Unlisted) -> Vec<Change> {
     let whole = |change, job_type| Change { change, job_type, ..Change::default() };
-    let gone = verb(others);
-    let Applied { changed, others, due, .. } = applied;
+    let gone = verb(unlisted);
+    let Applied { changed, ended, due, .. } = applied;
     let changed = changed.into_iter().map(|(job, before, after)| match before {
         None => vec![whole("add", job)],
         Some(before) => {
@@ -203,7 +247,9 @@ fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
             keys.map(change).collect()
         }
     });
-    let others = others.into_iter().map(|job| vec![whole(gone, job)]);
+    let ended = ended.into_iter().map(|EndedDefinition { name, waiting, .. }| {
+        vec![Change { waiting_runs: Some(waiting).filter(|runs| *runs > 0), ..whole(gone, name) }]
+    });
     let with_due = |mut changes: Vec<Change>| {
         let of_job = changes.first().and_then(|change| {
             let Change { job_type, .. } = change;
@@ -214,5 +260,5 @@ fn changes(applied: Applied, others: Unlisted) -> Vec<Change> {
         changes.extend(of_job);
         changes
     };
-    changed.chain(others).flat_map(with_due).collect()
+    changed.chain(ended).flat_map(with_due).collect()
 }

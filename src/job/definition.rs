@@ -41,6 +41,14 @@ pub(crate) struct Definition {
     pub(crate) schedule: Option<Schedule>,
 }
 
+/// What a file has.
+#[derive(Debug)]
+pub(crate) struct DefinitionFile {
+    /// Its name in `[file]`.
+    pub(crate) name: Option<String>,
+    pub(crate) definitions: Vec<Definition>,
+}
+
 /// A mistake in a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Problem {
@@ -80,7 +88,7 @@ const CATCH_UP_LIMIT: usize = 1000;
 const MOST_JOBS: usize = 10_000;
 
 /// Reads a file. A schedule must fire after `now`. Returns one mistake per job, by line.
-pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Vec<Problem>> {
+pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec<Problem>> {
     let at = |offset: usize, what| Problem { line: offset, what };
     let file = DeTable::parse(text).map_err(|error| {
         let what = error.message().replace('\n', " ");
@@ -91,12 +99,12 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
         numbered(text, vec![at(span.start, what + &key)])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
-    let mut defaults = Map::new();
+    let mut tables = [("file", Map::new()), ("defaults", Map::new())];
     for (key, value) in file.get_ref() {
         let here = |what: String| at(key.span().start, what);
-        if key.get_ref() == "defaults" {
-            match read_defaults(value.get_ref()) {
-                Ok(values) => defaults = values,
+        if let Some((name, values)) = tables.iter_mut().find(|(name, _)| key.get_ref() == name) {
+            match read_table(name, value.get_ref()) {
+                Ok(read) => *values = read,
                 Err(mistakes) => problems.extend(
                     mistakes
                         .into_iter()
@@ -106,9 +114,9 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
             continue;
         }
         if key.get_ref() != "jobs" {
-            let known = did_you_mean::suggestion(key.get_ref(), ["jobs", "defaults"]);
+            let known = did_you_mean::suggestion(key.get_ref(), ["jobs", "defaults", "file"]);
             let what = format!(
-                "unknown key `{}`; a file holds [jobs.NAME] tables and [defaults]",
+                "unknown key `{}`; a file holds [jobs.NAME] tables, [defaults] and [file]",
                 key.get_ref()
             );
             problems.push(here(what + &known));
@@ -136,18 +144,23 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<Vec<Definition>, Ve
     if !problems.is_empty() {
         return Err(numbered(text, problems));
     }
+    let [(_, of_file), (_, defaults)] = tables;
     set_hooks(&mut definitions, &defaults);
-    Ok(definitions)
+    let name = of_file.get("name").and_then(Value::as_str).map(str::to_owned);
+    Ok(DefinitionFile { name, definitions })
 }
 
-/// Reads `[defaults]`.
-fn read_defaults(table: &DeValue<'_>) -> Result<Map<String, Value>, Vec<Mistake>> {
-    let table = table.as_table();
-    let table = table.ok_or_else(|| vec!["`defaults` must be a table".to_owned().into()])?;
-    let keys = Keys { table, prefix: "`defaults`: " };
-    let mut mistakes: Vec<_> = keys.unknown(HOOKS).collect();
+/// Reads `[defaults]` or `[file]`.
+fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec<Mistake>> {
+    let (known, prefix) = match name {
+        "file" => ("name", "`file`: "),
+        _ => (HOOKS, "`defaults`: "),
+    };
+    let table = table.as_table().ok_or_else(|| vec![format!("{prefix}must be a table").into()])?;
+    let keys = Keys { table, prefix };
+    let mut mistakes: Vec<_> = keys.unknown(known).collect();
     let mut values = Map::new();
-    for key in HOOKS.split(' ') {
+    for key in known.split(' ') {
         let value = accepted(keys.get(key), &mut mistakes);
         values.extend(value.map(|value| (key.to_owned(), value)));
     }
@@ -333,6 +346,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         "backoff" => backoff::check(text(&value)?).map(drop)?,
         "priority" => check_number(i32::MIN, i32::MAX, &value)?,
         "queue" => queue(text(&value)?).map(drop)?,
+        "name" => return file(text(&value)?).map(Value::from),
         "on_dead" | "on_success" | "on_end" => match text(&value)? {
             // As if `[defaults]` did not have the key.
             "" => return Ok(Value::Null),
@@ -500,6 +514,12 @@ pub(crate) fn queue(name: &str) -> Result<String, String> {
     is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
 }
 
+/// Checks the name of a file.
+pub(crate) fn file(name: &str) -> Result<String, String> {
+    let rule = "a file's name has 1 to 63 letters, digits or _ . : -";
+    is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
+}
+
 /// The CHECK constraints of the tables have the same rule.
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -542,7 +562,7 @@ mod tests {
 
     #[track_caller]
     fn one(text: &str) -> Definition {
-        let mut definitions = read(text, DateTime::UNIX_EPOCH).unwrap();
+        let mut definitions = read(text, DateTime::UNIX_EPOCH).unwrap().definitions;
         assert_eq!(definitions.len(), 1);
         definitions.remove(0)
     }
@@ -637,8 +657,8 @@ mod tests {
         refuses(
             "[job.a]\nshell = 'x'\n",
             1,
-            "unknown key `job`; a file holds [jobs.NAME] tables and [defaults]; did you mean \
-             `jobs`?",
+            "unknown key `job`; a file holds [jobs.NAME] tables, [defaults] and [file]; did you \
+             mean `jobs`?",
         );
         refuses(
             "[jobs.a]\nshell = 'x'\n\n[jobs.b]\nqueue = 'x'\n",
@@ -682,6 +702,10 @@ mod tests {
         refuses("[jobs.shell]\nshell = 'x'\n", 1, "name of a built-in job");
         refuses("[jobs.a]\nshell = 'x'\nshell = 'y'\n", 3, "duplicate key `shell`");
         refuses("[jobs.a\n", 1, "");
+        refuses("[file]\nname = 'a b'\n", 2, "`file`: `name`: a file's name has 1 to 63");
+        refuses("[file]\nname = 1\n", 2, "`file`: `name`: must be a string");
+        refuses("[file]\nas = 'a'\n", 2, "`file`: `as`: unknown key");
+        refuses("file = 'billing'\n", 1, "`file`: must be a table");
     }
 
     #[test]

@@ -12,16 +12,21 @@ use crate::text::duration;
 /// A key with its old and its new value as TOML.
 pub(crate) type Difference = (String, Option<String>, Option<String>);
 
+/// Returns the keys of a job, and the one that tells its file.
+fn all_keys() -> impl Iterator<Item = &'static str> {
+    KEYS.split(' ').chain(["file"])
+}
+
 /// Returns the keys that have a value, in the order of the reference. `stored` is the result of
 /// `jobctl.definition_keys`.
 pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
-    KEYS.split(' ').filter_map(|key| Some((key, value(stored, key)?))).collect()
+    all_keys().filter_map(|key| Some((key, value(stored, key)?))).collect()
 }
 
 /// Returns the keys that differ. Calls are compared key by key, as `http.url`.
 pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
     let are_calls = old["http"].is_object() && new["http"].is_object();
-    let keys = KEYS.split(' ').filter(|key| !are_calls || *key != "http").map(|key| (key, None));
+    let keys = all_keys().filter(|key| !are_calls || *key != "http").map(|key| (key, None));
     let parts = HTTP_KEYS.split(' ').filter(|_| are_calls).map(|part| ("http", Some(part)));
     let text = |stored, key, part| {
         let value = value(stored, key)?;

@@ -22,6 +22,17 @@ pub(crate) enum Unlisted {
     Remove,
 }
 
+/// The terms of an `apply`.
+#[derive(Clone, Debug)]
+pub(crate) struct ApplyTerms {
+    /// The name of the file; empty for none. Only definitions of this file are `unlisted`.
+    pub(crate) file: String,
+    pub(crate) unlisted: Unlisted,
+    /// Whether the file may have definitions that belong to another file.
+    pub(crate) takes_over: bool,
+    pub(crate) mode: ApplyMode,
+}
+
 /// Whether `apply` changes definitions or only shows the changes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ApplyMode {
@@ -36,16 +47,17 @@ pub(crate) enum ApplyMode {
 pub(crate) struct Applied {
     /// Name, keys before as JSON (`None`: added), and keys after, in the words of the file.
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
-    /// The names of the disabled or removed definitions.
-    pub(crate) others: Vec<String>,
-    /// How many of them had a schedule that was enabled.
-    pub(crate) scheduled: usize,
+    /// The disabled or removed definitions.
+    pub(crate) ended: Vec<EndedDefinition>,
     /// Whether nothing was changed, because a person must agree first.
     pub(crate) must_ask: bool,
     /// What becomes of the times that were due.
     pub(crate) due: Vec<DueTimes>,
     /// Hooks that can't be. Nothing was changed if there are any.
     pub(crate) wrong_hooks: Vec<WrongHook>,
+    /// Definitions of other files, and the names of these. Nothing was changed if there are any,
+    /// unless the terms allow to take them over.
+    pub(crate) foreign: Vec<(String, String)>,
 }
 
 /// The due times of a schedule, after its definition changed.
@@ -64,6 +76,15 @@ rows! {
         pub(crate) key: String,
         pub(crate) hook: String,
         pub(crate) served: Option<String>,
+    }
+
+    /// A definition that the file no longer has.
+    pub(crate) struct EndedDefinition {
+        pub(crate) name: String,
+        /// Whether it had a schedule that was enabled.
+        pub(crate) is_scheduled: bool,
+        /// How many waiting runs a claim will end as dead, because the definition was removed.
+        pub(crate) waiting: i64,
     }
 }
 
@@ -103,8 +124,7 @@ impl Store {
         &self,
         names: Vec<String>,
         rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
-        others: Unlisted,
-        mode: ApplyMode,
+        terms: ApplyTerms,
         cause: Cause,
     ) -> Result<Applied> {
         let applied = self.transact("apply definitions", move |transaction| {
@@ -125,29 +145,37 @@ impl Store {
                 .list(query!("operate/apply"; definitions = rows(now), host_user, reason))?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
-            let changed = changed
+            let changed: Vec<_> = changed
                 .into_iter()
-                .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()));
-            let removes = others == Unlisted::Remove;
-            let ended: Vec<(String, bool)> = transaction
-                .list(query!("operate/end_others"; names, removes, host_user, reason))?;
-            let scheduled = ended.iter().filter(|(_, is_scheduled)| *is_scheduled).count();
-            let others: Vec<_> = ended.into_iter().map(|(name, _)| name).collect();
-            let changed: Vec<_> = changed.collect();
+                .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()))
+                .collect();
+            let ApplyTerms { file, unlisted, takes_over, mode } = &terms;
+            let removes = *unlisted == Unlisted::Remove;
+            let ended: Vec<EndedDefinition> = transaction
+                .list(query!("operate/end_others"; names, file, removes, host_user, reason))?;
             let due = due_times(was_due, due(transaction)?, &changed);
             let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
             let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
-            let must_ask = match &mode {
+            let of_file = |keys: &Value| keys["file"].as_str().unwrap_or_default().to_owned();
+            let foreign: Vec<_> = changed
+                .iter()
+                .filter_map(|(name, before, _)| Some((name.clone(), of_file(before.as_ref()?))))
+                .filter(|(_, other)| !takes_over && other != file)
+                .collect();
+            let must_ask = match mode {
                 ApplyMode::ChangeIfAgreed(agreed) => {
-                    let is_grave = scheduled > 0 || others.len() > names.len() - added;
-                    is_grave && !others.iter().all(|name| agreed.contains(name))
+                    let is_grave =
+                        ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0)
+                            || ended.len() > names.len() - added;
+                    is_grave && !ended.iter().all(|ended| agreed.contains(&ended.name))
                 }
                 ApplyMode::Change | ApplyMode::DryRun => false,
             };
-            if must_ask || mode == ApplyMode::DryRun || !wrong_hooks.is_empty() {
+            let is_refused = !wrong_hooks.is_empty() || !foreign.is_empty();
+            if must_ask || *mode == ApplyMode::DryRun || is_refused {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Some(Applied { changed, others, scheduled, must_ask, due, wrong_hooks }))
+            Ok(Some(Applied { changed, ended, must_ask, due, wrong_hooks, foreign }))
         })?;
         let busy = "cannot apply definitions: another apply is running; try again";
         applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))

@@ -35,7 +35,8 @@ pub(crate) use claim::{
     LastShare, Position, SetAside,
 };
 pub(crate) use definitions::{
-    Applied, ApplyMode, FIRED_AT_ONCE, StoredDefinition, Unlisted, WrongHook,
+    Applied, ApplyMode, ApplyTerms, EndedDefinition, FIRED_AT_ONCE, StoredDefinition, Unlisted,
+    WrongHook,
 };
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, EncodedRun, NewRun, Queued};

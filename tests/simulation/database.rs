@@ -128,6 +128,7 @@ pub(super) struct Spec {
     pub(super) on_dead: Option<String>,
     pub(super) on_success: Option<String>,
     pub(super) on_end: Option<String>,
+    pub(super) file: String,
     pub(super) enqueuers: Option<Vec<String>>,
     pub(super) enqueue_may_set: Vec<String>,
     pub(super) enabled: bool,
@@ -1740,8 +1741,13 @@ impl Database {
         &mut self,
         wanted: &[Spec],
         others: Unlisted,
+        takes_over: bool,
     ) -> store::Result<(Vec<String>, Vec<String>)> {
+        let file = wanted.first().map_or("", |spec| &spec.file);
         self.transact("apply definitions", |it| {
+            let is_foreign = wanted.iter().any(|spec| {
+                it.definitions.get(&spec.name).is_some_and(|row| row.spec.file != file)
+            });
             let mut changed = Vec::new();
             for spec in wanted {
                 it.last_definition += 1;
@@ -1787,6 +1793,7 @@ impl Database {
             }
             let is_other = |row: &&Definition| wanted.iter().all(|spec| spec.name != row.spec.name);
             let rest = it.definitions.values().filter(is_other);
+            let rest = rest.filter(|row| row.spec.file == file);
             let rest = rest.filter(|row| others == Unlisted::Remove || row.spec.enabled);
             let rest: Vec<_> = rest.map(|row| row.spec.name.clone()).collect();
             for name in &rest {
@@ -1800,7 +1807,7 @@ impl Database {
                     it.write_definition(row)?;
                 }
             }
-            if it.has_wrong_hook() {
+            if is_foreign && !takes_over || it.has_wrong_hook() {
                 return Err(Cause::Refused);
             }
             changed.sort_unstable();

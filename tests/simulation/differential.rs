@@ -33,8 +33,9 @@ use crate::job::seen_ticks::SeenTicks;
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, ApplyMode, Cause, Claim, ClaimFilter, FencingToken, Finish, HoldTarget, Holder, Kind,
-    Lane, NewRun, OldRuns, Position, RetryTerms, Store, Timeouts, Unlisted,
+    self, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, FencingToken, Finish,
+    HoldTarget, Holder, Kind, Lane, NewRun, OldRuns, Position, RetryTerms, Store, Timeouts,
+    Unlisted,
 };
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
@@ -169,7 +170,7 @@ enum Operation {
     Resume(String),
     Hold(HoldTarget, Option<Duration>),
     Release(HoldTarget),
-    Apply(Vec<Spec>, Unlisted),
+    Apply(Vec<Spec>, Unlisted, bool),
     Recover(Vec<(i64, i32, Duration)>),
     Fire(Vec<FirePlan>),
     /// Another session locks these rows until `Unlock`.
@@ -350,8 +351,9 @@ impl Party<'_> {
             Operation::Release(target) => {
                 said(store.end_holds(target.clone(), cause).map(|ended| ended.len()))
             }
-            Operation::Apply(specs, others) => {
+            Operation::Apply(specs, others, takes_over) => {
                 let names = specs.iter().map(|spec| spec.name.clone()).collect();
+                let file = specs.first().map(|spec| spec.file.clone()).unwrap_or_default();
                 let specs = specs.clone();
                 // As `jobctl apply`.
                 let rows = move |now| {
@@ -364,13 +366,23 @@ impl Party<'_> {
                     };
                     specs.iter().map(row).collect()
                 };
-                let applied = store.apply(names, rows, *others, ApplyMode::Change, cause);
-                if applied.as_ref().is_ok_and(|applied| !applied.wrong_hooks.is_empty()) {
+                let terms = ApplyTerms {
+                    file,
+                    unlisted: *others,
+                    takes_over: *takes_over,
+                    mode: ApplyMode::Change,
+                };
+                let applied = store.apply(names, rows, terms, cause);
+                let is_refused = |applied: &Applied| {
+                    !applied.wrong_hooks.is_empty() || !applied.foreign.is_empty()
+                };
+                if applied.as_ref().is_ok_and(is_refused) {
                     return format!("{:?}", Kind::Data);
                 }
                 said(applied.map(|applied| {
                     let changed = applied.changed.into_iter().map(|(name, ..)| name);
-                    (sorted(changed.collect()), sorted(applied.others))
+                    let ended = applied.ended.into_iter().map(|ended| ended.name);
+                    (sorted(changed.collect()), sorted(ended.collect()))
                 }))
             }
             Operation::Recover(expired) => {
@@ -730,8 +742,11 @@ impl Sequence {
             84..85 => Operation::Resume(random.of(&JOBS).to_owned()),
             85..88 => {
                 let count = if step == 0 { 3 } else { 1 + random.below(3) as usize };
-                let specs = JOBS[..count].iter().map(|name| spec(random, name)).collect();
-                Operation::Apply(specs, random.of(&[Unlisted::Disable, Unlisted::Remove]))
+                let file = random.of(&["", "", "billing"]);
+                let specs = JOBS[..count].iter().map(|name| spec(random, name));
+                let specs = specs.map(|spec| Spec { file: file.to_owned(), ..spec }).collect();
+                let unlisted = random.of(&[Unlisted::Disable, Unlisted::Remove]);
+                Operation::Apply(specs, unlisted, random.percent(50))
             }
             88..91 => {
                 let expired = self.model.runs.values().filter(|run| run.status == Status::Running);
@@ -949,7 +964,9 @@ impl Sequence {
                 format!("{:?}", model.hold(target.clone(), *lasts))
             }
             Operation::Release(target) => format!("{:?}", model.end_holds(target)),
-            Operation::Apply(specs, others) => said(model.apply(specs, *others)),
+            Operation::Apply(specs, others, takes_over) => {
+                said(model.apply(specs, *others, *takes_over))
+            }
             Operation::Recover(expired) => said(model.recover(expired)),
             Operation::Fire(plans) => said(model.fire_planned(plans).map(sorted)),
             Operation::Lock(runs, definitions, workers) => {
@@ -1128,6 +1145,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         on_dead: hook(random, name),
         on_success: hook(random, name),
         on_end: hook(random, name),
+        file: String::new(),
         enqueuers: None,
         enqueue_may_set: Vec::new(),
         enabled: random.percent(90),

@@ -34,13 +34,18 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<S
         text += &format!("overlap = \"{overlap}\"\ncatch_up = \"{catch_up}\"\n");
         text += &format!("backoff = \"fixed:2s\"\nmax_attempts = {}\n", random.between(1, 3));
     }
-    let definitions = definition::read(&text, now).unwrap().into_iter();
-    definitions.map(|definition| serde_json::from_value(definition.row).unwrap()).collect()
+    let definitions = definition::read(&text, now).unwrap().definitions.into_iter();
+    definitions
+        .map(|mut definition| {
+            definition.row["file"] = "".into();
+            serde_json::from_value(definition.row).unwrap()
+        })
+        .collect()
 }
 
 pub(super) fn populate(world: &mut World) {
     let wanted = definitions(&mut world.random, world.database.now);
-    world.database.apply(&wanted, Unlisted::Disable).unwrap();
+    world.database.apply(&wanted, Unlisted::Disable, false).unwrap();
     for _ in 0..world.random.between(1, 30) {
         enqueue(world);
     }
@@ -162,7 +167,10 @@ pub(super) fn operate(world: &mut World) {
         }
         _ => {
             let wanted = definitions(&mut world.random, database.now);
-            ("apply", database.apply(&wanted, Unlisted::Disable).map(|done| format!("{done:?}")))
+            (
+                "apply",
+                database.apply(&wanted, Unlisted::Disable, false).map(|done| format!("{done:?}")),
+            )
         }
     };
     world.note(|| format!("an operator: {doing} run {id}: {result:?}"));
