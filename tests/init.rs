@@ -30,6 +30,34 @@ fn init_migrates_and_prints_lines_but_installs_nothing() {
     init().run().success().stdout(&expected).stderr_has(" is up to date\n");
 }
 
+#[test]
+fn problems_are_mailed_or_sent_by_the_check_and_init_says_which() {
+    let db = TestDb::empty();
+    let init = |arguments: &[&str]| db.jobctl(["init"]).args(arguments.iter().copied()).run();
+    for command in ["printf 'a\\n'", "a\nb"] {
+        let why = "cannot write the value of --exec: it has backslashes or control characters";
+        init(&["--exec", command]).exits(7).stdout("").complains_once().stderr_has(why);
+    }
+    assert_eq!(db.query("SELECT to_regnamespace('jobctl')"), "");
+    let program = env!("CARGO_BIN_EXE_jobctl");
+    let printed = init(&["--exec", "mail -s '50% down' a@b.c"]).success();
+    printed.stdout_has(&format!(
+        "\n*/5 * * * * '{program}' check --exec 'mail -s '\\''50\\% down'\\'' a@b.c'\n"
+    ));
+    // Without it, cron mails them, if it can.
+    let printed = init(&[]).success().stdout_has(" check --repeat 1h\n");
+    printed.stderr_has("--exec").stderr_has("mail");
+    // The file of variables can hold the address of a webhook, which is a secret.
+    let folder = temp_dir();
+    let file = folder.path().join("env");
+    fs::write(&file, "JOBCTL_CHECK_WEBHOOK=https://h.example/T0\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let file = file.to_str().unwrap();
+    let printed = db.jobctl(["init"]).env("JOBCTL_ENV_FILE", file).run().success();
+    assert!(!printed.stdout.contains("h.example"), "{printed}");
+    printed.stderr_has("JOBCTL_CHECK_WEBHOOK sends problems when they are new");
+}
+
 /// A page may add flags, or write a log instead of mails.
 #[test]
 fn every_page_shows_the_tick_that_init_prints() {
@@ -313,7 +341,9 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          cat {units}/jobctl*
          {verify} verify --man=no {units}/jobctl*
          echo ==; \"$jobctl\" init --systemd
-         PGAPPNAME=shop \"$jobctl\" init --systemd --yes
+         PGAPPNAME=shop \"$jobctl\" init --systemd --yes --exec 'mail -s \"50%\" a@b.c'
+         cat {units}/jobctl-check.service
+         {verify} verify --man=no {units}/jobctl*
          mkdir {units}/timers.target.wants
          ln -s {units}/jobctl.timer {units}/jobctl-check.timer {units}/timers.target.wants
          echo ==; \"$jobctl\" init --remove --yes
@@ -337,7 +367,10 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     }
     // A job that cleans /tmp must see the host's.
     assert!(!written.contains("PrivateTmp"), "{done}");
-    assert!(written.contains("problems make jobctl-check.service fail; its journal "), "{done}");
+    assert!(
+        written.contains("problems make jobctl-check.service fail, and its journal "),
+        "{done}"
+    );
     assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
     let run = |commands: &[&str]| {
@@ -350,6 +383,9 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     // A changed unit ends the tick that has the old text.
     let changed = run(&["daemon-reload", "stop jobctl.service", enable]);
     assert!(again.contains("are up to date\n") && again.contains(&changed), "{done}");
+    let sends = format!("\nExecStart=\"{program}\" check --exec \"mail -s \\\"50%%\\\" a@b.c\"\n");
+    assert!(again.contains(&sends) && again.contains("--exec sends problems"), "{done}");
+    assert!(!again.contains("Unknown"), "{done}");
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
     // Neither a file nor the link is left.

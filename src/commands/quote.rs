@@ -20,18 +20,30 @@ pub(super) fn program() -> anyhow::Result<String> {
 /// Returns the path of a file as text; `what` is its name in an error.
 pub(super) fn path(what: &str, path: &Path) -> anyhow::Result<String> {
     let text = std::path::absolute(path)?;
-    // Cron removes a backslash before `%` and before another one.
-    let is_plain = |text: &&str| !text.contains(|c: char| c.is_control() || c == '\\');
-    let text = text.to_str().filter(is_plain).map(str::to_owned);
+    let text = text.to_str().filter(|text| is_plain(text)).map(str::to_owned);
     text.ok_or_else(|| {
         let why = "it has backslashes, control characters or is not UTF-8; use another path";
         Fault::new(Exit::Configuration, format!("cannot write the path of {what}: {why}")).into()
     })
 }
 
-/// Quotes a path for the shell of a crontab: for cron, a bare `%` ends the command.
-pub(super) fn cron_word(path: &str) -> String {
-    shell::quoted(path).replace('%', r"\%")
+/// Rejects the value of a flag that cron would change; units get the same.
+pub(super) fn argument(flag: &str, value: &str) -> anyhow::Result<()> {
+    if is_plain(value) {
+        return Ok(());
+    }
+    let why = "it has backslashes or control characters; write a script, and name that";
+    Err(Fault::new(Exit::Configuration, format!("cannot write the value of {flag}: {why}")).into())
+}
+
+/// Cron removes a backslash before `%` and before another one.
+fn is_plain(text: &str) -> bool {
+    !text.contains(|c: char| c.is_control() || c == '\\')
+}
+
+/// Quotes a word for the shell of a crontab: for cron, a bare `%` ends the command.
+pub(super) fn cron_word(word: &str) -> String {
+    shell::quoted(word).replace('%', r"\%")
 }
 
 /// Returns the line that starts a command.

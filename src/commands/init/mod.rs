@@ -23,10 +23,13 @@ use crate::store::{Mode, Store};
 /// Migrates the database and prints the crontab's lines for this host. With
 /// --crontab, it shows the difference and installs them. A second time changes
 /// nothing. Run it as the user whose rights the jobs get. Secrets that jobs need
-/// belong in the file that JOBCTL_ENV_FILE names, because cron mails variables:
+/// belong in the file that JOBCTL_ENV_FILE names, because cron mails variables.
+/// Cron mails the problems that `check` finds; --exec sends them elsewhere, or
+/// JOBCTL_CHECK_WEBHOOK in that file:
 ///
 ///   jobctl init
 ///   jobctl init --crontab
+///   jobctl init --systemd --exec 'mail -s jobctl ops@example.com'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
@@ -49,6 +52,9 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["systemd", "remove"]
     )]
     report: Option<PathBuf>,
+    /// Let `check` pass problems to this command when they are new, on stdin
+    #[arg(long, value_name = "COMMAND", conflicts_with = "remove")]
+    exec: Option<String>,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -80,16 +86,34 @@ impl Arguments {
             }
             return remove_state();
         }
-        // Before anything changes: an address that can't be written stops it.
+        // Before anything changes: a text that can't be written stops it.
         let environment = environment(database)?;
+        if let Some(command) = &self.exec {
+            quote::argument("--exec", command)?;
+        }
         migrate(database)?;
         if self.systemd {
-            self.change_units(Some(&environment))
+            self.change_units(Some(&environment))?;
+            print::complain(&self.sender().map_or_else(
+                || {
+                    "problems make jobctl-check.service fail, and its journal has the lines; \
+                     --exec sends them to a person"
+                        .to_owned()
+                },
+                sends,
+            ));
+            Ok(())
         } else {
             let block = crontab_block::block(&self.lines(&environment)?);
-            if !Path::new(SENDMAIL).exists() {
-                print::complain(&format!("{LOST}; install a mail program, or send them elsewhere"));
-            }
+            print::complain(&match self.sender() {
+                Some(sender) => sends(sender),
+                None if Path::new(SENDMAIL).exists() => {
+                    "cron mails problems to MAILTO, or else to this user; --exec sends them \
+                     elsewhere"
+                        .to_owned()
+                }
+                None => format!("{LOST}; install a mail program, or add --exec"),
+            });
             let old = read_crontab();
             complain_of(old.as_deref().unwrap_or_default(), &environment);
             if self.crontab {
@@ -98,6 +122,21 @@ impl Arguments {
             print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
             print::answer(&block)
         }
+    }
+
+    /// The check that it installs, unless a command sends the problems that a check finds.
+    fn check(&self, prints: &str, quote: impl Fn(&str) -> String) -> String {
+        self.exec
+            .as_ref()
+            .map_or_else(|| prints.to_owned(), |command| format!("check --exec {}", quote(command)))
+    }
+
+    /// Returns what sends the problems that the installed check finds, if anything does.
+    fn sender(&self) -> Option<&'static str> {
+        // The check reads these variables if they are in the file that the block names.
+        let variables = ["JOBCTL_CHECK_EXEC", "JOBCTL_CHECK_WEBHOOK"];
+        let is_set = |name: &&str| env_file::has_set(name);
+        self.exec.as_ref().map(|_| "--exec").or_else(|| variables.into_iter().find(is_set))
     }
 
     /// The crontab's lines for this host.
@@ -110,7 +149,7 @@ impl Arguments {
             anyhow::Ok(())
         };
         add("* * * * *", "tick --quiet".to_owned())?;
-        add("*/5 * * * *", "check --repeat 1h".to_owned())?;
+        add("*/5 * * * *", self.check("check --repeat 1h", quote::cron_word))?;
         add("17 3 * * *", "prune".to_owned())?;
         if let Some(file) = &self.report {
             let file = quote::cron_word(&quote::path("the report", file)?);
@@ -151,7 +190,9 @@ impl Arguments {
                 Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
                 read => read.with_context(|| format!("cannot read {}", path.display()))?,
             };
-            let new = environment.map(|environment| unit(template, environment)).transpose()?;
+            let check = self.check("check", quote::unit_word);
+            let new = environment.map(|environment| unit(template, environment, &check));
+            let new = new.transpose()?;
             changes.push((path, old, new.unwrap_or_default()));
         }
         changes.retain(|(_, old, new)| old != new);
@@ -192,12 +233,6 @@ impl Arguments {
             folder.display(),
             commands.join(" && ")
         ));
-        if environment.is_some() {
-            print::complain(
-                "problems make jobctl-check.service fail; its journal has the lines, and \
-                 OnFailure= in a drop-in tells a person",
-            );
-        }
         Ok(())
     }
 
@@ -263,12 +298,17 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
     Ok(Path::new(&config).join("systemd/user"))
 }
 
+fn sends(sender: &str) -> String {
+    format!("{sender} sends problems when they are new, and again if that failed")
+}
+
 /// Fills in a unit.
-fn unit(template: &str, environment: &[(String, String)]) -> anyhow::Result<String> {
+fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow::Result<String> {
     let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
     let program = quote::unit_word(&quote::program()?);
-    Ok(template.replace("{program}", &program).replace("{environment}", &lines))
+    let filled = template.replace("{program}", &program).replace("{check}", check);
+    Ok(filled.replace("{environment}", &lines))
 }
 
 const LOST: &str = "cron can't mail the lines of `check` and `tick`, because there is no \
