@@ -257,3 +257,189 @@ impl Claims {
         self.left = self.left.saturating_add(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+    use crate::store::{Claimed, Kind};
+
+    const RIGHT: Duration = Duration::from_secs(60);
+
+    /// The claims of a tick that has the right for a minute.
+    fn with_right(linger: bool) -> (Claims, Instant) {
+        let now = Instant::now();
+        let mut claims = Claims::new(1000, linger, now);
+        claims.woken(now, Woken { may_claim: true, ..Woken::default() }, now + RIGHT);
+        (claims, now)
+    }
+
+    fn pool(size: usize, running: usize) -> PoolState {
+        PoolState { size, running, waiting: 0, oldest: None }
+    }
+
+    fn taken(ids: impl IntoIterator<Item = i64>) -> ClaimResult {
+        let claimed = ids.into_iter().map(Claimed::example).collect();
+        ClaimResult { claimed, ..ClaimResult::default() }
+    }
+
+    /// Claims for two threads at this time; the answer comes at once.
+    fn claim(claims: &mut Claims, now: Instant, taken: &ClaimResult) {
+        let sent = claims.next(now, &pool(2, 0)).expect("threads are free");
+        claims.claimed(now, &sent, now, Duration::ZERO, taken, false);
+    }
+
+    #[test]
+    fn the_right_ends_with_its_time() {
+        let (mut claims, now) = with_right(false);
+        let last = RIGHT.checked_sub(Duration::from_millis(1)).unwrap();
+        assert!(claims.may_claim(now + last) && !claims.may_claim(now + RIGHT));
+        assert!(claims.has_right() && !claims.other_claims());
+        claims.right_lost();
+        assert!(!claims.may_claim(now) && !claims.has_right());
+        claims.woken(now, Woken { other_claims: true, ..Woken::default() }, now);
+        assert!(claims.other_claims() && claims.is_idle());
+    }
+
+    #[test]
+    fn only_a_lingering_tick_and_one_with_the_right_keep_it() {
+        let keeps =
+            |claims: &Claims, now| claims.wake(RIGHT, [].into_iter(), now, None, None).keeps_right;
+        for linger in [false, true] {
+            let (mut claims, now) = with_right(linger);
+            assert!(keeps(&claims, now));
+            claims.right_lost();
+            assert_eq!(keeps(&claims, now), linger);
+        }
+    }
+
+    /// The answer to a claim may be late: another tick may have claimed.
+    #[test]
+    fn a_claim_that_found_nothing_after_the_right_ended_is_repeated() {
+        for linger in [false, true] {
+            let (mut claims, now) = with_right(linger);
+            claim(&mut claims, now + RIGHT, &taken([]));
+            // A claim that would have released the right may have done so.
+            assert_eq!((claims.due(), claims.has_right()), (Some(now + RIGHT), linger));
+            let (mut claims, now) = with_right(linger);
+            claim(&mut claims, now + RIGHT, &taken([1]));
+            assert_eq!(claims.has_right(), linger, "it released the right");
+        }
+    }
+
+    #[test]
+    fn a_pause_delays_the_next_claim() {
+        let (mut claims, now) = with_right(false);
+        assert_eq!(claims.due(), Some(now));
+        claims.pause(now);
+        assert_eq!(claims.due(), Some(now + CLAIM_PAUSE));
+        claims.claim_soon(now + CLAIM_PAUSE * 2);
+        assert_eq!(claims.due(), Some(now + CLAIM_PAUSE * 2));
+    }
+
+    #[test]
+    fn a_tick_waits_only_for_a_run_that_is_due_again_very_soon() {
+        let (mut claims, now) = with_right(false);
+        claim(&mut claims, now, &taken([1]));
+        assert!(claims.is_idle());
+        claims.due_again(now, prefetch::WINDOW);
+        assert!(claims.is_idle());
+        let wait = prefetch::WINDOW / 2;
+        claims.due_again(now, wait);
+        assert_eq!((claims.is_idle(), claims.due()), (false, Some(now + wait)));
+        assert!(claims.next(now + wait, &pool(1, 1)).is_none(), "no thread is free");
+        assert!(claims.is_idle());
+    }
+
+    #[test]
+    fn a_limit_is_used_up_when_its_last_run_has_a_thread() {
+        let now = Instant::now();
+        let mut claims = Claims::new(3, false, now);
+        claims.woken(now, Woken { may_claim: true, ..Woken::default() }, now + RIGHT);
+        assert!(!claims.are_used_up(&pool(2, 0)));
+        claim(&mut claims, now, &taken([1, 2]));
+        assert_eq!(claims.next(now, &pool(2, 0)).unwrap().at_most, 1);
+        claim(&mut claims, now, &taken([3]));
+        assert!(claims.are_used_up(&pool(2, 1)) && claims.next(now, &pool(2, 0)).is_none());
+        assert!(!claims.are_used_up(&PoolState { waiting: 1, ..pool(2, 2) }));
+        // The run was released.
+        claims.unstarted();
+        assert!(!claims.are_used_up(&pool(2, 0)));
+        assert_eq!(claims.next(now, &pool(2, 0)).unwrap().at_most, 1);
+    }
+
+    #[test]
+    fn ticks_of_a_worker_share_its_concurrency() {
+        for linger in [false, true] {
+            let (mut claims, now) = with_right(linger);
+            let shared = |held_by_others| {
+                let woken = Woken { may_claim: true, held_by_others, ..Woken::default() };
+                move |claims: &mut Claims| {
+                    claims.woken(now, woken, now + RIGHT);
+                    claims.next(now, &pool(8, 3)).map(|claim| (claim.at_most, claim.free_threads))
+                }
+            };
+            assert_eq!(shared(0)(&mut claims), Some((5, 5)));
+            assert_eq!(shared(2)(&mut claims), Some((3, 5)));
+            assert!(!claims.gives_up_right());
+            assert_eq!(shared(5)(&mut claims), None);
+            assert_eq!(claims.gives_up_right(), !linger);
+            assert_eq!(claims.due(), linger.then_some(now + RIGHT_POLL));
+        }
+    }
+
+    #[test]
+    fn a_claim_takes_payloads_for_all_threads_and_leaves_out_limits_that_take_too_long() {
+        let (mut claims, now) = with_right(false);
+        let limits = Woken { may_claim: true, limits: true, ..Woken::default() };
+        claims.woken(now, limits, now + RIGHT);
+        let first = claims.next(now, &pool(2, 0)).unwrap();
+        let bytes = prefetch::BYTES_AHEAD + 2 * PAYLOAD_LIMIT;
+        assert_eq!((first.bytes, first.limits), (i64::try_from(bytes).unwrap(), true));
+        claims.leave_out_limited();
+        assert!(!claims.next(now, &pool(2, 0)).unwrap().limits);
+    }
+
+    #[test]
+    fn a_claim_that_took_too_long_is_followed_by_smaller_ones() {
+        let (mut claims, now) = with_right(false);
+        let size = |claims: &mut Claims| claims.next(now, &pool(8, 0)).unwrap().at_most;
+        claims.too_long(8, &store::Error::new(Kind::Busy, Exit::Unavailable, "slow"));
+        assert_eq!(size(&mut claims), 4);
+        claims.accepted(true);
+        assert_eq!(size(&mut claims), 8);
+    }
+
+    #[test]
+    fn a_claim_that_finds_no_more_ends_the_claims_of_a_tick_without_linger() {
+        for (linger, due) in [(false, None), (true, Some(LINGER_POLL))] {
+            let (mut claims, now) = with_right(linger);
+            claim(&mut claims, now, &taken([1, 2]));
+            assert_eq!(claims.due(), Some(now), "there may be more");
+            claim(&mut claims, now, &taken([3]));
+            assert_eq!(claims.due(), due.map(|due| now + due));
+            assert_eq!(claims.has_right(), linger);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_skipped_a_definition_is_repeated_for_a_while() {
+        for linger in [false, true] {
+            let (mut claims, now) = with_right(linger);
+            let skipped = |ids: &[i64]| ClaimResult { skipped: true, ..taken(ids.iter().copied()) };
+            // As many as wanted: a skipped definition does not matter yet.
+            claim(&mut claims, now, &skipped(&[1, 2]));
+            assert_eq!(claims.due(), Some(now));
+            claim(&mut claims, now, &skipped(&[3]));
+            assert_eq!(claims.due(), Some(now + DEFINITION_POLL));
+            let repeated = claims.next(now, &pool(2, 0)).unwrap();
+            assert!(!repeated.release_right, "runs may be due behind the lock");
+            let last = now + DEFINITION_TIMEOUT.checked_sub(Duration::from_millis(1)).unwrap();
+            claim(&mut claims, last, &skipped(&[]));
+            assert_eq!(claims.due(), Some(last + DEFINITION_POLL));
+            let over = now + DEFINITION_TIMEOUT;
+            claim(&mut claims, over, &skipped(&[]));
+            assert_eq!(claims.due(), linger.then_some(over + LINGER_POLL));
+        }
+    }
+}
