@@ -241,6 +241,13 @@ fn doctor_warns_of_a_large_history() {
     insert(1000);
     finds(&db, "history", "ok", "no history needs to be pruned");
     insert(1);
+    finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
+    db.apply("[jobs.a]\nshell = 'true'\nkeep = '365d'\n");
+    let oldest = "SELECT min(id) FROM jobctl.job_runs";
+    db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = ({oldest})"));
+    finds(&db, "history", "ok", "no history needs to be pruned");
+    db.execute("UPDATE jobctl.job_definitions SET keep = '90 days'");
+    finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
     db.execute("UPDATE pg_class SET reltuples = 99999 WHERE oid = 'jobctl.job_runs'::regclass");
     finds(&db, "history", "ok", "no history needs to be pruned");
 }

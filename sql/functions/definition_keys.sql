@@ -27,6 +27,8 @@ AS $$
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
         'expires', extract(epoch FROM definition.expires),
+        'keep', extract(epoch FROM definition.keep),
+        'keep_dead', extract(epoch FROM definition.keep_dead),
         'backoff', definition.backoff,
         'priority', definition.priority,
         'queue', definition.queue,

@@ -41,6 +41,8 @@ GRANT SELECT (
     overlap,
     timeout,
     max_age,
+    keep,
+    keep_dead,
     created_at,
     enabled,
     paused_at,

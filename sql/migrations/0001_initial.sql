@@ -98,6 +98,11 @@ CREATE TABLE jobctl.job_definitions (
     -- How long after its time a run may start.
     expires interval
         CONSTRAINT expires_is_positive CHECK (expires > interval '0'),
+    -- How long runs are kept after their end; NULL for as long as the caller of prune.sql says.
+    keep interval
+        CONSTRAINT keep_is_not_negative CHECK (keep >= interval '0'),
+    keep_dead interval
+        CONSTRAINT keep_dead_is_not_negative CHECK (keep_dead >= interval '0'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
         CONSTRAINT backoff_is_known
             CHECK (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'),

@@ -240,7 +240,7 @@ impl Arguments {
                 grace: SECOND,
                 prunes: false,
             },
-            prune: Vec::new(),
+            keep: None,
             // The test removes its workers.
             is_remembered: false,
         };

@@ -15,17 +15,15 @@ use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, BatchSize, OldRuns, Operation, Pruned, RunFilter, Store};
+use crate::store::{Archive, BatchSize, Keep, Operation, Pruned, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
-use crate::upkeep::{Kept, Pruning};
+use crate::upkeep::{self, Kept, Pruning};
 
-/// Runs to look up at a time.
-const BATCH: i64 = 1000;
-/// Fewer with an archive: they are read in one transaction, payloads and outputs included.
-const BATCH_TO_ARCHIVE: i64 = 100;
-
-/// Delete old finished runs with their history, oldest first
+/// Delete old finished runs with their history
+///
+/// A job whose definition has `keep` or `keep_dead` keeps its runs for as long,
+/// whatever the flags say. It goes from job to job, the oldest runs first.
 ///
 /// It works in small transactions, never waits for locks and can be stopped at any
 /// time. It names runs that the database keeps, for example for a foreign key of
@@ -63,7 +61,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// How long finished runs are kept.
+/// How long finished runs are kept, unless their definition says it.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Ages {
     /// Prune succeeded and cancelled runs that finished longer ago than this
@@ -75,11 +73,8 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    pub(super) fn old(self) -> Vec<OldRuns> {
-        vec![
-            OldRuns { statuses: &[Status::Succeeded, Status::Cancelled], age: self.older_than },
-            OldRuns { statuses: &[Status::Dead], age: self.dead_older_than },
-        ]
+    pub(super) fn keep(self) -> Keep {
+        Keep { ended: self.older_than, dead: self.dead_older_than }
     }
 }
 
@@ -110,22 +105,26 @@ impl Arguments {
             return request.of_ids(self.ids, self.flags, self.output, &store);
         }
         let BulkFlags { dry_run, yes, verbose, reason } = self.flags;
+        let keep = self.ages.keep();
         if dry_run && verbose {
-            bulk::print_deleted(self.output, old_ids(&store, self.ages)?)?;
+            let mut ids = Vec::new();
+            for (job, keep) in store.kept_jobs(keep)? {
+                ids.extend(upkeep::old_runs(&store, &job, keep)?);
+            }
+            bulk::print_deleted(self.output, ids)?;
             return Ok(Exit::Done);
         }
-        let count = || counts(self.ages, |old| store.count_old(old));
         let mut total = None;
         if !dry_run && print::can_ask() {
-            let runs = count()?.iter().map(|count| count.runs).sum();
+            let runs = store.count_old(keep)?.iter().map(|(_, runs)| runs).sum();
             total = usize::try_from(runs).ok();
             if !yes && runs > 0 {
                 print::confirm("prune", &format!("delete {}", plural::of(runs, "old run")))?;
             }
         }
         let (mut ids, mut kept) = (Vec::new(), Vec::new());
-        let counts = if dry_run {
-            count()?
+        let counts: HashMap<_, _> = if dry_run {
+            store.count_old(keep)?.into_iter().collect()
         } else {
             let open = |file: &Path| {
                 Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
@@ -140,13 +139,17 @@ impl Arguments {
             };
             let pruning =
                 Pruning { store: &store, cause: &cause, archive: archive.as_ref(), time: None };
-            let deleted =
-                counts(self.ages, |old| delete(&pruning, old, &mut deleted_some, &mut kept));
+            let deleted = delete(&pruning, keep, &mut deleted_some, &mut kept);
             progress.clear();
             let deleted = deleted?;
             forget_workers(&store, &mut kept)?;
             deleted
         };
+        let count = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
+        let counts: Vec<_> = [Status::Succeeded, Status::Cancelled, Status::Dead]
+            .into_iter()
+            .filter_map(count)
+            .collect();
         kept.iter().for_each(|line| print::complain(line));
         let exit = if kept.is_empty() { Exit::Done } else { Exit::CouldNot };
         if verbose {
@@ -158,65 +161,32 @@ impl Arguments {
     }
 }
 
-/// Calls `of` for each age. Returns the number of runs of each status.
-fn counts(
-    ages: Ages,
-    mut of: impl FnMut(OldRuns) -> store::Result<Vec<(Status, i64)>>,
-) -> store::Result<Vec<StatusCount>> {
-    let mut counts = Vec::new();
-    for old in ages.old() {
-        let found = of(old)?;
-        counts.extend(old.statuses.iter().filter_map(|status| {
-            let (status, runs) = found.iter().find(|(found, _)| found == status)?;
-            Some(StatusCount { status: *status, runs: *runs })
-        }));
-    }
-    Ok(counts)
-}
-
-/// Returns the ids of the runs that `delete` would delete, the oldest first.
-fn old_ids(store: &Store, ages: Ages) -> store::Result<Vec<i64>> {
-    let now = store.now()?;
-    let mut ids = Vec::new();
-    for OldRuns { statuses, age } in ages.old() {
-        let filter = RunFilter {
-            statuses: statuses.to_vec(),
-            until: Some(now - age),
-            ..RunFilter::default()
-        };
-        ids.extend(store.list_ids(filter)?.into_iter().rev());
-    }
-    Ok(ids)
-}
-
-/// Deletes batch by batch until there are no more; returns how many of each status. Calls
-/// `deleted_some` with each batch. Adds a line to `kept` for each reason why the database keeps
+/// Deletes part by part until there are no more; returns how many of each status. Calls
+/// `deleted_some` with each part. Adds a line to `kept` for each reason why the database keeps
 /// some.
 fn delete(
     pruning: &Pruning<'_>,
-    old: OldRuns,
+    keep: Keep,
     deleted_some: &mut impl FnMut(&[Pruned]),
     kept: &mut Vec<String>,
-) -> store::Result<Vec<(Status, i64)>> {
+) -> store::Result<HashMap<Status, i64>> {
     let mut deleted = HashMap::<Status, i64>::new();
     let (mut runs, mut events) = (Kept::default(), Kept::default());
-    let at_once = if pruning.archive.is_some() { BATCH_TO_ARCHIVE } else { BATCH };
-    let mut last = None;
-    loop {
-        let (batch, next) = pruning.batch(old, last.as_ref(), at_once, &mut runs)?;
-        for run in &batch {
-            *deleted.entry(run.status).or_default() += 1;
-        }
-        deleted_some(&batch);
-        last = next;
-        if last.is_none() {
-            break;
+    for (job, keep) in pruning.store.kept_jobs(keep)? {
+        let mut after = Some(0);
+        while let Some(id) = after {
+            let part = pruning.part(&job, keep, id, usize::MAX, &mut runs)?;
+            for run in &part.pruned {
+                *deleted.entry(run.status).or_default() += 1;
+            }
+            deleted_some(&part.pruned);
+            after = part.next;
         }
     }
-    pruning.events(old, &mut events)?;
+    pruning.events(keep, &mut events)?;
     kept.extend(runs.lines("run"));
     kept.extend(events.lines("event"));
-    Ok(deleted.into_iter().collect())
+    Ok(deleted)
 }
 
 /// Deletes workers that stopped long ago.

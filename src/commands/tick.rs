@@ -131,7 +131,7 @@ impl Arguments {
                 grace: self.grace,
                 prunes: self.prune,
             },
-            prune: if self.prune { self.ages.old() } else { Vec::new() },
+            keep: self.prune.then(|| self.ages.keep()),
             is_remembered: true,
         };
         execute::raise_descriptor_limit(plan.concurrency);

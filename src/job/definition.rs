@@ -61,8 +61,8 @@ pub(crate) struct Problem {
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
                     schedule time_zone catch_up overlap max_running rate burst \
                     max_running_per_share max_waiting when_full max_attempts timeout max_age \
-                    expires backoff priority queue spread on_dead on_success on_end enqueuers \
-                    enqueue_may_set enabled";
+                    expires keep keep_dead backoff priority queue spread on_dead on_success \
+                    on_end enqueuers enqueue_may_set enabled";
 /// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
 /// them for all jobs of the file.
 const HOOKS: &str = "on_dead on_success on_end";
@@ -332,6 +332,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         "timeout" => return seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1),
         "max_age" => return seconds(Duration::from_secs(60), LONGEST_AGE),
         "expires" => return seconds(EXPIRES_RANGE.0, EXPIRES_RANGE.1),
+        "keep" | "keep_dead" => return seconds(Duration::ZERO, duration::CENTURY),
         "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),
         "schedule" | "time_zone" => text(&value).map(drop)?,
         "catch_up" => check_catch_up(text(&value)?)?,

@@ -78,7 +78,7 @@ fn value(stored: &Value, key: &str) -> Option<Value> {
         "spread" if value.as_f64() == Some(0.0) => None,
         _ if SCHEDULE_KEYS.contains(&key) && stored["schedule"].is_null() => None,
         "when_full" if stored["max_waiting"].is_null() => None,
-        "timeout" | "max_age" | "expires" | "spread" => {
+        "timeout" | "max_age" | "expires" | "keep" | "keep_dead" | "spread" => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
             Some(duration::show(seconds).into())
         }

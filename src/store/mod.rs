@@ -48,7 +48,7 @@ pub(crate) use inspect::{
 pub(crate) use list::{FailureFilter, Run, RunFilter, RunList};
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
-    Cause, Edit, HoldTarget, OldRun, OldRuns, Operation, OperationResult, Pruned, RetryTerms,
+    AgedRun, Cause, Edit, HoldTarget, Keep, Operation, OperationResult, Pruned, RetryTerms,
 };
 pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]

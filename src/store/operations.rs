@@ -74,11 +74,12 @@ pub(crate) struct Edit {
     pub(crate) payload: Option<String>,
 }
 
-/// The runs that `prune` deletes: their statuses, and the least time since they finished.
+/// How long runs are kept after their end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OldRuns {
-    pub(crate) statuses: &'static [Status],
-    pub(crate) age: Duration,
+pub(crate) struct Keep {
+    /// Succeeded and cancelled runs.
+    pub(crate) ended: Duration,
+    pub(crate) dead: Duration,
 }
 
 /// What a hold applies to.
@@ -104,9 +105,11 @@ rows! {
         pub(crate) now: DateTime<Utc>,
     }
 
-    pub(crate) struct OldRun {
+    /// A run that may be old, see operate/old_runs.sql.
+    pub(crate) struct AgedRun {
         pub(crate) id: i64,
-        pub(crate) finished_at: DateTime<Utc>,
+        pub(crate) is_old: bool,
+        pub(crate) is_young: bool,
     }
 
     pub(crate) struct Pruned {
@@ -188,20 +191,41 @@ impl Store {
         self.query("read runs", Transaction::list, owned!("look/job_types"; ids))
     }
 
-    /// Returns at most `limit` old runs, the oldest that come after `after`.
-    pub(crate) fn old_runs(
+    /// Returns the jobs that have runs, and how long each keeps them: as its definition says, or
+    /// else for the `default`.
+    pub(crate) fn kept_jobs(&self, default: Keep) -> Result<Vec<(String, Keep)>> {
+        let jobs: Vec<(String, Option<f64>, Option<f64>)> =
+            self.query("look for old runs", Transaction::list, owned!("operate/kept_jobs"))?;
+        let or = |own: Option<f64>, default| {
+            own.and_then(|own| Duration::try_from_secs_f64(own).ok()).unwrap_or(default)
+        };
+        let keep = |(job, ended, dead)| {
+            (job, Keep { ended: or(ended, default.ended), dead: or(dead, default.dead) })
+        };
+        Ok(jobs.into_iter().map(keep).collect())
+    }
+
+    /// Returns at most `limit` runs of a job that come after the run `after`, by id.
+    pub(crate) fn aged_runs(
         &self,
-        old: OldRuns,
-        after: Option<&OldRun>,
+        job: &str,
+        keep: Keep,
+        after: i64,
         limit: i64,
-    ) -> Result<Vec<OldRun>> {
-        let (finished_at, id) = after.map(|last| (last.finished_at, last.id)).unzip();
-        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
+    ) -> Result<Vec<AgedRun>> {
+        let (job, ended, dead) =
+            (job.to_owned(), keep.ended.as_secs_f64(), keep.dead.as_secs_f64());
         self.query(
             "look for old runs",
             Transaction::list,
-            owned!("operate/old_runs"; statuses, age, finished_at, id, limit),
+            owned!("operate/old_runs"; job, keep = ended, keep_dead = dead, after, limit),
         )
+    }
+
+    /// Returns the id of the newest run of a job; `None` if it has none.
+    pub(crate) fn newest_run(&self, job: &str) -> Result<Option<i64>> {
+        let statement = owned!("operate/newest_run"; job = job.to_owned());
+        self.query("look for old runs", Transaction::one, statement)
     }
 
     /// Deletes those of the runs that are old, and their history. Appends them to the archive
@@ -209,16 +233,16 @@ impl Store {
     pub(crate) fn prune(
         &self,
         ids: Vec<i64>,
-        old: OldRuns,
+        keep: Keep,
         cause: &Cause,
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
-        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
+        let (keep, keep_dead) = (keep.ended.as_secs_f64(), keep.dead.as_secs_f64());
         let (archive, archives) = (archive.cloned(), archive.is_some());
         let pruned = self.transact("prune", move |transaction| {
             let pruned: Vec<Pruned> = transaction
-                .list(query!("operate/prune"; ids, statuses, age, host_user, reason, archives))?;
+                .list(query!("operate/prune"; ids, keep, keep_dead, host_user, reason, archives))?;
             let Some(archive) = &archive else { return Ok(Ok(pruned)) };
             let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
             if appended.is_err() {
@@ -275,9 +299,9 @@ impl Store {
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
-    pub(crate) fn count_old(&self, old: OldRuns) -> Result<Vec<(Status, i64)>> {
-        let (statuses, age) = (old.statuses.to_vec(), old.age.as_secs_f64());
-        let statement = owned!("operate/count_old"; statuses, age);
+    pub(crate) fn count_old(&self, default: Keep) -> Result<Vec<(Status, i64)>> {
+        let (keep, keep_dead) = (default.ended.as_secs_f64(), default.dead.as_secs_f64());
+        let statement = owned!("operate/count_old"; keep, keep_dead);
         self.query("count old runs", Transaction::list, statement)
     }
 

@@ -76,7 +76,9 @@ impl Database {
                 Answer::Leave(left)
             }
             Request::Prune => {
-                upkeep::prune(store, &holder.worker, &plan.prune);
+                if let Some(keep) = plan.keep {
+                    upkeep::prune(store, &holder.worker, keep);
+                }
                 Answer::Prune
             }
         }

@@ -36,7 +36,7 @@ use crate::execute::{Executor, Pool, PoolState, Stop, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::print::Summary;
-use crate::store::{ClaimFilter, Claimed, FencingToken, Holder, OldRuns};
+use crate::store::{ClaimFilter, Claimed, FencingToken, Holder, Keep};
 use crate::text::duration;
 use crate::upkeep::tick_id;
 use database::Database;
@@ -59,8 +59,8 @@ pub(crate) struct Plan {
     /// The maximum number of threads, and of runs that this worker executes at a time.
     pub(crate) concurrency: usize,
     pub(crate) bounds: Bounds,
-    /// Old runs that may be deleted, some per tick.
-    pub(crate) prune: Vec<OldRuns>,
+    /// How long runs are kept, if a tick deletes old ones.
+    pub(crate) keep: Option<Keep>,
     /// Whether this host remembers the tick, to notice the restore of a backup.
     pub(crate) is_remembered: bool,
 }

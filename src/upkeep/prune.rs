@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use chrono::TimeDelta;
+use rand::seq::SliceRandom;
 
-use crate::job::status::Status;
-use crate::store::{self, Archive, BatchSize, Cause, OldRun, OldRuns, Pruned, Store};
+use crate::store::{self, AgedRun, Archive, BatchSize, Cause, Keep, Pruned, Store};
 use crate::text::plural;
 
 /// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
-const PRUNED_AT_ONCE: i64 = 1000;
-/// How long a tick tries to delete runs that the database keeps.
+const PRUNED_AT_ONCE: usize = 1000;
+/// How long a tick tries to delete runs of which the database keeps some. It prunes twice as long.
 const PRUNING: Duration = Duration::from_secs(1);
+/// The runs that are looked at in one statement.
+const PART: usize = 1000;
+/// Fewer with an archive: they are read in one transaction, payloads and outputs included.
+const PART_TO_ARCHIVE: usize = 100;
 
 /// Rows that the database keeps: their number and the first one, by the reason.
 #[derive(Default)]
@@ -36,42 +39,48 @@ impl Kept {
     }
 }
 
-/// Deletes old runs in batches, the oldest first.
+/// Deletes old runs of a job in parts, the oldest first.
 pub(crate) struct Pruning<'a> {
     pub(crate) store: &'a Store,
     pub(crate) cause: &'a Cause,
     pub(crate) archive: Option<&'a Archive>,
-    /// How long to try a batch of which the database keeps some runs.
+    /// How long to try a part of which the database keeps some runs.
     pub(crate) time: Option<Duration>,
 }
 
+/// A part of a job's runs, without the deleted ones.
+pub(crate) struct Part {
+    pub(crate) pruned: Vec<Pruned>,
+    /// Whether some old runs are still there: the database keeps them, or they are locked.
+    has_kept: bool,
+    /// The run after which the next part begins; `None` if no later run is old.
+    pub(crate) next: Option<i64>,
+}
+
 impl Pruning<'_> {
-    /// Tries the old runs after `last`, at most `limit`. Returns the deleted ones, and the last one
-    /// that was tried if there may be more.
-    pub(crate) fn batch(
+    /// Deletes at most `limit` old runs of the part after the run `after`.
+    pub(crate) fn part(
         &self,
-        old: OldRuns,
-        last: Option<&OldRun>,
-        limit: i64,
+        job: &str,
+        keep: Keep,
+        after: i64,
+        limit: usize,
         kept: &mut Kept,
-    ) -> store::Result<(Vec<Pruned>, Option<OldRun>)> {
-        let mut batch = self.store.old_runs(old, last, limit)?;
-        let ids: Vec<_> = batch.iter().map(|run| run.id).collect();
-        let is_full = ids.len() as i64 == limit;
-        let mut pruned = Vec::new();
+    ) -> store::Result<Part> {
+        let size = if self.archive.is_some() { PART_TO_ARCHIVE } else { PART };
+        let (old, next) = old_part(self.store, job, keep, after, size)?;
+        let ids: Vec<_> = old.into_iter().take(limit).collect();
+        let (tried, mut pruned) = (ids.len(), Vec::new());
         kept.add(store::bisect(ids, &mut BatchSize::default(), self.has_time(), |ids| {
-            pruned.extend(self.store.prune(ids.to_vec(), old, self.cause, self.archive)?);
+            pruned.extend(self.store.prune(ids.to_vec(), keep, self.cause, self.archive)?);
             Ok(())
         })?);
-        Ok((pruned, batch.pop().filter(|_| is_full)))
+        Ok(Part { has_kept: pruned.len() < tried, pruned, next })
     }
 
-    /// Deletes the oldest events of the trail, if `old` are the dead runs: events are kept as long.
-    pub(crate) fn events(&self, old: OldRuns, kept: &mut Kept) -> store::Result<()> {
-        if !old.statuses.contains(&Status::Dead) {
-            return Ok(());
-        }
-        let events = self.store.old_events(old.age, PRUNED_AT_ONCE)?;
+    /// Deletes the oldest events of the trail: they are kept as long as dead runs.
+    pub(crate) fn events(&self, keep: Keep, kept: &mut Kept) -> store::Result<()> {
+        let events = self.store.old_events(keep.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
         kept.add(store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?);
         Ok(())
@@ -83,36 +92,66 @@ impl Pruning<'_> {
     }
 }
 
-/// Deletes some of the `old` runs in the name of a worker. A failure is logged: it is not a failure
-/// of the tick.
-pub(crate) fn prune(store: &Store, worker: &str, old: &[OldRuns]) {
+/// Returns the old runs of the part after the run `after`, and where the next part begins.
+fn old_part(
+    store: &Store,
+    job: &str,
+    keep: Keep,
+    after: i64,
+    size: usize,
+) -> store::Result<(Vec<i64>, Option<i64>)> {
+    let part = store.aged_runs(job, keep, after, size as i64)?;
+    let is_last =
+        |last: &AgedRun| part.len() < size || last.is_young && !part.iter().any(|run| run.is_old);
+    let next = part.last().filter(|last| !is_last(last)).map(|last| last.id);
+    Ok((part.iter().filter(|run| run.is_old).map(|run| run.id).collect(), next))
+}
+
+/// Returns the old runs of a job.
+pub(crate) fn old_runs(store: &Store, job: &str, keep: Keep) -> store::Result<Vec<i64>> {
+    let (mut old, mut after) = (Vec::new(), Some(0));
+    while let Some(id) = after {
+        let (part, next) = old_part(store, job, keep, id, PART)?;
+        old.extend(part);
+        after = next;
+    }
+    Ok(old)
+}
+
+/// Deletes some old runs in the name of a worker. A failure is logged: it is not a failure of the
+/// tick.
+pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), reason: None };
     let pruning = Pruning { store, cause: &cause, archive: None, time: Some(PRUNING) };
+    let until = Instant::now() + 2 * PRUNING;
     let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
-    let pruned = old.iter().try_for_each(|old| {
-        let (pruned, last) = pruning.batch(*old, None, left, &mut runs)?;
-        left -= pruned.len() as i64;
-        // The database keeps some of the oldest. If it keeps thousands, each tick tries others.
-        if let Some(last) = last.filter(|_| left > 0) {
-            let last = after_random_time(store, *old, last)?;
-            left -= pruning.batch(*old, Some(&last), left, &mut runs)?.0.len() as i64;
+    let mut prune = || {
+        let mut jobs = store.kept_jobs(default)?;
+        // No job's old runs keep those of the others waiting.
+        jobs.shuffle(&mut rand::rng());
+        for (job, keep) in jobs {
+            let mut after = Some(0);
+            while let Some(id) = after.filter(|_| left > 0 && Instant::now() < until) {
+                let part = pruning.part(&job, keep, id, left, &mut runs)?;
+                left -= part.pruned.len();
+                after = part.next;
+                // If the database keeps thousands of the oldest, each tick tries others.
+                if let Some((next, newest)) =
+                    after.filter(|_| part.has_kept).zip(store.newest_run(&job)?)
+                {
+                    after = Some(rand::random_range(next..=newest.max(next)));
+                }
+            }
         }
-        pruning.events(*old, &mut events)
-    });
-    if let Err(error) = pruned {
+        pruning.events(default, &mut events)
+    };
+    if let Err(error) = prune() {
         log::warn!("old runs are not deleted: {}", error.for_log());
     }
     for line in runs.lines("run").into_iter().chain(events.lines("event")) {
         log::info!("{line}");
     }
     if left < PRUNED_AT_ONCE {
-        log::info!("{} pruned", plural::of(PRUNED_AT_ONCE - left, "old run"));
+        log::info!("{} pruned", plural::of((PRUNED_AT_ONCE - left) as i64, "old run"));
     }
-}
-
-/// Returns a place between an old run and the newest one that is old.
-fn after_random_time(store: &Store, old: OldRuns, run: OldRun) -> store::Result<OldRun> {
-    let rest = (store.now()? - old.age - run.finished_at).num_microseconds().unwrap_or_default();
-    let skipped = TimeDelta::microseconds(rand::random_range(0..=rest.max(0)));
-    Ok(OldRun { finished_at: run.finished_at + skipped, ..run })
 }

@@ -24,7 +24,7 @@ use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, Accepted, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction,
-    DueRun, FencingToken, Finish, HoldTarget, Holder, Kind, LeaseState, NewRun, OldRuns,
+    DueRun, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
     OperationResult, Position, Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult,
     Unlisted,
 };
@@ -121,6 +121,8 @@ pub(super) struct Spec {
     pub(super) timeout: Option<f64>,
     pub(super) max_age: Option<f64>,
     pub(super) expires: Option<f64>,
+    pub(super) keep: Option<f64>,
+    pub(super) keep_dead: Option<f64>,
     pub(super) backoff: String,
     pub(super) priority: i32,
     pub(super) queue: String,
@@ -232,7 +234,7 @@ pub(super) struct Session {
     pub(super) holder: Holder,
     pub(super) filter: ClaimFilter,
     pub(super) timing: Timing,
-    pub(super) prune: Vec<OldRuns>,
+    pub(super) keep: Option<Keep>,
     /// Ticks of this host that have crashed.
     pub(super) dead: BTreeSet<String>,
     /// The host's time when the request is sent.
@@ -243,9 +245,9 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
-        let (prune, dead) = (Vec::new(), BTreeSet::new());
+        let dead = BTreeSet::new();
         let batch = BatchSize::default();
-        Self { holder, filter, timing, prune, dead, now, batch, search: None }
+        Self { holder, filter, timing, keep: None, dead, now, batch, search: None }
     }
 }
 
@@ -406,9 +408,8 @@ impl Database {
             }
             Request::Leave { .. } => Answer::Leave(self.leave(&worker, &session.holder.tick)),
             Request::Prune => {
-                let mut left = 1000;
-                for old in &session.prune {
-                    left -= self.prune(*old, left).len();
+                if let Some(keep) = session.keep {
+                    self.prune(keep, 1000);
                 }
                 Answer::Prune
             }
@@ -851,12 +852,15 @@ impl Database {
                             && attempt.outcome == "failed")
                     && attempt.error.as_ref() == detail.as_ref().or(next_status.error.as_ref())
             };
-            if self.attempts.get(&(token.id, token.attempt)).is_some_and(is_recorded)
-                && self.runs.get(&token.id).is_some_and(|run| {
-                    run.attempts > token.attempt || run.started_at == Some(token.claimed_at)
-                })
-            {
-                recorded.entry(*token).or_insert(next_status.status);
+            let run = self.runs.get(&token.id).filter(|run| {
+                run.attempts > token.attempt || run.started_at == Some(token.claimed_at)
+            });
+            let attempt = self.attempts.get(&(token.id, token.attempt));
+            if let Some(run) = run.filter(|_| attempt.is_some_and(is_recorded)) {
+                let ends = matches!(run.status, Status::Dead | Status::Cancelled);
+                let is_last = run.attempts == token.attempt;
+                let status = if ends && is_last { run.status } else { next_status.status };
+                recorded.entry(*token).or_insert(status);
             }
         }
         for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
@@ -1723,14 +1727,18 @@ impl Database {
     }
 
     /// prune.sql
-    pub(super) fn prune(&mut self, old: OldRuns, limit: usize) -> Vec<i64> {
-        let before = self.now - interval(old.age);
-        let old = self
-            .finished
-            .range(..(before, 0))
-            .map(|(_, id)| *id)
-            .filter(|id| old.statuses.contains(&self.runs[id].status) && !self.is_locked(*id));
-        let old: Vec<_> = old.take(limit).collect();
+    pub(super) fn prune(&mut self, default: Keep, limit: usize) -> Vec<i64> {
+        let is_old = |run: &Run| {
+            let own = self.definitions.get(&run.job_type).map(|row| &row.spec);
+            let (own, default) = match run.status {
+                Status::Dead => (own.and_then(|own| own.keep_dead), default.dead),
+                _ => (own.and_then(|own| own.keep), default.ended),
+            };
+            let keep = own.map_or(default, Duration::from_secs_f64);
+            run.finished_at.is_some_and(|end| end < self.now - interval(keep))
+        };
+        let old = self.runs.values().filter(|run| is_old(run) && !self.is_locked(run.id));
+        let old: Vec<_> = old.map(|run| run.id).take(limit).collect();
         old.iter().for_each(|id| self.delete(*id));
         old
     }

@@ -34,8 +34,7 @@ use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, FencingToken, Finish,
-    HoldTarget, Holder, Kind, Lane, NewRun, OldRuns, Position, RetryTerms, Store, Timeouts,
-    Unlisted,
+    HoldTarget, Holder, Keep, Kind, Lane, NewRun, Position, RetryTerms, Store, Timeouts, Unlisted,
 };
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
@@ -119,8 +118,8 @@ const ROWS: &str = "
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
         most_fires, most_running, most_at_once, rate_interval, is_limited, has_hooks, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
-            'spread', extract(epoch FROM spread), 'expires',
-            extract(epoch FROM expires))
+            'spread', extract(epoch FROM spread), 'expires', extract(epoch FROM expires),
+            'keep', extract(epoch FROM keep), 'keep_dead', extract(epoch FROM keep_dead))
     FROM jobctl.job_definitions AS definition
     UNION ALL SELECT 'worker ' || worker, jsonb_build_object('last_tick_at', last_tick_at,
         'ticking_since', ticking_since, 'queues', queues, 'claiming', CASE WHEN claiming_tick IS NOT
@@ -286,10 +285,17 @@ impl Tick {
         let bounds =
             Bounds { limit: 0, max_time: LEASE, linger: false, grace: LEASE, prunes: true };
         let filter = filter(&mut Random(0));
-        let (worker, prune) = (String::new(), Vec::new());
+        let worker = String::new();
         Self {
             database: tick::database::Database::over(connect(url), Arc::default()),
-            plan: Plan { worker, filter, concurrency: 100, bounds, prune, is_remembered: false },
+            plan: Plan {
+                worker,
+                filter,
+                concurrency: 100,
+                bounds,
+                keep: None,
+                is_remembered: false,
+            },
             holder: Holder { worker: String::new(), tick: String::new() },
             timing: Timing { timeouts: timeouts(LOCK), ..Timing::of(LEASE) },
         }
@@ -438,7 +444,7 @@ impl Real {
             tick.holder = session.holder.clone();
             tick.plan.worker.clone_from(&session.holder.worker);
             tick.plan.filter = session.filter.clone();
-            tick.plan.prune.clone_from(&session.prune);
+            tick.plan.keep = session.keep;
         }
         self.sql.rows(RESET);
     }
@@ -619,14 +625,8 @@ impl Sequence {
             let mut session =
                 Session::new(holder, filter(&mut random), Timing::of(LEASE), Instant::now());
             session.dead.insert(crashed.clone());
-            let statuses: [&[Status]; 2] =
-                [&[Status::Succeeded], &[Status::Dead, Status::Cancelled]];
             let hours = |count: u64| Duration::from_secs(3600 * count);
-            session.prune = statuses
-                .into_iter()
-                .zip([hours(1), hours(24)])
-                .map(|(statuses, age)| OldRuns { statuses, age })
-                .collect();
+            session.keep = Some(Keep { ended: hours(1), dead: hours(24) });
             session
         };
         Self {
@@ -1138,6 +1138,8 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         timeout: random.maybe(&[10.0]),
         max_age: None,
         expires: random.maybe(&[2.0, 600.0]),
+        keep: random.maybe(&[60.0, 1e6]),
+        keep_dead: random.maybe(&[0.0, 1e6]),
         backoff: random.of(&["fixed:1s", "exponential:1m..30m"]).to_owned(),
         priority: random.below(2) as i32,
         queue: random.of(&["default", "x"]).to_owned(),

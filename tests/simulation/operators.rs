@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::job::definition;
 use crate::job::enqueue::KeyScope;
 use crate::job::status::{HoldScope, Status};
-use crate::store::{HoldTarget, Kind, NewRun, OldRuns, RetryTerms, Unlisted};
+use crate::store::{HoldTarget, Keep, Kind, NewRun, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
@@ -87,8 +87,8 @@ pub(super) fn arrive(world: &mut World) {
         ..NewRun::default()
     };
     world.database.enqueue(&run);
-    let old = OldRuns { statuses: &FINAL, age: Duration::from_secs(60) };
-    world.database.prune(old, 10);
+    let age = Duration::from_secs(60);
+    world.database.prune(Keep { ended: age, dead: age }, 10);
 }
 
 /// Something that an operator or an application does now and then.
@@ -128,8 +128,9 @@ pub(super) fn operate(world: &mut World) {
         14 => ("pause", database.pause(name).map(|done| format!("{done:?}"))),
         15..17 => ("resume", database.resume(name).map(|done| format!("{done:?}"))),
         17 => {
-            let old = OldRuns { statuses: &FINAL, age: Duration::from_secs(20) };
-            ("prune", Ok(format!("{:?}", database.prune(old, 2))))
+            let age = Duration::from_secs(20);
+            let keep = Keep { ended: age, dead: age };
+            ("prune", Ok(format!("{:?}", database.prune(keep, 2))))
         }
         18 => ("prune", database.remove(&[id], &FINAL).map(|done| format!("{done:?}"))),
         19 => {

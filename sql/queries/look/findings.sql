@@ -46,6 +46,8 @@ definition AS (
         definition.overlap,
         definition.timeout,
         definition.max_age,
+        definition.keep,
+        definition.keep_dead,
         definition.created_at,
         definition.enabled,
         definition.paused_at,
@@ -421,8 +423,8 @@ WHERE definition.enabled
     AND definition.kind = 'shell'
     AND definition.timeout IS NULL
 UNION ALL
--- By default, `jobctl prune` keeps no run for longer, except those that the database keeps. A small
--- history needs no pruning.
+-- By default, `jobctl prune` keeps no run for longer, except those that their definition or the
+-- database keeps. A small history needs no pruning.
 SELECT
     'prune_missing',
     NULL,
@@ -434,17 +436,29 @@ SELECT
     NULL,
     NULL
 FROM (
-    SELECT run.finished_at
-    FROM jobctl.job_runs AS run
-    WHERE run.finished_at IS NOT NULL
-    ORDER BY run.finished_at
+    SELECT ended.finished_at
+    FROM (
+        SELECT run.finished_at, run.status, run.job_type
+        FROM jobctl.job_runs AS run
+        WHERE run.finished_at < now() - interval '100 days'
+        ORDER BY run.finished_at
+        LIMIT 5000
+    ) AS ended
+    LEFT JOIN definition ON definition.name = ended.job_type
+    WHERE coalesce(
+        ended.finished_at < now() - interval '10 days' - CASE ended.status
+            WHEN 'dead' THEN definition.keep_dead
+            ELSE definition.keep
+        END,
+        true
+    )
+    ORDER BY ended.finished_at
     OFFSET 1000
     LIMIT 1
 ) AS oldest
 JOIN pg_class AS relation
     ON relation.oid = to_regclass('jobctl.job_runs')
-WHERE oldest.finished_at < now() - interval '100 days'
-    AND relation.reltuples > 100000
+WHERE relation.reltuples > 100000
     AND $1::text[] IS NULL
 UNION ALL
 -- While its attempt runs, the command may still run. Outside of a job, nothing says until when.

@@ -1,10 +1,13 @@
--- The number of runs that prune.sql would delete, by status.
--- $1  statuses    $2  age, seconds
+-- The number of runs that repeated calls of prune.sql would delete, by status.
+-- $1  keep    $2  keep_dead: seconds after their end until runs of other jobs are old
 -- A status without such runs has no row.
 SELECT
     run.status,
     count(*) AS runs
 FROM jobctl.job_runs AS run
-WHERE run.status = ANY ($1::text[])
-    AND run.finished_at < now() - make_interval(secs => $2::float8)
+LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+WHERE run.finished_at < now() - CASE run.status
+    WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $2::float8))
+    ELSE coalesce(definition.keep, make_interval(secs => $1::float8))
+END
 GROUP BY run.status

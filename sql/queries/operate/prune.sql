@@ -1,6 +1,6 @@
--- succeeded, dead or cancelled -> deleted: runs that finished longer ago than an age. Skips locked
--- runs. A trigger deletes their history. Writes one event, with the number of runs.
--- $1  ids    $2  statuses    $3  age, seconds
+-- succeeded, dead or cancelled -> deleted: runs that are old. Skips locked runs. A trigger deletes
+-- their history. Writes one event, with the number of runs.
+-- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old
 -- $4  host_user    $5  reason, for the trail
 -- $6  archives: whether to return each deleted run as JSON: its columns, and its attempts as
 --     `history`
@@ -9,20 +9,21 @@ WITH old AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
-        AND run.status = ANY ($2::text[])
-        AND run.finished_at < now() - make_interval(secs => $3::float8)
+        AND run.finished_at < now() - make_interval(
+            secs => CASE run.status WHEN 'dead' THEN $3::float8 ELSE $2::float8 END
+        )
     FOR UPDATE SKIP LOCKED
 ),
 deleted AS (
     DELETE FROM jobctl.job_runs AS run
     USING old
     WHERE run.id = old.id
-        AND run.status = ANY ($2::text[])
-        AND run.finished_at < now() - make_interval(secs => $3::float8)
+        AND run.finished_at < now() - make_interval(
+            secs => CASE run.status WHEN 'dead' THEN $3::float8 ELSE $2::float8 END
+        )
     RETURNING
         run.id,
         run.status,
-        run.finished_at,
         CASE WHEN $6::boolean THEN to_jsonb(run) - 'payload_bytes' END AS columns
 ),
 trail AS (
@@ -57,4 +58,4 @@ SELECT
         )::text
     END AS json
 FROM deleted
-ORDER BY deleted.finished_at, deleted.id
+ORDER BY deleted.id
