@@ -237,4 +237,35 @@ mod tests {
         assert_eq!(look(Vec::new(), Some("f")), (Some("f".to_owned()), false));
         assert_eq!(look(Vec::new(), None), (None, true));
     }
+    #[test]
+    fn a_reset_begins_a_new_rotation() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        cursor.observe(&claim(None, 2, false), now, 2 * SLOW, &taken([run(Some("a"), 1)]));
+        assert!(cursor.found_all() && cursor.next(now).is_some());
+        cursor.reset();
+        assert!(!cursor.found_all() && cursor.next(now).is_none());
+    }
+
+    /// A claim looks at the definitions from one that it is given to one that it returns.
+    #[test]
+    fn the_last_shares_of_other_definitions_are_kept() {
+        let now = Instant::now();
+        let mut cursor = ClaimCursor::default();
+        let mut look = |last_definition, shares: &[i64]| {
+            let after_definition = cursor.after_definition;
+            let asked = Claim { after_definition, ..claim(None, 1, true) };
+            let share = |definition: &i64| LastShare { definition: *definition, share: "s".into() };
+            let last_shares = shares.iter().map(share).collect();
+            let taken = ClaimResult { last_definition, last_shares, ..ClaimResult::default() };
+            cursor.observe(&asked, now, Duration::ZERO, &taken);
+            let mut kept: Vec<_> = cursor.after_shares.iter().map(|it| it.definition).collect();
+            kept.sort_unstable();
+            (cursor.after_definition, kept)
+        };
+        assert_eq!(look(None, &[3, 5, 6, 7]), (None, vec![3, 5, 6, 7]));
+        assert_eq!(look(Some(5), &[4, 5]), (Some(5), vec![4, 5, 6, 7]));
+        assert_eq!(look(Some(6), &[]), (Some(6), vec![4, 5, 7]));
+        assert_eq!(look(None, &[]), (None, vec![4, 5]));
+    }
 }

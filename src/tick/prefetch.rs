@@ -147,6 +147,15 @@ mod tests {
     }
 
     #[test]
+    fn the_estimate_moves_slowly_but_a_long_run_counts_at_once() {
+        // The mean is 21 ms: three more runs fit the window.
+        assert_eq!(after(&[20, 28]).wanted(1, 1), 3);
+        assert_eq!(after(&[20, 99]).wanted(1, 1), 2);
+        // As long as the window.
+        assert_eq!(after(&[20, 100]).wanted(1, 1), 0);
+    }
+
+    #[test]
     fn short_runs_are_prefetched_for_the_window_and_refilled_at_half() {
         let prefetch = after(&[5; 100]);
         assert_eq!(prefetch.wanted(4, 0), 4 + 76);
