@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 59] = [
+const REFUSED: [(&[&str], &str, &str); 60] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -46,6 +46,7 @@ const REFUSED: [(&[&str], &str, &str); 59] = [
     (&["list"], "--error-type", "bad luck"),
     (&["list"], "--since", "tomorrow"),
     (&["list"], "--until", "1M"),
+    (&["list"], "--payload", "order"),
     (&["list"], "--time-zone", "Mars/Phobos"),
     (&["show", "1", "--output"], "--attempt", "0"),
     (&["next"], "--schedule", "x y"),
@@ -81,7 +82,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 38] = [
+const SWITCHES: [&str; 40] = [
     "--color",
     "--format",
     "--header",
@@ -119,6 +120,8 @@ const SWITCHES: [&str; 38] = [
     "--exec",
     "--resolved",
     "--wait",
+    "--enqueued-by",
+    "--error",
     "--exit-status",
 ];
 

@@ -131,6 +131,7 @@ fn list_shows_the_newest_runs_first() {
             "run_at": null, "created_at": "2026-01-31T07:00:00.000000Z", "started_at": null,
             "failed_at": null,
             "finished_at": "2026-01-31T08:00:00.000000Z", "run_time_seconds": 66.0,
+            "share": null, "worker": "w", "enqueued_by": db.query("SELECT session_user"),
         }])
     );
 }
@@ -311,7 +312,7 @@ fn control_characters_are_escaped() {
     db.client().execute(update, &[&HOSTILE, &id]).unwrap();
     let finished = db.jobctl(["list"]).run().success();
     let cells: Vec<_> = finished.stdout.trim_end_matches('\n').split('\t').collect();
-    assert_eq!((cells.len(), cells[1], cells[8]), (15, HARMLESS, HARMLESS), "{finished}");
+    assert_eq!((cells.len(), cells[1], cells[8]), (19, HARMLESS, HARMLESS), "{finished}");
     assert_eq!(list_ids(&db, ["--job", HOSTILE]), [id]);
 }
 

@@ -46,9 +46,10 @@ fn list_dead_shows_the_latest_death_first() {
         3,
         ", job_type = 'http', error_type = 'http_status', last_error = 'HTTP status 404'",
     );
+    let login = db.query("SELECT session_user");
     let times = |second| {
         let died = format!("2026-01-31T08:00:0{second}.000000Z");
-        format!("{died}\t{died}\t\t2026-01-31T07:00:00.000000Z\n")
+        format!("{died}\t{died}\t\t2026-01-31T07:00:00.000000Z\t\t\t{login}\n")
     };
     let lines = [
         format!("{third}\thttp\tdefault\t3\t5\thttp_status\tHTTP status 404\t\t{}", times(3)),
@@ -71,6 +72,7 @@ fn json_has_every_column_with_null_for_a_missing_value() {
     );
     let other = insert_dead(&db, 0, "");
     db.execute(&format!("UPDATE jobctl.job_runs SET failed_at = NULL WHERE id = {other}"));
+    let login = db.query("SELECT session_user");
     let finished = db.jobctl(["list-dead", "--json"]).run().success().stderr("");
     let expected = serde_json::json!([
         {
@@ -79,14 +81,16 @@ fn json_has_every_column_with_null_for_a_missing_value() {
             "last_error": "killed by signal \
                 9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01.000000Z",
             "finished_at": "2026-01-31T08:00:01.000000Z", "settled_at": null,
-            "created_at": "2026-01-31T07:00:00.000000Z",
+            "created_at": "2026-01-31T07:00:00.000000Z", "share": null, "worker": null,
+            "enqueued_by": login,
         },
         {
             "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5,
             "error_type": null,
             "last_error": null, "idempotency_key": null, "failed_at": null,
             "finished_at": "2026-01-31T08:00:00.000000Z", "settled_at": null,
-            "created_at": "2026-01-31T07:00:00.000000Z",
+            "created_at": "2026-01-31T07:00:00.000000Z", "share": null, "worker": null,
+            "enqueued_by": login,
         },
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);

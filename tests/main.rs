@@ -38,6 +38,7 @@ mod expire;
 mod failures;
 mod fencing;
 mod files;
+mod filters;
 mod forget;
 mod hold;
 mod hooks;

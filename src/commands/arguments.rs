@@ -23,8 +23,12 @@ use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
 use crate::text::plain::is_plain;
+use crate::text::plural;
 use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
+
+/// A filter without an index reads so many runs in about a second.
+const MANY_RUNS: i64 = 200_000;
 
 /// The heading of the flags that select runs.
 pub(super) const HEADING: &str = "Which runs";
@@ -40,12 +44,27 @@ pub(super) struct Filter {
     /// Only runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
-    /// Only runs with this key
+    /// Only runs with this key; KEY* stands for all keys that begin with KEY
     #[arg(long, value_name = "KEY", value_parser = key)]
     key: Option<String>,
+    /// Only runs of this share
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    share: Option<String>,
+    /// Only runs with an attempt on this worker, finished or running
+    #[arg(long, value_name = "WORKER", value_parser = worker)]
+    worker: Option<String>,
+    /// Only runs with this value in their payload, as order.id=17; repeat it for several values
+    #[arg(long, value_name = "PATH=VALUE", value_parser = member)]
+    payload: Vec<(String, String)>,
+    /// Only runs that this login of the database enqueued
+    #[arg(long, value_name = "LOGIN")]
+    enqueued_by: Option<String>,
     /// Only runs whose last failure was of this type, such as exit_code or timeout
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     error_type: Option<ErrorType>,
+    /// Only runs with this text in their last error or last line of output, in upper or lower case
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
@@ -57,9 +76,11 @@ pub(super) struct Filter {
 impl Filter {
     /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
-        let Self { job, queue, key, error_type, since, until } = self;
-        let texts = [job, queue, key].into_iter().any(Option::is_some);
-        if texts || error_type.is_some() || since.is_some() || until.is_some() {
+        let Self { job, queue, key, share, worker, enqueued_by, error, .. } = self;
+        let Self { payload, error_type, since, until, .. } = self;
+        let texts = [job, queue, key, share, worker, enqueued_by, error];
+        let has_text = texts.into_iter().any(Option::is_some) || !payload.is_empty();
+        if has_text || error_type.is_some() || since.is_some() || until.is_some() {
             return Err(Fault::usage(format!("filters need {flag}; add it, or give run ids")));
         }
         Ok(())
@@ -71,21 +92,39 @@ impl Filter {
         store: &Store,
         time_zone: &TimeZone,
         statuses: &[Status],
+        output: Output,
     ) -> anyhow::Result<RunFilter> {
         if let Some(job) = &self.job {
             super::known_job(store, job)?;
         }
         let [since, until] = time_zone.window(store, [self.since, self.until])?;
-        Ok(RunFilter {
+        let (prefix, key) = match self.key {
+            Some(key) if key.ends_with('*') => (key.strip_suffix('*').map(str::to_owned), None),
+            key => (None, key),
+        };
+        let filter = RunFilter {
             statuses: statuses.to_vec(),
             job: self.job,
             queue: self.queue,
-            key: self.key,
+            key,
+            key_prefix: prefix,
+            share: self.share,
+            worker: self.worker,
             error_type: self.error_type,
+            error: self.error,
+            payload: self.payload,
+            enqueued_by: self.enqueued_by,
             since,
             until,
             ..RunFilter::default()
-        })
+        };
+        if filter.reads_all()
+            && let Some(runs) = store.run_estimate()?.filter(|runs| *runs > MANY_RUNS)
+        {
+            let runs = plural::grouped_of(runs, "run");
+            print::hint(output, &format!("this may read all {runs}; --since narrows them down"));
+        }
+        Ok(filter)
     }
 }
 
@@ -234,6 +273,13 @@ flag_words!(ErrorType, KeyScope, OnConflict, Status);
 pub(super) fn job(text: &str) -> Result<String, String> {
     let fits = (1..=63).contains(&text.chars().count());
     checked(text, fits, "a job's name has 1 to 63 characters")
+}
+
+/// Reads a path of a payload and the value there, as in `order.id=17`.
+fn member(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(path, _)| !path.is_empty());
+    let owned = |(path, value): (&str, &str)| (path.to_owned(), value.to_owned());
+    parts.map(owned).ok_or_else(|| "must be a path and a value, as in order.id=17".to_owned())
 }
 
 /// Reads a run's id.

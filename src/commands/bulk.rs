@@ -143,7 +143,7 @@ impl BulkRequest<'_> {
     ) -> anyhow::Result<Exit> {
         let Selection { ids, flags, filter, time_zone, output } = selection;
         let Some(words) = all else { return self.of_ids(ids, flags, output, store) };
-        let filter = filter.resolve(store, &time_zone, self.from)?;
+        let filter = filter.resolve(store, &time_zone, self.from, output)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
         let matching = match ids.len() {

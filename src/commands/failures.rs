@@ -3,7 +3,9 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{HEADING, TimeZone, job, print_first, within, worker};
+use super::arguments::{HEADING, TimeZone, job, print_first, share, within, worker};
+use crate::job::definition;
+use crate::job::failure::ErrorType;
 use crate::print::{Output, Table};
 use crate::schedule::When;
 use crate::store::FailureFilter;
@@ -41,6 +43,18 @@ struct AttemptFilter {
     /// Only attempts on this worker
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
+    /// Only attempts of runs of this queue
+    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    queue: Option<String>,
+    /// Only attempts of runs of this share
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    share: Option<String>,
+    /// Only attempts that failed with this type, such as exit_code or timeout
+    #[arg(long, value_name = "TYPE", hide_possible_values = true)]
+    error_type: Option<ErrorType>,
+    /// Only attempts with this text in their error or last line of output, in upper or lower case
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
     /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
     /// before --until]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
@@ -69,14 +83,15 @@ const GROUPS: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
-        let AttemptFilter { job: jobs, worker, since, until, time_zone } = self.filter;
+        let AttemptFilter { job: jobs, worker, queue, share, error_type, error, .. } = self.filter;
+        let AttemptFilter { since, until, time_zone, .. } = self.filter;
         for job in &jobs {
             super::known_job(&store, job)?;
         }
         let since = since.or(until.is_none().then_some(When::Ago(DAY)));
         let [since, until] = time_zone.window(&store, [since, until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
-        let filter = FailureFilter { since, until, jobs, worker };
+        let filter = FailureFilter { since, until, jobs, worker, queue, share, error_type, error };
         let (which, table) =
             if self.group { ("most frequent", &GROUPS) } else { ("newest", &ATTEMPTS) };
         print_first(self.output, self.limit, which, table, |wanted| match self.group {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, HEADING, TimeZone, print_first, within, worker};
+use super::arguments::{Filter, HEADING, TimeZone, print_first, within};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -30,9 +30,6 @@ pub(crate) struct Arguments {
         help_heading = HEADING
     )]
     status: Vec<Status>,
-    /// Only runs with an attempt on this worker, finished or running
-    #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
-    worker: Option<String>,
     /// Only runs of which an attempt failed, whatever their status
     #[arg(long, help_heading = HEADING)]
     had_failures: bool,
@@ -57,9 +54,8 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let filter = RunFilter {
-            worker: self.worker,
             had_failures: self.had_failures,
-            ..self.filter.resolve(&store, &self.time_zone, &self.status)?
+            ..self.filter.resolve(&store, &self.time_zone, &self.status, self.output)?
         };
         print_first(self.output, self.limit, "newest", &TABLE, |wanted| {
             let mut runs = store.list_runs(RunList::Any, filter, wanted)?;

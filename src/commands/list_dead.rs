@@ -60,7 +60,7 @@ impl Arguments {
         let store = database.open()?;
         let filter = RunFilter {
             unsettled: !self.all,
-            ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead])?
+            ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead], self.output)?
         };
         let (which, table) = match (self.group, self.all) {
             (true, _) => ("most frequent", &GROUPS),

@@ -18,6 +18,15 @@ pub(crate) struct RunFilter {
     pub(crate) job: Option<String>,
     pub(crate) queue: Option<String>,
     pub(crate) key: Option<String>,
+    /// The beginning of the key.
+    pub(crate) key_prefix: Option<String>,
+    pub(crate) share: Option<String>,
+    /// A text in the last error or in the last line of output.
+    pub(crate) error: Option<String>,
+    /// Paths in the payload, with dots between their parts, and the values there.
+    pub(crate) payload: Vec<(String, String)>,
+    /// The login that enqueued the run.
+    pub(crate) enqueued_by: Option<String>,
     pub(crate) error_type: Option<ErrorType>,
     /// `since` and `until` compare a run's end, or its creation while it has not ended.
     pub(crate) since: Option<DateTime<Utc>>,
@@ -31,6 +40,17 @@ pub(crate) struct RunFilter {
     pub(crate) unsettled: bool,
 }
 
+impl RunFilter {
+    /// Returns whether no index finds the runs, so that a search may read all of them.
+    pub(crate) fn reads_all(&self) -> bool {
+        let texts = [&self.key_prefix, &self.share, &self.error, &self.enqueued_by];
+        let has_text = texts.into_iter().any(Option::is_some) || !self.payload.is_empty();
+        let many = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
+        let has_many = self.statuses.is_empty() || self.statuses.iter().any(many);
+        has_text && has_many && self.since.is_none()
+    }
+}
+
 /// Selects failed attempts by their end.
 #[derive(Clone, Debug)]
 pub(crate) struct FailureFilter {
@@ -40,6 +60,11 @@ pub(crate) struct FailureFilter {
     /// Empty for all.
     pub(crate) jobs: Vec<String>,
     pub(crate) worker: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) share: Option<String>,
+    pub(crate) error_type: Option<ErrorType>,
+    /// A text in the error or in the last line of output.
+    pub(crate) error: Option<String>,
 }
 
 rows! {
@@ -92,18 +117,24 @@ impl Store {
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
-        let RunFilter { job, queue, key, error_type, since, until, unsettled, .. } = filter;
-        let statement = owned!(
-            "look/group_dead"; job, queue, key, error_type, since, until, unsettled
-        );
-        self.query("count dead runs", Transaction::listing, statement)
+        self.transact("count dead runs", move |transaction| {
+            let ids = list_ids(transaction, &filter, false, None)?;
+            transaction.listing(query!("look/group_dead"; ids))
+        })
+    }
+
+    /// Returns about how many runs there are; `None` if the server does not know.
+    pub(crate) fn run_estimate(&self) -> Result<Option<i64>> {
+        let runs: i64 = self.query("count runs", Transaction::one, owned!("look/run_estimate"))?;
+        Ok(Some(runs).filter(|runs| *runs >= 0))
     }
 
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let FailureFilter { since, until, jobs, worker } = filter;
+        let FailureFilter { since, until, jobs, worker, queue, share, error_type, error } = filter;
         let statement = owned!(
-            "look/list_failures"; since, until, jobs = unless_empty(jobs), worker, limit
+            "look/list_failures";
+            since, until, jobs = unless_empty(jobs), worker, queue, share, error_type, error, limit,
         );
         self.query("list failed attempts", Transaction::listing, statement)
     }
@@ -111,9 +142,10 @@ impl Store {
     /// Counts the failed attempts that match by job, error type, error and worker, the largest
     /// group first.
     pub(crate) fn group_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let FailureFilter { since, until, jobs, worker } = filter;
+        let FailureFilter { since, until, jobs, worker, queue, share, error_type, error } = filter;
         let statement = owned!(
-            "look/group_failures"; since, until, jobs = unless_empty(jobs), worker, limit
+            "look/group_failures";
+            since, until, jobs = unless_empty(jobs), worker, queue, share, error_type, error, limit,
         );
         self.query("count failed attempts", Transaction::listing, statement)
     }
@@ -125,23 +157,14 @@ fn list_ids(
     latest_end_first: bool,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
-    let RunFilter {
-        job,
-        queue,
-        key,
-        error_type,
-        since,
-        until,
-        unsettled,
-        statuses,
-        worker,
-        had_failures,
-    } = filter;
-    let statuses = unless_empty(statuses.clone());
+    let RunFilter { job, queue, key, key_prefix, share, error_type, error, .. } = filter;
+    let RunFilter { enqueued_by, worker, since, until, unsettled, had_failures, .. } = filter;
+    let (paths, values): (Vec<_>, Vec<_>) = filter.payload.iter().cloned().unzip();
+    let statuses = unless_empty(filter.statuses.clone());
     transaction.list(query!(
         "look/list_ids";
-        job, queue, key, error_type, since, until, unsettled, statuses, worker, had_failures,
-        latest_end_first, limit,
+        job, queue, key, key_prefix, share, error_type, error, paths, values, enqueued_by, worker,
+        since, until, unsettled, statuses, had_failures, latest_end_first, limit,
     ))
 }
 

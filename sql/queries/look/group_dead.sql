@@ -1,8 +1,6 @@
 -- Dead runs counted by job and error type, the largest group first, and the error of the newest run
 -- of each.
--- $1  job      $2  queue    $3  key    $4  error_type; NULL for any
--- $5  since    $6  until, exclusive; NULL for no bound. Both compare the time of death.
--- $7  unsettled: whether settled runs are left out
+-- $1  ids
 WITH counted AS (
     SELECT
         run.job_type,
@@ -12,14 +10,7 @@ WITH counted AS (
         max(run.finished_at) AS last_finished_at,
         (array_agg(run.id ORDER BY run.finished_at DESC, run.id DESC))[1] AS newest_id
     FROM jobctl.job_runs AS run
-    WHERE run.status = 'dead'
-        AND (run.settled_at IS NULL OR NOT $7::boolean)
-        AND ($1::text IS NULL OR run.job_type = $1::text)
-        AND ($2::text IS NULL OR run.queue = $2::text)
-        AND ($3::text IS NULL OR run.idempotency_key = $3::text)
-        AND ($4::text IS NULL OR run.error_type = $4::text)
-        AND ($5::timestamptz IS NULL OR run.finished_at >= $5::timestamptz)
-        AND ($6::timestamptz IS NULL OR run.finished_at < $6::timestamptz)
+    WHERE run.id = ANY ($1::bigint[])
     GROUP BY run.job_type, run.error_type
 )
 SELECT

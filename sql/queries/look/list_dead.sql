@@ -13,7 +13,13 @@ SELECT
     run.failed_at,
     run.finished_at,
     run.settled_at,
-    run.created_at
+    run.created_at,
+    run.share,
+    left(attempt.worker, 255) AS worker,
+    run.enqueued_by
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobctl.job_runs AS run ON run.id = wanted.id
+LEFT JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = run.id
+    AND attempt.attempt = run.attempts
 ORDER BY wanted.place

@@ -1,59 +1,71 @@
 -- The ids of matching runs, the newest first or the latest end first.
--- $1  job      $2  queue    $3  key    $4  error_type; NULL for any
--- $5  since    $6  until, exclusive; NULL for no bound. Both compare the end of a run, or its
+-- $1  job    $2  queue    $3  key    $4  key_prefix    $5  share    $6  error_type
+-- $7  error, a text in the last error or the last line of the last output, in any case of letters
+-- $8  paths of the payload, with dots, and their    $9  values
+-- $10 enqueued_by    $11 worker of an attempt; NULL for any, like the others
+-- $12 since    $13 until, exclusive; NULL for no bound. Both compare the end of a run, or its
 --              creation while it has not ended.
--- $7  unsettled: whether settled runs are left out, and runs that a tick or a newer run cancelled.
+-- $14 unsettled: whether settled runs are left out, and runs that a tick or a newer run cancelled.
 --     An error type selects those that a tick cancelled.
--- $8  statuses; NULL for any
--- $9  worker of an attempt; NULL for any    $10 had_failures: whether only such runs match
--- $11 latest_end_first: whether the latest of these times comes first    $12 limit; NULL for all
+-- $15 statuses; NULL for any    $16 had_failures: whether only such runs match
+-- $17 latest_end_first: whether the latest of these times comes first    $18 limit; NULL for all
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match. If there is a window, waiting runs are
 -- with the running ones, so that an index finds the ends in the window.
-WITH ended_or_waiting AS (
-    SELECT run.id, run.finished_at AS at
+WITH matching AS NOT MATERIALIZED (
+    SELECT run.*
     FROM jobctl.job_runs AS run
-    WHERE run.status <> 'running'
-        AND ($8::text[] IS NULL OR run.status = ANY ($8::text[]))
+    WHERE ($15::text[] IS NULL OR run.status = ANY ($15::text[]))
         AND ($1::text IS NULL OR run.job_type = $1::text)
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
-        AND ($4::text IS NULL OR run.error_type = $4::text)
+        AND ($4::text IS NULL OR starts_with(run.idempotency_key, $4::text))
+        AND ($5::text IS NULL OR run.share = $5::text)
+        AND ($6::text IS NULL OR run.error_type = $6::text)
         AND (
-            NOT $7::boolean
-            OR run.settled_at IS NULL
-                AND (
-                    run.status <> 'cancelled'
-                    OR run.key_scope <> 'replaced'
-                        AND (
-                            $4::text IS NOT NULL
-                            OR coalesce(run.error_type, '') NOT IN ('expired', 'dropped')
-                        )
-                )
+            $7::text IS NULL
+            OR strpos(lower(run.last_error), lower($7::text)) > 0
+            OR EXISTS (
+                SELECT
+                FROM jobctl.job_attempts AS attempt
+                WHERE attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+                    AND strpos(
+                        -- The last line that is not blank.
+                        lower((regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]),
+                        lower($7::text)
+                    ) > 0
+            )
         )
         AND (
-            $5::timestamptz IS NULL AND $6::timestamptz IS NULL
-            OR run.finished_at >= coalesce($5::timestamptz, '-infinity')
-                AND run.finished_at < coalesce($6::timestamptz, 'infinity')
+            cardinality($8::text[]) = 0
+            OR NOT EXISTS (
+                SELECT
+                FROM unnest($8::text[], $9::text[]) AS wanted (path, value)
+                WHERE run.payload #>> string_to_array(wanted.path, '.')
+                    IS DISTINCT FROM wanted.value
+            )
         )
+        AND ($10::text IS NULL OR run.enqueued_by = $10::text)
         AND (
-            $9::text IS NULL
+            $11::text IS NULL
+            OR run.locked_by = $11::text
             -- The search ends at the worker's first run.
             OR run.id >= (
                 SELECT min(attempt.run_id)
                 FROM jobctl.job_attempts AS attempt
-                WHERE attempt.worker = $9::text
+                WHERE attempt.worker = $11::text
             )
             AND EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
                 WHERE attempt.run_id = run.id
-                    AND attempt.worker = $9::text
+                    AND attempt.worker = $11::text
             )
         )
         AND (
-            NOT $10::boolean
+            NOT $16::boolean
             OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
@@ -61,49 +73,47 @@ WITH ended_or_waiting AS (
                     AND attempt.outcome IN ('failed', 'lease_expired')
             )
         )
+),
+ended_or_waiting AS (
+    SELECT run.id, run.finished_at AS at
+    FROM matching AS run
+    WHERE run.status <> 'running'
+        AND (
+            NOT $14::boolean
+            OR run.settled_at IS NULL
+                AND (
+                    run.status <> 'cancelled'
+                    OR run.key_scope <> 'replaced'
+                        AND (
+                            $6::text IS NOT NULL
+                            OR coalesce(run.error_type, '') NOT IN ('expired', 'dropped')
+                        )
+                )
+        )
+        AND (
+            $12::timestamptz IS NULL AND $13::timestamptz IS NULL
+            OR run.finished_at >= coalesce($12::timestamptz, '-infinity')
+                AND run.finished_at < coalesce($13::timestamptz, 'infinity')
+        )
     ORDER BY
-        CASE WHEN $11::boolean THEN run.finished_at END DESC,
+        CASE WHEN $17::boolean THEN run.finished_at END DESC,
         run.id DESC
-    LIMIT $12::bigint
+    LIMIT $18::bigint
 ),
 unfinished AS (
     SELECT run.id, run.created_at AS at
-    FROM jobctl.job_runs AS run
+    FROM matching AS run
     WHERE (
             run.status = 'running'
-            OR coalesce($5::timestamptz, $6::timestamptz) IS NOT NULL
+            OR coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
                 AND run.status IN ('queued', 'failed')
         )
-        AND ($8::text[] IS NULL OR run.status = ANY ($8::text[]))
-        AND ($1::text IS NULL OR run.job_type = $1::text)
-        AND ($2::text IS NULL OR run.queue = $2::text)
-        AND ($3::text IS NULL OR run.idempotency_key = $3::text)
-        AND ($4::text IS NULL OR run.error_type = $4::text)
-        AND run.created_at >= coalesce($5::timestamptz, '-infinity')
-        AND run.created_at < coalesce($6::timestamptz, 'infinity')
-        AND (
-            $9::text IS NULL
-            OR EXISTS (
-                SELECT
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.run_id = run.id
-                    AND attempt.worker = $9::text
-            )
-            OR run.locked_by = $9::text
-        )
-        AND (
-            NOT $10::boolean
-            OR EXISTS (
-                SELECT
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.run_id = run.id
-                    AND attempt.outcome IN ('failed', 'lease_expired')
-            )
-        )
+        AND run.created_at >= coalesce($12::timestamptz, '-infinity')
+        AND run.created_at < coalesce($13::timestamptz, 'infinity')
     ORDER BY
-        CASE WHEN $11::boolean THEN run.created_at END DESC,
+        CASE WHEN $17::boolean THEN run.created_at END DESC,
         run.id DESC
-    LIMIT $12::bigint
+    LIMIT $18::bigint
 )
 SELECT matching.id
 FROM (
@@ -112,6 +122,6 @@ FROM (
     SELECT * FROM unfinished
 ) AS matching
 ORDER BY
-    CASE WHEN $11::boolean THEN matching.at END DESC,
+    CASE WHEN $17::boolean THEN matching.at END DESC,
     matching.id DESC
-LIMIT $12::bigint
+LIMIT $18::bigint

@@ -21,6 +21,9 @@ SELECT
         WHEN run.status = 'running' THEN now() - run.started_at
         ELSE attempt.finished_at - attempt.started_at
     END)::numeric, 3)::float8 AS run_time_seconds,
+    run.share,
+    left(coalesce(run.locked_by, attempt.worker), 255) AS worker,
+    run.enqueued_by,
     now() AS now
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobctl.job_runs AS run ON run.id = wanted.id
