@@ -324,19 +324,20 @@ BEGIN
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL::text[]) RETURNS void
+CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL::text[]) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
     hooked record;
     refusal text;
+    enqueues boolean := false;
 BEGIN
     IF runs IS NULL OR NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN
-        RETURN;
+        RETURN false;
     END IF;
     FOR hooked IN
         SELECT
@@ -425,7 +426,9 @@ BEGIN
             RAISE WARNING 'jobctl: % of run % is not enqueued: %',
                 hooked.hook_key, hooked.id, refusal;
         END IF;
+        enqueues := enqueues OR refusal IS NULL;
     END LOOP;
+    RETURN enqueues;
 END
 $$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]

@@ -400,8 +400,8 @@ fn a_flag_that_was_hardly_meant_is_not_suggested() {
         let refused = jobctl(words.iter().copied()).run().exits(2).stdout("");
         refused.stderr_has(later).nowhere("--batch");
     }
-    let refused = jobctl(["retry", "--worker", "a"]).run().exits(2).stdout("");
-    refused.stderr_has("unexpected argument '--worker'").nowhere("--force");
+    let refused = jobctl(["retry", "--host", "a"]).run().exits(2).stdout("");
+    refused.stderr_has("unexpected argument '--host'").nowhere("--force");
     jobctl(["tick", "--concurency", "2"]).run().exits(2).stderr_has("'--concurrency'");
     jobctl(["enqueue", "a", "--prio", "2"]).run().exits(2).stderr_has("'--priority'");
 }

@@ -55,6 +55,17 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     assert_eq!(db.of_attempt(hook, 1, "output::json ->> 'job'"), "bad");
 }
 
+/// Cron's next tick may be a minute away.
+#[test]
+fn a_hook_starts_in_the_tick_that_ends_its_run() {
+    let db = TestDb::new();
+    db.apply(&format!("{HOOKS}[jobs.good]\nshell = 'true'\non_success = 'ping'\n"));
+    db.enqueue(["good"]);
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has(" ping attempt 1/10: succeeded");
+    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
+}
+
 #[test]
 fn every_way_to_end_enqueues_hooks() {
     let db = TestDb::new();
@@ -118,7 +129,9 @@ fn a_hook_is_not_lost_when_its_worker_is_killed() {
     tick.signal(Signal::KILL);
     tick.wait();
     assert_eq!(hooks(&db), format!("pager|on_dead-{id}|dead"));
+    // The killed tick may have claimed the hook, too.
     db.expire_leases();
+    db.jobctl(["tick"]).run().success();
     db.age();
     db.jobctl(["tick"]).run().success();
     let requests = server.requests();

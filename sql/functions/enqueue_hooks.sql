@@ -2,6 +2,7 @@
 -- on_dead, on_success and on_end. `workers` has the worker of each run's attempt if the calling
 -- statement writes the history of these attempts, which can't be read yet. A hook has no hooks. A
 -- hook that can't be enqueued is a warning, because the end of the run matters more; ticks log it.
+-- Returns whether any was enqueued.
 --
 -- The key of a hook's run names the hook, the run and the time of its end. try_enqueue reserves the
 -- prefix, so no enqueuer can take such a key or make this function wait for it.
@@ -9,7 +10,7 @@
 -- SECURITY DEFINER: a role that may end runs may not enqueue. It can still choose the error of a
 -- run and end it, so it can enqueue the hooks of that run with this text.
 CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -17,12 +18,13 @@ AS $$
 DECLARE
     hooked record;
     refusal text;
+    enqueues boolean := false;
 BEGIN
     IF runs IS NULL OR NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN
-        RETURN;
+        RETURN false;
     END IF;
     FOR hooked IN
         SELECT
@@ -111,6 +113,8 @@ BEGIN
             RAISE WARNING 'jobctl: % of run % is not enqueued: %',
                 hooked.hook_key, hooked.id, refusal;
         END IF;
+        enqueues := enqueues OR refusal IS NULL;
     END LOOP;
+    RETURN enqueues;
 END
 $$;

@@ -156,7 +156,7 @@ fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec
         "file" => ("name", "`file`: "),
         _ => (HOOKS, "`defaults`: "),
     };
-    let table = table.as_table().ok_or_else(|| vec![format!("{prefix}must be a table").into()])?;
+    let table = table.as_table().ok_or_else(|| vec![format!("`{name}` must be a table").into()])?;
     let keys = Keys { table, prefix };
     let mut mistakes: Vec<_> = keys.unknown(known).collect();
     let mut values = Map::new();
@@ -706,7 +706,7 @@ mod tests {
         refuses("[file]\nname = 'a b'\n", 2, "`file`: `name`: a file's name has 1 to 63");
         refuses("[file]\nname = 1\n", 2, "`file`: `name`: must be a string");
         refuses("[file]\nas = 'a'\n", 2, "`file`: `as`: unknown key");
-        refuses("file = 'billing'\n", 1, "`file`: must be a table");
+        refuses("file = 'billing'\n", 1, "`file` must be a table");
     }
 
     #[test]

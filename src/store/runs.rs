@@ -71,9 +71,11 @@ pub(crate) struct StoredResult {
     pub(crate) recorded: Option<Status>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
+    /// Whether these results enqueued hooks.
+    pub(crate) enqueues_hooks: bool,
     /// Runs that another session has locked. Their claims are not released, and their results are
     /// only stored, or not recorded.
     pub(crate) locked: Vec<i64>,
@@ -182,8 +184,8 @@ impl Store {
                 Vec::new()
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
-            let mut recorded = match free.as_slice() {
-                [] => Recorded::new(),
+            let (mut recorded, enqueues_hooks) = match free.as_slice() {
+                [] => (Recorded::new(), false),
                 free => finish(transaction, &holder.worker, free)?,
             };
             let skipped = ended.iter().filter(|one| locked.contains(&one.token.id));
@@ -206,7 +208,8 @@ impl Store {
             };
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
                 taken.claimed.iter().map(Claimed::token).collect();
-            Ok(StepResult { recorded, locked, taken, claiming: began.elapsed() })
+            let claiming = began.elapsed();
+            Ok(StepResult { recorded, enqueues_hooks, locked, taken, claiming })
         };
         self.transact(doing, work).map_err(|error| {
             // From now on, the connection's thread does not begin to commit.
@@ -259,7 +262,8 @@ impl Store {
                 return Ok(Some(StoredResult { worker, recorded: None }));
             };
             result.age(stored_ago);
-            let recorded = finish(transaction, &worker, &[&result])?.get(&claim).copied();
+            let (recorded, _) = finish(transaction, &worker, &[&result])?;
+            let recorded = recorded.get(&claim).copied();
             Ok(Some(StoredResult { worker, recorded }))
         })
     }
@@ -311,9 +315,13 @@ fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/locked"; ids = runs))
 }
 
-/// Records the results of attempts in one statement. In the history, an attempt that lost its lease
-/// gets that as its result.
-fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgResult<Recorded> {
+/// Records the results of attempts in one statement; returns also whether it enqueued hooks. In the
+/// history, an attempt that lost its lease gets that as its result.
+fn finish(
+    transaction: &mut Transaction,
+    worker: &str,
+    ended: &[&Finish],
+) -> PgResult<(Recorded, bool)> {
     let ids = column(ended, |one| one.token.id);
     let attempts = column(ended, |one| one.token.attempt);
     let claimed_at = column(ended, |one| one.token.claimed_at);
@@ -349,6 +357,7 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
             worker, ids, attempts, statuses, outcomes, errors, details, claimed_at,
         ))?;
     }
+    let enqueues_hooks = now.first().map(|row| bool::from_column(row, "enqueues_hooks"));
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
     rows.extend(now);
@@ -364,5 +373,5 @@ fn finish(transaction: &mut Transaction, worker: &str, ended: &[&Finish]) -> PgR
             started_ago = column(&lost, |one| one.started_ago.as_secs_f64()),
         ))?;
     }
-    Ok(recorded)
+    Ok((recorded, enqueues_hooks.transpose()?.unwrap_or_default()))
 }

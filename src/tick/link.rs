@@ -157,3 +157,88 @@ impl Link {
         self.lost.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use crate::exit::Exit;
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn the_longest_answer_is_forgotten_slowly_and_kinds_are_told_apart() {
+        let mut link = Link::default();
+        assert_eq!(link.longest_renewal(), Duration::ZERO);
+        link.observe(seconds(4));
+        assert_eq!((link.longest_renewal(), link.longest_step()), (seconds(4), Duration::ZERO));
+        link.observe_renewal(seconds(1));
+        assert_eq!((link.longest_answer(), link.longest_renewal()), (seconds(3), seconds(1)));
+        link.observe_step(seconds(8));
+        assert_eq!((link.longest_answer(), link.longest_step()), (seconds(8), seconds(8)));
+        assert_eq!(link.longest_renewal(), seconds(1));
+    }
+
+    #[test]
+    fn a_slow_answer_is_kept_until_it_is_taken_and_logged_once() {
+        let mut link = Link::default();
+        let heartbeat = seconds(5);
+        assert!(!link.warns_slow(seconds(4), heartbeat) && !link.is_slow());
+        assert!(link.warns_slow(seconds(6), heartbeat) && link.is_slow());
+        assert!(!link.warns_slow(seconds(7), heartbeat) && !link.warns_slow(seconds(5), heartbeat));
+        assert_eq!((link.take_slow(), link.take_slow()), (Some(seconds(7)), None));
+        // Even with a very short lease, not each answer is slow.
+        assert!(!Link::default().warns_slow(seconds(1), Duration::ZERO));
+        assert!(Link::default().warns_slow(SLOW, Duration::ZERO));
+    }
+
+    #[test]
+    fn each_lost_connection_is_followed_by_a_longer_pause_until_an_answer() {
+        let mut link = Link::default();
+        link.connected();
+        assert!(link.is_up() && !link.has_answered());
+        link.answered();
+        assert!(link.has_answered());
+        let lost = |link: &mut Link| link.lost(anyhow!("gone")).as_millis();
+        let pauses = [(); 7].map(|()| lost(&mut link));
+        assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
+        assert!(!link.is_up() && link.take_lost().is_some());
+        // A new connection is no answer yet.
+        link.connected();
+        assert_eq!((link.has_answered(), lost(&mut link)), (false, 5000));
+        link.connected();
+        link.answered();
+        assert!(link.take_lost().is_none());
+        assert_eq!(lost(&mut link), 0);
+    }
+
+    #[test]
+    fn rejections_last_until_a_statement_is_accepted() {
+        let (mut link, now) = (Link::default(), Instant::now());
+        assert_eq!(link.rejected_for(now), Duration::ZERO);
+        link.rejected(now);
+        assert_eq!(link.paused_until(), Some(now + REJECTED_PAUSE));
+        link.rejected(now + seconds(1));
+        assert_eq!(link.rejected_for(now + seconds(3)), seconds(3));
+        link.accepted();
+        assert_eq!(link.rejected_for(now + seconds(3)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_lock_is_logged_after_a_while_and_another_error_at_once() {
+        let now = Instant::now();
+        let error = |kind| store::Error::new(kind, Exit::Unavailable, "no");
+        let mut link = Link::default();
+        link.rejected(now);
+        let early = now + WARN_AFTER.checked_sub(Duration::from_millis(1)).unwrap();
+        assert!(!link.warns(early, &error(Kind::Busy)));
+        assert!(link.warns(now + WARN_AFTER, &error(Kind::Busy)));
+        assert!(!link.warns(now + WARN_AFTER, &error(Kind::Data)));
+        let mut link = Link::default();
+        link.rejected(now);
+        assert!(link.warns(now, &error(Kind::Data)) && !link.warns(now, &error(Kind::Data)));
+    }
+}

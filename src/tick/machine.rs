@@ -660,7 +660,7 @@ impl Machine {
     }
 
     fn stepped(&mut self, sent: Sent, step: StepResult) {
-        let StepResult { recorded, locked, taken, claiming } = step;
+        let StepResult { recorded, enqueues_hooks, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
         let is_quick = self.was_quick(sent.at);
@@ -685,8 +685,8 @@ impl Machine {
             self.instructions.push(Instruction::Recorded(judged, status));
         }
         let Some(claim) = sent.claim else {
-            // The released runs are due again. A tick that polls finds them anyway.
-            if is_released && self.claims.is_idle() {
+            // The released runs are due again, and hooks are due. A tick that polls finds them anyway.
+            if (is_released || enqueues_hooks) && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }
             return;
@@ -1154,8 +1154,7 @@ pub(super) mod tests {
     fn step(recorded: &[Claimed], claimed: Vec<Claimed>) -> Answer {
         let recorded = recorded.iter().map(|run| (run.token(), Status::Succeeded)).collect();
         let taken = ClaimResult { claimed, ..ClaimResult::default() };
-        let claiming = Duration::ZERO;
-        Answer::Step(Ok(StepResult { recorded, locked: Vec::new(), taken, claiming }))
+        Answer::Step(Ok(StepResult { recorded, taken, ..StepResult::default() }))
     }
 
     fn lost() -> store::Error {

@@ -778,7 +778,7 @@ impl Database {
         locked.sort_unstable();
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
-        let mut recorded = self.finish(&session.holder.worker, &free)?;
+        let (mut recorded, enqueues_hooks) = self.finish(&session.holder.worker, &free)?;
         for result in results.iter().filter(|it| locked.contains(&it.token.id)) {
             let (worker, claim) = (&session.holder.worker, result.token);
             if self.keep_locked(worker, &claim, Duration::ZERO, Some(result.clone())) {
@@ -791,11 +791,11 @@ impl Database {
             Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
             None => ClaimResult::default(),
         };
-        Ok(StepResult { recorded, locked, taken, claiming: Duration::ZERO })
+        Ok(StepResult { recorded, enqueues_hooks, locked, taken, claiming: Duration::ZERO })
     }
 
     /// finish.sql, recorded_before.sql and note_lost.sql
-    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<Recorded> {
+    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, bool)> {
         let now = self.now;
         let (mut recorded, mut ended_runs) = (Recorded::new(), BTreeSet::new());
         for result in ended {
@@ -843,7 +843,7 @@ impl Database {
             };
             self.note((result.token.id, result.token.attempt), attempt);
         }
-        self.enqueue_hooks(ended_runs);
+        let enqueues_hooks = self.enqueue_hooks(ended_runs);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
@@ -866,7 +866,7 @@ impl Database {
         for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
             self.note_lost(worker, result.token, result.started_ago);
         }
-        Ok(recorded)
+        Ok((recorded, enqueues_hooks))
     }
 
     /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the
@@ -1494,8 +1494,10 @@ impl Database {
 
 /// Hooks.
 impl Database {
-    /// jobctl.enqueue_hooks: those of the given runs that have ended in this transaction.
-    fn enqueue_hooks(&mut self, runs: BTreeSet<i64>) {
+    /// jobctl.enqueue_hooks: those of the given runs that have ended in this transaction. Returns
+    /// whether there were any.
+    fn enqueue_hooks(&mut self, runs: BTreeSet<i64>) -> bool {
+        let mut enqueues = false;
         for id in runs {
             let Some(run) = self.runs.get(&id).filter(|run| run.finished_at == Some(self.now))
             else {
@@ -1509,16 +1511,20 @@ impl Database {
                     key_scope: Some(KeyScope::Live),
                     ..NewRun::default()
                 };
+                // Another run may have the key; then the hook was enqueued before.
+                let answer = self.enqueue(&hook);
+                enqueues |= matches!(answer, Queued::Accepted(_));
                 if let Queued::Accepted(Accepted {
                     id: Some(id),
                     result: EnqueueResult::Enqueued,
                     ..
-                }) = self.enqueue(&hook)
+                }) = answer
                 {
                     self.journal.push(Before::Run(id, None));
                 }
             }
         }
+        enqueues
     }
 
     /// wrong_hooks.sql
@@ -1644,8 +1650,8 @@ impl Database {
         self.act("retry", ids, from, |it, mut run| {
             // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
             let has_key = |other: &Run| {
-                let is_newer =
-                    other.finished_at.is_some() && ids.contains(&other.id) && other.id > run.id;
+                let is_asked = ids.contains(&other.id) && from.contains(&other.status);
+                let is_newer = other.finished_at.is_some() && is_asked && other.id > run.id;
                 other.id != run.id && (other.finished_at.is_none() || is_newer)
             };
             if run.key_scope == KeyScope::Live && it.of_key(&run.key, KeyScope::Live).any(has_key) {

@@ -12,7 +12,7 @@ use super::super::turns::{Duty, Turns};
 use super::database::{Database, Run};
 use super::host::{Execution, Pool, Tick, Waits};
 use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
-use crate::store::{ClaimResult, FencingToken, LeaseState, Recorded, Renewed, StepResult};
+use crate::store::{FencingToken, LeaseState, Renewed, StepResult};
 use crate::tick::execution::{Ended, Task};
 
 macro_rules! variants {
@@ -194,9 +194,7 @@ impl Variant {
                 Some(Answer::Renew(Ok(renewed.collect::<Vec<Renewed>>())))
             }
             (Self::TimeoutIsAnswer, Request::Step { .. }) => {
-                let (recorded, taken) = (Recorded::new(), ClaimResult::default());
-                let (locked, claiming) = (Vec::new(), Duration::ZERO);
-                Some(Answer::Step(Ok(StepResult { recorded, locked, taken, claiming })))
+                Some(Answer::Step(Ok(StepResult::default())))
             }
             _ => None,
         }

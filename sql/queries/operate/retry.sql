@@ -83,6 +83,7 @@ retried AS (
             WHERE newer.idempotency_key = run.idempotency_key
                 AND newer.key_scope <> 'retained'
                 AND newer.status IN ('running', 'succeeded', 'dead', 'cancelled')
+                AND newer.status = ANY ($2::text[])
                 AND run.key_scope <> 'retained'
                 AND newer.id > run.id
         )

@@ -177,7 +177,7 @@ hooked AS MATERIALIZED (
     SELECT jobctl.enqueue_hooks(
         array_agg(recorded.run_id),
         array_agg($1::text)
-    )
+    ) AS enqueues
     FROM recorded
     WHERE recorded.status_now IN ('succeeded', 'dead', 'cancelled')
 )
@@ -185,7 +185,8 @@ SELECT
     recorded.run_id AS id,
     recorded.attempt,
     recorded.claimed_at,
-    recorded.status_now AS status
+    recorded.status_now AS status,
+    hooked.enqueues AS enqueues_hooks
 FROM recorded
 CROSS JOIN counted
 CROSS JOIN hooked
