@@ -572,7 +572,11 @@ fn a_file_has_no_job_of_another_file() {
     let taken = apply(&both, &["--as", "mail", "--take-over", "--reason", "one team now"]);
     taken.success().stdout("change\ta\tfile\t\t\"mail\"\nchange\tb\tfile\t\"billing\"\t\"mail\"\n");
     let trail = "SELECT job, action, detail, reason FROM jobctl.job_events WHERE action <> 'add'";
-    assert_eq!(db.query(trail), "a|change|file|one team now\nb|change|file|one team now");
+    assert_eq!(
+        db.query(trail),
+        "a|change|file none -> \"mail\"|one team now\n\
+         b|change|file \"billing\" -> \"mail\"|one team now"
+    );
     // It is no longer in the other file.
     apply(&job("c", "true"), &["--as", "billing"]).success().stdout("");
     apply(&job("b", "true"), &["--as", "billing"]).exits(2).stderr_has("`mail`");

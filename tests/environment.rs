@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 60] = [
+const REFUSED: [(&[&str], &str, &str); 61] = [
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
     (&["enqueue", "shell", "{}"], "--next", "x y"),
@@ -47,6 +47,7 @@ const REFUSED: [(&[&str], &str, &str); 60] = [
     (&["list"], "--since", "tomorrow"),
     (&["list"], "--until", "1M"),
     (&["list"], "--payload", "order"),
+    (&["trail"], "--queue", "a b"),
     (&["list"], "--time-zone", "Mars/Phobos"),
     (&["show", "1", "--output"], "--attempt", "0"),
     (&["next"], "--schedule", "x y"),
@@ -82,7 +83,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 40] = [
+const SWITCHES: [&str; 42] = [
     "--color",
     "--format",
     "--header",
@@ -121,6 +122,8 @@ const SWITCHES: [&str; 40] = [
     "--resolved",
     "--wait",
     "--enqueued-by",
+    "--by",
+    "--action",
     "--error",
     "--exit-status",
 ];
@@ -160,6 +163,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "list",
         "list-dead",
         "failures",
+        "trail",
         "show",
         "next",
         "jobs",

@@ -196,6 +196,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("list-dead --group", &["list-dead --group --all"]);
     interfaces.rows("failures", &["failures"]);
     interfaces.rows("failures --group", &["failures --group"]);
+    interfaces.rows("trail", &["trail"]);
     interfaces.rows(
         "show (an object; TSV has a line for each field)",
         &["show 2", "show 3", "show 4", "show 6", "show 1"],

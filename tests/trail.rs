@@ -91,8 +91,10 @@ fn each_change_of_a_definition_writes_its_event() {
     );
     assert_eq!(
         events(&db),
-        "change||a|ana|drill|cwd, schedule, shell, timeout\n\
-         disable||b|ana|drill|enabled, http"
+        "change||a|ana|drill|shell, cwd, \
+             schedule none -> \"@yearly\", timeout none -> \"5s\"\n\
+         disable||b|ana|drill|http.url, \
+             enabled true -> false"
     );
     act(&db, &["pause", "a"]);
     act(&db, &["resume", "a"]);
@@ -101,7 +103,7 @@ fn each_change_of_a_definition_writes_its_event() {
     apply("[jobs.b]\nhttp = { url = 'http://b.example' }\n", &[]);
     assert_eq!(
         events(&db),
-        "enable||b|ana|drill|enabled\ndisable||a|ana|drill|missing from the file"
+        "enable||b|ana|drill|enabled false -> true\ndisable||a|ana|drill|missing from the file"
     );
     apply("[jobs.c]\nshell = 'true'\n", &["--prune"]);
     assert_eq!(
@@ -192,4 +194,75 @@ fn prune_keeps_the_event_of_a_pause_that_lasts() {
     db.jobctl(["prune"]).run().success();
     assert_eq!(db.query("SELECT action, reason FROM jobctl.job_events"), "pause|disk is full");
     db.jobctl(["job", "a"]).run().success().stdout_has("disk is full");
+}
+
+#[test]
+fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let job = |timeout: &str| {
+        let secret = "http = { url = 'http://a.example/?token=s3cret' }";
+        format!("[jobs.a]\n{secret}\ntimeout = '{timeout}'\n")
+    };
+    let apply = |text: &str| {
+        as_ana(db.jobctl(["apply", "-", "--yes"])).stdin(text).run().success();
+    };
+    apply(&job("5s"));
+    apply(&job("10s"));
+    let [a, b] = ["dead", "dead"].map(|status| run_in(&db, status));
+    db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = {a}"));
+    db.execute(&format!("UPDATE jobctl.job_runs SET queue = 'slow' WHERE id = {b}"));
+    act(&db, &["retry", &a.to_string(), &b.to_string()]);
+    act(&db, &["hold", "--queue", "slow"]);
+    act(&db, &["hold", "--worker", "web1"]);
+    db.jobctl(["release", "--queue", "slow"]).env("SUDO_USER", "bob").run().success();
+    act(&db, &["pause", "a"]);
+    db.execute(
+        "UPDATE jobctl.job_events SET recorded_at = now() - interval '2 days' WHERE action = 'add'",
+    );
+    let trail = |filter: &[&str]| {
+        let listed = db.jobctl(["trail", "--json"]).args(filter.iter().copied()).run().success();
+        let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
+        let shown = |row: &Value| {
+            let detail = row["detail"].as_str().unwrap_or_default().replace(' ', "-");
+            format!("{}:{detail}", row["action"].as_str().unwrap())
+        };
+        rows.iter().map(shown).collect::<Vec<_>>().join(" ")
+    };
+    let [pause, release] = ["pause:", "release:queue-slow"];
+    let [worker, queue, was] = ["hold:worker-web1", "hold:queue-slow", "retry:was-dead"];
+    let all = trail(&[]);
+    let words: Vec<_> = all.split(' ').collect();
+    assert_eq!(words[..6], [pause, release, worker, queue, was, was], "{all}");
+    assert_eq!(words[6..], ["change:timeout-\"5s\"-->-\"10s\"", "add:"], "{all}");
+    assert!(!all.contains("s3cret"));
+    for (filter, wanted) in [
+        (&["--limit", "1"][..], pause.to_owned()),
+        (&["--by", "BOB"], release.to_owned()),
+        (&["--by", "carl"], String::new()),
+        (&["--action", "hold"], format!("{worker} {queue}")),
+        (&["--job", "a"], format!("{pause} {was} {} add:", words[6])),
+        (&["--queue", "slow"], format!("{release} {queue} {was}")),
+        (&["--worker", "web1"], worker.to_owned()),
+        (&["--until", "1d"], "add:".to_owned()),
+        (&["--since", "1d", "--action", "add"], String::new()),
+        (&["--since", "3d", "--action", "add"], "add:".to_owned()),
+    ] {
+        assert_eq!(trail(filter), wanted, "{filter:?}");
+    }
+    let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
+    shown.stdout_has(" RUN  JOB").stdout_has("was dead").stdout_has("drill");
+    Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();
+}
+
+#[test]
+fn a_long_change_is_cut() {
+    let db = TestDb::new();
+    for letter in ["a", "b"] {
+        let roles = format!("'{}', ", letter.repeat(50)).repeat(20);
+        db.apply(&format!("[jobs.a]\nshell = 'true'\nenqueuers = [{roles}]\n"));
+    }
+    let detail = db.query("SELECT detail FROM jobctl.job_events WHERE action = 'change'");
+    assert!(detail.starts_with("enqueuers [\"aaa") && detail.ends_with('…'), "{detail}");
+    assert_eq!(detail.chars().count(), 1000);
 }

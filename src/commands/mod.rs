@@ -38,6 +38,7 @@ mod show;
 mod status;
 mod tick;
 mod tips;
+mod trail;
 mod wait;
 
 use std::collections::BTreeSet;
@@ -149,6 +150,7 @@ commands! {
     Jobs(jobs::Jobs),
     Job(jobs::Job),
     Next(next::Arguments),
+    Trail(trail::Arguments),
     "Act":
     Retry(retry::Arguments),
     Cancel(cancel::Arguments),

@@ -13,6 +13,7 @@ use super::statement::{owned, query};
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;
+use crate::job::definition_keys::{self, Difference};
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
@@ -141,14 +142,15 @@ impl Store {
                 transaction.list(query!("tick/due_schedules"; limit = i64::MAX))
             };
             let was_due = due(transaction)?;
-            let changed: Vec<(String, Option<String>, Option<String>)> = transaction
-                .list(query!("operate/apply"; definitions = rows(now), host_user, reason))?;
+            let changed: Vec<(String, Option<String>, Option<String>)> =
+                transaction.list(query!("operate/apply"; definitions = rows(now)))?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
             let changed: Vec<_> = changed
                 .into_iter()
                 .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()))
                 .collect();
+            note_changes(transaction, &changed, &cause)?;
             let ApplyTerms { file, unlisted, takes_over, mode } = &terms;
             let removes = *unlisted == Unlisted::Remove;
             let ended: Vec<EndedDefinition> = transaction
@@ -263,6 +265,43 @@ impl Store {
             owned!("operate/resume"; name, next, schedule, time_zone, host_user, reason),
         )
     }
+}
+
+/// Writes the changes to the trail, with old and new values.
+fn note_changes(
+    transaction: &mut Transaction,
+    changed: &[(String, Option<Value>, Value)],
+    Cause { host_user, reason }: &Cause,
+) -> PgResult<()> {
+    let (mut actions, mut jobs, mut details) = (Vec::new(), Vec::new(), Vec::new());
+    for (job, before, after) in changed {
+        let differences = before.as_ref().map(|before| definition_keys::differing(before, after));
+        let action = match before.as_ref().map(|before| before["enabled"] == true) {
+            None => "add",
+            // A schedule that was put off may fire again; that is not a change of a person.
+            Some(_) if differences.as_ref().is_some_and(Vec::is_empty) => continue,
+            Some(false) if after["enabled"] == true => "enable",
+            Some(true) if after["enabled"] == false => "disable",
+            Some(_) => "change",
+        };
+        // A viewer reads the trail, but no command, address or payload.
+        let hidden = ["shell", "http", "cwd", "env", "payload"];
+        let is_hidden = |key: &str| hidden.iter().any(|it| key.split('.').next() == Some(it));
+        let none = || "none".to_owned();
+        let words = |(key, old, new): Difference| {
+            if is_hidden(&key) {
+                return key;
+            }
+            format!("{key} {} -> {}", old.unwrap_or_else(none), new.unwrap_or_else(none))
+        };
+        let detail =
+            differences.map(|keys| keys.into_iter().map(words).collect::<Vec<_>>().join(", "));
+        actions.push(action);
+        jobs.push(job.as_str());
+        details.push(detail);
+    }
+    let statement = query!("operate/note_changes"; host_user, reason, actions, jobs, details);
+    transaction.execute(statement).map(drop)
 }
 
 /// Returns what becomes of the due times of the schedules that were due, or are now.

@@ -67,6 +67,20 @@ pub(crate) struct FailureFilter {
     pub(crate) error: Option<String>,
 }
 
+/// Selects events of the trail.
+#[derive(Clone, Debug)]
+pub(crate) struct TrailFilter {
+    pub(crate) since: Option<DateTime<Utc>>,
+    /// The end of the window, exclusive.
+    pub(crate) until: Option<DateTime<Utc>>,
+    /// A text in the user, the host or the login.
+    pub(crate) by: Option<String>,
+    pub(crate) action: Option<String>,
+    pub(crate) job: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) worker: Option<String>,
+}
+
 rows! {
     /// What an enqueue reads of the runs that it replaced.
     pub(crate) struct Run {
@@ -121,6 +135,16 @@ impl Store {
             let ids = list_ids(transaction, &filter, false, None)?;
             transaction.listing(query!("look/group_dead"; ids))
         })
+    }
+
+    /// Returns the events of the trail that match, the newest first.
+    pub(crate) fn list_trail(&self, filter: TrailFilter, limit: i64) -> Result<Listing> {
+        let TrailFilter { since, until, by, action, job, queue, worker } = filter;
+        self.query(
+            "read the trail",
+            Transaction::listing,
+            owned!("look/trail"; since, until, by, action, job, queue, worker, limit),
+        )
     }
 
     /// Returns about how many runs there are; `None` if the server does not know.

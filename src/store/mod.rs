@@ -45,7 +45,7 @@ pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::{FailureFilter, Run, RunFilter, RunList};
+pub(crate) use list::{FailureFilter, Run, RunFilter, RunList, TrailFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
     AgedRun, Cause, Edit, HoldTarget, Keep, Operation, OperationResult, Pruned, RetryTerms,

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_answer_is_forgotten_slowly_and_kinds_are_told_apart() {
+    fn the_longest_answer_is_forgotten_slowly_and_kinds_are_separate() {
         let mut link = Link::default();
         assert_eq!(link.longest_renewal(), Duration::ZERO);
         link.observe(seconds(4));
@@ -206,7 +206,7 @@ mod tests {
         let pauses = [(); 7].map(|()| lost(&mut link));
         assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
         assert!(!link.is_up() && link.take_lost().is_some());
-        // A new connection is no answer yet.
+        // A new connection has not answered yet.
         link.connected();
         assert_eq!((link.has_answered(), lost(&mut link)), (false, 5000));
         link.connected();

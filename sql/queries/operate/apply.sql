@@ -2,7 +2,6 @@
 -- schedule was put off. A changed schedule continues at the next nominal time given here, unless an
 -- earlier time is due and not fired.
 -- $1  definitions: a JSON array, in the words of the columns, next_run_at included
--- $2  host_user    $3  reason, for the trail
 -- A row per added or changed definition: its keys before (NULL: added) and now, as in the file.
 WITH wanted AS (
     SELECT *
@@ -44,7 +43,6 @@ WITH wanted AS (
 before AS (
     SELECT
         definition.id,
-        definition.enabled,
         jobctl.definition_keys(definition) AS keys
     FROM jobctl.job_definitions AS definition
     JOIN wanted USING (name)
@@ -238,32 +236,7 @@ applied AS (
     RETURNING
         definition.id,
         definition.name,
-        definition.enabled,
         jobctl.definition_keys(definition) AS keys
-),
-trail AS (
-    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
-    SELECT
-        CASE
-            WHEN before.id IS NULL THEN 'add'
-            WHEN applied.enabled AND NOT before.enabled THEN 'enable'
-            WHEN before.enabled AND NOT applied.enabled THEN 'disable'
-            ELSE 'change'
-        END,
-        applied.name,
-        $2::text,
-        $3::text,
-        CASE WHEN before.id IS NOT NULL THEN changed.keys END
-    FROM applied
-    LEFT JOIN before ON before.id = applied.id
-    CROSS JOIN LATERAL (
-        SELECT string_agg(key, ', ' ORDER BY key) AS keys
-        FROM jsonb_each(applied.keys) AS new (key, value)
-        FULL JOIN jsonb_each(before.keys) AS old (key, value) USING (key)
-        WHERE new.value IS DISTINCT FROM old.value
-    ) AS changed
-    WHERE changed.keys IS NOT NULL
-    ORDER BY applied.name
 )
 SELECT
     applied.name,

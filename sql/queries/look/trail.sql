@@ -1,0 +1,43 @@
+-- Events of all runs, definitions, queues and workers, the newest first.
+-- $1  since    $2  until, exclusive; NULL for no bound
+-- $3  by, a text in the user, the host or the login, in any case of letters
+-- $4  action    $5  job    $6  queue    $7  worker; NULL for any
+-- $8  limit
+-- The event of a queue holds or releases it, or changes a run that is in it now. The event of a
+-- worker is about the worker, or was written by its ticks.
+SELECT
+    event.recorded_at,
+    event.action,
+    event.run_id,
+    event.job AS job_type,
+    event.recorded_by,
+    event.host_user,
+    event.reason,
+    event.detail,
+    now() AS now
+FROM jobctl.job_events AS event
+WHERE event.recorded_at >= coalesce($1::timestamptz, '-infinity')
+    AND event.recorded_at < coalesce($2::timestamptz, 'infinity')
+    AND (
+        $3::text IS NULL
+        OR strpos(lower(event.host_user), lower($3::text)) > 0
+        OR strpos(lower(event.recorded_by), lower($3::text)) > 0
+    )
+    AND ($4::text IS NULL OR event.action = $4::text)
+    AND ($5::text IS NULL OR event.job = $5::text)
+    AND (
+        $6::text IS NULL
+        OR event.detail = 'queue ' || $6::text
+        OR EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.id = event.run_id
+                AND run.queue = $6::text
+        )
+    )
+    AND (
+        $7::text IS NULL
+        OR event.detail IN ('worker ' || $7::text, $7::text)
+        OR event.host_user = $7::text
+    )
+ORDER BY event.id DESC
+LIMIT $8::bigint

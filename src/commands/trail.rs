@@ -1,0 +1,82 @@
+//! `jobctl trail`: what people changed.
+
+use clap::Args;
+
+use super::DatabaseFlags;
+use super::arguments::{TimeZone, job, print_first, within, worker};
+use crate::job::definition;
+use crate::print::{Output, Table};
+use crate::schedule::When;
+use crate::store::TrailFilter;
+
+const HEADING: &str = "Which changes";
+
+/// List what people changed, the newest first
+///
+/// Each change that a person asked for: of runs, definitions, schedules, holds of
+/// jobs, queues and workers, and restored databases. What a colleague did today:
+///
+///   jobctl trail --since 00:00 --by ana
+///   jobctl trail --job send_weekly_report --action change
+#[derive(Args, Debug)]
+#[command(
+    verbatim_doc_comment,
+    // Elsewhere, it selects runs.
+    mut_arg("time_zone", |zone| zone.help_heading(HEADING))
+)]
+pub(crate) struct Arguments {
+    /// Show at most N
+    #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
+    limit: i64,
+    #[command(flatten)]
+    filter: EventFilter,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Flags that select events; an event must match all of them.
+#[derive(Args, Debug)]
+#[command(next_help_heading = HEADING)]
+struct EventFilter {
+    /// Only those since then: 2h, 02:00, yesterday, a date
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    since: Option<When>,
+    /// Only those before then
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    until: Option<When>,
+    /// Only those with this text in the user, the host or the login, in upper or lower case
+    #[arg(long, value_name = "TEXT")]
+    by: Option<String>,
+    /// Only those of this kind, such as retry, hold or change
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+    /// Only those of this definition, or of runs of this job
+    #[arg(long, value_name = "JOB", value_parser = job)]
+    job: Option<String>,
+    /// Only holds of this queue, and changes of runs in it
+    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    queue: Option<String>,
+    /// Only those of this worker
+    #[arg(long, value_name = "WORKER", value_parser = worker)]
+    worker: Option<String>,
+    #[command(flatten)]
+    time_zone: TimeZone,
+}
+
+const TABLE: Table<'_> = Table::new(
+    "recorded_at as at, action, run_id as run, job_type as job, detail, host_user|recorded_by as \
+     by, reason",
+    "no change matches",
+);
+
+impl Arguments {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+        let store = database.open()?;
+        let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
+        let [since, until] = time_zone.window(&store, [since, until])?;
+        let filter = TrailFilter { since, until, by, action, job, queue, worker };
+        print_first(self.output, self.limit, "newest", &TABLE.wrapped(), |wanted| {
+            store.list_trail(filter, wanted)
+        })
+    }
+}
