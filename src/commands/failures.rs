@@ -16,7 +16,7 @@ use crate::text::duration::DAY;
 /// A row per attempt, the newest first. Cancelled, interrupted and
 /// snoozed attempts do not count. What failed last night, and why:
 ///
-///   jobctl failures --since yesterday --group
+///   jobctl failures --since 22:00 --group
 ///   jobctl failures --since 22:00 --worker web1
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]

@@ -17,7 +17,7 @@ use crate::text::listing::Listing;
 /// The runs of the last night, and those that failed:
 ///
 ///   jobctl list --since 12h
-///   jobctl list --since 12h --status failed,dead
+///   jobctl list --since 12h --had-failures
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

@@ -32,8 +32,8 @@ const RETRY_TIME: Duration = MINUTE;
 /// left KEY open, or another `once` still uses it, the command does not run:
 /// exit 8. Then find out whether the effect happened, and settle the key with
 /// --settle. As the exit status of a job, 8 is permanent: the run is dead at once.
-/// --if-open decides instead, unless the attempt of a run that began KEY still
-/// runs: redo if the command may run twice, skip if it must not.
+/// --if-open decides instead: redo runs the command again, skip takes the effect
+/// as done. While the attempt that began KEY runs, `once` still exits with 8.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
 /// so. So if a script with several `once` steps is restarted, the finished steps
@@ -49,7 +49,7 @@ const RETRY_TIME: Duration = MINUTE;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The effect's unique name; never reuse it
+    /// The effect's unique name; never use it for another effect
     #[arg(value_parser = key, required_unless_present = "list")]
     key: Option<String>,
     /// The command

@@ -22,15 +22,15 @@ use crate::upkeep::{self, Kept, Pruning};
 
 /// Delete old finished runs with their history
 ///
-/// A job whose definition has `keep` or `keep_dead` keeps its runs for as long,
-/// whatever the flags say. It goes from job to job, the oldest runs first.
+/// It goes from job to job, the oldest runs first. `keep` and `keep_dead` of a
+/// definition win over the flags.
 ///
 /// It works in small transactions, never waits for locks and can be stopped at any
 /// time. It names runs that the database keeps, for example for a foreign key of
 /// another program, deletes the others, and exits with 1. The keys of deleted runs
 /// can be used again; recorded effects are kept. It also deletes workers that
 /// stopped: after 30 times as long as they ticked, at least a day and at most 30
-/// days. Events of the trail are kept as long as dead runs, at least 90 days.
+/// days. Events of the trail are kept for --dead-older-than, at least 90 days.
 ///
 ///   jobctl prune --older-than 7d --dry-run
 ///   jobctl prune --older-than 7d --archive /var/lib/jobctl/runs.jsonl
@@ -38,7 +38,7 @@ use crate::upkeep::{self, Kept, Pruning};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Only these runs, however old they are
+    /// Only these finished runs, even if they ended just now
     #[arg(
         value_name = "ID",
         conflicts_with_all = ["older_than", "dead_older_than"],

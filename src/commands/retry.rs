@@ -10,8 +10,8 @@ use crate::store::{Operation, RetryTerms};
 
 /// Make failed, dead, cancelled or waiting runs due now
 ///
-/// If no attempt is left, the run may start as many times again as at first; its
-/// history is kept. A cancelled run keeps its time if that is in the future; --now
+/// A run without attempts left gets as many again as it had at first; its history
+/// is kept. A cancelled run keeps its time if that is in the future; --now
 /// makes it due.
 ///
 /// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// All runs that an operator cancelled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids")]
     all_cancelled: bool,
-    /// Also take runs that succeeded; without ids, all of them that match the filters
+    /// With ids, also take runs that succeeded; with filters, all those that match
     #[arg(long, conflicts_with = "All")]
     again: bool,
     /// Make cancelled runs due now, even if their time is still to come

@@ -20,12 +20,13 @@ use crate::store::{Mode, Store};
 
 /// Set up the database and this host
 ///
-/// Migrates the database and prints the crontab's lines for this host. With
-/// --crontab, it shows the difference and installs them. A second time changes
-/// nothing. Run it as the user whose rights the jobs get. Secrets that jobs need
-/// belong in the file that JOBCTL_ENV_FILE names, because cron mails variables.
-/// Cron mails the problems that `check` finds; --exec sends them elsewhere, or
-/// JOBCTL_CHECK_WEBHOOK in that file:
+/// Migrates the database and prints the crontab's lines for this host: a tick each
+/// minute, a check each five minutes, and a nightly prune. With --crontab, it shows
+/// the difference and installs them. Repeating it changes nothing. Run it as the
+/// user whose rights the jobs get. Secrets that jobs need belong in the file that
+/// JOBCTL_ENV_FILE names, because cron puts the crontab's variables into its mails.
+/// Cron mails the problems that `check` finds; --exec, or JOBCTL_CHECK_WEBHOOK in
+/// that file, sends them elsewhere.
 ///
 ///   jobctl init
 ///   jobctl init --crontab
