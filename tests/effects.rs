@@ -293,7 +293,8 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
     );
     db.execute(&begun);
     for if_open in ["redo", "skip"] {
-        once(if_open, "999999", "1").exits(8).complains_once();
+        let used = once(if_open, "999999", "1").exits(8).complains_once();
+        used.stderr_has(&format!("run {id}, which is running, has begun effect `k`; try again"));
         once(if_open, &id.to_string(), "2").exits(8);
     }
     assert_eq!((counter.times(), effects(&db)), (0, format!("k|{id}|1|f")));
@@ -305,6 +306,19 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
     db.jobctl(["retry", "--force", &id.to_string()]).run().success();
     once("skip", &id.to_string(), "2").success();
     assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));
+}
+
+#[test]
+fn a_command_that_fails_after_its_key_was_skipped_says_so() {
+    let (db, counter) = (TestDb::new(), Counter::new());
+    let script = counter.then("until test -e \"$0\"; do sleep 0.02; done; exit 3");
+    let end = counter.path.with_extension("end").display().to_string();
+    let first = db.jobctl(["once", "k", "--", "sh", "-c", &script, &end]).spawn();
+    wait_until("the command to run", || counter.times() == 1);
+    db.jobctl(["once", "--if-open", "skip", "k", "--", "true"]).run().success();
+    fs::write(&end, "").unwrap();
+    first.wait().exits(3).stderr_has("the command failed, but `k` was settled meanwhile");
+    assert_eq!(effects(&db), "k|||t");
 }
 
 #[test]

@@ -126,7 +126,8 @@ fn a_filter_that_may_read_all_runs_says_so() {
         // An index has the dead runs.
         assert!(!warns(&format!("list-dead {filter}")), "{filter}");
     }
-    for filter in ["", "--job shell", "--key a", "--worker web1", "--queue a"] {
+    assert!(warns("list --worker web1"));
+    for filter in ["", "--job shell", "--key a", "--queue a"] {
         assert!(!warns(&format!("list {filter}")), "{filter}");
     }
     known(200_000);

@@ -158,7 +158,7 @@ fn a_path_that_cron_would_read_otherwise_is_not_written() {
     for report in ["/srv/a\rb", "/srv/a\\%b", "/srv/\u{85}"] {
         refuses(report, "cannot write the path of the report: ");
     }
-    refuses(&format!("/{}", "a/".repeat(500)), "it is longer than 998 bytes; use shorter paths");
+    refuses(&format!("/{}", "a/".repeat(500)), "it is longer than 998 bytes; shorten its words");
     // The path of the program itself.
     copy_jobctl(&odd);
     for form in ["", "--systemd"] {
@@ -365,6 +365,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     for command in ["tick ", "check\n"] {
         assert!(written.contains(&format!("\nExecStart=\"{program}\" {command}")), "{done}");
     }
+    // The services of the system have no HOME for the notes of a check.
+    assert_eq!(written.contains("\nStateDirectory=jobctl\n"), is_root, "{done}");
     // A job that cleans /tmp must see the host's.
     assert!(!written.contains("PrivateTmp"), "{done}");
     assert!(

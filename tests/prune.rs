@@ -26,9 +26,12 @@ fn insert_aged(db: &TestDb, status: &str, days: u32) -> i64 {
 /// Inserts this many runs that succeeded 31 days ago.
 fn insert_succeeded(db: &TestDb, runs: u32) {
     db.execute(&format!(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
-         SELECT 'shell', 'succeeded', 1, now() - interval '31 days' - n * interval '1 second'
-         FROM generate_series(1, {runs}) AS n"
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, finished_at)
+         SELECT 'shell', 'succeeded', 1, at, at
+         FROM (
+             SELECT now() - interval '31 days' - n * interval '1 second' AS at
+             FROM generate_series(1, {runs}) AS n
+         ) AS ended"
     ));
 }
 
@@ -128,23 +131,57 @@ fn a_definition_says_how_long_its_runs_are_kept() {
 #[test]
 fn prune_ends_where_no_later_run_can_be_old() {
     let db = TestDb::new();
-    // Behind two thousand runs of today, which prune need not read, only an impossible one is old.
-    db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
-         SELECT 'shell', 'succeeded', 1, now() FROM generate_series(1, 2000);
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
-         VALUES ('shell', 'succeeded', 1, now() - interval '31 days')",
+    let insert = |runs: u32, created: &str, ended: &str| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, finished_at)
+             SELECT 'shell', 'succeeded', 1, {created}, {ended} FROM generate_series(1, {runs})"
+        ));
+    };
+    let old = "now() - interval '31 days'";
+    let prunes = |counts: &str| {
+        db.jobctl(["prune"]).run().success().stdout(counts);
+    };
+    // Created before all others, but ended late. Behind two thousand runs of today, which prune
+    // need not read, only an impossible one is old.
+    insert(1, old, "now()");
+    insert(2000, "now()", "now()");
+    insert(1, "now()", old);
+    prunes("");
+    // If an earlier run of the part is old, it reads on.
+    db.execute(&format!("UPDATE jobctl.job_runs SET finished_at = {old} WHERE id = 1000"));
+    prunes("succeeded\t1\n");
+    db.execute(&format!("UPDATE jobctl.job_runs SET created_at = {old}"));
+    prunes("succeeded\t1\n");
+}
+
+/// Runs that are not old yet hide neither later ones of their job nor those of other jobs.
+#[test]
+fn dead_runs_and_others_are_pruned_apart() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nkeep = '365d'\n[jobs.b]\nshell = 'true'\nkeep_dead = '365d'\n",
     );
-    db.jobctl(["prune"]).run().success().stdout("");
-    // If an earlier run is old, it reads on.
-    db.execute(
-        "UPDATE jobctl.job_runs SET finished_at = now() - interval '31 days' WHERE id = 999",
-    );
-    db.jobctl(["prune"]).run().success().stdout("succeeded\t1\n");
-    db.execute(
-        "UPDATE jobctl.job_runs SET created_at = now() - interval '32 days' WHERE id <= 2000",
-    );
-    db.jobctl(["prune"]).run().success().stdout("succeeded\t1\n");
+    let insert = |job: &str, status: &str, runs: u32, days: u32| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, finished_at)
+             SELECT '{job}', '{status}', 1, now() - interval '{days} days', \
+             now() - interval '{days} days' FROM generate_series(1, {runs})"
+        ));
+    };
+    insert("a", "succeeded", 1500, 300);
+    insert("a", "dead", 3, 91);
+    insert("b", "dead", 1500, 300);
+    insert("b", "cancelled", 3, 31);
+    insert("shell", "succeeded", 3, 31);
+    db.jobctl(["tick", "--prune"]).run().success().stderr_has("9 old runs pruned");
+    let left = "SELECT string_agg(DISTINCT job_type || ' ' || status, ',') FROM jobctl.job_runs";
+    assert_eq!(db.query(left), "a succeeded,b dead");
+    insert("a", "dead", 3, 91);
+    insert("b", "cancelled", 3, 31);
+    let folder = temp_dir();
+    let file = folder.path().join("runs.jsonl");
+    prune_into(&db, &file).run().success().stdout("cancelled\t3\ndead\t3\n");
+    assert_eq!(archived(&file).len(), 6);
 }
 
 #[test]

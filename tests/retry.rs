@@ -464,6 +464,7 @@ fn again_takes_the_runs_that_match_the_filters() {
     let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
     retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
     retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");
+    retry(&["--job", "shell", "--force", "--yes"]).exits(2).stderr_has("--force needs run ids");
     let ids = STATUSES.map(|status| run_in(&db, status));
     retry(&["--job", "shell"]).exits(2).stdout("").stderr_has("--yes");
     retry(&["--job", "shell", "--since", "1h", "--yes"]).success().stdout("queued\t1\n").stderr("");

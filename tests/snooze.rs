@@ -4,20 +4,23 @@
 use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
-use crate::support::{TestDb, temp_dir};
+use crate::support::{TestDb, temp_dir, wait_until};
 
 const STATE: &str = "status, attempts, uncounted_attempts, max_attempts";
 
 #[test]
 fn deploys_do_not_use_up_attempts() {
     let db = TestDb::new();
-    let command = "test -e done && exit 3; sleep 600";
+    let command = "test -e done && exit 3; echo x >>starts; exec sleep 600";
     let folder = temp_dir();
+    let starts = folder.path().join("starts");
+    let starts = || std::fs::read_to_string(&starts).map_or(0, |text| text.lines().count());
     let id = db.enqueue(["shell", "--max-attempts", "2", "--", "sh", "-c", command]);
     let tick = || db.jobctl(["tick", "--grace", "0s"]).current_dir(folder.path());
     for deploy in 1..=4 {
         let tick = tick().spawn();
-        db.wait_for_status(id, "running");
+        // A signal before the claim's answer would release the run instead.
+        wait_until("the command to run", || starts() == deploy);
         tick.signal(Signal::TERM);
         tick.wait().success().stderr_has("interrupted after ").stderr_has(", queued again\n");
         assert_eq!(db.of_run(id, STATE), format!("queued|{deploy}|{deploy}|2"));

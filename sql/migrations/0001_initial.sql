@@ -352,7 +352,11 @@ CREATE INDEX job_runs_waiting_of_job
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;
 
--- For reports, and for pruning.
+-- For pruning.
+CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs (job_type, id)
+    WHERE status = 'dead';
+
+-- For reports, and for counting old runs.
 CREATE INDEX job_runs_finished ON jobctl.job_runs (finished_at, id)
     WHERE finished_at IS NOT NULL;
 

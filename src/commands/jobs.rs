@@ -42,6 +42,7 @@ struct Listed {
     reason: Option<String>,
     #[serde(with = "timestamp")]
     next_run_at: Option<DateTime<Utc>>,
+    file: Option<String>,
 }
 
 const TABLE: Table<'_> = Table::new(
@@ -79,6 +80,7 @@ impl From<StoredDefinition> for Listed {
             changed_by: definition.changed_by,
             reason: definition.reason,
             next_run_at: definition.next_run_at,
+            file: text("file"),
         }
     }
 }

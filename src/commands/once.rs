@@ -33,7 +33,7 @@ const RETRY_TIME: Duration = MINUTE;
 /// exit 8. Then find out whether the effect happened, and settle the key with
 /// --settle. As the exit status of a job, 8 is permanent: the run is dead at once.
 /// --if-open decides instead: redo runs the command again, skip takes the effect
-/// as done. While the attempt that began KEY runs, `once` still exits with 8.
+/// as done. While another attempt that began KEY runs, `once` still exits with 8.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
 /// so. So if a script with several `once` steps is restarted, the finished steps
@@ -149,7 +149,11 @@ impl Arguments {
                 print::answer(&result.unwrap_or_default())?;
                 return Ok(Exit::Done);
             }
-            Effect::Open(since) | Effect::InUse(since) => {
+            Effect::InUse(run) => {
+                let why = format!("run {run}, which is running, has begun effect `{key}`");
+                bail!(Fault::new(Exit::Open, format!("{why}; try again after its end")));
+            }
+            Effect::Open(since) => {
                 let since = timestamp::instant(since);
                 bail!(open(
                     name,
@@ -199,7 +203,12 @@ impl Arguments {
                 Ok(Exit::Done)
             }
             Foreground::Failed(status) => {
-                settle(Settle::Redo, None)?;
+                if !settle(Settle::Redo, None)? {
+                    print::complain(&format!(
+                        "the command failed, but `{key}` was settled meanwhile; if it was settled \
+                         as done, no later `once` runs the command"
+                    ));
+                }
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {

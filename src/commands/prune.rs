@@ -108,8 +108,8 @@ impl Arguments {
         let keep = self.ages.keep();
         if dry_run && verbose {
             let mut ids = Vec::new();
-            for (job, keep) in store.kept_jobs(keep)? {
-                ids.extend(upkeep::old_runs(&store, &job, keep)?);
+            for series in upkeep::series(&store, keep)? {
+                ids.extend(series.old(&store, keep)?);
             }
             bulk::print_deleted(self.output, ids)?;
             return Ok(Exit::Done);
@@ -137,9 +137,14 @@ impl Arguments {
                 progress.show(done);
                 ids.extend(runs.iter().filter(|_| verbose).map(|run| run.id));
             };
-            let pruning =
-                Pruning { store: &store, cause: &cause, archive: archive.as_ref(), time: None };
-            let deleted = delete(&pruning, keep, &mut deleted_some, &mut kept);
+            let pruning = Pruning {
+                store: &store,
+                cause: &cause,
+                archive: archive.as_ref(),
+                default: keep,
+                time: None,
+            };
+            let deleted = delete(&pruning, &mut deleted_some, &mut kept);
             progress.clear();
             let deleted = deleted?;
             forget_workers(&store, &mut kept)?;
@@ -166,16 +171,15 @@ impl Arguments {
 /// some.
 fn delete(
     pruning: &Pruning<'_>,
-    keep: Keep,
     deleted_some: &mut impl FnMut(&[Pruned]),
     kept: &mut Vec<String>,
 ) -> store::Result<HashMap<Status, i64>> {
     let mut deleted = HashMap::<Status, i64>::new();
     let (mut runs, mut events) = (Kept::default(), Kept::default());
-    for (job, keep) in pruning.store.kept_jobs(keep)? {
+    for series in upkeep::series(pruning.store, pruning.default)? {
         let mut after = Some(0);
         while let Some(id) = after {
-            let part = pruning.part(&job, keep, id, usize::MAX, &mut runs)?;
+            let part = pruning.part(&series, id, usize::MAX, &mut runs)?;
             for run in &part.pruned {
                 *deleted.entry(run.status).or_default() += 1;
             }
@@ -183,7 +187,7 @@ fn delete(
             after = part.next;
         }
     }
-    pruning.events(keep, &mut events)?;
+    pruning.events(&mut events)?;
     kept.extend(runs.lines("run"));
     kept.extend(events.lines("event"));
     Ok(deleted)

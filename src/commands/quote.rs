@@ -52,8 +52,8 @@ pub(super) fn cron_entry(schedule: &str, command: &str) -> anyhow::Result<String
         return Ok(format!("{schedule} {command}"));
     }
     let why = format!(
-        "cannot write a command into a crontab: it is longer than {LONGEST} bytes; use shorter \
-         paths"
+        "cannot write a command into a crontab: it is longer than {LONGEST} bytes; shorten its \
+         words"
     );
     Err(Fault::new(Exit::Configuration, why).into())
 }

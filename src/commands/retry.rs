@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use super::bulk::{BulkRequest, Selection};
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::store::{Operation, RetryTerms};
 
@@ -55,6 +55,9 @@ impl Arguments {
             _ => (self.again && self.runs.ids().is_empty()).then_some(Status::Succeeded),
         };
         self.runs.check(all.is_some(), "--all-dead, --all-cancelled or --again", "retry")?;
+        if self.force && all.is_some() {
+            return Err(Fault::usage("--force needs run ids").into());
+        }
         let from: Vec<_> = match all {
             Some(status) => vec![status],
             None => Status::ALL.into_iter().filter(|status| self.takes(*status)).collect(),

@@ -42,6 +42,36 @@ pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
         .collect()
 }
 
+/// The keys whose values a viewer may read in the trail: no command, address or payload.
+const VISIBLE: &str = "schedule time_zone catch_up overlap max_running rate burst \
+                       max_running_per_share max_waiting when_full max_attempts timeout max_age \
+                       expires keep keep_dead backoff priority queue spread on_dead on_success \
+                       on_end enqueuers enqueue_may_set enabled file";
+
+/// Returns the event of a change for the trail: its action, and the keys with their old and new
+/// values. `None`: no key differs.
+pub(crate) fn event(
+    before: Option<&Value>,
+    after: &Value,
+) -> Option<(&'static str, Option<String>)> {
+    let Some(before) = before else { return Some(("add", None)) };
+    let words = |(key, old, new): Difference| {
+        if !VISIBLE.split(' ').any(|visible| visible == key) {
+            return key;
+        }
+        let [old, new] = [old, new].map(|value| value.unwrap_or_else(|| "none".to_owned()));
+        format!("{key} {old} -> {new}")
+    };
+    let keys: Vec<_> = differing(before, after).into_iter().map(words).collect();
+    let action = match (before["enabled"] == true, after["enabled"] == true) {
+        _ if keys.is_empty() => return None,
+        (false, true) => "enable",
+        (true, false) => "disable",
+        _ => "change",
+    };
+    Some((action, Some(keys.join(", "))))
+}
+
 /// Returns the time limit of an attempt, if it has one.
 pub(crate) fn timeout(stored: &Value) -> Option<Duration> {
     let own = stored["timeout"].as_f64().and_then(|own| Duration::try_from_secs_f64(own).ok());
@@ -158,5 +188,34 @@ mod tests {
             ]
         );
         assert_eq!(summary(&old), "GET http://a/?[redacted]");
+    }
+    #[test]
+    fn an_event_hides_what_a_viewer_may_not_read() {
+        let job = |shell: &str, timeout: f64, enabled: bool| {
+            json!({"shell": shell, "env": {"A": shell}, "payload": {"a": shell}, "timeout": timeout,
+                "enabled": enabled})
+        };
+        let is = |before: Option<Value>, after: Value| {
+            event(before.as_ref(), &after)
+                .map(|(action, detail)| (action, detail.unwrap_or_default()))
+        };
+        let old = || Some(job("s3cret", 60.0, true));
+        assert_eq!(is(None, job("a", 1.0, true)), Some(("add", String::new())));
+        assert_eq!(is(old(), job("s3cret", 60.0, true)), None);
+        assert_eq!(
+            is(old(), job("b", 90.0, true)),
+            Some(("change", "shell, env, payload, timeout \"1m\" -> \"1m 30s\"".to_owned()))
+        );
+        assert_eq!(
+            is(old(), job("s3cret", 60.0, false)),
+            Some(("disable", "enabled true -> false".to_owned()))
+        );
+        let disabled = Some(job("s3cret", 60.0, false));
+        assert_eq!(is(disabled, job("s3cret", 60.0, true)).unwrap().0, "enable");
+        // Each key is either visible or named here.
+        let hidden =
+            ["shell", "http", "cwd", "env", "permanent_exit_codes", "snooze_exit_codes", "payload"];
+        let visible: Vec<_> = VISIBLE.split(' ').collect();
+        assert!(all_keys().all(|key| visible.contains(&key) != hidden.contains(&key)));
     }
 }

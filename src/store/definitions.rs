@@ -13,7 +13,7 @@ use super::statement::{owned, query};
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;
-use crate::job::definition_keys::{self, Difference};
+use crate::job::definition_keys;
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
@@ -267,7 +267,7 @@ impl Store {
     }
 }
 
-/// Writes the changes to the trail, with old and new values.
+/// Writes the changes to the trail.
 fn note_changes(
     transaction: &mut Transaction,
     changed: &[(String, Option<Value>, Value)],
@@ -275,27 +275,9 @@ fn note_changes(
 ) -> PgResult<()> {
     let (mut actions, mut jobs, mut details) = (Vec::new(), Vec::new(), Vec::new());
     for (job, before, after) in changed {
-        let differences = before.as_ref().map(|before| definition_keys::differing(before, after));
-        let action = match before.as_ref().map(|before| before["enabled"] == true) {
-            None => "add",
-            // A schedule that was put off may fire again; that is not a change of a person.
-            Some(_) if differences.as_ref().is_some_and(Vec::is_empty) => continue,
-            Some(false) if after["enabled"] == true => "enable",
-            Some(true) if after["enabled"] == false => "disable",
-            Some(_) => "change",
+        let Some((action, detail)) = definition_keys::event(before.as_ref(), after) else {
+            continue;
         };
-        // A viewer reads the trail, but no command, address or payload.
-        let hidden = ["shell", "http", "cwd", "env", "payload"];
-        let is_hidden = |key: &str| hidden.iter().any(|it| key.split('.').next() == Some(it));
-        let none = || "none".to_owned();
-        let words = |(key, old, new): Difference| {
-            if is_hidden(&key) {
-                return key;
-            }
-            format!("{key} {} -> {}", old.unwrap_or_else(none), new.unwrap_or_else(none))
-        };
-        let detail =
-            differences.map(|keys| keys.into_iter().map(words).collect::<Vec<_>>().join(", "));
         actions.push(action);
         jobs.push(job.as_str());
         details.push(detail);

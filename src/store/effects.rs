@@ -16,11 +16,11 @@ rows! {
         recorded_at: DateTime<Utc>,
         is_own: bool,
         completed: bool,
-        is_in_use: bool,
+        used_by: Option<i64>,
         result: Option<String>,
     }
 
-    /// Effects that runs recorded, open ones included.
+    /// Completed effects that runs recorded.
     pub(crate) struct RunEffects {
         pub(crate) effects: i64,
         /// The number of runs that recorded them.
@@ -38,8 +38,8 @@ pub(crate) enum Effect {
     Completed(Option<String>),
     /// Recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),
-    /// Open, and the attempt of a run that recorded it still runs.
-    InUse(DateTime<Utc>),
+    /// Open, and the attempt of this run that recorded it still runs.
+    InUse(i64),
     /// Another role recorded the effect, and the current role may not settle it.
     Foreign,
 }
@@ -62,7 +62,7 @@ impl Store {
                     None => continue,
                     Some(found) if !found.is_own => Effect::Foreign,
                     Some(found) if found.completed => Effect::Completed(found.result),
-                    Some(found) if found.is_in_use => Effect::InUse(found.recorded_at),
+                    Some(Found { used_by: Some(run), .. }) => Effect::InUse(run),
                     Some(found) => Effect::Open(found.recorded_at),
                 });
             }
@@ -88,7 +88,7 @@ impl Store {
         Ok(self.query("remove the effect", Transaction::execute, statement)? > 0)
     }
 
-    /// Returns the effects that these runs recorded; `None` if there are none.
+    /// Returns the completed effects that these runs recorded; `None` if there are none.
     pub(crate) fn effects_of_runs(&self, ids: Vec<i64>) -> Result<Option<RunEffects>> {
         self.query("read effects", Transaction::first, owned!("effect/of_runs"; ids))
     }

@@ -43,7 +43,7 @@ pub(crate) struct RunFilter {
 impl RunFilter {
     /// Returns whether no index finds the runs, so that a search may read all of them.
     pub(crate) fn reads_all(&self) -> bool {
-        let texts = [&self.key_prefix, &self.share, &self.error, &self.enqueued_by];
+        let texts = [&self.key_prefix, &self.share, &self.worker, &self.error, &self.enqueued_by];
         let has_text = texts.into_iter().any(Option::is_some) || !self.payload.is_empty();
         let many = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
         let has_many = self.statuses.is_empty() || self.statuses.iter().any(many);

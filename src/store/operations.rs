@@ -74,12 +74,18 @@ pub(crate) struct Edit {
     pub(crate) payload: Option<String>,
 }
 
-/// How long runs are kept after their end.
+/// How long runs are kept after their end, unless their definition says it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
     /// Succeeded and cancelled runs.
     pub(crate) ended: Duration,
     pub(crate) dead: Duration,
+}
+
+impl Keep {
+    fn seconds(self) -> (f64, f64) {
+        (self.ended.as_secs_f64(), self.dead.as_secs_f64())
+    }
 }
 
 /// What a hold applies to.
@@ -105,7 +111,7 @@ rows! {
         pub(crate) now: DateTime<Utc>,
     }
 
-    /// A run that may be old, see operate/old_runs.sql.
+    /// A run of a job, see operate/old_runs.sql.
     pub(crate) struct AgedRun {
         pub(crate) id: i64,
         pub(crate) is_old: bool,
@@ -191,35 +197,31 @@ impl Store {
         self.query("read runs", Transaction::list, owned!("look/job_types"; ids))
     }
 
-    /// Returns the jobs that have runs, and how long each keeps them: as its definition says, or
-    /// else for the `default`.
-    pub(crate) fn kept_jobs(&self, default: Keep) -> Result<Vec<(String, Keep)>> {
-        let jobs: Vec<(String, Option<f64>, Option<f64>)> =
-            self.query("look for old runs", Transaction::list, owned!("operate/kept_jobs"))?;
-        let or = |own: Option<f64>, default| {
-            own.and_then(|own| Duration::try_from_secs_f64(own).ok()).unwrap_or(default)
-        };
-        let keep = |(job, ended, dead)| {
-            (job, Keep { ended: or(ended, default.ended), dead: or(dead, default.dead) })
-        };
-        Ok(jobs.into_iter().map(keep).collect())
+    /// Returns the jobs that may have old runs.
+    pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<String>> {
+        let (keep, keep_dead) = default.seconds();
+        let statement = owned!("operate/prunable_jobs"; keep, keep_dead);
+        self.query("look for old runs", Transaction::list, statement)
     }
 
-    /// Returns at most `limit` runs of a job that come after the run `after`, by id.
+    /// Returns at most `limit` runs of a job that come after the run `after`, by id: the dead ones,
+    /// or those among which the other old ones are.
     pub(crate) fn aged_runs(
         &self,
         job: &str,
-        keep: Keep,
+        dead: bool,
+        default: Keep,
         after: i64,
         limit: i64,
     ) -> Result<Vec<AgedRun>> {
-        let (job, ended, dead) =
-            (job.to_owned(), keep.ended.as_secs_f64(), keep.dead.as_secs_f64());
-        self.query(
-            "look for old runs",
-            Transaction::list,
-            owned!("operate/old_runs"; job, keep = ended, keep_dead = dead, after, limit),
-        )
+        let (job, (keep, keep_dead)) = (job.to_owned(), default.seconds());
+        let doing = "look for old runs";
+        if dead {
+            let statement = owned!("operate/old_dead_runs"; job, keep_dead, after, limit);
+            return self.query(doing, Transaction::list, statement);
+        }
+        let statement = owned!("operate/old_runs"; job, keep, after, limit);
+        self.query(doing, Transaction::list, statement)
     }
 
     /// Returns the id of the newest run of a job; `None` if it has none.
@@ -233,12 +235,12 @@ impl Store {
     pub(crate) fn prune(
         &self,
         ids: Vec<i64>,
-        keep: Keep,
+        default: Keep,
         cause: &Cause,
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
         let Cause { host_user, reason } = cause.clone();
-        let (keep, keep_dead) = (keep.ended.as_secs_f64(), keep.dead.as_secs_f64());
+        let (keep, keep_dead) = default.seconds();
         let (archive, archives) = (archive.cloned(), archive.is_some());
         let pruned = self.transact("prune", move |transaction| {
             let pruned: Vec<Pruned> = transaction
@@ -300,7 +302,7 @@ impl Store {
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, default: Keep) -> Result<Vec<(Status, i64)>> {
-        let (keep, keep_dead) = (default.ended.as_secs_f64(), default.dead.as_secs_f64());
+        let (keep, keep_dead) = default.seconds();
         let statement = owned!("operate/count_old"; keep, keep_dead);
         self.query("count old runs", Transaction::list, statement)
     }

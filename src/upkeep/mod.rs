@@ -14,7 +14,7 @@ mod wake;
 
 use expire::expire;
 pub(crate) use fire::fire;
-pub(crate) use prune::{Kept, Pruning, old_runs, prune};
+pub(crate) use prune::{Kept, Pruning, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;
 pub(crate) use turn::Turn;

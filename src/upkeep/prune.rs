@@ -12,9 +12,10 @@ use crate::text::plural;
 const PRUNED_AT_ONCE: usize = 1000;
 /// How long a tick tries to delete runs of which the database keeps some. It prunes twice as long.
 const PRUNING: Duration = Duration::from_secs(1);
-/// The runs that are looked at in one statement.
+/// The runs that are read, and deleted, in one transaction.
 const PART: usize = 1000;
-/// Fewer with an archive: they are read in one transaction, payloads and outputs included.
+/// The runs that are deleted in one transaction with an archive: it reads them, with payloads and
+/// outputs.
 const PART_TO_ARCHIVE: usize = 100;
 
 /// Rows that the database keeps: their number and the first one, by the reason.
@@ -39,19 +40,61 @@ impl Kept {
     }
 }
 
-/// Deletes old runs of a job in parts, the oldest first.
+/// Runs of a job that are pruned one after another, by id: the dead ones, or the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    job: String,
+    dead: bool,
+}
+
+/// Returns the series that may have old runs.
+pub(crate) fn series(store: &Store, default: Keep) -> store::Result<Vec<Series>> {
+    let jobs = store.prunable_jobs(default)?.into_iter();
+    Ok(jobs.flat_map(|job| [false, true].map(|dead| Series { job: job.clone(), dead })).collect())
+}
+
+impl Series {
+    /// Returns the old runs of the part after the run `after`, and where the next part begins.
+    fn part(
+        &self,
+        store: &Store,
+        default: Keep,
+        after: i64,
+    ) -> store::Result<(Vec<i64>, Option<i64>)> {
+        let part = store.aged_runs(&self.job, self.dead, default, after, PART as i64)?;
+        let is_last = |last: &AgedRun| {
+            part.len() < PART || last.is_young && !part.iter().any(|run| run.is_old)
+        };
+        let next = part.last().filter(|last| !is_last(last)).map(|last| last.id);
+        Ok((part.iter().filter(|run| run.is_old).map(|run| run.id).collect(), next))
+    }
+
+    /// Returns all old runs.
+    pub(crate) fn old(&self, store: &Store, default: Keep) -> store::Result<Vec<i64>> {
+        let (mut old, mut after) = (Vec::new(), Some(0));
+        while let Some(id) = after {
+            let (part, next) = self.part(store, default, id)?;
+            old.extend(part);
+            after = next;
+        }
+        Ok(old)
+    }
+}
+
+/// Deletes old runs in parts, the oldest first.
 pub(crate) struct Pruning<'a> {
     pub(crate) store: &'a Store,
     pub(crate) cause: &'a Cause,
     pub(crate) archive: Option<&'a Archive>,
+    pub(crate) default: Keep,
     /// How long to try a part of which the database keeps some runs.
     pub(crate) time: Option<Duration>,
 }
 
-/// A part of a job's runs, without the deleted ones.
+/// A part of a series, without the deleted runs.
 pub(crate) struct Part {
     pub(crate) pruned: Vec<Pruned>,
-    /// Whether some old runs are still there: the database keeps them, or they are locked.
+    /// Whether the database keeps old runs.
     has_kept: bool,
     /// The run after which the next part begins; `None` if no later run is old.
     pub(crate) next: Option<i64>,
@@ -61,26 +104,32 @@ impl Pruning<'_> {
     /// Deletes at most `limit` old runs of the part after the run `after`.
     pub(crate) fn part(
         &self,
-        job: &str,
-        keep: Keep,
+        series: &Series,
         after: i64,
         limit: usize,
         kept: &mut Kept,
     ) -> store::Result<Part> {
-        let size = if self.archive.is_some() { PART_TO_ARCHIVE } else { PART };
-        let (old, next) = old_part(self.store, job, keep, after, size)?;
-        let ids: Vec<_> = old.into_iter().take(limit).collect();
-        let (tried, mut pruned) = (ids.len(), Vec::new());
-        kept.add(store::bisect(ids, &mut BatchSize::default(), self.has_time(), |ids| {
-            pruned.extend(self.store.prune(ids.to_vec(), keep, self.cause, self.archive)?);
-            Ok(())
-        })?);
-        Ok(Part { has_kept: pruned.len() < tried, pruned, next })
+        let (mut old, next) = series.part(self.store, self.default, after)?;
+        old.truncate(limit);
+        let (mut pruned, mut has_kept) = (Vec::new(), false);
+        let at_once = if self.archive.is_some() { PART_TO_ARCHIVE } else { PART };
+        for ids in old.chunks(at_once) {
+            let prune = |ids: &[i64]| {
+                let ids = ids.to_vec();
+                pruned.extend(self.store.prune(ids, self.default, self.cause, self.archive)?);
+                Ok(())
+            };
+            let size = &mut BatchSize::default();
+            let rejected = store::bisect(ids.to_vec(), size, self.has_time(), prune)?;
+            has_kept |= !rejected.is_empty();
+            kept.add(rejected);
+        }
+        Ok(Part { pruned, has_kept, next })
     }
 
     /// Deletes the oldest events of the trail: they are kept as long as dead runs.
-    pub(crate) fn events(&self, keep: Keep, kept: &mut Kept) -> store::Result<()> {
-        let events = self.store.old_events(keep.dead, PRUNED_AT_ONCE as i64)?;
+    pub(crate) fn events(&self, kept: &mut Kept) -> store::Result<()> {
+        let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
         kept.add(store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?);
         Ok(())
@@ -92,58 +141,31 @@ impl Pruning<'_> {
     }
 }
 
-/// Returns the old runs of the part after the run `after`, and where the next part begins.
-fn old_part(
-    store: &Store,
-    job: &str,
-    keep: Keep,
-    after: i64,
-    size: usize,
-) -> store::Result<(Vec<i64>, Option<i64>)> {
-    let part = store.aged_runs(job, keep, after, size as i64)?;
-    let is_last =
-        |last: &AgedRun| part.len() < size || last.is_young && !part.iter().any(|run| run.is_old);
-    let next = part.last().filter(|last| !is_last(last)).map(|last| last.id);
-    Ok((part.iter().filter(|run| run.is_old).map(|run| run.id).collect(), next))
-}
-
-/// Returns the old runs of a job.
-pub(crate) fn old_runs(store: &Store, job: &str, keep: Keep) -> store::Result<Vec<i64>> {
-    let (mut old, mut after) = (Vec::new(), Some(0));
-    while let Some(id) = after {
-        let (part, next) = old_part(store, job, keep, id, PART)?;
-        old.extend(part);
-        after = next;
-    }
-    Ok(old)
-}
-
 /// Deletes some old runs in the name of a worker. A failure is logged: it is not a failure of the
 /// tick.
 pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), reason: None };
-    let pruning = Pruning { store, cause: &cause, archive: None, time: Some(PRUNING) };
+    let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
     let until = Instant::now() + 2 * PRUNING;
     let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
     let mut prune = || {
-        let mut jobs = store.kept_jobs(default)?;
+        let mut all = series(store, default)?;
         // No job's old runs keep those of the others waiting.
-        jobs.shuffle(&mut rand::rng());
-        for (job, keep) in jobs {
+        all.shuffle(&mut rand::rng());
+        for one in all {
             let mut after = Some(0);
             while let Some(id) = after.filter(|_| left > 0 && Instant::now() < until) {
-                let part = pruning.part(&job, keep, id, left, &mut runs)?;
+                let part = pruning.part(&one, id, left, &mut runs)?;
                 left -= part.pruned.len();
                 after = part.next;
                 // If the database keeps thousands of the oldest, each tick tries others.
-                if let Some((next, newest)) =
-                    after.filter(|_| part.has_kept).zip(store.newest_run(&job)?)
-                {
+                if let Some(next) = part.next.filter(|_| part.has_kept) {
+                    let newest = store.newest_run(&one.job)?.unwrap_or(next);
                     after = Some(rand::random_range(next..=newest.max(next)));
                 }
             }
         }
-        pruning.events(default, &mut events)
+        pruning.events(&mut events)
     };
     if let Err(error) = prune() {
         log::warn!("old runs are not deleted: {}", error.for_log());

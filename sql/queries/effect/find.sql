@@ -1,19 +1,20 @@
 -- Reads a recorded effect. A separate statement, because the statement that conflicted with the
 -- record can't see it.
 -- $1  key    $2  run, NULL outside of a job    $3  attempt
--- Zero rows: no effect has this key, or it was removed meanwhile. `is_in_use`: the attempt that
--- recorded it still runs, and is not that of the caller.
+-- Zero rows: no effect has this key, or it was removed meanwhile. `used_by`: the run whose attempt
+-- recorded it, if that still runs and is not that of the caller.
 SELECT
     effect.recorded_at,
     jobctl.is_own_effect(current_user, effect.recorded_by) AS is_own,
     effect.completed_at IS NOT NULL AS completed,
-    EXISTS (
-        SELECT FROM jobctl.job_runs AS run
+    (
+        SELECT run.id
+        FROM jobctl.job_runs AS run
         WHERE run.id = effect.run_id
             AND run.attempts = effect.attempt
             AND run.status = 'running'
             AND (run.id, run.attempts) IS DISTINCT FROM ($2::bigint, $3::integer)
-    ) AS is_in_use,
+    ) AS used_by,
     effect.result
 FROM jobctl.job_effects AS effect
 WHERE effect.key = $1::text

@@ -1,4 +1,4 @@
--- What keeps commands of `once` from being run again, if these runs start again.
+-- The completed effects of runs: `once` does not run their commands again.
 -- $1  ids of runs
 -- Zero rows: nothing does.
 SELECT
@@ -7,4 +7,5 @@ SELECT
     (array_agg(effect.key ORDER BY effect.run_id, effect.recorded_at, effect.key))[1] AS first_key
 FROM jobctl.job_effects AS effect
 WHERE effect.run_id = ANY ($1::bigint[])
+    AND effect.completed_at IS NOT NULL
 HAVING count(*) > 0

@@ -11,6 +11,7 @@ WITH counted AS (
         (array_agg(run.id ORDER BY run.finished_at DESC, run.id DESC))[1] AS newest_id
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
+        AND run.status = 'dead'
     GROUP BY run.job_type, run.error_type
 )
 SELECT

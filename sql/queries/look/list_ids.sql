@@ -51,12 +51,16 @@ WITH matching AS NOT MATERIALIZED (
         AND (
             $11::text IS NULL
             OR run.locked_by = $11::text
-            -- The search ends at the worker's first run.
-            OR run.id >= (
-                SELECT min(attempt.run_id)
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.worker = $11::text
-            )
+            -- A search through all runs ends at the worker's first one.
+            OR run.id >= CASE
+                WHEN coalesce($12::timestamptz, $13::timestamptz) IS NULL AND $15::text[] IS NULL
+                    THEN (
+                        SELECT min(attempt.run_id)
+                        FROM jobctl.job_attempts AS attempt
+                        WHERE attempt.worker = $11::text
+                    )
+                ELSE 0
+            END
             AND EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt

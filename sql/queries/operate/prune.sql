@@ -1,26 +1,27 @@
 -- succeeded, dead or cancelled -> deleted: runs that are old. Skips locked runs. A trigger deletes
 -- their history. Writes one event, with the number of runs.
--- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old
+-- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old, if no
+--     definition says it
 -- $4  host_user    $5  reason, for the trail
 -- $6  archives: whether to return each deleted run as JSON: its columns, and its attempts as
 --     `history`
 -- A row per deleted run.
 WITH old AS MATERIALIZED (
-    SELECT run.id
+    SELECT run.id, run.finished_at
     FROM jobctl.job_runs AS run
+    LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
     WHERE run.id = ANY ($1::bigint[])
-        AND run.finished_at < now() - make_interval(
-            secs => CASE run.status WHEN 'dead' THEN $3::float8 ELSE $2::float8 END
-        )
-    FOR UPDATE SKIP LOCKED
+        AND run.finished_at < now() - CASE run.status
+            WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
+            ELSE coalesce(definition.keep, make_interval(secs => $2::float8))
+        END
+    FOR UPDATE OF run SKIP LOCKED
 ),
 deleted AS (
     DELETE FROM jobctl.job_runs AS run
     USING old
     WHERE run.id = old.id
-        AND run.finished_at < now() - make_interval(
-            secs => CASE run.status WHEN 'dead' THEN $3::float8 ELSE $2::float8 END
-        )
+        AND run.finished_at IS NOT DISTINCT FROM old.finished_at
     RETURNING
         run.id,
         run.status,

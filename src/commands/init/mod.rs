@@ -70,6 +70,8 @@ const UNITS: [(&str, &str); 4] = [
 const TIMERS: [&str; 2] = ["jobctl.timer", "jobctl-check.timer"];
 const ENABLE: &str = "enable --now jobctl.timer jobctl-check.timer";
 const STOP: &str = "stop jobctl.timer jobctl-check.timer jobctl.service";
+/// The variables by which a check sends problems, if the file of variables has them.
+const SENDERS: [&str; 2] = ["JOBCTL_CHECK_EXEC", "JOBCTL_CHECK_WEBHOOK"];
 /// The program by which every cron sends mail.
 const SENDMAIL: &str = "/usr/sbin/sendmail";
 
@@ -92,6 +94,7 @@ impl Arguments {
         if let Some(command) = &self.exec {
             quote::argument("--exec", command)?;
         }
+        let lines = self.lines(&environment)?;
         migrate(database)?;
         if self.systemd {
             self.change_units(Some(&environment))?;
@@ -105,7 +108,7 @@ impl Arguments {
             ));
             Ok(())
         } else {
-            let block = crontab_block::block(&self.lines(&environment)?);
+            let block = crontab_block::block(&lines);
             print::complain(&match self.sender() {
                 Some(sender) => sends(sender),
                 None if Path::new(SENDMAIL).exists() => {
@@ -134,10 +137,8 @@ impl Arguments {
 
     /// Returns what sends the problems that the installed check finds, if anything does.
     fn sender(&self) -> Option<&'static str> {
-        // The check reads these variables if they are in the file that the block names.
-        let variables = ["JOBCTL_CHECK_EXEC", "JOBCTL_CHECK_WEBHOOK"];
         let is_set = |name: &&str| env_file::has_set(name);
-        self.exec.as_ref().map(|_| "--exec").or_else(|| variables.into_iter().find(is_set))
+        self.exec.as_ref().map(|_| "--exec").or_else(|| SENDERS.into_iter().find(is_set))
     }
 
     /// The crontab's lines for this host.
@@ -308,7 +309,11 @@ fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow
     let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
     let program = quote::unit_word(&quote::program()?);
+    // For the notes of reported problems: services of the system have no HOME.
+    let state = "StateDirectory=jobctl\nEnvironment=XDG_STATE_HOME=%S";
+    let state = if geteuid().is_root() { state } else { "# Its notes are in ~/.local/state." };
     let filled = template.replace("{program}", &program).replace("{check}", check);
+    let filled = filled.replace("{state}", state);
     Ok(filled.replace("{environment}", &lines))
 }
 
@@ -318,13 +323,20 @@ const LOST: &str = "cron can't mail the lines of `check` and `tick`, because the
 const UNSENT: &str = "cron mails no line of `check` and `tick`, because the crontab sets MAILTO \
                       to nothing";
 
-/// Returns why cron loses the lines of jobctl, if it does.
+/// Returns why cron loses the lines of jobctl, if it does, and no check sends problems elsewhere.
 pub(super) fn lost_mail() -> Option<&'static str> {
+    if SENDERS.iter().any(|name| env_file::has_set(name)) {
+        return None;
+    }
     let (mut has_line, mut is_unsent, mut mails) = (false, false, true);
     for line in read_crontab().ok()?.lines().map(str::trim_start) {
         if let Some((name, value)) = variable(line) {
             mails = if name == "MAILTO" { !value.is_empty() } else { mails };
-        } else if subcommand_of_line(line).is_some() {
+        } else if let Some(subcommand) = subcommand_of_line(line) {
+            if subcommand == "check" && [" --exec", " --webhook"].iter().any(|it| line.contains(it))
+            {
+                return None;
+            }
             has_line = true;
             is_unsent |= !mails;
         }

@@ -1,0 +1,42 @@
+-- The jobs that may have old runs: one of the first hundred was created long ago. Jumps from job to
+-- job in job_runs_job.
+-- $1  keep    $2  keep_dead: seconds after their end until runs are old, if no definition says it
+WITH RECURSIVE job AS (
+    (
+        SELECT run.job_type
+        FROM jobctl.job_runs AS run
+        WHERE run.status <> 'running'
+        ORDER BY run.job_type
+        LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT run.job_type
+        FROM jobctl.job_runs AS run
+        WHERE run.status <> 'running'
+            AND run.job_type > job.job_type
+        ORDER BY run.job_type
+        LIMIT 1
+    )
+    FROM job
+    WHERE job.job_type IS NOT NULL
+)
+SELECT job.job_type
+FROM job
+LEFT JOIN jobctl.job_definitions AS definition ON definition.name = job.job_type
+CROSS JOIN LATERAL (
+    SELECT min(first.created_at) AS created_at
+    FROM (
+        SELECT run.created_at
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = job.job_type
+            AND run.status <> 'running'
+        ORDER BY run.id
+        LIMIT 100
+    ) AS first
+) AS oldest
+WHERE oldest.created_at < now() - least(
+    coalesce(definition.keep, make_interval(secs => $1::float8)),
+    coalesce(definition.keep_dead, make_interval(secs => $2::float8))
+)
+ORDER BY job.job_type
