@@ -366,7 +366,7 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         assert!(written.contains(&format!("\nExecStart=\"{program}\" {command}")), "{done}");
     }
     // The services of the system have no HOME for the notes of a check.
-    assert_eq!(written.contains("\nStateDirectory=jobctl\n"), is_root, "{done}");
+    assert_eq!(written.contains("\nStateDirectory=jobctl-check\n"), is_root, "{done}");
     // A job that cleans /tmp must see the host's.
     assert!(!written.contains("PrivateTmp"), "{done}");
     assert!(

@@ -100,9 +100,10 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT expires_is_positive CHECK (expires > interval '0'),
     -- How long runs are kept after their end; NULL for as long as the caller of prune.sql says.
     keep interval
-        CONSTRAINT keep_is_not_negative CHECK (keep >= interval '0'),
+        CONSTRAINT keep_is_at_most_a_century CHECK (keep BETWEEN interval '0' AND '36500 days'),
     keep_dead interval
-        CONSTRAINT keep_dead_is_not_negative CHECK (keep_dead >= interval '0'),
+        CONSTRAINT keep_dead_is_at_most_a_century
+            CHECK (keep_dead BETWEEN interval '0' AND '36500 days'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
         CONSTRAINT backoff_is_known
             CHECK (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'),

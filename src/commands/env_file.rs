@@ -51,6 +51,11 @@ pub(super) fn has_set(name: &str) -> bool {
     HAS_SET.get().is_some_and(|names| names.contains(name))
 }
 
+/// Returns whether a file sets a variable; `false` if it can't be read.
+pub(super) fn sets(path: &str, name: &str) -> bool {
+    read(Path::new(path)).is_ok_and(|variables| variables.iter().any(|(set, _)| set == name))
+}
+
 fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     let text = files::open_private(path)
         .and_then(|file| files::read_text(file, SETTINGS_LIMIT))

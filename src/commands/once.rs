@@ -174,7 +174,10 @@ impl Arguments {
                 Settle::Done => ("succeeded", "done"),
                 Settle::Redo => ("failed", "redo"),
             };
-            record(&store, database, |store| write(store, settle, name, recorded, output))
+            let write = |store: &Store| write(store, settle, name, recorded, output);
+            record(&store, database, write)
+                // The answer to the first statement may be lost; a repetition finds no key.
+                .map(|(done, repeated)| done || repeated && matches!(settle, Settle::Redo))
                 .with_context(|| {
                     format!(
                         "the command {result}, but `{key}` is still open; \
@@ -182,6 +185,15 @@ impl Arguments {
                         shell::quoted(name)
                     )
                 })
+        };
+        let failed = || {
+            if !settle(Settle::Redo, None)? {
+                print::complain(&format!(
+                    "the command failed, but `{key}` was settled meanwhile; if it was settled as \
+                     done, no later `once` runs the command"
+                ));
+            }
+            anyhow::Ok(())
         };
         match execute::foreground(&self.command, RESULT_LIMIT) {
             Foreground::Succeeded(printed) => {
@@ -203,16 +215,11 @@ impl Arguments {
                 Ok(Exit::Done)
             }
             Foreground::Failed(status) => {
-                if !settle(Settle::Redo, None)? {
-                    print::complain(&format!(
-                        "the command failed, but `{key}` was settled meanwhile; if it was settled \
-                         as done, no later `once` runs the command"
-                    ));
-                }
+                failed()?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                settle(Settle::Redo, None)?;
+                failed()?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
                 let program = action::program(&self.command[0]);
@@ -259,19 +266,20 @@ fn open(name: &str, begun: &str) -> Fault {
 }
 
 /// Records the result of the command. A database restart at this moment must not lose it, so this
-/// tries again for a minute.
+/// tries again for a minute. Returns whether it was recorded, and whether the write was repeated.
 fn record(
     store: &Store,
     database: &DatabaseFlags,
     write: impl Fn(&Store) -> store::Result<bool>,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<(bool, bool)> {
     let is_passing = |written: &anyhow::Result<bool>| {
         written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
     };
     let again = || Ok(write(&database.open()?)?);
     let until = Instant::now() + RETRY_TIME;
     let mut written = write(store).map_err(anyhow::Error::from);
-    if is_passing(&written) {
+    let repeats = is_passing(&written);
+    if repeats {
         written = again();
     }
     if let Err(error) = &written
@@ -283,7 +291,7 @@ fn record(
         thread::sleep(SECOND);
         written = again();
     }
-    written
+    Ok((written?, repeats))
 }
 
 /// The run and the attempt, if a job runs this command.

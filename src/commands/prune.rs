@@ -187,7 +187,7 @@ fn delete(
             after = part.next;
         }
     }
-    pruning.events(&mut events)?;
+    while pruning.events(&mut events)? {}
     kept.extend(runs.lines("run"));
     kept.extend(events.lines("event"));
     Ok(deleted)

@@ -43,10 +43,11 @@ pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
 }
 
 /// The keys whose values a viewer may read in the trail: no command, address or payload.
-const VISIBLE: &str = "schedule time_zone catch_up overlap max_running rate burst \
-                       max_running_per_share max_waiting when_full max_attempts timeout max_age \
-                       expires keep keep_dead backoff priority queue spread on_dead on_success \
-                       on_end enqueuers enqueue_may_set enabled file";
+const VISIBLE: &str = "permanent_exit_codes snooze_exit_codes schedule time_zone catch_up \
+                       overlap max_running rate burst max_running_per_share max_waiting \
+                       when_full max_attempts timeout max_age expires keep keep_dead \
+                       backoff priority queue spread on_dead on_success on_end enqueuers \
+                       enqueue_may_set enabled file";
 
 /// Returns the event of a change for the trail: its action, and the keys with their old and new
 /// values. `None`: no key differs.
@@ -213,8 +214,7 @@ mod tests {
         let disabled = Some(job("s3cret", 60.0, false));
         assert_eq!(is(disabled, job("s3cret", 60.0, true)).unwrap().0, "enable");
         // Each key is either visible or named here.
-        let hidden =
-            ["shell", "http", "cwd", "env", "permanent_exit_codes", "snooze_exit_codes", "payload"];
+        let hidden = ["shell", "http", "cwd", "env", "payload"];
         let visible: Vec<_> = VISIBLE.split(' ').collect();
         assert!(all_keys().all(|key| visible.contains(&key) != hidden.contains(&key)));
     }

@@ -12,6 +12,8 @@ use crate::text::plural;
 const PRUNED_AT_ONCE: usize = 1000;
 /// How long a tick tries to delete runs of which the database keeps some. It prunes twice as long.
 const PRUNING: Duration = Duration::from_secs(1);
+/// After as many parts of a job without an old run, a tick looks at a random place.
+const FRUITLESS_LIMIT: u32 = 8;
 /// The runs that are read, and deleted, in one transaction.
 const PART: usize = 1000;
 /// The runs that are deleted in one transaction with an archive: it reads them, with payloads and
@@ -127,12 +129,16 @@ impl Pruning<'_> {
         Ok(Part { pruned, has_kept, next })
     }
 
-    /// Deletes the oldest events of the trail: they are kept as long as dead runs.
-    pub(crate) fn events(&self, kept: &mut Kept) -> store::Result<()> {
+    /// Deletes the oldest events of the trail: they are kept as long as dead runs. Returns whether
+    /// there may be more.
+    pub(crate) fn events(&self, kept: &mut Kept) -> store::Result<bool> {
         let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
-        kept.add(store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?);
-        Ok(())
+        let is_full = events.len() == PRUNED_AT_ONCE;
+        let rejected = store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?;
+        let has_more = is_full && rejected.is_empty();
+        kept.add(rejected);
+        Ok(has_more)
     }
 
     fn has_time(&self) -> impl Fn() -> bool + use<> {
@@ -153,19 +159,21 @@ pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
         // No job's old runs keep those of the others waiting.
         all.shuffle(&mut rand::rng());
         for one in all {
-            let mut after = Some(0);
+            let (mut after, mut fruitless) = (Some(0), 0);
             while let Some(id) = after.filter(|_| left > 0 && Instant::now() < until) {
                 let part = pruning.part(&one, id, left, &mut runs)?;
                 left -= part.pruned.len();
                 after = part.next;
-                // If the database keeps thousands of the oldest, each tick tries others.
-                if let Some(next) = part.next.filter(|_| part.has_kept) {
+                fruitless += u32::from(part.pruned.is_empty());
+                let is_stuck = part.has_kept || fruitless > FRUITLESS_LIMIT;
+                // If thousands of the oldest are kept, each tick tries others.
+                if let Some(next) = part.next.filter(|_| is_stuck) {
                     let newest = store.newest_run(&one.job)?.unwrap_or(next);
                     after = Some(rand::random_range(next..=newest.max(next)));
                 }
             }
         }
-        pruning.events(&mut events)
+        pruning.events(&mut events).map(drop)
     };
     if let Err(error) = prune() {
         log::warn!("old runs are not deleted: {}", error.for_log());

@@ -41,8 +41,7 @@ pub(crate) struct Arguments {
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Remove the lines, the services, the timers and jobctl's files in ~/.local/state; the
-    /// database stays
+    /// Remove the lines, the services, the timers and jobctl's notes; the database stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Add a line that writes the report page to this file
@@ -94,9 +93,9 @@ impl Arguments {
         if let Some(command) = &self.exec {
             quote::argument("--exec", command)?;
         }
-        let lines = self.lines(&environment)?;
+        let lines = (!self.systemd).then(|| self.lines(&environment)).transpose()?;
         migrate(database)?;
-        if self.systemd {
+        let Some(lines) = lines else {
             self.change_units(Some(&environment))?;
             print::complain(&self.sender().map_or_else(
                 || {
@@ -106,26 +105,25 @@ impl Arguments {
                 },
                 sends,
             ));
-            Ok(())
-        } else {
-            let block = crontab_block::block(&lines);
-            print::complain(&match self.sender() {
-                Some(sender) => sends(sender),
-                None if Path::new(SENDMAIL).exists() => {
-                    "cron mails problems to MAILTO, or else to this user; --exec sends them \
-                     elsewhere"
-                        .to_owned()
-                }
-                None => format!("{LOST}; install a mail program, or add --exec"),
-            });
-            let old = read_crontab();
-            complain_of(old.as_deref().unwrap_or_default(), &environment);
-            if self.crontab {
-                return self.change_crontab(old, &block);
+            return Ok(());
+        };
+        let block = crontab_block::block(&lines);
+        print::complain(&match self.sender() {
+            Some(sender) => sends(sender),
+            None if Path::new(SENDMAIL).exists() => {
+                "cron mails problems to MAILTO, or else to this user; --exec sends them \
+                 elsewhere"
+                    .to_owned()
             }
-            print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
-            print::answer(&block)
+            None => format!("{LOST}; install a mail program, or add --exec"),
+        });
+        let old = read_crontab();
+        complain_of(old.as_deref().unwrap_or_default(), &environment);
+        if self.crontab {
+            return self.change_crontab(old, &block);
         }
+        print::complain("nothing is installed; `jobctl init --crontab` adds these lines");
+        print::answer(&block)
     }
 
     /// The check that it installs, unless a command sends the problems that a check finds.
@@ -249,8 +247,15 @@ impl Arguments {
     }
 }
 
-/// Removes the notes of `check --repeat` and `tick --quiet`.
+/// The folder of the notes of a check that the system's systemd starts, see `unit`.
+const CHECK_STATE: &str = "/var/lib/jobctl-check";
+
+/// Removes the notes of checks and of `tick --quiet`.
 fn remove_state() -> anyhow::Result<()> {
+    if geteuid().is_root() && Path::new(CHECK_STATE).exists() {
+        let removed = fs::remove_dir_all(CHECK_STATE);
+        removed.with_context(|| format!("cannot remove {CHECK_STATE}"))?;
+    }
     let Some(folder) = files::state_folder().filter(|folder| folder.exists()) else {
         return Ok(());
     };
@@ -310,7 +315,7 @@ fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
     let program = quote::unit_word(&quote::program()?);
     // For the notes of reported problems: services of the system have no HOME.
-    let state = "StateDirectory=jobctl\nEnvironment=XDG_STATE_HOME=%S";
+    let state = "StateDirectory=jobctl-check\nEnvironment=XDG_STATE_HOME=%S/jobctl-check";
     let state = if geteuid().is_root() { state } else { "# Its notes are in ~/.local/state." };
     let filled = template.replace("{program}", &program).replace("{check}", check);
     let filled = filled.replace("{state}", state);
@@ -325,12 +330,15 @@ const UNSENT: &str = "cron mails no line of `check` and `tick`, because the cron
 
 /// Returns why cron loses the lines of jobctl, if it does, and no check sends problems elsewhere.
 pub(super) fn lost_mail() -> Option<&'static str> {
-    if SENDERS.iter().any(|name| env_file::has_set(name)) {
-        return None;
-    }
     let (mut has_line, mut is_unsent, mut mails) = (false, false, true);
     for line in read_crontab().ok()?.lines().map(str::trim_start) {
+        if SENDERS.iter().any(|sender| line.contains(sender) && !line.starts_with('#')) {
+            return None;
+        }
         if let Some((name, value)) = variable(line) {
+            if name == env_file::VARIABLE && SENDERS.iter().any(|it| env_file::sets(&value, it)) {
+                return None;
+            }
             mails = if name == "MAILTO" { !value.is_empty() } else { mails };
         } else if let Some(subcommand) = subcommand_of_line(line) {
             if subcommand == "check" && [" --exec", " --webhook"].iter().any(|it| line.contains(it))
