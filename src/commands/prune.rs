@@ -109,7 +109,7 @@ impl Arguments {
         if dry_run && verbose {
             let mut ids = Vec::new();
             for series in upkeep::series(&store, keep)? {
-                ids.extend(series.old(&store, keep)?);
+                ids.extend(series.old(&store)?);
             }
             bulk::print_deleted(self.output, ids)?;
             return Ok(Exit::Done);

@@ -197,31 +197,30 @@ impl Store {
         self.query("read runs", Transaction::list, owned!("look/job_types"; ids))
     }
 
-    /// Returns the jobs that may have old runs.
-    pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<String>> {
+    /// Returns the jobs that may have old runs, with the seconds for which each keeps succeeded and
+    /// cancelled runs, and dead ones.
+    pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<(String, f64, f64)>> {
         let (keep, keep_dead) = default.seconds();
         let statement = owned!("operate/prunable_jobs"; keep, keep_dead);
         self.query("look for old runs", Transaction::list, statement)
     }
 
     /// Returns at most `limit` runs of a job that come after the run `after`, by id: the dead ones,
-    /// or those among which the other old ones are.
+    /// or those among which the other old ones are. They are old `age` seconds after their end.
     pub(crate) fn aged_runs(
         &self,
         job: &str,
         dead: bool,
-        default: Keep,
+        age: f64,
         after: i64,
         limit: i64,
     ) -> Result<Vec<AgedRun>> {
-        let (job, (keep, keep_dead)) = (job.to_owned(), default.seconds());
-        let doing = "look for old runs";
-        if dead {
-            let statement = owned!("operate/old_dead_runs"; job, keep_dead, after, limit);
-            return self.query(doing, Transaction::list, statement);
-        }
-        let statement = owned!("operate/old_runs"; job, keep, after, limit);
-        self.query(doing, Transaction::list, statement)
+        let job = job.to_owned();
+        let statement = match dead {
+            true => owned!("operate/old_dead_runs"; job, age, after, limit),
+            false => owned!("operate/old_runs"; job, age, after, limit),
+        };
+        self.query("look for old runs", Transaction::list, statement)
     }
 
     /// Returns the id of the newest run of a job; `None` if it has none.

@@ -47,23 +47,23 @@ impl Kept {
 pub(crate) struct Series {
     job: String,
     dead: bool,
+    /// Seconds after their end until they are old.
+    age: f64,
 }
 
 /// Returns the series that may have old runs.
 pub(crate) fn series(store: &Store, default: Keep) -> store::Result<Vec<Series>> {
-    let jobs = store.prunable_jobs(default)?.into_iter();
-    Ok(jobs.flat_map(|job| [false, true].map(|dead| Series { job: job.clone(), dead })).collect())
+    let of_job = |(job, keep, keep_dead): (String, f64, f64)| {
+        let series = |(dead, age)| Series { job: job.clone(), dead, age };
+        [(false, keep), (true, keep_dead)].map(series)
+    };
+    Ok(store.prunable_jobs(default)?.into_iter().flat_map(of_job).collect())
 }
 
 impl Series {
     /// Returns the old runs of the part after the run `after`, and where the next part begins.
-    fn part(
-        &self,
-        store: &Store,
-        default: Keep,
-        after: i64,
-    ) -> store::Result<(Vec<i64>, Option<i64>)> {
-        let part = store.aged_runs(&self.job, self.dead, default, after, PART as i64)?;
+    fn part(&self, store: &Store, after: i64) -> store::Result<(Vec<i64>, Option<i64>)> {
+        let part = store.aged_runs(&self.job, self.dead, self.age, after, PART as i64)?;
         let is_last = |last: &AgedRun| {
             part.len() < PART || last.is_young && !part.iter().any(|run| run.is_old)
         };
@@ -72,10 +72,10 @@ impl Series {
     }
 
     /// Returns all old runs.
-    pub(crate) fn old(&self, store: &Store, default: Keep) -> store::Result<Vec<i64>> {
+    pub(crate) fn old(&self, store: &Store) -> store::Result<Vec<i64>> {
         let (mut old, mut after) = (Vec::new(), Some(0));
         while let Some(id) = after {
-            let (part, next) = self.part(store, default, id)?;
+            let (part, next) = self.part(store, id)?;
             old.extend(part);
             after = next;
         }
@@ -111,7 +111,7 @@ impl Pruning<'_> {
         limit: usize,
         kept: &mut Kept,
     ) -> store::Result<Part> {
-        let (mut old, next) = series.part(self.store, self.default, after)?;
+        let (mut old, next) = series.part(self.store, after)?;
         old.truncate(limit);
         let (mut pruned, mut has_kept) = (Vec::new(), false);
         let at_once = if self.archive.is_some() { PART_TO_ARCHIVE } else { PART };

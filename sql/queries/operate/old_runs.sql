@@ -1,6 +1,6 @@
 -- A part of a job's succeeded and cancelled runs in the order of their ids, which is nearly that of
--- their ends. prune.sql checks them again.
--- $1  job    $2  keep: seconds after their end until runs are old, if no definition says it
+-- their ends. prune.sql checks them again, by the definition.
+-- $1  job    $2  age: seconds after their end until runs are old
 -- $3  after, id of the run before the first; the index scan continues there, because earlier
 --     entries may be deleted, but stay in the index while any snapshot sees them
 -- $4  limit
@@ -9,22 +9,12 @@
 SELECT
     run.id,
     coalesce(
-        run.status IN ('succeeded', 'cancelled') AND run.finished_at < kept.since,
+        run.status IN ('succeeded', 'cancelled')
+            AND run.finished_at < now() - make_interval(secs => $2::float8),
         false
     ) AS is_old,
-    run.created_at > kept.since AS is_young
-FROM (
-    SELECT
-        now() - coalesce(
-            (
-                SELECT definition.keep
-                FROM jobctl.job_definitions AS definition
-                WHERE definition.name = $1::text
-            ),
-            make_interval(secs => $2::float8)
-        ) AS since
-) AS kept
-CROSS JOIN jobctl.job_runs AS run
+    run.created_at > now() - make_interval(secs => $2::float8) AS is_young
+FROM jobctl.job_runs AS run
 WHERE run.job_type = $1::text
     AND run.status <> 'running'
     AND run.id > $3::bigint

@@ -1,6 +1,7 @@
 -- The jobs that may have old runs: one of the first hundred was created long ago. Jumps from job to
 -- job in job_runs_job.
 -- $1  keep    $2  keep_dead: seconds after their end until runs are old, if no definition says it
+-- A row per job, with the seconds that hold for it.
 WITH RECURSIVE job AS (
     (
         SELECT run.job_type
@@ -21,9 +22,17 @@ WITH RECURSIVE job AS (
     FROM job
     WHERE job.job_type IS NOT NULL
 )
-SELECT job.job_type
+SELECT
+    job.job_type,
+    extract(epoch FROM kept.ended)::float8 AS keep,
+    extract(epoch FROM kept.dead)::float8 AS keep_dead
 FROM job
 LEFT JOIN jobctl.job_definitions AS definition ON definition.name = job.job_type
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(definition.keep, make_interval(secs => $1::float8)) AS ended,
+        coalesce(definition.keep_dead, make_interval(secs => $2::float8)) AS dead
+) AS kept
 CROSS JOIN LATERAL (
     SELECT min(first.created_at) AS created_at
     FROM (
@@ -35,8 +44,5 @@ CROSS JOIN LATERAL (
         LIMIT 100
     ) AS first
 ) AS oldest
-WHERE oldest.created_at < now() - least(
-    coalesce(definition.keep, make_interval(secs => $1::float8)),
-    coalesce(definition.keep_dead, make_interval(secs => $2::float8))
-)
+WHERE oldest.created_at < now() - least(kept.ended, kept.dead)
 ORDER BY job.job_type
