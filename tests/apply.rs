@@ -600,4 +600,11 @@ fn a_removal_says_how_many_waiting_runs_will_die() {
     let refused = db.jobctl(["apply", &file, "--prune"]).run().exits(2).stdout("");
     refused.stderr_has("it would remove 2 definitions, and lose 2 waiting runs, and stdin is not");
     db.jobctl(["apply", &file, "--prune", "--yes"]).run().success().stdout(removed);
+    // Also if a removed schedule is due.
+    let scheduled = format!("{all}[jobs.e]\nshell = 'true'\nschedule = '@hourly'\n");
+    db.apply(&scheduled);
+    db.enqueue(["b"]);
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() WHERE name = 'e'");
+    let shown = db.jobctl(["apply", &file, "--prune", "--dry-run", "--format", "table"]).run();
+    shown.success().stdout_has("DUE SINCE").stdout_has("WAITING RUNS");
 }

@@ -252,6 +252,7 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
     ] {
         assert!(no.contains(&format!("jobctl: {complaint}\n")), "{done}");
     }
+    assert!(!no.contains("cron mails problems"), "{done}");
     // The block sets another variable, which wins.
     assert!(!no.contains("sets DATABASE_URL"), "{done}");
     assert!(yes.ends_with("# END jobctl\n"), "{done}");

@@ -83,25 +83,6 @@ struct Change {
     waiting_runs: Option<i64>,
 }
 
-const NONE: &str = "nothing changes";
-
-/// For changes of whole definitions only.
-const WHOLE: Table<'_> = Table::new("change, job_type as job", NONE);
-
-/// With waiting runs.
-const REMOVED: Table<'_> =
-    Table::new("change, job_type as job, definition_key as key, old, new, waiting_runs", NONE);
-
-const TABLE: Table<'_> =
-    Table::new("change, job_type as job, definition_key as key, old, new", NONE);
-
-/// With due times.
-const DUE: Table<'_> = Table::new(
-    "change, job_type as job, definition_key as key, old, new, due_at as due since, \
-     due_runs as runs",
-    NONE,
-);
-
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let text = files::input(&self.file)
@@ -153,15 +134,21 @@ impl Arguments {
         };
         let changes = changes(applied, terms.unlisted);
         let has = |field: fn(&Change) -> bool| changes.iter().any(field);
-        let table = if has(|change| change.due_at.is_some()) {
-            DUE.wrapped()
-        } else if has(|change| change.waiting_runs.is_some()) {
-            REMOVED.wrapped()
-        } else if has(|change| change.definition_key.is_some()) {
-            TABLE.wrapped()
-        } else {
-            WHOLE
-        };
+        let (is_due, loses_runs) =
+            (has(|change| change.due_at.is_some()), has(|change| change.waiting_runs.is_some()));
+        let mut columns = "change, job_type as job".to_owned();
+        let is_wide = is_due || loses_runs || has(|change| change.definition_key.is_some());
+        if is_wide {
+            columns += ", definition_key as key, old, new";
+        }
+        if is_due {
+            columns += ", due_at as due since, due_runs as runs";
+        }
+        if loses_runs {
+            columns += ", waiting_runs as waiting runs";
+        }
+        let table = Table::new(&columns, "nothing changes");
+        let table = if is_wide { table.wrapped() } else { table };
         print::rows(self.output, &changes, &table)
     }
 

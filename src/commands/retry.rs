@@ -83,6 +83,7 @@ impl Arguments {
         };
         request.of(self.runs, &store, all.map(Status::as_str))
     }
+
     /// Returns whether a run of this status is retried by its id.
     fn takes(&self, status: Status) -> bool {
         match status {

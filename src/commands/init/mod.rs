@@ -108,17 +108,19 @@ impl Arguments {
             return Ok(());
         };
         let block = crontab_block::block(&lines);
-        print::complain(&match self.sender() {
-            Some(sender) => sends(sender),
-            None if Path::new(SENDMAIL).exists() => {
-                "cron mails problems to MAILTO, or else to this user; --exec sends them \
-                 elsewhere"
-                    .to_owned()
-            }
-            None => format!("{LOST}; install a mail program, or add --exec"),
-        });
         let old = read_crontab();
-        complain_of(old.as_deref().unwrap_or_default(), &environment);
+        let text = old.as_deref().unwrap_or_default();
+        let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
+        match self.sender() {
+            Some(sender) => print::complain(&sends(sender)),
+            // `complain_of` says so.
+            None if is_unsent => {}
+            None if Path::new(SENDMAIL).exists() => print::complain(
+                "cron mails problems to MAILTO, or else to this user; --exec sends them elsewhere",
+            ),
+            None => print::complain(&format!("{LOST}; install a mail program, or add --exec")),
+        }
+        complain_of(text, &environment);
         if self.crontab {
             return self.change_crontab(old, &block);
         }
@@ -358,6 +360,12 @@ fn subcommand_of_line(line: &str) -> Option<&str> {
     own_subcommand(line).filter(|_| !line.trim_start().starts_with('#'))
 }
 
+/// Returns the variables that hold in the block of `init`.
+fn variables_above(text: &str) -> BTreeMap<String, String> {
+    let lines = crontab_block::before_block(text);
+    lines.filter_map(|line| variable(line.trim_start())).collect()
+}
+
 /// Complains of a tick outside the block of `init`, and of variables that hold in the block, unless
 /// it sets them: cron gives them to its lines.
 fn complain_of(text: &str, block: &[(String, String)]) {
@@ -369,8 +377,7 @@ fn complain_of(text: &str, block: &[(String, String)]) {
              enough"
         ));
     }
-    let lines = crontab_block::before_block(text);
-    let above: BTreeMap<_, _> = lines.filter_map(|line| variable(line.trim_start())).collect();
+    let above = variables_above(text);
     let is_set = |name: &str| {
         let wins = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";
         block.iter().any(|(set, _)| wins(set))
