@@ -1,13 +1,16 @@
 //! `jobctl edit`: changes values of runs that were given at enqueue.
 
-use clap::Args;
+use chrono::{DateTime, Utc};
+use clap::{Args, ValueHint};
 
 use super::DatabaseFlags;
+use super::arguments::{time, within};
 use super::bulk::{BulkRequest, Selection};
-use super::enqueue::{Values, check_job, read_payload};
+use super::enqueue::{check_job, read_payload, timeout, wait};
 use crate::exit::{Exit, Fault};
-use crate::job::payload;
+use crate::job::action::MOST_ATTEMPTS;
 use crate::job::status::Status;
+use crate::job::{backoff, definition, payload};
 use crate::store::{Edit, Operation, Store};
 
 /// Change the queue, time, limits or payload of waiting runs
@@ -33,6 +36,36 @@ pub(crate) struct Arguments {
     values: Values,
     #[command(flatten)]
     runs: Selection,
+}
+
+/// The new values.
+#[derive(Args, Debug)]
+struct Values {
+    /// Read the payload from a file, or from stdin
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    payload_file: Option<String>,
+    /// The queue; a tick can serve only some queues
+    // The filter has the id `queue`.
+    #[arg(id = "new_queue", long = "queue", value_name = "QUEUE", value_parser = definition::queue)]
+    queue: Option<String>,
+    /// Runs with a smaller number start first
+    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
+    priority: Option<i32>,
+    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
+    backoff: Option<String>,
+    /// Number of attempts, crashes included, after which the run is dead
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
+    max_attempts: Option<i32>,
+    /// Time limit of one attempt
+    #[arg(long, value_name = "DURATION", value_parser = timeout())]
+    timeout: Option<f64>,
+    /// Do not start before this time: RFC 3339, with its offset
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
+    run_at: Option<DateTime<Utc>>,
+    /// Do not start before this much time has passed
+    #[arg(long, value_name = "DURATION", value_parser = wait())]
+    r#in: Option<f64>,
 }
 
 impl Arguments {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,43 +59,11 @@ pub(crate) struct Arguments {
     /// Run this command, without a shell in between
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
+    /// Read the payload from a file, or from stdin
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    payload_file: Option<String>,
     #[command(flatten)]
-    values: Values,
-    /// Do not start before the next time of this schedule, as in a definition: '0 9 * * mon'
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["run_at", "in"])]
-    next: Option<String>,
-    /// Time zone of --next: UTC, or an area and city as in America/New_York
-    #[arg(long, value_name = "TZ", default_value = "UTC", requires = "next")]
-    time_zone: String,
-    /// Cancel the run if it has not started this long after its time
-    #[arg(long, value_name = "DURATION", value_parser = expires_in())]
-    expires_in: Option<f64>,
-    /// The tenant or customer it runs for: runs of a limited job start in turns between shares
-    #[arg(long, value_name = "NAME", value_parser = share)]
-    share: Option<String>,
-    /// Enqueue once: the same key and payload return the same run
-    #[arg(long, value_name = "KEY", value_parser = run_key)]
-    key: Option<String>,
-    /// How long the key is taken: retained (until pruned) or live (until finished)
-    #[arg(long, value_name = "SCOPE", requires = "key")]
-    key_scope: Option<KeyScope>,
-    /// If the key has a run: same returns it if the payload is equal, replace changes the waiting
-    /// run (needs --key-scope live), error fails [default: same]
-    #[arg(long, value_name = "WHAT", requires = "key", hide_possible_values = true)]
-    on_conflict: Option<OnConflict>,
-    /// Start when this much time has passed without another enqueue of this key; replaces the
-    /// waiting run, and needs --key-scope live
-    #[arg(
-        long,
-        value_name = "DURATION",
-        requires = "key",
-        value_parser = wait(),
-        conflicts_with_all = ["run_at", "in", "next"]
-    )]
-    debounce: Option<f64>,
-    /// Start at the latest this much time after the first enqueue
-    #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
-    debounce_max: Option<f64>,
+    request: Request,
     /// Enqueue a JSON object a line, all or none: job_type, payload, idempotency_key, and flags
     #[arg(
         long,
@@ -119,58 +88,115 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The values that `enqueue` gives to a run and `edit` changes.
-#[derive(Args, Debug)]
-pub(super) struct Values {
-    /// Read the payload from a file, or from stdin
-    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
-    pub(super) payload_file: Option<String>,
+/// A run as the flags or a line of a batch describe it. The flags are also the defaults of the
+/// lines.
+#[derive(Args, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[arg(skip)]
+    job_type: String,
+    #[arg(skip)]
+    payload: Option<Box<RawValue>>,
     /// The queue; a tick can serve only some queues
-    // A filter of `edit` has the id `queue`.
-    #[arg(id = "new_queue", long = "queue", value_name = "QUEUE", value_parser = definition::queue)]
-    pub(super) queue: Option<String>,
+    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[serde(default, deserialize_with = "read::queue")]
+    queue: Option<String>,
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
-    pub(super) priority: Option<i32>,
+    priority: Option<i32>,
     /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
     #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
-    pub(super) backoff: Option<String>,
+    #[serde(default, deserialize_with = "read::backoff")]
+    backoff: Option<String>,
     /// Number of attempts, crashes included, after which the run is dead
     #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
-    pub(super) max_attempts: Option<i32>,
+    max_attempts: Option<i32>,
     /// Time limit of one attempt
     #[arg(long, value_name = "DURATION", value_parser = timeout())]
-    pub(super) timeout: Option<f64>,
+    #[serde(default, deserialize_with = "read::timeout")]
+    timeout: Option<f64>,
     /// Do not start before this time: RFC 3339, with its offset
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
-    pub(super) run_at: Option<DateTime<Utc>>,
+    #[serde(default, deserialize_with = "read::time")]
+    run_at: Option<DateTime<Utc>>,
     /// Do not start before this much time has passed
     #[arg(long, value_name = "DURATION", value_parser = wait())]
-    pub(super) r#in: Option<f64>,
+    #[serde(default, deserialize_with = "read::wait")]
+    r#in: Option<f64>,
+    /// Do not start before the next time of this schedule, as in a definition: '0 9 * * mon'
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["run_at", "in"])]
+    next: Option<String>,
+    /// Time zone of --next: an area and city as in America/New_York [default: UTC]
+    #[arg(long, value_name = "TZ", requires = "next")]
+    time_zone: Option<String>,
+    /// Cancel the run if it has not started this long after its time
+    #[arg(long, value_name = "DURATION", value_parser = expires_in())]
+    #[serde(default, deserialize_with = "read::expires_in")]
+    expires_in: Option<f64>,
+    /// The tenant or customer it runs for: runs of a limited job start in turns between shares
+    #[arg(long, value_name = "NAME", value_parser = share)]
+    #[serde(default, deserialize_with = "read::share")]
+    share: Option<String>,
+    /// Enqueue once: the same key and payload return the same run
+    #[arg(long, value_name = "KEY", value_parser = run_key)]
+    #[serde(default, deserialize_with = "read::key", rename = "idempotency_key")]
+    key: Option<String>,
+    /// How long the key is taken: retained (until pruned) or live (until finished)
+    #[arg(long, value_name = "SCOPE", requires = "key")]
+    #[serde(default, deserialize_with = "read::key_scope")]
+    key_scope: Option<KeyScope>,
+    /// If the key has a run: same returns it if the payload is equal, replace changes the waiting
+    /// run (needs --key-scope live), error fails [default: same]
+    #[arg(long, value_name = "WHAT", requires = "key", hide_possible_values = true)]
+    #[serde(default, deserialize_with = "read::on_conflict")]
+    on_conflict: Option<OnConflict>,
+    /// Start when this much time has passed without another enqueue of this key; replaces the
+    /// waiting run, and needs --key-scope live
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "key",
+        value_parser = wait(),
+        conflicts_with_all = ["run_at", "in", "next"]
+    )]
+    #[serde(default, deserialize_with = "read::wait")]
+    debounce: Option<f64>,
+    /// Start at the latest this much time after the first enqueue
+    #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
+    #[serde(default, deserialize_with = "read::wait")]
+    debounce_max: Option<f64>,
 }
 
-/// A line of a batch.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchLine {
-    job_type: String,
-    payload: Option<Box<RawValue>>,
-    run_at: Option<String>,
-    r#in: Option<String>,
-    next: Option<String>,
-    time_zone: Option<String>,
-    expires_in: Option<String>,
-    share: Option<String>,
-    idempotency_key: Option<String>,
-    key_scope: Option<String>,
-    on_conflict: Option<String>,
-    debounce: Option<String>,
-    debounce_max: Option<String>,
-    priority: Option<i32>,
-    queue: Option<String>,
-    max_attempts: Option<i32>,
-    timeout: Option<String>,
-    backoff: Option<String>,
+/// Readers of the fields of a line, by the rules of the flags.
+mod read {
+    use serde::{Deserializer, de};
+
+    use super::*;
+
+    macro_rules! readers {
+        ($($name:ident: $kind:ty = $reader:expr;)+) => {$(
+            pub(super) fn $name<'de, D>(deserializer: D) -> Result<Option<$kind>, D::Error>
+            where
+                D: Deserializer<'de>,
+            {
+                let text = Option::<String>::deserialize(deserializer)?;
+                text.map(|text| $reader(&text)).transpose().map_err(de::Error::custom)
+            }
+        )+};
+    }
+
+    readers! {
+        queue: String = definition::queue;
+        backoff: String = backoff::check;
+        timeout: f64 = super::timeout();
+        time: DateTime<Utc> = super::time;
+        wait: f64 = super::wait();
+        expires_in: f64 = super::expires_in();
+        share: String = super::share;
+        key: String = run_key;
+        key_scope: KeyScope = str::parse;
+        on_conflict: OnConflict = str::parse;
+    }
 }
 
 /// A run to enqueue.
@@ -185,11 +211,11 @@ struct Asked {
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let batch = self.batch.take();
-        let mut queues = BTreeSet::from_iter(self.values.queue.clone());
+        let mut queues = BTreeSet::from_iter(self.request.queue.clone());
         let runs = match &batch {
-            Some(file) => read_batch(BufReader::new(open(file)?), |run| {
-                self.complete(run);
-                queues.extend(run.queue.clone());
+            Some(file) => read_batch(BufReader::new(open(file)?), |line| {
+                queues.extend(line.queue.clone());
+                line.over(&self.request).new_run()
             })?,
             None => vec![self.asked()?],
         };
@@ -218,43 +244,17 @@ impl Arguments {
         Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })
     }
 
-    /// Fills in what a line of a batch omits.
-    fn complete(&self, run: &mut NewRun) {
-        let Values { queue, priority, backoff, max_attempts, timeout, .. } = &self.values;
-        run.queue = run.queue.take().or_else(|| queue.clone());
-        run.backoff = run.backoff.take().or_else(|| backoff.clone());
-        run.priority = run.priority.or(*priority);
-        run.max_attempts = run.max_attempts.or(*max_attempts);
-        run.timeout = run.timeout.or(*timeout);
-        run.expires_in = run.expires_in.or(self.expires_in);
-        run.share = run.share.take().or_else(|| self.share.clone());
-    }
-
     fn asked(&mut self) -> anyhow::Result<Asked> {
-        let next = self.next.take().map(|next| Schedule::parse(&next, &self.time_zone));
-        let next = next.transpose().map_err(Fault::usage)?;
         let job = self.job.take().unwrap_or_default();
-        let payload = self.payload(&job)?;
-        let mut run = NewRun {
-            job_type: job,
-            payload,
-            run_at: self.values.run_at,
-            after: self.values.r#in,
-            key: self.key.take(),
-            key_scope: self.key_scope,
-            on_conflict: self.on_conflict,
-            debounce: self.debounce,
-            debounce_max: self.debounce_max,
-            ..NewRun::default()
-        };
-        self.complete(&mut run);
-        check_conflict(&mut run).map_err(Fault::usage)?;
+        let payload = RawValue::from_string(self.payload(&job)?).context("cannot read JSON")?;
+        let request = Request { job_type: job, payload: Some(payload), ..take(&mut self.request) };
+        let (run, next) = request.new_run().map_err(Fault::usage)?;
         asked(None, run, next)
     }
 
     /// Returns the payload of a run of this job.
     fn payload(&self, job: &str) -> anyhow::Result<String> {
-        let given = match (&self.values.payload_file, &self.payload) {
+        let given = match (&self.payload_file, &self.payload) {
             (Some(file), _) => Some(read_payload(file)?),
             (None, payload) => payload.as_ref().map(|payload| payload.clone().into_bytes()),
         };
@@ -453,7 +453,7 @@ fn print_ids(output: Output, answers: &[Accepted]) -> anyhow::Result<()> {
 /// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
 fn read_batch(
     mut input: impl BufRead,
-    mut complete: impl FnMut(&mut NewRun),
+    mut new_run: impl FnMut(Request) -> Result<(NewRun, Option<Schedule>), String>,
 ) -> anyhow::Result<Vec<Asked>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
@@ -470,11 +470,10 @@ fn read_batch(
         } else if line.is_empty() {
             continue;
         } else {
-            read_line(line)
+            read_line(line).and_then(&mut new_run)
         };
         let line = Some(number);
-        let (mut run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
-        complete(&mut run);
+        let (run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
         runs.push(asked(line, run, next)?);
     }
     Ok(runs)
@@ -486,69 +485,83 @@ fn at_line(line: Option<usize>, fault: Fault) -> Fault {
     Fault::new(fault.exit, format!("cannot enqueue: batch line {line}: {fault}"))
 }
 
-fn read_line(text: &[u8]) -> Result<(NewRun, Option<Schedule>), String> {
-    fn field<T>(
-        name: &str,
-        text: Option<String>,
-        read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<T>, String> {
-        let read = text.map(|text| read(&text)).transpose();
-        read.map_err(|why| format!("`{name}`: {why}"))
-    }
+fn read_line(text: &[u8]) -> Result<Request, String> {
     // The parser counts lines from 1 in each part.
     let place = |why: String, column| why.replace(" at line 1 column ", column);
-    payload::check_object(text)?;
-    let line: BatchLine = serde_json::from_slice(text)
-        .map_err(|error| payload::with_suggestion(place(error.to_string(), " at column ")))?;
+    let line: Request = payload::read(text).map_err(|why| place(why, " at column "))?;
     let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
     payload::check(payload.as_bytes())
         .and_then(|payload| check_job(&line.job_type, payload))
         .map_err(|why| place(why, " at its column "))?;
-    let times = [&line.run_at, &line.r#in, &line.next, &line.debounce];
-    if line.job_type.contains('\0') {
-        return Err("`job_type`: NUL not allowed".to_owned());
-    } else if times.into_iter().flatten().count() > 1 {
-        return Err("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned());
-    } else if line.time_zone.is_some() && line.next.is_none() {
-        return Err("`time_zone` needs `next`".to_owned());
-    } else if line.key_scope.is_some() && line.idempotency_key.is_none() {
-        return Err("`key_scope` needs an `idempotency_key`".to_owned());
-    } else if let Some(n) = line.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
-        let allowed = format!("allowed are 1 to {MOST_ATTEMPTS}");
-        return Err(format!("`max_attempts`: {n} is out of range; {allowed}"));
+    Ok(line)
+}
+
+impl Request {
+    /// Fills in what a line of a batch omits.
+    fn over(self, flags: &Self) -> Self {
+        Self {
+            queue: self.queue.or_else(|| flags.queue.clone()),
+            backoff: self.backoff.or_else(|| flags.backoff.clone()),
+            priority: self.priority.or(flags.priority),
+            max_attempts: self.max_attempts.or(flags.max_attempts),
+            timeout: self.timeout.or(flags.timeout),
+            expires_in: self.expires_in.or(flags.expires_in),
+            share: self.share.or_else(|| flags.share.clone()),
+            ..self
+        }
     }
-    let time_zone = line.time_zone.as_deref().unwrap_or("UTC");
-    let next = field("next", line.next, |next| Schedule::parse(next, time_zone))?;
-    let mut run = NewRun {
-        payload: payload.to_owned(),
-        job_type: line.job_type,
-        queue: field("queue", line.queue, definition::queue)?,
-        priority: line.priority,
-        run_at: field("run_at", line.run_at, time)?,
-        after: field("in", line.r#in, wait())?,
-        max_attempts: line.max_attempts,
-        timeout: field("timeout", line.timeout, timeout())?,
-        backoff: field("backoff", line.backoff, backoff::check)?,
-        expires_in: field("expires_in", line.expires_in, expires_in())?,
-        share: field("share", line.share, share)?,
-        key: field("idempotency_key", line.idempotency_key, run_key)?,
-        key_scope: field("key_scope", line.key_scope, str::parse)?,
-        on_conflict: field("on_conflict", line.on_conflict, str::parse)?,
-        debounce: field("debounce", line.debounce, wait())?,
-        debounce_max: field("debounce_max", line.debounce_max, wait())?,
-    };
-    check_conflict(&mut run)?;
-    Ok((run, next))
+
+    /// Checks what a parser of one value can't see. The run starts at the next time of the
+    /// schedule, if there is one.
+    fn new_run(self) -> Result<(NewRun, Option<Schedule>), String> {
+        let has_time = [self.run_at.is_some(), self.r#in.is_some(), self.next.is_some()];
+        let times = has_time.into_iter().chain([self.debounce.is_some()]);
+        if self.job_type.contains('\0') {
+            return Err("`job_type`: NUL not allowed".to_owned());
+        } else if times.filter(|is_given| *is_given).count() > 1 {
+            return Err("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned());
+        } else if self.time_zone.is_some() && self.next.is_none() {
+            return Err("`time_zone` needs `next`".to_owned());
+        } else if self.key_scope.is_some() && self.key.is_none() {
+            return Err("`key_scope` needs an `idempotency_key`".to_owned());
+        } else if let Some(n) = self.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
+            let allowed = format!("allowed are 1 to {MOST_ATTEMPTS}");
+            return Err(format!("`max_attempts`: {n} is out of range; {allowed}"));
+        }
+        let time_zone = self.time_zone.as_deref().unwrap_or("UTC");
+        let next = self.next.map(|next| Schedule::parse(&next, time_zone)).transpose();
+        let next = next.map_err(|why| format!("`next`: {why}"))?;
+        let mut run = NewRun {
+            job_type: self.job_type,
+            payload: self.payload.map_or("{}".to_owned(), |payload| payload.get().to_owned()),
+            queue: self.queue,
+            priority: self.priority,
+            run_at: self.run_at,
+            after: self.r#in,
+            max_attempts: self.max_attempts,
+            timeout: self.timeout,
+            backoff: self.backoff,
+            expires_in: self.expires_in,
+            share: self.share,
+            key: self.key,
+            key_scope: self.key_scope,
+            on_conflict: self.on_conflict,
+            debounce: self.debounce,
+            debounce_max: self.debounce_max,
+        };
+        check_conflict(&mut run)?;
+        Ok((run, next))
+    }
 }
 
 /// Reads the time limit of an attempt.
-fn timeout() -> impl Read<f64> {
+pub(super) fn timeout() -> impl Read<f64> {
     let (least, most) = action::TIMEOUT_RANGE;
     seconds(least, most)
 }
 
 /// Reads a wait; `--run-at` can reach farther.
-fn wait() -> impl Read<f64> {
+pub(super) fn wait() -> impl Read<f64> {
     seconds(Duration::ZERO, 10 * YEAR)
 }
 

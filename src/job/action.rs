@@ -240,7 +240,7 @@ fn check<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), String> {
 
 impl Shell {
     fn parse(payload: &str) -> Result<Self, String> {
-        let shell: Self = payload::read(payload)?;
+        let shell: Self = payload::read(payload.as_bytes())?;
         let words = match &shell.command {
             ShellCommand::Script(script) => std::slice::from_ref(script),
             ShellCommand::Arguments(words) => words.as_slice(),
@@ -271,7 +271,7 @@ impl Shell {
 
 impl Http {
     fn parse(payload: &str) -> Result<Self, String> {
-        let http: Self = payload::read(payload)?;
+        let http: Self = payload::read(payload.as_bytes())?;
         url(&http.url)?;
         http.method()?;
         for (name, value) in &http.headers {

@@ -363,8 +363,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
 }
 
 /// Reads the action with the same code as a tick after a claim, so that `apply` refuses every
-/// action that a tick could not read. Reads each key alone first, to find out which is wrong. Takes
-/// the keys of the action out of `values`.
+/// action that a tick could not read. Takes the keys of the action out of `values`.
 fn take_action(
     job: Keys<'_>,
     values: &mut Map<String, Value>,
@@ -400,29 +399,17 @@ fn take_action(
     let payload = values["payload"].to_string();
     payload::check(payload.as_bytes())
         .map_err(|why| job.wrong("payload", without_position(&why)))?;
-    let read = |action: Map<String, Value>| {
-        Action::of_definition(kind, &Value::Object(action).to_string(), &payload)
-    };
-    let (needed, any) = match kind {
-        JobKind::Shell => ("command", "true"),
-        JobKind::Http => ("url", "http://a"),
-    };
-    for (key, value) in &action {
-        let mut alone = Map::from_iter([(needed.to_owned(), any.into())]);
-        alone.insert(key.clone(), value.clone());
-        read(alone).map_err(|why| {
-            // Name the key as the file does.
-            let name = if key == "command" { "shell" } else { key };
-            let (why, keys) = (without_position(&why), call.unwrap_or(job));
-            match why.strip_prefix(&format!("`{key}` ")) {
-                Some(why) => keys.mistake(name, format!("`{name}` {why}")),
-                None => keys.wrong(name, why),
-            }
-        })?;
-    }
-    read(action.clone())
-        .and_then(|action| action.check_program())
-        .map_err(|why| job.wrong(kind.as_str(), without_position(&why)))?;
+    let read = Action::of_definition(kind, &Value::Object(action.clone()).to_string(), &payload);
+    read.and_then(|action| action.check_program()).map_err(|why| {
+        // Name the key as the file does.
+        let why = without_position(&why).replace("`command`", "`shell`");
+        let keys = call.unwrap_or(job);
+        let named = why.split('`').nth(1).filter(|named| keys.has(named));
+        match named.or_else(|| why.starts_with("header").then_some("headers")) {
+            Some(key) => keys.mistake(key, why.clone()),
+            None => job.wrong(kind.as_str(), &why),
+        }
+    })?;
     Ok((kind, action))
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_path_to_error::Segment;
 
 use crate::text::did_you_mean;
 
@@ -42,15 +43,9 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
     }
 }
 
-/// Refuses valid JSON that is not an object: serde reads a struct from a list of its values too.
-pub(crate) fn check_object(json: &[u8]) -> Result<(), String> {
-    let is_object = json.trim_ascii_start().starts_with(b"{");
-    is_object.then_some(()).ok_or_else(|| "must be an object".to_owned())
-}
-
 /// Adds the field that was probably meant to the parser's error about an unknown one, which names
 /// the unknown field first, and then those it knows.
-pub(crate) fn with_suggestion(error: String) -> String {
+fn with_suggestion(error: String) -> String {
     if !error.starts_with("unknown field `") {
         return error;
     }
@@ -60,18 +55,32 @@ pub(crate) fn with_suggestion(error: String) -> String {
     error + &meant
 }
 
-/// Reads an object. An error shows keys, but no values.
-pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de str) -> Result<T, String> {
-    check_object(object.as_bytes())?;
-    serde_json::from_str(object).map_err(|error| {
-        let error = error.to_string();
+/// Reads an object. An error names the key, and shows no value.
+pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, String> {
+    // serde reads a struct from a list of its values, too.
+    if !object.trim_ascii_start().starts_with(b"{") {
+        return Err("must be an object".to_owned());
+    }
+    let mut json = serde_json::Deserializer::from_slice(object);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let key = match error.path().iter().next() {
+            Some(Segment::Map { key }) => Some(format!("`{key}`")),
+            _ => None,
+        };
+        let error = error.into_inner().to_string();
         let is_about_value = error.starts_with("invalid ");
         // The parser's message quotes the value before `, expected`.
-        match error.rsplit_once(", expected ").filter(|_| is_about_value) {
+        let why = match error.rsplit_once(", expected ").filter(|_| is_about_value) {
             Some((_, expected)) => format!("expected {expected}"),
             None => with_suggestion(error),
+        };
+        match key.filter(|key| !why.contains(&**key)) {
+            Some(key) => format!("{key}: {why}"),
+            None => why,
         }
-    })
+    })?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(read)
 }
 
 /// Returns the place of an exponent beyond the limit in valid JSON, positive or negative. The
