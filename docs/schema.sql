@@ -324,7 +324,7 @@ BEGIN
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL::text[]) RETURNS boolean
+CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -349,12 +349,13 @@ BEGIN
             run.status,
             run.attempts,
             run.share,
-            coalesce(ended.worker, (
-                SELECT attempt.worker
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.run_id = run.id
-                    AND attempt.attempt = run.attempts
-            )) AS worker,
+            last.worker,
+            CASE
+                WHEN run.status = 'dead' THEN (
+                    SELECT incident.run_id || '.' || incident.attempt
+                    FROM jobctl.incident(last.error_type, last.cause, last.finished_at) AS incident
+                )
+            END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -363,8 +364,11 @@ BEGIN
                 ELSE 'is dead after ' || run.attempts
                     || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
             END AS what
-        FROM unnest(runs, workers) AS ended (id, worker)
+        FROM unnest(runs) AS ended (id)
         JOIN jobctl.job_runs AS run ON run.id = ended.id
+        LEFT JOIN jobctl.job_attempts AS last
+            ON last.run_id = run.id
+            AND last.attempt = run.attempts
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -397,6 +401,7 @@ BEGIN
                     'attempts', hooked.attempts,
                     'worker', hooked.worker,
                     'share', hooked.share,
+                    'incident', hooked.incident,
                     'error_type', hooked.error_type,
                     'error', hooked.error
                 ),
@@ -563,6 +568,49 @@ BEGIN
     END IF;
     RETURN NULL;
 END
+$$;
+CREATE FUNCTION jobctl.incident(error_type text, cause text, failed_at timestamp with time zone) RETURNS TABLE(run_id bigint, attempt integer, first_at timestamp with time zone, last_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    -- Steps of 30 minutes, so that few attempts are read.
+    WITH RECURSIVE earlier (at, run_id, attempt) AS (
+        SELECT incident.failed_at, NULL::bigint, NULL::integer
+        UNION
+        SELECT first.finished_at, first.run_id, first.attempt
+        FROM earlier
+        CROSS JOIN LATERAL (
+            SELECT other.finished_at, other.run_id, other.attempt
+            FROM jobctl.job_attempts AS other
+            WHERE other.outcome IN ('failed', 'lease_expired')
+                AND other.cause = incident.cause
+                AND other.error_type IS NOT DISTINCT FROM incident.error_type
+                AND other.finished_at BETWEEN earlier.at - interval '30 minutes' AND earlier.at
+            ORDER BY other.finished_at, other.run_id, other.attempt
+            LIMIT 1
+        ) AS first
+    ),
+    later (at) AS (
+        SELECT incident.failed_at
+        UNION
+        SELECT last.finished_at
+        FROM later
+        CROSS JOIN LATERAL (
+            SELECT other.finished_at
+            FROM jobctl.job_attempts AS other
+            WHERE other.outcome IN ('failed', 'lease_expired')
+                AND other.cause = incident.cause
+                AND other.error_type IS NOT DISTINCT FROM incident.error_type
+                AND other.finished_at BETWEEN later.at AND later.at + interval '30 minutes'
+            ORDER BY other.finished_at DESC
+            LIMIT 1
+        ) AS last
+    )
+    SELECT earlier.run_id, earlier.attempt, earlier.at, (SELECT max(later.at) FROM later)
+    FROM earlier
+    WHERE earlier.run_id IS NOT NULL
+    ORDER BY earlier.at, earlier.run_id, earlier.attempt
+    LIMIT 1
 $$;
 CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -1396,6 +1444,16 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint DEFAULT 0 NOT NULL,
     output_truncated boolean DEFAULT false NOT NULL,
+    cause text GENERATED ALWAYS AS (
+CASE
+    WHEN (outcome <> ALL (ARRAY['failed'::text, 'lease_expired'::text])) THEN NULL::text
+    WHEN ((error_type = ANY (ARRAY['signal'::text, 'http_status'::text])) OR ((error_type = 'exit_code'::text) AND (COALESCE("right"(output, 1000), ''::text) !~ '[[:alpha:]]{3}[^\r\n]*\s*$'::text))) THEN "left"(COALESCE(error, ''::text), 200)
+    ELSE "left"(regexp_replace(regexp_replace(regexp_replace(
+    CASE error_type
+        WHEN 'exit_code'::text THEN (regexp_match("right"(output, 1000), '([^\r\n]*\S)\s*$'::text))[1]
+        ELSE "left"(COALESCE(error, ''::text), 1000)
+    END, '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^.*(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(temporary failure in )?name resolution|name or service not known)(\W|os error)*$'::text, '\1'::text, 'i'::text), 200)
+END) STORED,
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
@@ -1545,6 +1603,7 @@ ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_version_key UNIQUE (version);
+CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts USING btree (cause, finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;

@@ -100,7 +100,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
             "`run_at`, `in`, `next` and `debounce` exclude each other",
         ),
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
-        (with(r#""in": 5"#), 2, "invalid type: integer `5`"),
+        (with(r#""in": 5"#), 2, "`in`: expected a string at column"),
         (with(r#""idempotency_key": """#), 2, "`idempotency_key`: a key must have 1 to 255 bytes"),
         (with(r#""key_scope": "live""#), 2, "`key_scope` needs an `idempotency_key`"),
         (
@@ -118,7 +118,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
             2,
             "`run_at`: `9999-12-31T23:59:59-01:00` is out of range",
         ),
-        (with(r#""priority": 2147483648"#), 2, "invalid value: integer `2147483648`"),
+        (with(r#""priority": 2147483648"#), 2, "`priority`: expected i32 at column"),
         (with(r#""queue": "a b""#), 2, "`queue`: a queue's name"),
         (
             with(r#""max_attempts": 0"#),

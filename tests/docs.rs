@@ -186,14 +186,21 @@ fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
 }
 
 /// Replaces times, durations and versions: the names of days, and words that begin with a digit and
-/// are no number, as `1/10` is one. Joins blanks.
+/// are no number, as `1/10` is one, and no incident. Joins blanks.
 fn normalized(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-:.+_/".contains(c);
+    // The id of an incident begins a line, as 17.2.
+    let is_id = |word: &str| {
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        line.trim_start().starts_with(word)
+            && word.split_once('.').is_some_and(|(run, attempt)| digits(run) && digits(attempt))
+    };
     let is_time = |word: &str| {
         ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&word)
             || word.starts_with(|c: char| c.is_ascii_digit())
                 && !word.contains(['_', '/'])
                 && word.contains(|c: char| !c.is_ascii_digit())
+                && !is_id(word)
     };
     let words = line.split_inclusive(|c| !is_word(c)).map(|part| {
         let word = part.trim_end_matches(|c| !is_word(c)).trim_end_matches(['.', ':']);

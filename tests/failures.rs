@@ -114,34 +114,6 @@ fn only_failures_and_lost_leases_of_the_window_are_listed_the_newest_first() {
 }
 
 #[test]
-fn groups_count_failures_by_job_error_and_worker() {
-    let db = TestDb::new();
-    let [one, two] = ["dead", "succeeded"].map(|status| run_in(&db, status));
-    let full = ", error_type = 'exit_code', error = 'exit status 1', output = ";
-    insert_attempt(&db, one, 1, 1, &format!("{full} 'first'"));
-    insert_attempt(&db, two, 1, 3, &format!("{full} 'second'"));
-    insert_attempt(&db, one, 2, 5, &format!("{full} 'newest'"));
-    insert_attempt(&db, one, 3, 6, &format!("{full} 'other', worker = 'web2'"));
-    insert_attempt(&db, one, 4, 7, ", error_type = 'exit_code', error = 'exit status 2'");
-    insert_attempt(&db, one, 5, 7, ", outcome = 'succeeded'");
-    let group = |more: &[&'static str]| {
-        let grouped = db.jobctl(["failures", "--group"]).args(ALWAYS).args(more.iter().copied());
-        grouped.run().success().stderr("").stdout
-    };
-    let at = |second: u32| format!("2026-01-31T08:00:0{second}.000000Z");
-    let lines = [
-        format!("shell\texit_code\texit status 1\tw\t3\t{}\t{}\t{one}\tnewest\n", at(1), at(5)),
-        format!("shell\texit_code\texit status 2\tw\t1\t{0}\t{0}\t{one}\n", at(7)),
-        format!("shell\texit_code\texit status 1\tweb2\t1\t{0}\t{0}\t{one}\tother\n", at(6)),
-    ];
-    assert_eq!(group(&[]), lines.concat());
-    assert_eq!(group(&["--limit", "1"]), lines[0]);
-    assert_eq!(group(&["--worker", "web2"]), lines[2]);
-    assert_eq!(group(&["--until", "2026-01-31 08:00:02"]).split('\t').nth(4), Some("1"));
-    assert_eq!(group(&["--job", "shell", "--until", "2026-01-31 08:00:01"]), "");
-}
-
-#[test]
 fn the_last_line_is_the_last_one_that_is_not_blank() {
     let db = TestDb::new();
     let run = run_in(&db, "dead");
@@ -175,14 +147,14 @@ fn a_terminal_hints_at_more_failures_or_says_none_match() {
     let says = |arguments: &str| answer_at_terminal(&db, &format!("failures {arguments}"), "").0;
     assert!(says("").contains("jobctl: no failed attempt matches"));
     assert!(says("--group").contains("jobctl: no failed attempt matches"));
-    insert_attempt(&db, run, 1, 1, ", error = 'exit status 1'");
-    insert_attempt(&db, run, 2, 2, ", error = 'exit status 2'");
+    insert_attempt(&db, run, 1, 1, ", error = 'no such host'");
+    insert_attempt(&db, run, 2, 2, ", error = 'no such file'");
     let [attempts, groups] = ["", "--group"].map(|form| {
         let [some, all] =
             ["1", "2"].map(|limit| says(&format!("--since 2026-01-01 --limit {limit} {form}")));
-        assert!(all.contains("exit status 1") && !all.contains("these are"), "{all}");
+        assert!(all.contains("no such host") && !all.contains("these are"), "{all}");
         some
     });
     assert!(attempts.contains("these are the newest 1; --limit shows more"), "{attempts}");
-    assert!(groups.contains("these are the most frequent 1; --limit shows more"), "{groups}");
+    assert!(groups.contains("these are the worst 1; --limit shows more"), "{groups}");
 }

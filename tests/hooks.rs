@@ -44,7 +44,8 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     let expected = json!({
         "text": format!("run 1 of job bad is dead after 2 attempts: {error}"),
         "run": bad, "job": "bad", "key": "invoice-7", "share": "acme", "status": "dead",
-        "attempts": 2, "worker": "w2", "error_type": "exit_code", "error": error,
+        "attempts": 2, "worker": "w2", "incident": "1.1", "error_type": "exit_code",
+        "error": error,
     });
     assert_eq!(payload(&db, hook), expected);
     let of_good = payload(&db, 3);
@@ -109,6 +110,38 @@ fn every_way_to_end_enqueues_hooks() {
     assert_eq!(lost, ["ping|on_dead-", "alert|on_end-"].map(|it| format!("{it}{id}|dead")));
     let worker = "SELECT DISTINCT payload ->> 'worker' FROM jobctl.job_runs WHERE payload @>";
     assert_eq!(db.query(&format!("{worker} '{{\"run\": {id}}}'")), "gone");
+}
+
+#[test]
+fn hooks_of_runs_that_die_alike_name_one_incident() {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "{HOOKS}[jobs.bad]\nshell = 'echo \"$JOBCTL_RUN_ID: the disk is full\"; exit 3'\n\
+         max_attempts = 1\non_dead = 'alert'\n\
+         [jobs.lost]\nshell = 'true'\nmax_attempts = 1\non_dead = 'alert'\n"
+    ));
+    // One statement may record both.
+    let [first, second] = [(); 2].map(|()| db.enqueue(["bad"]));
+    db.jobctl(["tick"]).run().success();
+    db.enqueue(["bad"]);
+    db.jobctl(["tick"]).run().success();
+    let lost = db.enqueue(["lost", "--in", "1h"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
+             locked_by = 'gone', locked_until = now() - interval '1s' WHERE id = {lost}"
+    ));
+    db.jobctl(["tick"]).run().success();
+    let named = |job: &str| {
+        db.query(&format!(
+            "SELECT DISTINCT payload ->> 'incident' FROM jobctl.job_runs
+             WHERE job_type = 'alert' AND payload ->> 'job' = '{job}'"
+        ))
+    };
+    let incident = named("bad");
+    assert!([first, second].map(|id| format!("{id}.1")).contains(&incident), "{incident}");
+    assert_eq!(named("lost"), format!("{lost}.1"));
+    let listed = db.jobctl(["list", "--incident", &incident]).run().success();
+    assert_eq!(listed.stdout.lines().count(), 3);
 }
 
 #[test]
@@ -205,7 +238,7 @@ fn a_hook_of_a_disabled_definition_or_of_other_roles_is_enqueued() {
     let expected = format!("alert|on_end-{dead}|dead\nalert|on_end-{cancelled}|cancelled");
     assert_eq!(hooks(&db), expected);
     // Only ends of its own transaction count.
-    let call = format!("SELECT jobctl.enqueue_hooks(ARRAY[{dead}, {cancelled}], ARRAY['w', 'w'])");
+    let call = format!("SELECT jobctl.enqueue_hooks(ARRAY[{dead}, {cancelled}])");
     Role::granted(&db, "worker").client().batch_execute(&call).unwrap();
     assert_eq!(hooks(&db), expected);
     let role = Role::granted(&db, "enqueuer");

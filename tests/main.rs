@@ -49,6 +49,7 @@ mod http;
 mod http_hostile;
 mod http_policy;
 mod import_crontab;
+mod incidents;
 mod init;
 mod interfaces;
 mod jobs;

@@ -473,7 +473,7 @@ fn failed(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
              error_type, error, output)
          SELECT id, 1, '{worker}', now(), now() - interval '1 hour', 'failed', 'exit_code',
-             'a private error', E'some\\nno space left on device\\n\\n'
+             'a private error', E'some\\n{job} lost card 4111\\n\\n'
          FROM run"
     ));
 }
@@ -492,31 +492,31 @@ fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
     let shown = page(&db, &[]);
     says(
         &shown,
-        "What went wrong Job Failed Error When 2 dead dies 2 on w2: exit status 3 exit_code",
+        "What went wrong Jobs Failed Cause When 2 dead dies 2 on w2: dies lost card # exit_code",
     );
     says(&shown, "1 dead unread 1 exit status 3 exit_code");
-    says(&shown, "3 to retry waits 3 on w1: exit status 3 exit_code");
-    says(&shown, "recovered recovers 1,234 on w1: exit status 3 exit_code");
+    says(&shown, "3 to retry waits 3 on w1: waits lost card # exit_code");
+    says(&shown, "recovered recovers 1,234 on w1: recovers lost card # exit_code");
     let text = text(&shown);
     let places = ["2 dead dies", "1 dead unread", "3 to retry waits", "recovered recovers"]
         .map(|words| text.find(words));
     assert!(places.is_sorted(), "{places:?}");
     lacks(&shown, "dead old");
-    for hidden in ["no space left", "a private error"] {
+    for hidden in ["4111", "a private error"] {
         assert!(!shown.contains(hidden), "{hidden}");
     }
-    says(&page(&db, &["--with-output"]), "exit status 3 exit_code no space left on device");
+    says(&page(&db, &["--with-output"]), "on w2: dies lost card 4111 exit_code");
     db.execute(
         "UPDATE jobctl.job_runs SET settled_at = now() WHERE job_type IN ('dies', 'unread')",
     );
     let settled = page(&db, &[]);
-    says(&settled, "2 settled dies 2 on w2: exit status 3");
+    says(&settled, "2 settled dies 2 on w2: dies lost card #");
     says(&settled, "1 settled unread 1 exit status 3");
     for job in 0..28 {
         ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
     }
     let many = page(&db, &[]);
-    says(&many, "And 7 more groups; jobctl failures --group lists all of them.");
+    says(&many, "And 7 more incidents; jobctl failures --group lists all of them.");
     says(&many, "more jobs; jobs with problems are shown first, then jobs with the most runs.");
 }
 
@@ -831,11 +831,11 @@ fn a_viewer_may_report_without_output() {
     let db = healthy_db();
     failed(&db, "hook", "succeeded", "w", 1);
     let viewer = Role::granted(&db, "viewer");
-    viewer.jobctl(["report"]).run().success().stdout_has("exit status 3");
+    viewer.jobctl(["report"]).run().success().stdout_has("hook lost card #");
     let refused = viewer.jobctl(["report", "--with-output"]).run().exits(7).stdout("");
     refused.complains_once();
     let operator = Role::granted(&db, "operator");
-    operator.jobctl(["report", "--with-output"]).run().success().stdout_has("no space left");
+    operator.jobctl(["report", "--with-output"]).run().success().stdout_has("hook lost card 4111");
 }
 
 #[test]

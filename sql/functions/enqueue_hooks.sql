@@ -1,15 +1,14 @@
 -- Enqueues the hooks of runs that this transaction has ended: the jobs that the definitions name in
--- on_dead, on_success and on_end. `workers` has the worker of each run's attempt if the calling
--- statement writes the history of these attempts, which can't be read yet. A hook has no hooks. A
--- hook that can't be enqueued is a warning, because the end of the run matters more; ticks log it.
--- Returns whether any was enqueued.
+-- on_dead, on_success and on_end. The calling statement has written the history of their attempts.
+-- A hook has no hooks. A hook that can't be enqueued is a warning, because the end of the run
+-- matters more; ticks log it. Returns whether any was enqueued.
 --
 -- The key of a hook's run names the hook, the run and the time of its end. try_enqueue reserves the
 -- prefix, so no enqueuer can take such a key or make this function wait for it.
 --
 -- SECURITY DEFINER: a role that may end runs may not enqueue. It can still choose the error of a
 -- run and end it, so it can enqueue the hooks of that run with this text.
-CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[], workers text[] DEFAULT NULL)
+CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[])
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -36,12 +35,13 @@ BEGIN
             run.status,
             run.attempts,
             run.share,
-            coalesce(ended.worker, (
-                SELECT attempt.worker
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.run_id = run.id
-                    AND attempt.attempt = run.attempts
-            )) AS worker,
+            last.worker,
+            CASE
+                WHEN run.status = 'dead' THEN (
+                    SELECT incident.run_id || '.' || incident.attempt
+                    FROM jobctl.incident(last.error_type, last.cause, last.finished_at) AS incident
+                )
+            END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -50,8 +50,11 @@ BEGIN
                 ELSE 'is dead after ' || run.attempts
                     || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
             END AS what
-        FROM unnest(runs, workers) AS ended (id, worker)
+        FROM unnest(runs) AS ended (id)
         JOIN jobctl.job_runs AS run ON run.id = ended.id
+        LEFT JOIN jobctl.job_attempts AS last
+            ON last.run_id = run.id
+            AND last.attempt = run.attempts
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -84,6 +87,7 @@ BEGIN
                     'attempts', hooked.attempts,
                     'worker', hooked.worker,
                     'share', hooked.share,
+                    'incident', hooked.incident,
                     'error_type', hooked.error_type,
                     'error', hooked.error
                 ),

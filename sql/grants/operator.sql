@@ -40,6 +40,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
 GRANT EXECUTE ON FUNCTION 
     jobctl.enqueue,
     jobctl.enqueue_hooks,
+    jobctl.incident,
     jobctl.next_time,
     jobctl.run_states,
     jobctl.try_enqueue,

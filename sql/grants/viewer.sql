@@ -17,6 +17,7 @@ GRANT SELECT (
     id,
     job_type,
     queue,
+    share,
     status,
     run_at,
     attempts,
@@ -59,7 +60,8 @@ GRANT SELECT (
     error_type,
     exit_code,
     signal,
-    http_status
+    http_status,
+    cause
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.run_states TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.incident, jobctl.run_states TO {role};

@@ -395,6 +395,49 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint NOT NULL DEFAULT 0,
     output_truncated boolean NOT NULL DEFAULT false,
+    -- Why it failed, equal for attempts that fail alike: the last line of a command's output, or
+    -- the error. Numbers, quoted texts, addresses and paths are `#`, so a viewer may read it. A
+    -- line that ends with an error of the operating system is that error, whichever program wrote
+    -- it. A line without a word says nothing.
+    cause text GENERATED ALWAYS AS (
+        CASE
+            WHEN outcome NOT IN ('failed', 'lease_expired') THEN NULL
+            WHEN error_type IN ('signal', 'http_status')
+                OR error_type = 'exit_code'
+                    AND coalesce(right(output, 1000), '') !~ '[[:alpha:]]{3}[^\r\n]*\s*$'
+                THEN left(coalesce(error, ''), 200)
+            ELSE left(
+                regexp_replace(
+                    regexp_replace(
+                        regexp_replace(
+                            CASE error_type
+                                WHEN 'exit_code'
+                                    THEN (
+                                        regexp_match(right(output, 1000), '([^\r\n]*\S)\s*$')
+                                    )[1]
+                                ELSE left(coalesce(error, ''), 1000)
+                            END,
+                            '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+',
+                            '#',
+                            'g'
+                        ),
+                        '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*',
+                        '#',
+                        'g'
+                    ),
+                    '^.*(no space left on device|disk quota exceeded|read-only file system'
+                    '|input/output error|cannot allocate memory|too many open files'
+                    '|connection refused|connection reset by peer|connection timed out'
+                    '|network is unreachable|no route to host'
+                    '|(temporary failure in )?name resolution|name or service not known'
+                    ')(\W|os error)*$',
+                    '\1',
+                    'i'
+                ),
+                200
+            )
+        END
+    ) STORED,
     PRIMARY KEY (run_id, attempt),
     CONSTRAINT times_are_dates CHECK (
         least(started_at, finished_at) >= '0001-01-01 00:00Z'
@@ -404,6 +447,10 @@ CREATE TABLE jobctl.job_attempts (
 
 -- Failed attempts by their end. Successes are not in it, so it costs a successful run nothing.
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, attempt)
+    WHERE outcome IN ('failed', 'lease_expired');
+
+-- Failed attempts by their cause, see incident.sql.
+CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts (cause, finished_at, run_id, attempt)
     WHERE outcome IN ('failed', 'lease_expired');
 
 -- Running runs whose rows other sessions have locked, as a transaction that replaces a run does. A

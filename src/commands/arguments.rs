@@ -11,7 +11,7 @@ use clap::builder::PossibleValue;
 use rustix::process::geteuid;
 
 use crate::connect;
-use crate::exit::Fault;
+use crate::exit::{Exit, Fault};
 use crate::job::attempt::{HOOK_KEY_PREFIX, RUN_KEY_PREFIX};
 use crate::job::definition;
 use crate::job::enqueue::{KeyScope, OnConflict};
@@ -65,6 +65,9 @@ pub(super) struct Filter {
     /// Only runs with this text in their last error or last line of output, in upper or lower case
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
+    /// Only runs whose last failure belongs to this incident of `failures --group`
+    #[arg(long, value_name = "INCIDENT", value_parser = incident)]
+    incident: Option<(i64, i32)>,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
@@ -77,10 +80,15 @@ impl Filter {
     /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, share, worker, enqueued_by, error, .. } = self;
-        let Self { payload, error_type, since, until, .. } = self;
+        let Self { payload, error_type, incident, since, until, .. } = self;
         let texts = [job, queue, key, share, worker, enqueued_by, error];
         let has_text = texts.into_iter().any(Option::is_some) || !payload.is_empty();
-        if has_text || error_type.is_some() || since.is_some() || until.is_some() {
+        if has_text
+            || incident.is_some()
+            || error_type.is_some()
+            || since.is_some()
+            || until.is_some()
+        {
             return Err(Fault::usage(format!("filters need {flag}; add it, or give run ids")));
         }
         Ok(())
@@ -102,6 +110,13 @@ impl Filter {
             Some(key) if key.ends_with('*') => (key.strip_suffix('*').map(str::to_owned), None),
             key => (None, key),
         };
+        let ids = self.incident.map(|(run_id, attempt)| {
+            store.incident_runs(run_id, attempt)?.ok_or_else(|| {
+                let why = format!("attempt {attempt} of run {run_id} did not fail, so it has no");
+                let remedy = "`jobctl failures --group` lists the incidents";
+                anyhow::Error::new(Fault::new(Exit::NotFound, format!("{why} incident; {remedy}")))
+            })
+        });
         let filter = RunFilter {
             statuses: statuses.to_vec(),
             job: self.job,
@@ -116,6 +131,7 @@ impl Filter {
             enqueued_by: self.enqueued_by,
             since,
             until,
+            ids: ids.transpose()?,
             ..RunFilter::default()
         };
         if filter.reads_all()
@@ -280,6 +296,15 @@ fn member(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(path, _)| !path.is_empty());
     let owned = |(path, value): (&str, &str)| (path.to_owned(), value.to_owned());
     parts.map(owned).ok_or_else(|| "must be a path and a value, as in order.id=17".to_owned())
+}
+
+/// Reads the id of an incident: a run and the number of its attempt, as in 17.2.
+fn incident(text: &str) -> Result<(i64, i32), String> {
+    let read = text.split_once('.').and_then(|(run, attempt)| {
+        let attempt = attempt.parse().ok().filter(|attempt| *attempt > 0)?;
+        Some((run_id(run).ok()?, attempt))
+    });
+    read.ok_or_else(|| "must be a run and an attempt, as in 17.2".to_owned())
 }
 
 /// Reads a run's id.

@@ -18,10 +18,16 @@ use crate::text::duration::DAY;
 ///
 ///   jobctl failures --since 22:00 --group
 ///   jobctl failures --since 22:00 --worker web1
+///
+/// With --group, an incident is one line, over all jobs, shares and
+/// workers. Those with dead runs come first. The id selects its runs:
+///
+///   jobctl list --incident 17.2
+///   jobctl retry --all-dead --incident 17.2
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Count attempts by job, error and worker, most frequent first
+    /// List incidents: attempts that failed alike, with at most 30 minutes between them
     #[arg(long)]
     group: bool,
     /// Show at most N
@@ -74,9 +80,9 @@ const ATTEMPTS: Table<'_> = Table::new(
     NONE,
 );
 
-const GROUPS: Table<'_> = Table::new(
-    "job_type as job, worker, failures, first_finished_at as first, last_finished_at as last, \
-     newest_id as newest, error, last_line as last line",
+const INCIDENTS: Table<'_> = Table::new(
+    "incident, first_finished_at as first, last_finished_at as last, failures, dead, waiting, \
+     recovered, jobs, workers, shares, cause",
     NONE,
 );
 
@@ -92,10 +98,9 @@ impl Arguments {
         let [since, until] = time_zone.window(&store, [since, until])?;
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter { since, until, jobs, worker, queue, share, error_type, error };
-        let (which, table) =
-            if self.group { ("most frequent", &GROUPS) } else { ("newest", &ATTEMPTS) };
+        let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
         print_first(self.output, self.limit, which, table, |wanted| match self.group {
-            true => store.group_failures(filter, wanted),
+            true => store.list_incidents(filter, wanted),
             false => store.list_failures(filter, wanted),
         })
     }

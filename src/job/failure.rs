@@ -87,18 +87,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure of a type that a number describes completely.
-    pub(crate) fn numbered(error_type: ErrorType, number: i32) -> Option<Self> {
-        Some(match error_type {
-            ErrorType::ExitCode => Self::ExitCode(number),
-            ErrorType::Signal => Self::Signal(number),
-            ErrorType::HttpStatus => {
-                Self::HttpStatus { status: u16::try_from(number).ok()?, retry_after: None }
-            }
-            _ => return None,
-        })
-    }
-
     /// Returns the type and whether the failure is permanent: another attempt can't succeed. These
     /// are the exit statuses of `sysexits.h` for usage, data, permission and configuration, and the
     /// HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.

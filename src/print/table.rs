@@ -11,7 +11,17 @@ use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 
 /// Columns that are left out only if all their cells are empty.
-const KEPT: [&str; 7] = ["job", "status", "run status", "worker", "failures", "error", "last line"];
+const KEPT: [&str; 9] = [
+    "incident",
+    "job",
+    "status",
+    "run status",
+    "worker",
+    "failures",
+    "error",
+    "cause",
+    "last line",
+];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
 /// The minimum width of a text column, unless a terminal is too narrow even for that.

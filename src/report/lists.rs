@@ -5,32 +5,32 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::{ROWS, View, id, moment, more, name, section};
-use crate::job::failure::{ErrorType, Failure};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, Scheduled};
-use crate::store::FailureGroup;
+use crate::store::Incident;
 use crate::text::duration;
 use crate::text::plural::grouped;
 
 /// What went wrong in the window, the worst first: failed attempts, even if the runs recovered.
-pub(super) fn failures(view: &View<'_>) -> Markup {
+pub(super) fn incidents(view: &View<'_>) -> Markup {
     let none = html! { "No attempt failed in the last " (duration::show(view.window)) "." };
     let rest = html! { code { "jobctl failures --group" } " lists all of them" };
-    let columns = ["Job", "Failed", "Error", "When"];
-    let failures = &view.snapshot.failures;
-    let all = (view.snapshot.all_failures, "group", rest);
-    list("What went wrong", columns, &none, &all, failures, |failure| {
-        let job = html! { (badge(failure)) " " (view.job(&failure.job)) };
-        [job, html! { (grouped(failure.failures)) }, error(failure), when(failure, view)]
+    let columns = ["Jobs", "Failed", "Cause", "When"];
+    let all = (view.snapshot.all_incidents, "incident", rest);
+    list("What went wrong", columns, &none, &all, &view.snapshot.incidents, |incident| {
+        let jobs = html! { (badge(incident)) " " (several(&incident.jobs, |job| view.job(job))) };
+        [jobs, html! { (grouped(incident.failures)) }, cause(incident), when(incident, view)]
     })
 }
 
-fn badge(failure: &FailureGroup) -> Markup {
+fn badge(incident: &Incident) -> Markup {
     html! {
-        @match (failure.dead, failure.waiting) {
-            (0, 0) if failure.settled > 0 => span.badge { (grouped(failure.settled)) " settled" },
+        @match (incident.dead, incident.waiting) {
+            (0, 0) if incident.settled > 0 => {
+                span.badge { (grouped(incident.settled)) " settled" }
+            }
             (0, 0) => span.badge { "recovered" },
             (0, waiting) => span.badge.warn { (grouped(waiting)) " to retry" },
             (dead, _) => span.badge.bad { (grouped(dead)) " dead" },
@@ -38,27 +38,36 @@ fn badge(failure: &FailureGroup) -> Markup {
     }
 }
 
-fn error(failure: &FailureGroup) -> Markup {
-    let error_type = failure.error_type.as_deref();
-    let counted = error_type
-        .zip(failure.number)
-        .and_then(|(of, number)| Failure::numbered(ErrorType::of(of)?, number));
-    let error = counted.map(|error| error.to_string()).or_else(|| failure.last_error.clone());
+fn cause(incident: &Incident) -> Markup {
     html! {
-        @if let Some(worker) = &failure.worker { "on " (name(worker)) ": " }
-        @if let Some(error) = &error { code { (error) } }
-        @else if error_type.is_none() { "no error is recorded" }
-        @if let Some(error_type) = error_type { " " span.quiet { (error_type) } }
-        @if let Some(line) = &failure.last_line { " " span.last-line { code { (line) } } }
+        @if !incident.workers.is_empty() { "on " (several(&incident.workers, name)) ": " }
+        @match incident.cause.as_deref() {
+            Some(cause) if !cause.is_empty() => code { (cause) },
+            _ => "no error is recorded",
+        }
+        @if let Some(error_type) = &incident.error_type { " " span.quiet { (error_type) } }
     }
 }
 
-fn when(failure: &FailureGroup, view: &View<'_>) -> Markup {
-    let [first, last] = [failure.first_at, failure.last_at].map(|at| view.axis.show(at));
+/// The first names, and how many more there are.
+fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
+    let (first, rest) = names.split_at(names.len().min(3));
     html! {
-        @if first != last { (first) " to " }
-        (moment(&view.axis, failure.last_at))
-        " " span.remedy { code { "jobctl show " (failure.id) } }
+        @for (number, name) in first.iter().enumerate() {
+            @if number > 0 { ", " }
+            (show(name))
+        }
+        @if !rest.is_empty() { " and " (rest.len()) " more" }
+    }
+}
+
+fn when(incident: &Incident, view: &View<'_>) -> Markup {
+    let [first, last] = [incident.first_finished_at, incident.last_finished_at];
+    let is_span = view.axis.show(first) != view.axis.show(last);
+    html! {
+        @if is_span { (view.axis.show(first)) " to " }
+        (moment(&view.axis, last))
+        " " span.remedy { code { "jobctl show " (incident.newest_id) } }
     }
 }
 

@@ -153,7 +153,7 @@ impl Page {
                     main {
                         @if summary.used {
                             div {
-                                (lists::failures(view))
+                                (lists::incidents(view))
                                 (lanes::section(view))
                             }
                             div {

@@ -38,6 +38,8 @@ pub(crate) struct RunFilter {
     pub(crate) had_failures: bool,
     /// Leaves out settled runs, and cancelled runs that no operator cancelled.
     pub(crate) unsettled: bool,
+    /// Only these runs.
+    pub(crate) ids: Option<Vec<i64>>,
 }
 
 impl RunFilter {
@@ -47,7 +49,7 @@ impl RunFilter {
         let has_text = texts.into_iter().any(Option::is_some) || !self.payload.is_empty();
         let many = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
         let has_many = self.statuses.is_empty() || self.statuses.iter().any(many);
-        has_text && has_many && self.since.is_none()
+        has_text && has_many && self.since.is_none() && self.ids.is_none()
     }
 }
 
@@ -65,6 +67,53 @@ pub(crate) struct FailureFilter {
     pub(crate) error_type: Option<ErrorType>,
     /// A text in the error or in the last line of output.
     pub(crate) error: Option<String>,
+}
+
+impl FailureFilter {
+    /// Returns whether it selects all failed attempts of its window.
+    fn is_window(&self) -> bool {
+        let Self { since: _, until: _, jobs, worker, queue, share, error_type, error } = self;
+        let texts = [worker, queue, share, error];
+        jobs.is_empty() && error_type.is_none() && texts.into_iter().all(Option::is_none)
+    }
+}
+
+rows! {
+    /// The number of an attempt.
+    struct Attempt {
+        run_id: i64,
+        attempt: i32,
+    }
+
+    /// Failed attempts with one cause, in a row, over all jobs and workers.
+    pub(crate) struct Incident {
+        /// The run and the number of the first attempt, as in 17.2.
+        pub(crate) incident: String,
+        pub(crate) error_type: Option<String>,
+        /// The last line of output or the error, without values.
+        pub(crate) cause: Option<String>,
+        pub(crate) first_finished_at: DateTime<Utc>,
+        pub(crate) last_finished_at: DateTime<Utc>,
+        /// The number of attempts.
+        pub(crate) failures: i64,
+        pub(crate) runs: i64,
+        pub(crate) jobs: Vec<String>,
+        pub(crate) workers: Vec<String>,
+        /// The number of shares.
+        pub(crate) shares: i64,
+        /// Runs whose last failed attempt is one of these: dead and not settled.
+        pub(crate) dead: i64,
+        /// Not finished.
+        pub(crate) waiting: i64,
+        /// Succeeded later.
+        pub(crate) recovered: i64,
+        pub(crate) settled: i64,
+        /// The run of the newest attempt.
+        pub(crate) newest_id: i64,
+        pub(crate) newest_attempt: i32,
+        /// The number of all incidents.
+        pub(crate) total: i64,
+    }
 }
 
 /// Selects events of the trail.
@@ -155,24 +204,50 @@ impl Store {
 
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let FailureFilter { since, until, jobs, worker, queue, share, error_type, error } = filter;
-        let statement = owned!(
-            "look/list_failures";
-            since, until, jobs = unless_empty(jobs), worker, queue, share, error_type, error, limit,
-        );
-        self.query("list failed attempts", Transaction::listing, statement)
+        self.transact("list failed attempts", move |transaction| {
+            let (run_ids, attempts) = failed_attempts(transaction, &filter, Some(limit))?;
+            transaction.listing(query!("look/list_failures"; run_ids, attempts))
+        })
     }
 
-    /// Counts the failed attempts that match by job, error type, error and worker, the largest
-    /// group first.
-    pub(crate) fn group_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        let FailureFilter { since, until, jobs, worker, queue, share, error_type, error } = filter;
-        let statement = owned!(
-            "look/group_failures";
-            since, until, jobs = unless_empty(jobs), worker, queue, share, error_type, error, limit,
-        );
-        self.query("count failed attempts", Transaction::listing, statement)
+    /// Returns the incidents of the failed attempts that match, those with dead runs first.
+    pub(crate) fn list_incidents(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
+        self.transact("list incidents", move |transaction| {
+            let FailureFilter { since, until, .. } = filter;
+            let (run_ids, attempts) = match filter.is_window() {
+                true => (None, None),
+                false => {
+                    let (run_ids, attempts) = failed_attempts(transaction, &filter, None)?;
+                    (Some(run_ids), Some(attempts))
+                }
+            };
+            transaction.listing(query!(
+                "look/list_incidents";
+                since, until, run_ids, attempts, with_unstarted = false, limit,
+            ))
+        })
     }
+
+    /// Returns the runs whose last failed attempt is in the incident of this attempt; `None` if
+    /// this attempt did not fail.
+    pub(crate) fn incident_runs(&self, run_id: i64, attempt: i32) -> Result<Option<Vec<i64>>> {
+        let statement = owned!("look/incident_runs"; run_id, attempt);
+        self.query("read an incident", Transaction::first, statement)
+    }
+}
+
+fn failed_attempts(
+    transaction: &mut Transaction,
+    filter: &FailureFilter,
+    limit: Option<i64>,
+) -> PgResult<(Vec<i64>, Vec<i32>)> {
+    let FailureFilter { since, until, worker, queue, share, error_type, error, .. } = filter;
+    let jobs = unless_empty(filter.jobs.clone());
+    let found: Vec<Attempt> = transaction.list(query!(
+        "look/failed_attempts";
+        since, until, jobs, worker, queue, share, error_type, error, limit,
+    ))?;
+    Ok(found.into_iter().map(|it| (it.run_id, it.attempt)).unzip())
 }
 
 fn list_ids(
@@ -185,10 +260,11 @@ fn list_ids(
     let RunFilter { enqueued_by, worker, since, until, unsettled, had_failures, .. } = filter;
     let (paths, values): (Vec<_>, Vec<_>) = filter.payload.iter().cloned().unzip();
     let statuses = unless_empty(filter.statuses.clone());
+    let ids = &filter.ids;
     transaction.list(query!(
         "look/list_ids";
         job, queue, key, key_prefix, share, error_type, error, paths, values, enqueued_by, worker,
-        since, until, unsettled, statuses, had_failures, latest_end_first, limit,
+        since, until, unsettled, statuses, had_failures, latest_end_first, limit, ids,
     ))
 }
 

@@ -45,12 +45,12 @@ pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::{FailureFilter, Run, RunFilter, RunList, TrailFilter};
+pub(crate) use list::{FailureFilter, Incident, Run, RunFilter, RunList, TrailFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
     AgedRun, Cause, Edit, HoldTarget, Keep, Operation, OperationResult, Pruned, RetryTerms,
 };
-pub(crate) use report::{Bin, Details, FailureGroup, ReportJob, ReportSummary, Scope, Snapshot};
+pub(crate) use report::{Bin, Details, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]
 pub(crate) use runs::Recorded;
 pub(crate) use runs::{

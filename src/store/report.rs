@@ -8,7 +8,7 @@ use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::status::{WorkFacts, Worker, list_workers, read_work};
-use super::{Result, Store, Timeouts};
+use super::{Incident, Result, Store, Timeouts};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
@@ -46,8 +46,8 @@ pub(crate) struct Snapshot {
     pub(crate) work: WorkFacts,
     pub(crate) jobs: Vec<ReportJob>,
     pub(crate) all_jobs: i64,
-    pub(crate) failures: Vec<FailureGroup>,
-    pub(crate) all_failures: i64,
+    pub(crate) incidents: Vec<Incident>,
+    pub(crate) all_incidents: i64,
     pub(crate) workers: Vec<Worker>,
     pub(crate) running: Vec<RunningRun>,
 }
@@ -131,34 +131,6 @@ rows! {
         pub(crate) is_lost: bool,
         pub(crate) cancel_requested: bool,
     }
-
-    /// Failed attempts of one job on one worker with the same error type and number.
-    pub(crate) struct FailureGroup {
-        /// The newest run whose error is known, and its attempt.
-        pub(crate) id: i64,
-        pub(crate) attempt: i32,
-        pub(crate) job: String,
-        pub(crate) error_type: Option<String>,
-        /// The exit status, the signal or the HTTP status, if that is the error.
-        pub(crate) number: Option<i32>,
-        /// `None` for runs that no worker could claim.
-        pub(crate) worker: Option<String>,
-        /// The error of this run, if it is that of its attempt.
-        pub(crate) last_error: Option<String>,
-        /// The number of attempts.
-        pub(crate) failures: i64,
-        /// Dead runs of this group that are not settled.
-        pub(crate) dead: i64,
-        pub(crate) settled: i64,
-        /// Runs of this group that have not finished since their failed attempt.
-        pub(crate) waiting: i64,
-        pub(crate) first_at: DateTime<Utc>,
-        pub(crate) last_at: DateTime<Utc>,
-        /// The number of all groups.
-        total: i64,
-        /// Of the newest attempt's output.
-        pub(crate) last_line: Option<String> = None,
-    }
 }
 
 impl Store {
@@ -177,10 +149,13 @@ impl Store {
             let mut jobs: Vec<ReportJob> =
                 transaction.list(query!("report/jobs"; from, troubled, limit = scope.jobs))?;
             read_bins(transaction, &scope, &mut jobs)?;
-            let mut failures: Vec<FailureGroup> =
-                transaction.list(query!("report/failures"; since, limit = rows))?;
+            let mut incidents: Vec<Incident> = transaction.list(query!(
+                "look/list_incidents";
+                since, until = None::<DateTime<Utc>>, run_ids = None::<Vec<i64>>,
+                attempts = None::<Vec<i32>>, with_unstarted = true, limit = rows,
+            ))?;
             if scope.details == Details::Output {
-                read_last_lines(transaction, &mut failures)?;
+                read_last_lines(transaction, &mut incidents)?;
             }
             let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
@@ -189,8 +164,8 @@ impl Store {
                 work,
                 all_jobs: jobs.first().map_or(0, |job| job.total),
                 jobs,
-                all_failures: failures.first().map_or(0, |failure| failure.total),
-                failures,
+                all_incidents: incidents.first().map_or(0, |incident| incident.total),
+                incidents,
                 workers: list_workers(transaction, Some(*rows))?,
                 running: transaction
                     .list(query!("look/list_running"; job = None::<String>, limit = rows))?,
@@ -214,14 +189,14 @@ fn read_bins(transaction: &mut Transaction, scope: &Scope, jobs: &mut [ReportJob
     Ok(())
 }
 
-/// Adds the last lines of output to the failures.
-fn read_last_lines(transaction: &mut Transaction, failures: &mut [FailureGroup]) -> PgResult<()> {
-    let ids = column(failures, |failure| failure.id);
-    let attempts = column(failures, |failure| failure.attempt);
+/// Takes the last line of output of the newest attempt for the cause.
+fn read_last_lines(transaction: &mut Transaction, incidents: &mut [Incident]) -> PgResult<()> {
+    let ids = column(incidents, |incident| incident.newest_id);
+    let attempts = column(incidents, |incident| incident.newest_attempt);
     let lines: Vec<Option<String>> =
         transaction.list(query!("report/last_lines"; ids, attempts))?;
-    for (failure, line) in failures.iter_mut().zip(lines) {
-        failure.last_line = line;
+    for (incident, line) in incidents.iter_mut().zip(lines) {
+        incident.cause = line.or(incident.cause.take());
     }
     Ok(())
 }

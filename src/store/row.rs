@@ -244,6 +244,7 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
         Type::INT4 => json_of::<i32>(row, column),
         Type::INT8 => json_of::<i64>(row, column),
         Type::FLOAT8 => json_of::<f64>(row, column),
+        Type::TEXT_ARRAY => json_of::<Vec<String>>(row, column),
         Type::TIMESTAMPTZ => {
             let at: Option<DateTime<Utc>> = row.try_get(column)?;
             Ok(timestamp::serialize(&at, value::Serializer).unwrap_or_default())

@@ -100,6 +100,23 @@ pub(super) struct Attempt {
     pub(super) error: Option<String>,
 }
 
+impl Attempt {
+    fn has_failed(&self) -> bool {
+        ["failed", "lease_expired"].contains(&&*self.outcome)
+    }
+
+    /// The column `cause` of an attempt without output, whose error has no quotes or addresses.
+    fn cause(&self) -> String {
+        let error = self.error.clone().unwrap_or_default();
+        if matches!(self.error_type.as_deref(), Some("exit_code" | "signal" | "http_status")) {
+            return error;
+        }
+        let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+        let words = error.split(' ').map(|word| if has_digit(word) { "#" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// The columns of `job_definitions` that come from the file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Spec {
@@ -1549,6 +1566,25 @@ impl Database {
         hooks.map(key).collect()
     }
 
+    /// jobctl.incident: the first attempt of the incident in which the run died.
+    fn incident(&self, run: &Run) -> Option<String> {
+        let last = self.attempts.get(&(run.id, run.attempts));
+        let last = last.filter(|it| run.status == Status::Dead && it.has_failed())?;
+        let kind = |it: &Attempt| (it.error_type.clone(), it.cause());
+        let alike = |it: &Attempt| it.has_failed() && kind(it) == kind(last);
+        let alike = self.attempts.iter().filter(|(_, it)| alike(it));
+        let mut alike: Vec<_> = alike.map(|(id, it)| (it.finished_at, *id)).collect();
+        alike.sort_unstable();
+        let mut first = (last.finished_at, (run.id, run.attempts));
+        for earlier in alike.into_iter().rev() {
+            if earlier <= first && first.0 - earlier.0 <= TimeDelta::minutes(30) {
+                first = earlier;
+            }
+        }
+        let (run, attempt) = first.1;
+        Some(format!("{run}.{attempt}"))
+    }
+
     /// The payload of a hook's run, as PostgreSQL prints it.
     fn hook_payload(&self, run: &Run) -> String {
         let is_failure = run.status != Status::Succeeded;
@@ -1571,6 +1607,7 @@ impl Database {
             ("status", json!(run.status.as_str())),
             ("worker", json!(worker)),
             ("attempts", json!(run.attempts)),
+            ("incident", json!(self.incident(run))),
             ("error_type", json!(run.error_type.as_ref().filter(|_| is_failure))),
         ];
         let members = members.map(|(name, value)| format!("\"{name}\": {value}"));

@@ -9,6 +9,7 @@
 --     An error type selects those that a tick cancelled.
 -- $15 statuses; NULL for any    $16 had_failures: whether only such runs match
 -- $17 latest_end_first: whether the latest of these times comes first    $18 limit; NULL for all
+-- $19 ids: only these runs; NULL for any
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match. If there is a window, waiting runs are
@@ -17,6 +18,7 @@ WITH matching AS NOT MATERIALIZED (
     SELECT run.*
     FROM jobctl.job_runs AS run
     WHERE ($15::text[] IS NULL OR run.status = ANY ($15::text[]))
+        AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
         AND ($1::text IS NULL OR run.job_type = $1::text)
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)

@@ -157,6 +157,7 @@ history AS (
         recorded.output_truncated
     FROM recorded
     ON CONFLICT (run_id, attempt) DO NOTHING
+    RETURNING run_id
 ),
 counted AS MATERIALIZED (
     SELECT jobctl.count_attempts(
@@ -174,12 +175,11 @@ counted AS MATERIALIZED (
     FROM recorded
 ),
 hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(
-        array_agg(recorded.run_id),
-        array_agg($1::text)
-    ) AS enqueues
+    SELECT jobctl.enqueue_hooks(array_agg(recorded.run_id)) AS enqueues
     FROM recorded
     WHERE recorded.status_now IN ('succeeded', 'dead', 'cancelled')
+        -- Writes the history before the function reads it.
+        AND (SELECT count(*) FROM history) >= 0
 )
 SELECT
     recorded.run_id AS id,

@@ -69,8 +69,7 @@ recovered AS (
         run.id,
         run.job_type,
         run.status,
-        run.expires_at <= run.run_at AS expires_first,
-        free.locked_by AS worker
+        run.expires_at <= run.run_at AS expires_first
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
@@ -101,6 +100,7 @@ history AS (
     FROM free
     JOIN recovered ON recovered.id = free.id
     ON CONFLICT (run_id, attempt) DO NOTHING
+    RETURNING run_id
 ),
 counted AS MATERIALIZED (
     SELECT jobctl.count_attempts(
@@ -113,9 +113,11 @@ counted AS MATERIALIZED (
     FROM recovered
 ),
 hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(recovered.id), array_agg(recovered.worker))
+    SELECT jobctl.enqueue_hooks(array_agg(recovered.id))
     FROM recovered
     WHERE recovered.status IN ('dead', 'cancelled')
+        -- Writes the history before the function reads it.
+        AND (SELECT count(*) FROM history) >= 0
 )
 SELECT
     recovered.id,

@@ -1,0 +1,155 @@
+-- Incidents, see incident.sql, with the counts of their attempts that match. Those with dead runs
+-- that are not settled come first, then those with runs that still wait or run, then the others;
+-- the latest first. A run counts for the incident of its last failed attempt. Reads only columns
+-- that a viewer may read.
+-- $1  since      $2  until, exclusive; NULL for no bound
+-- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
+-- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
+-- $6  limit
+WITH failed AS MATERIALIZED (
+    SELECT
+        attempt.run_id,
+        attempt.attempt,
+        attempt.worker,
+        attempt.finished_at,
+        attempt.error_type,
+        attempt.cause
+    FROM jobctl.job_attempts AS attempt
+    WHERE attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
+        AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
+        AND (
+            $3::bigint[] IS NULL
+            OR (attempt.run_id, attempt.attempt) IN (
+                SELECT * FROM unnest($3::bigint[], $4::integer[])
+            )
+        )
+),
+-- Attempts between which no other one failed so are in one part of an incident.
+begun AS (
+    SELECT
+        failed.*,
+        coalesce(
+            failed.finished_at - lag(failed.finished_at) OVER alike > interval '30 minutes',
+            true
+        ) AS begins
+    FROM failed
+    WINDOW alike AS (
+        PARTITION BY failed.error_type, failed.cause
+        ORDER BY failed.finished_at, failed.run_id, failed.attempt
+    )
+),
+numbered AS (
+    SELECT begun.*, count(*) FILTER (WHERE begun.begins) OVER alike AS part
+    FROM begun
+    WINDOW alike AS (
+        PARTITION BY begun.error_type, begun.cause
+        ORDER BY begun.finished_at, begun.run_id, begun.attempt
+    )
+),
+-- MATERIALIZED: the incident is read once for each part, and not for each attempt.
+parts AS MATERIALIZED (
+    SELECT part.error_type, part.cause, part.part, first.run_id, first.attempt
+    FROM numbered AS part
+    CROSS JOIN LATERAL jobctl.incident(part.error_type, part.cause, part.finished_at) AS first
+    WHERE part.begins
+),
+members AS (
+    SELECT
+        parts.run_id || '.' || parts.attempt AS incident,
+        numbered.run_id,
+        numbered.attempt,
+        numbered.worker,
+        numbered.finished_at,
+        numbered.error_type,
+        numbered.cause,
+        NOT EXISTS (
+            SELECT
+            FROM jobctl.job_attempts AS later
+            WHERE later.run_id = numbered.run_id
+                AND later.attempt > numbered.attempt
+                AND later.outcome IN ('failed', 'lease_expired')
+        ) AS is_last
+    FROM numbered
+    JOIN parts
+        ON parts.error_type IS NOT DISTINCT FROM numbered.error_type
+        AND parts.cause = numbered.cause
+        AND parts.part = numbered.part
+    UNION ALL
+    SELECT
+        run.id || '.0',
+        run.id,
+        0,
+        NULL,
+        run.finished_at,
+        run.error_type,
+        left(run.last_error, 200),
+        true
+    FROM jobctl.job_runs AS run
+    WHERE $5::boolean
+        AND run.status = 'dead'
+        AND run.finished_at >= coalesce($1::timestamptz, '-infinity')
+        AND run.finished_at < coalesce($2::timestamptz, 'infinity')
+        AND NOT EXISTS (
+            SELECT
+            FROM jobctl.job_attempts AS attempt
+            WHERE attempt.run_id = run.id
+                AND attempt.attempt = run.attempts
+                AND attempt.outcome IN ('failed', 'lease_expired')
+        )
+),
+counted AS (
+    SELECT
+        member.incident,
+        member.error_type,
+        member.cause,
+        min(member.finished_at) AS first_finished_at,
+        max(member.finished_at) AS last_finished_at,
+        count(*) AS failures,
+        count(DISTINCT run.id) AS runs,
+        array_agg(DISTINCT run.job_type) AS jobs,
+        array_agg(DISTINCT left(member.worker, 255)) FILTER (WHERE member.worker IS NOT NULL)
+            AS workers,
+        count(DISTINCT run.share) AS shares,
+        count(*) FILTER (
+            WHERE member.is_last AND run.status = 'dead' AND run.settled_at IS NULL
+        ) AS dead,
+        count(*) FILTER (
+            WHERE member.is_last AND run.status IN ('queued', 'failed', 'running')
+        ) AS waiting,
+        count(*) FILTER (WHERE member.is_last AND run.status = 'succeeded') AS recovered,
+        count(*) FILTER (WHERE member.is_last AND run.settled_at IS NOT NULL) AS settled,
+        (array_agg(
+            ARRAY[member.run_id, member.attempt]
+            ORDER BY member.finished_at DESC, member.run_id DESC, member.attempt DESC
+        ))[1:1] AS newest
+    FROM members AS member
+    JOIN jobctl.job_runs AS run
+        ON run.id = member.run_id
+    GROUP BY member.incident, member.error_type, member.cause
+)
+SELECT
+    counted.incident,
+    left(counted.error_type, 100) AS error_type,
+    counted.cause,
+    counted.first_finished_at,
+    counted.last_finished_at,
+    counted.failures,
+    counted.runs,
+    counted.jobs,
+    coalesce(counted.workers, ARRAY[]::text[]) AS workers,
+    counted.shares,
+    counted.dead,
+    counted.waiting,
+    counted.recovered,
+    counted.settled,
+    counted.newest[1][1] AS newest_id,
+    now() AS now,
+    counted.newest[1][2]::integer AS newest_attempt,
+    count(*) OVER () AS total
+FROM counted
+ORDER BY
+    CASE WHEN counted.dead > 0 THEN 1 WHEN counted.waiting > 0 THEN 2 ELSE 3 END,
+    counted.last_finished_at DESC,
+    counted.newest DESC
+LIMIT $6::bigint

@@ -1,0 +1,222 @@
+//! Incidents: failed attempts with one cause, over jobs, shares and workers.
+
+use serde_json::{Value, json};
+
+use crate::support::TestDb;
+
+/// Inserts a run in this status, and a failed attempt of it that ended at this minute. The error
+/// is an exit status, and the output that of the command.
+fn fail(db: &TestDb, job: &str, status: &str, worker: &str, minute: u32, output: &str) -> i64 {
+    let id = db.query(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, share, status, attempts, finished_at, error_type,
+             last_error)
+         SELECT '{job}', 'share of {job}', '{status}', 1 + ('{status}' = 'succeeded')::integer,
+             CASE WHEN '{status}' IN ('succeeded', 'dead') THEN timestamptz '2026-01-31 12:00Z' END,
+             'exit_code', 'exit status 1'
+         RETURNING id"
+    ));
+    attempt(db, id.parse().unwrap(), 1, worker, minute, output);
+    id.parse().unwrap()
+}
+
+fn attempt(db: &TestDb, run: i64, attempt: i32, worker: &str, minute: u32, output: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             error_type, error, exit_code, output)
+         SELECT {run}, {attempt}, '{worker}', at, at, 'failed', 'exit_code', 'exit status 1', 1,
+             E'{output}'
+         FROM (VALUES (timestamptz '2026-01-31 08:00Z' + {minute} * interval '1m')) AS ended (at)"
+    ));
+}
+
+/// Returns the incidents.
+#[track_caller]
+fn incidents(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
+    let since = ["--since", "2026-01-01"].iter().filter(|_| !arguments.contains(&"--since"));
+    let command = db.jobctl(["failures", "--group", "--json"]).args(since.copied());
+    let found = command.args(arguments.iter().copied()).run().success().stderr("").stdout;
+    serde_json::from_str(&found).unwrap()
+}
+
+#[track_caller]
+fn fields(incident: &Value, names: &[&str]) -> Value {
+    names.iter().map(|name| incident[name].clone()).collect()
+}
+
+#[test]
+fn an_incident_is_one_row_over_jobs_shares_and_workers() {
+    let db = TestDb::new();
+    let full = |device: &str| format!("tar: {device}: Cannot write: No space left on device");
+    let first = fail(&db, "backup", "dead", "web1", 0, &full("/srv/a"));
+    let copied = "cp: error writing \\'/b\\': No space left on device\\n";
+    let second = fail(&db, "mail", "succeeded", "web2", 30, copied);
+    let third = fail(&db, "mail", "failed", "web2", 60, copied);
+    attempt(&db, third, 2, "web2", 61, copied);
+    // Half an hour and a minute later, and another cause.
+    let later = fail(&db, "backup", "dead", "web1", 92, &full("/srv/a"));
+    let other = fail(&db, "mail", "dead", "web1", 30, "the provider does not answer");
+    let all = incidents(&db, &[]);
+    let ids: Vec<_> = all.iter().map(|it| it["incident"].as_str().unwrap()).collect();
+    assert_eq!(ids, [later, first, other].map(|id| format!("{id}.1")));
+    let names = [
+        "cause",
+        "error_type",
+        "failures",
+        "runs",
+        "jobs",
+        "workers",
+        "shares",
+        "dead",
+        "waiting",
+        "recovered",
+        "settled",
+        "newest_id",
+        "first_finished_at",
+        "last_finished_at",
+    ];
+    let disk = json!([
+        "No space left on device",
+        "exit_code",
+        4,
+        3,
+        ["backup", "mail"],
+        ["web1", "web2"],
+        2,
+        1,
+        1,
+        1,
+        0,
+        third,
+        "2026-01-31T08:00:00.000000Z",
+        "2026-01-31T09:01:00.000000Z"
+    ]);
+    assert_eq!(fields(&all[1], &names), disk);
+    assert_eq!(
+        fields(&all[2], &names[..3]),
+        json!(["the provider does not answer", "exit_code", 1])
+    );
+    // A filter or a window counts less, but the incident is the same.
+    for (filter, failures) in [
+        (&["--job", "mail", "--error", "no space"][..], 3),
+        (&["--worker", "web1", "--until", "2026-01-31 09:00"], 1),
+        (&["--since", "2026-01-31 08:59"], 2),
+        (&["--share", "share of mail", "--error", "NO SPACE"], 3),
+    ] {
+        let found = incidents(&db, filter);
+        let same: Vec<_> = found.iter().filter(|it| it["incident"] == ids[1]).collect();
+        assert_eq!(same.len(), 1, "{filter:?} {found:?}");
+        assert_eq!(same[0]["failures"], failures, "{filter:?}");
+    }
+    // Each attempt of an incident names it.
+    for member in [format!("{first}.1"), format!("{third}.2"), format!("{second}.1")] {
+        let listed = db.jobctl(["list", "--incident", &member]).run().success().stdout;
+        let runs: Vec<_> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
+        assert_eq!(runs, [third, second, first].map(|id| id.to_string()), "{member}");
+    }
+    db.jobctl(["settle", &first.to_string()]).run().success();
+    let settled = incidents(&db, &["--job", "backup", "--until", "2026-01-31 09:00"]);
+    assert_eq!(fields(&settled[0], &["dead", "settled"]), json!([0, 1]));
+}
+
+#[test]
+fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
+    let db = TestDb::new();
+    let [full, other] = ["no space left on device", "no such customer"];
+    let victim = fail(&db, "backup", "dead", "web1", 0, full);
+    fail(&db, "backup", "dead", "web1", 1, other);
+    // Its last failure has another cause.
+    let twice = fail(&db, "mail", "dead", "web1", 2, full);
+    attempt(&db, twice, 2, "web1", 3, other);
+    let incident = format!("{victim}.1");
+    let listed = db.jobctl(["list", "--incident", &incident]).run().success().stdout;
+    assert_eq!((listed.lines().count(), listed.starts_with(&format!("{victim}\t"))), (1, true));
+    let retry = ["retry", "--all-dead", "--yes", "--verbose", "--incident", &incident];
+    db.jobctl(retry).run().success().stdout(&format!("{victim}\tqueued\n"));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"), "2");
+    db.jobctl(["settle", "--all-dead", "--incident", &format!("{twice}.1"), "--yes"])
+        .run()
+        .success()
+        .stdout("");
+    db.jobctl(["list", "--incident", &format!("{victim}.2")])
+        .run()
+        .exits(3)
+        .stdout("")
+        .stderr_has(&format!("attempt 2 of run {victim} did not fail"));
+    for malformed in ["17", "17.0", "0.1", "a.b", "17.2.3", "-1.1"] {
+        db.jobctl(["list", &format!("--incident={malformed}")])
+            .run()
+            .exits(2)
+            .stderr_has("must be a run and an attempt, as in 17.2");
+    }
+}
+
+#[test]
+fn a_cause_holds_no_values() {
+    let db = TestDb::new();
+    let causes = [
+        (
+            "ValueError: invalid literal for int() with base 10: \\'12 Main St\\'",
+            "ValueError: invalid literal for int() with base #: #",
+        ),
+        (
+            "HTTPError: 503 Server Error for url: https://api.example/v1/pay?card=4111",
+            "HTTPError: # Server Error for url: #",
+        ),
+        ("mail to ana@example.com failed (code 550)", "mail to # failed (code #)"),
+        ("cannot open /home/ana/x.pdf: Permission denied", "cannot open #: Permission denied"),
+        ("can't find customer \"Ana Maria\", order=17", "can't find customer #, #"),
+        ("no account `DE89 3704`", "no account #"),
+        ("cannot read C:\\\\\\\\Users\\\\\\\\ana", "cannot read C:#"),
+        ("request 3f2504e0-4f89-11d3-9a0c-0305e82c3301 was refused", "request # was refused"),
+        (
+            "curl: (7) Failed to connect to api.example port 443: Connection refused",
+            "Connection refused",
+        ),
+        (
+            "psql: could not translate host name \"db\" to address: Name or service not known",
+            "Name or service not known",
+        ),
+        ("first line\\nthe last line\\n\\n", "the last line"),
+        // These lines say nothing.
+        ("12345", "exit status 1"),
+        ("}", "exit status 1"),
+        ("a reason\\n}", "exit status 1"),
+        ("", "exit status 1"),
+    ];
+    for (index, (output, _)) in (0..).zip(&causes) {
+        fail(&db, "a", "dead", "w", index * 60, &output.replace('\'', "''").replace("\\''", "''"));
+    }
+    let found = db.query("SELECT cause FROM jobctl.job_attempts ORDER BY run_id");
+    let wanted: Vec<_> = causes.iter().map(|(_, cause)| *cause).collect();
+    assert_eq!(found.lines().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn errors_of_other_types_are_causes_without_values() {
+    let db = TestDb::new();
+    let run = fail(&db, "a", "dead", "w", 0, "");
+    for (number, error_type, error, cause) in [
+        (2, "http_status", "HTTP status 503", "HTTP status 503"),
+        (3, "signal", "killed by SIGKILL (out of memory?)", "killed by SIGKILL (out of memory?)"),
+        (4, "timeout", "timed out after 1h", "timed out after #"),
+        (5, "transport", "10.0.0.7:443: Connection refused (os error 111)", "Connection refused"),
+        (6, "lease_expired", "the lease expired on web1", "the lease expired on #"),
+    ] {
+        attempt(&db, run, number, "w", 0, "step 1 of 7");
+        db.execute(&format!(
+            "UPDATE jobctl.job_attempts SET error_type = '{error_type}', error = '{error}'
+             WHERE attempt = {number}"
+        ));
+        let found =
+            db.query(&format!("SELECT cause FROM jobctl.job_attempts WHERE attempt = {number}"));
+        assert_eq!(found, cause);
+    }
+    db.execute("UPDATE jobctl.job_attempts SET outcome = 'succeeded'");
+    assert_eq!(db.query("SELECT count(cause) FROM jobctl.job_attempts"), "0");
+    // An attempt that another program recorded without an error is an incident, too.
+    db.execute(
+        "UPDATE jobctl.job_attempts SET outcome = 'failed', error_type = NULL, error = NULL",
+    );
+    let found = incidents(&db, &[]);
+    assert_eq!(fields(&found[0], &["failures", "cause", "error_type"]), json!([6, "", null]));
+}
