@@ -113,10 +113,10 @@ fn check_reports_dead_runs_until_they_are_retried() {
     assert_prints(db.jobctl(["check"]), &dead("1 dead run", "mail", first, "exit status 3"));
     let second = insert_dead(&db, "send_receipt", "1 minute", "HTTP status 503");
     let third = insert_dead(&db, "mail", "2 minutes", "exit status 4");
-    // The job with the newest death comes first.
+    // The job with the most dead runs comes first.
     let all = [
-        dead("1 dead run", "send_receipt", second, "HTTP status 503"),
         dead("2 dead runs", "mail", third, "exit status 4"),
+        dead("1 dead run", "send_receipt", second, "HTTP status 503"),
     ];
     assert_prints(db.jobctl(["check"]), &all.join("\n"));
     assert_prints(db.jobctl(["check", "--max-dead", "2"]), &all.join("\n"));
@@ -138,7 +138,7 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     let mail = insert_due(&db, "mail", "3 hours");
     insert_due(&db, "mail", "15 minutes");
     insert_due(&db, "mail", "5 minutes");
-    let lines = [overdue("1 run", "backup", backup), overdue("2 runs", "mail", mail)];
+    let lines = [overdue("2 runs", "mail", mail), overdue("1 run", "backup", backup)];
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     assert_prints(db.jobctl(["check", "--max-lag", "150m"]), &overdue("1 run", "mail", mail));
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
@@ -320,17 +320,17 @@ fn check_prints_a_line_for_each_finding_and_no_control_character() {
     let late = insert_due(&db, "shell", "3 hours");
     let died = insert_dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
     let lines =
-        [overdue("1 run", "shell", late), dead("1 dead run", "mail", died, "one\\ntwo\\u{1b}[2J")];
+        [dead("1 dead run", "mail", died, "one\\ntwo\\u{1b}[2J"), overdue("1 run", "shell", late)];
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     let finished = db.jobctl(["check", "--json"]).run().exits(1).stderr("");
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
     let findings = json["findings"].as_array().unwrap();
     assert_eq!((&json["fine"], findings.len()), (&json!(false), 2));
     assert_eq!(
-        (&findings[0]["code"], &findings[0]["run_id"], &findings[0]["job_type"]),
+        (&findings[1]["code"], &findings[1]["run_id"], &findings[1]["job_type"]),
         (&json!("runs_overdue"), &json!(late), &json!("shell"))
     );
-    assert_eq!(findings[1]["found"], "1 dead run of mail");
+    assert_eq!(findings[0]["found"], "1 dead run of mail");
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
     assert_prints(check(&["--job", "report"]), FINE);
     assert_prints(check(&["--job", "mail"]), &died);
     assert_prints(check(&["--job", "backup", "report"]), &late);
-    assert_prints(check(&["--job", "backup,mail"]), &format!("{late}\n{died}"));
+    assert_prints(check(&["--job", "backup,mail"]), &format!("{died}\n{late}"));
     check(&["--job", "shell"])
         .run()
         .exits(1)

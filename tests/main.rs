@@ -39,6 +39,7 @@ mod failures;
 mod fencing;
 mod files;
 mod filters;
+mod flow;
 mod forget;
 mod hold;
 mod hooks;

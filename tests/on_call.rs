@@ -84,7 +84,7 @@ fn after_a_bad_week_every_command_names_the_same_problems() {
     let codes: Vec<_> =
         check["findings"].as_array().unwrap().iter().map(|one| one["code"].as_str()).collect();
     let expected =
-        ["worker_silent", "sequence_behind", "queue_unserved", "runs_dead", "job_stale"].map(Some);
+        ["worker_silent", "sequence_behind", "runs_dead", "queue_unserved", "job_stale"].map(Some);
     assert_eq!(codes, expected);
     assert_eq!(subjects(&json(&["doctor", "--json"])), named);
     assert_eq!(subjects(&json(&["status", "--json"])["findings"]), named);

@@ -125,7 +125,7 @@ fn an_empty_database_has_an_empty_status() {
     assert_eq!(lines(&finished, "finding")[0][2], "no worker has ever ticked");
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     let names: HashSet<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
-    assert_eq!(names, HashSet::from(["jobctl_findings", "jobctl_facts"]));
+    assert_eq!(names, HashSet::from(["jobctl_findings", "jobctl_facts", "jobctl_holds"]));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "worker_missing")]), Some(1.0));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "runs_dead")]), Some(0.0));
     let mut json: Value =
@@ -135,8 +135,8 @@ fn an_empty_database_has_an_empty_status() {
     assert_eq!(
         json,
         json!({
-            "now": null, "findings": null, "jobs": [], "workers": [], "longest_running": [],
-            "figures": []
+            "now": null, "findings": null, "jobs": [], "flow": [], "workers": [],
+            "longest_running": [], "figures": []
         })
     );
     let shown = on_terminal(&db, 80, "");
@@ -255,6 +255,7 @@ fn json_is_one_object_with_the_same_facts() {
     let mut take = |pointer: &str| json.pointer_mut(pointer).unwrap().take();
     assert_near(&take("/jobs/2/oldest_due_age_seconds").to_string(), 7500.0);
     assert_near(&take("/longest_running/0/run_time_seconds").to_string(), 600.0);
+    assert_eq!(take("/flow").as_array().unwrap().len(), 3);
     let instants = [
         "/now",
         "/workers/0/last_tick_at",
@@ -278,6 +279,7 @@ fn json_is_one_object_with_the_same_facts() {
     };
     let expected = json!({
         "now": null,
+        "flow": null,
         "jobs": [
             job(
                 "backup",
@@ -309,8 +311,8 @@ fn json_is_one_object_with_the_same_facts() {
         [
             "worker_silent",
             "runs_overdue",
-            "schedule_skipping",
             "runs_dead",
+            "schedule_skipping",
             "timeout_missing",
             "schedule_paused"
         ]
@@ -366,6 +368,13 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          backup 0 0 1 0 1 in 3h 20m
          built-in 0 0 0 0 0
          report 0 0 0 0 0 paused
+
+         Flow (last 10 minutes/last hour)
+
+         JOB ENQUEUED SUCCEEDED FAILED TREND EMPTY IN AT BEST LONGEST
+         all jobs 6/6 0/0 0/0 grows 10m
+         backup 1/1 0/0 0/0 10m
+         mail 5/5 0/0 0/0 grows
 
          Results (SUCCEEDED to LONGEST: last 24 hours)
 
@@ -553,8 +562,9 @@ fn a_hostile_name_stays_inside_its_cell_and_label() {
     let db = hostile_db();
     let harmless = r#"a"} 9\n\x{é\u{1b}[2J"#;
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(finished.stdout.lines().count(), 3, "{finished}");
-    assert_eq!([lines(&finished, "job")[0][0], lines(&finished, "worker")[0][0]], [harmless; 2]);
+    assert_eq!(finished.stdout.lines().count(), 4, "{finished}");
+    let names = ["job", "flow", "worker"].map(|kind| lines(&finished, kind)[0][0]);
+    assert_eq!(names, [harmless; 3]);
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     assert_eq!(value(&samples, "jobctl_due_runs", &[("job_type", harmless)]), Some(1.0));
     assert!(

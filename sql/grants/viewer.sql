@@ -32,15 +32,18 @@ GRANT SELECT (
     failed_at,
     started_at,
     finished_at,
-    settled_at
+    settled_at,
+    created_at
 ) ON jobctl.job_runs TO {role};
 GRANT SELECT (
     name,
     kind,
+    queue,
     schedule,
     time_zone,
     overlap,
     timeout,
+    rate_interval,
     max_age,
     keep,
     keep_dead,

@@ -1,5 +1,6 @@
 //! `jobctl hold` and `jobctl release`: keep waiting runs from starting, and let them start again.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -11,7 +12,7 @@ use super::arguments::{Reason, length, worker};
 use crate::job::definition::queue;
 use crate::job::status::HoldScope;
 use crate::print::{self, Output, Table};
-use crate::store::HoldTarget;
+use crate::store::{HoldTarget, Store};
 use crate::text::duration::{SECOND, YEAR};
 use crate::text::{did_you_mean, timestamp};
 
@@ -29,7 +30,7 @@ const HOLDS: Table<'_> = Table::new(
 /// schedule instead. Without --for, `check` reports a hold after a day, or if it
 /// keeps runs of a scheduled job late.
 ///
-///   jobctl hold --queue mail --for 2h --reason "SMTP is down"
+///   jobctl hold --queue mail --job invoices --for 2h --reason "SMTP is down"
 ///   jobctl hold --worker web2
 ///   jobctl hold --list
 #[derive(Args, Debug)]
@@ -38,7 +39,11 @@ pub(crate) struct Hold {
     #[command(flatten)]
     target: HoldFlags,
     /// List the holds
-    #[arg(long, group = "what", conflicts_with_all = ["lasts", "reason"])]
+    #[arg(
+        long,
+        group = "what",
+        conflicts_with_all = ["job", "queue", "worker", "all", "lasts", "reason"]
+    )]
     list: bool,
     /// Release it after this time [default: never]
     #[arg(
@@ -74,32 +79,37 @@ pub(crate) struct Release {
 
 /// What to hold or to release.
 #[derive(Args, Debug)]
-#[group(id = "what", required = true, multiple = false)]
+#[group(id = "what", required = true, multiple = true)]
 struct HoldFlags {
-    /// The runs of this job
+    /// The runs of this job; repeat it, or add the other flags, for several
     #[arg(long, value_name = "JOB")]
-    job: Option<String>,
+    job: Vec<String>,
     /// The runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
-    queue: Option<String>,
+    queue: Vec<String>,
     /// The runs that this worker would start
     #[arg(long, value_name = "WORKER", value_parser = worker)]
-    worker: Option<String>,
+    worker: Vec<String>,
     /// All runs
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["job", "queue", "worker"])]
     all: bool,
 }
 
-impl From<HoldFlags> for HoldTarget {
-    fn from(target: HoldFlags) -> Self {
-        let HoldFlags { job, queue, worker, all: _ } = target;
-        let (scope, name) = match (job, queue, worker) {
-            (Some(job), ..) => (HoldScope::Job, job),
-            (_, Some(queue), _) => (HoldScope::Queue, queue),
-            (.., Some(worker)) => (HoldScope::Worker, worker),
-            _ => (HoldScope::All, String::new()),
-        };
-        Self { scope, name }
+impl HoldFlags {
+    /// Returns each target once, by scope and name.
+    fn targets(self) -> Vec<HoldTarget> {
+        let all = self.all.then(String::new).into_iter().collect();
+        let named = [
+            (HoldScope::All, all),
+            (HoldScope::Job, self.job),
+            (HoldScope::Queue, self.queue),
+            (HoldScope::Worker, self.worker),
+        ];
+        let targets = named.into_iter().flat_map(|(scope, names)| {
+            let names = BTreeSet::from_iter(names);
+            names.into_iter().map(move |name| HoldTarget { scope, name })
+        });
+        targets.collect()
     }
 }
 
@@ -118,25 +128,36 @@ impl Hold {
         if self.list {
             return print::list(self.output, &store.holds()?, &HOLDS);
         }
-        if let Some(job) = &self.target.job {
+        for job in &self.target.job {
             super::known_job(&store, job)?;
         }
-        let target = HoldTarget::from(self.target);
-        let held_until = store.hold(target.clone(), self.lasts, self.reason.cause())?;
-        let known = store.hold_names(target.clone())?;
-        let HoldTarget { scope, name } = target;
-        if matches!(scope, HoldScope::Queue | HoldScope::Worker) && !known.contains(&name) {
-            let meant = did_you_mean::suggestion(&name, known.iter().map(String::as_str));
-            let who = match scope {
-                HoldScope::Queue => "waiting run, definition or worker has the queue",
-                _ => "worker has ticked as",
-            };
-            print::complain(&format!("no {who} `{name}`; it is held all the same{meant}"));
+        let targets = self.target.targets();
+        let until = store.hold(targets.clone(), self.lasts, self.reason.cause())?;
+        let mut held = Vec::new();
+        for (target, held_until) in targets.into_iter().zip(until) {
+            warn_of_name(&store, &target)?;
+            let HoldTarget { scope, name } = target;
+            held.push(Held { scope, name, result: "held", held_until });
         }
-        let held = Held { scope, name, result: "held", held_until };
         let table = Table::new("scope, name, result, held_until as until", "");
-        print::row(self.output, &held, &table)
+        print::rows(self.output, &held, &table)
     }
+}
+
+/// Warns of a queue or a worker that nothing names.
+fn warn_of_name(store: &Store, target: &HoldTarget) -> anyhow::Result<()> {
+    let name = &target.name;
+    let who = match target.scope {
+        HoldScope::Queue => "waiting run, definition or worker has the queue",
+        HoldScope::Worker => "worker has ticked as",
+        HoldScope::All | HoldScope::Job => return Ok(()),
+    };
+    let known = store.hold_names(target.clone())?;
+    if !known.contains(name) {
+        let meant = did_you_mean::suggestion(name, known.iter().map(String::as_str));
+        print::complain(&format!("no {who} `{name}`; it is held all the same{meant}"));
+    }
+    Ok(())
 }
 
 #[derive(Default, Serialize)]
@@ -148,21 +169,20 @@ struct Released {
 
 impl Release {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let target = HoldTarget::from(self.target);
+        let all = self.target.all;
+        let targets = self.target.targets();
         let store = database.open()?;
-        let ended = store.end_holds(target.clone(), self.reason.cause())?;
-        let HoldTarget { scope, name } = target;
-        let others = if scope == HoldScope::All { store.holds()?.rows.len() } else { 0 };
+        let ended = store.end_holds(targets.clone(), self.reason.cause())?;
+        let others = if all { store.holds()?.rows.len() } else { 0 };
         let list = "`jobctl hold --list` prints them";
         if others > 0 {
             print::complain(&format!("other holds stay in force: {others}; {list}"));
         }
-        if ended.is_empty() {
-            let what = match scope {
-                HoldScope::All => "all runs".to_owned(),
-                _ => format!("{scope} {name}"),
-            };
-            print::complain(&format!("no holds of {what} are in force; {list}"));
+        for HoldTarget { scope, name } in targets {
+            if !ended.contains(&(scope, name.clone())) {
+                let what = if all { "all runs".to_owned() } else { format!("{scope} {name}") };
+                print::complain(&format!("no holds of {what} are in force; {list}"));
+            }
         }
         let result = "released";
         let released = ended.into_iter().map(|(scope, name)| Released { scope, name, result });

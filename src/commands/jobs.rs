@@ -58,7 +58,7 @@ impl Jobs {
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Listed::from).collect();
         print::rows(self.output, &jobs, &TABLE.since(now))?;
-        super::hint_holds(&store, self.output, None)
+        super::hint_stops(&store, self.output, None)
     }
 }
 
@@ -137,7 +137,7 @@ impl Job {
             definition,
         };
         print::object(self.output, &answer, |fields| text(&answer, &keys, fields))?;
-        super::hint_holds(&store, self.output, Some(self.name))
+        super::hint_stops(&store, self.output, Some(self.name))
     }
 }
 

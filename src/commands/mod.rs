@@ -277,15 +277,21 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
 }
 
 /// Names the holds that are in force to a person at a terminal: all of them, or those that concern
-/// one job.
-fn hint_holds(store: &Store, output: Output, job: Option<String>) -> anyhow::Result<()> {
+/// one job, and what else keeps its runs from starting.
+fn hint_stops(store: &Store, output: Output, job: Option<String>) -> anyhow::Result<()> {
     if output.is_for_people() {
         let limits = Thresholds::default();
+        let is_one = job.is_some();
         let work = store.inspect_work(job.map(|job| vec![job]), limits)?;
-        let holds = health::work(&work, &limits).into_iter();
-        for hold in holds.filter(|finding| finding.code == Some(Code::RunsHeld)) {
-            let remedy = hold.remedy.as_deref().unwrap_or_default();
-            print::hint(output, &format!("{}; {remedy}", hold.aged(work.now)));
+        let keeps = |code| match code {
+            Code::RunsHeld => true,
+            Code::WorkerMissing | Code::QueueUnserved | Code::JobUnserved => is_one,
+            _ => false,
+        };
+        let findings = health::work(&work, &limits).into_iter();
+        for finding in findings.filter(|it| it.code.is_some_and(keeps)) {
+            let remedy = finding.remedy.as_deref().unwrap_or_default();
+            print::hint(output, &format!("{}; {remedy}", finding.aged(work.now)));
         }
     }
     Ok(())

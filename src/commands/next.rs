@@ -112,7 +112,7 @@ impl Arguments {
             let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
             print::rows(self.output, &next, &DEFINITIONS.since(now))?;
-            return super::hint_holds(&store, self.output, None);
+            return super::hint_stops(&store, self.output, None);
         };
         let definition = super::definition(&store, name)?;
         let from = self.from.unwrap_or(definition.now);
@@ -126,7 +126,7 @@ impl Arguments {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
         self.show(expression, &definition.time_zone, from)?;
-        super::hint_holds(&store, self.output, Some(definition.name))
+        super::hint_stops(&store, self.output, Some(definition.name))
     }
 
     fn show(&self, expression: &str, time_zone: &str, from: DateTime<Utc>) -> anyhow::Result<()> {

@@ -6,6 +6,8 @@ mod tables;
 pub(crate) mod why_waiting;
 mod work;
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -57,6 +59,9 @@ pub(crate) struct Finding {
     pub(crate) run_id: Option<i64>,
     #[serde(with = "timestamp")]
     pub(crate) since_at: Option<DateTime<Utc>>,
+    /// The number of runs that it concerns; `None`: it may be the cause of any problem.
+    #[serde(skip)]
+    pub(crate) runs: Option<i64>,
     /// When the problem last grew, if that was after `since_at`.
     #[serde(skip)]
     pub(crate) newest_at: Option<DateTime<Utc>>,
@@ -125,14 +130,18 @@ const LISTED: usize = 8;
 /// Returns the first findings in their order, and the number of the others. Each code has its turn,
 /// so that many old findings with one code do not hide the newest with another.
 pub(crate) fn first<'a>(findings: &[&'a Finding]) -> (Vec<&'a Finding>, usize) {
-    let by_code = findings.chunk_by(|a, b| a.code == b.code);
-    let ranked = by_code.flat_map(|of_code| of_code.iter().enumerate());
-    let mut shown: Vec<_> = ranked.enumerate().collect();
+    let mut of_code = BTreeMap::new();
+    let rank = |finding: &'a Finding| {
+        let rank = of_code.entry(finding.code).or_insert(0);
+        *rank += 1;
+        (*rank, finding)
+    };
+    let mut shown: Vec<_> = findings.iter().copied().map(rank).enumerate().collect();
     shown.sort_by_key(|(_, (rank, _))| *rank);
     shown.truncate(LISTED);
     shown.sort_by_key(|(place, _)| *place);
     let more = findings.len() - shown.len();
-    (shown.into_iter().map(|(_, (_, finding))| *finding).collect(), more)
+    (shown.into_iter().map(|(_, (_, finding))| finding).collect(), more)
 }
 
 /// The finding if the facts of a check cannot be read.

@@ -70,6 +70,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         queue: fact.queue.clone(),
         worker: fact.worker.clone(),
         since_at: fact.since_at,
+        runs: Some(fact.runs),
         example: (!notes.is_empty()).then(|| notes.join(", ")),
         ..Finding::of(code, found, remedy)
     }

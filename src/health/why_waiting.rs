@@ -113,10 +113,18 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
             "the last tick, {ago} ago, skipped it: all slots were busy, \
              its --limit was reached, or this worker does not run such jobs"
         ),
-        1 => "1 due run is ahead of it".to_owned(),
+        1 => format!("1 due run is ahead of it{}", at_this_pace(run)),
         COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
-        ahead => format!("{ahead} due runs are ahead of it"),
+        ahead => format!("{ahead} due runs are ahead of it{}", at_this_pace(run)),
     }
+}
+
+/// How long the runs ahead take, if the queue keeps its pace.
+fn at_this_pace(run: &RunDetails) -> String {
+    let wait = run.seconds_a_run.map(|seconds| seconds * run.ahead as f64);
+    let wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(1.0)).ok());
+    wait.map(|wait| format!(", about {} at this pace", duration::show_whole(wait)))
+        .unwrap_or_default()
 }
 
 fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
@@ -215,6 +223,10 @@ mod tests {
     fn due_runs_ahead_are_counted() {
         says(&RunDetails { ahead: 1, ..due() }, "due 4m ago: 1 due run is ahead of it");
         says(&RunDetails { ahead: 12, ..due() }, "due 4m ago: 12 due runs are ahead of it");
+        says(
+            &RunDetails { ahead: 60, seconds_a_run: Some(25.0), ..due() },
+            "due 4m ago: 60 due runs are ahead of it, about 25m at this pace",
+        );
         says(
             &RunDetails { ahead: 1000, ..due() },
             "due 4m ago: 1000 or more due runs are ahead of it",

@@ -39,7 +39,12 @@ pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 3] = ["queues", "overdue runs", "
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
-/// Returns the problems of the work: the worst first, then likely causes, then the newest.
+/// Codes of problems that may cause any other.
+const CAUSES: [Code; 4] =
+    [Code::RestoreUnaccepted, Code::WorkerMissing, Code::WorkerSilent, Code::DatabaseSlow];
+
+/// Returns the problems of the work: the worst first, then those that may cause others, then those
+/// of the most runs, then the newest.
 pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let mut facts = work.facts.clone();
     let failing = |code: Code, fails: fn(&Scheduled) -> bool| {
@@ -72,7 +77,8 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     // The sort is stable: findings that are equally old keep the order of the facts.
     findings.sort_by_key(|finding| {
         let newest = finding.newest_at.or(finding.since_at);
-        (Reverse(finding.severity), finding.code, Reverse(newest))
+        let cause = finding.code.filter(|_| finding.runs.is_none());
+        (Reverse(finding.severity), cause.is_none(), cause, Reverse(finding.runs), Reverse(newest))
     });
     findings
 }
@@ -273,6 +279,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         run_id: fact.run_id,
         since_at: fact.since_at,
         newest_at: fact.newest_at,
+        runs: (!CAUSES.contains(&code)).then_some(fact.runs.max(1)),
         example,
         ..Finding::of(code, found, remedy)
     }

@@ -60,7 +60,7 @@ pub(crate) use schema::Mode;
 pub(crate) use session::Timeouts;
 pub(crate) use show::{Attempt, History, RunDetails, RunState, StoredOutput};
 pub(crate) use status::{
-    Fact, Figures, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
+    Fact, Figures, Flow, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
     WorkFacts,
 };
 

@@ -307,20 +307,21 @@ impl Store {
     }
 
     /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
-    /// when.
+    /// when, for each target.
     pub(crate) fn hold(
         &self,
-        target: HoldTarget,
+        targets: Vec<HoldTarget>,
         lasts: Option<Duration>,
         cause: Cause,
-    ) -> Result<Option<DateTime<Utc>>> {
-        let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
+    ) -> Result<Vec<Option<DateTime<Utc>>>> {
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
-        self.query(
-            "hold",
-            Transaction::one,
-            owned!("operate/hold"; scope, name, lasts, host_user, reason),
-        )
+        self.transact("hold", move |transaction| {
+            let Cause { host_user, reason } = &cause;
+            let hold = |HoldTarget { scope, name }: &HoldTarget| {
+                transaction.one(query!("operate/hold"; scope, name, lasts, host_user, reason))
+            };
+            targets.iter().map(hold).collect()
+        })
     }
 
     /// Returns the names that exist in the scope of a target, if it is a queue or a worker.
@@ -329,15 +330,21 @@ impl Store {
         self.query("read names", Transaction::list, owned!("look/hold_names"; scope, name))
     }
 
-    /// Ends the holds of a target. Returns the scope and the name of each that was in force.
+    /// Ends the holds of these targets. Returns the scope and the name of each that was in force.
     pub(crate) fn end_holds(
         &self,
-        target: HoldTarget,
+        targets: Vec<HoldTarget>,
         cause: Cause,
     ) -> Result<Vec<(HoldScope, String)>> {
-        let (HoldTarget { scope, name }, Cause { host_user, reason }) = (target, cause);
-        let statement = owned!("operate/release"; scope, name, host_user, reason);
-        self.query("release", Transaction::list, statement)
+        self.transact("release", move |transaction| {
+            let Cause { host_user, reason } = &cause;
+            let mut ended = Vec::new();
+            for HoldTarget { scope, name } in &targets {
+                let statement = query!("operate/release"; scope, name, host_user, reason);
+                ended.append(&mut transaction.list(statement)?);
+            }
+            Ok(ended)
+        })
     }
 
     /// Returns the holds that are in force, the oldest first.

@@ -72,6 +72,8 @@ rows! {
         pub(crate) running_of_share: i64,
         /// The number of due runs of the queue that come first, at most 1,000.
         pub(crate) ahead: i64,
+        /// The pace of its queue in the last 10 minutes; `None`: no run ended.
+        pub(crate) seconds_a_run: Option<f64>,
         /// The last time that a worker of this queue looked for runs.
         pub(crate) served_at: Option<DateTime<Utc>>,
         /// By the database's clock.

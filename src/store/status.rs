@@ -67,6 +67,29 @@ rows! {
         pub(crate) dropped_last_7_days: i64,
     }
 
+    /// What came and went in the last 10 minutes and the last hour, see look/flow.sql.
+    pub(crate) struct Flow {
+        /// `None` for all jobs.
+        pub(crate) job_type: Option<String>,
+        pub(crate) enqueued_10m: i64,
+        pub(crate) enqueued_1h: i64,
+        pub(crate) started_10m: i64,
+        pub(crate) started_1h: i64,
+        pub(crate) succeeded_10m: i64,
+        pub(crate) succeeded_1h: i64,
+        /// Attempts.
+        pub(crate) failed_10m: i64,
+        pub(crate) failed_1h: i64,
+        pub(crate) due_runs: i64,
+        /// `grows`, `shrinks` or `steady`; `None`: no run is due.
+        pub(crate) trend: Option<String>,
+        /// Until no run is due, at the pace of the last 10 minutes; `None`: never.
+        pub(crate) empty_in_seconds: Option<f64>,
+        /// The same at the rate of the definition.
+        pub(crate) at_best_seconds: Option<f64>,
+        pub(crate) longest_running_seconds: Option<f64>,
+    }
+
     /// A worker and its last tick.
     pub(crate) struct Worker {
         pub(crate) worker: String,
@@ -133,6 +156,8 @@ pub(crate) struct Overview {
     #[serde(with = "timestamp")]
     pub(crate) now: DateTime<Utc>,
     pub(crate) jobs: Vec<JobStatus>,
+    /// First that of all jobs, if there are several.
+    pub(crate) flow: Vec<Flow>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) longest_running: Listing,
     pub(crate) figures: Vec<Figures>,
@@ -177,10 +202,11 @@ impl Store {
                     job.last_succeeded_at = figures.last_succeeded_at;
                 }
             }
+            let flow = transaction.list(query!("look/flow"; job))?;
             let workers = list_workers(transaction, None)?;
             let longest_running =
                 transaction.listing(query!("look/list_running"; job, limit = LONGEST_RUNNING))?;
-            Ok(Overview { now: work.now, jobs, workers, longest_running, figures, work })
+            Ok(Overview { now: work.now, jobs, flow, workers, longest_running, figures, work })
         })
     }
 

@@ -353,9 +353,11 @@ impl Party<'_> {
                     None => Ok(None),
                 })
             }
-            Operation::Hold(target, lasts) => said(store.hold(target.clone(), *lasts, cause)),
+            Operation::Hold(target, lasts) => {
+                said(store.hold(vec![target.clone()], *lasts, cause).map(|until| until[0]))
+            }
             Operation::Release(target) => {
-                said(store.end_holds(target.clone(), cause).map(|ended| ended.len()))
+                said(store.end_holds(vec![target.clone()], cause).map(|ended| ended.len()))
             }
             Operation::Apply(specs, others, takes_over) => {
                 let names = specs.iter().map(|spec| spec.name.clone()).collect();

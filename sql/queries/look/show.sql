@@ -98,6 +98,22 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
+    -- Of the runs of its queue that ended last, within 10 minutes.
+    (
+        SELECT
+            CASE
+                WHEN count(*) = 1000 THEN extract(epoch FROM now() - min(lately.finished_at))
+                ELSE 600
+            END::float8 / nullif(count(*), 0)
+        FROM (
+            SELECT ended.finished_at
+            FROM jobctl.job_runs AS ended
+            WHERE ended.finished_at > now() - interval '10 minutes'
+                AND ended.queue = run.queue
+            ORDER BY ended.finished_at DESC
+            LIMIT 1000
+        ) AS lately
+    ) AS seconds_a_run,
     serving.served_at
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition

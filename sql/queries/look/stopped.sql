@@ -88,6 +88,11 @@ WHERE $1::text[] IS NULL
     OR CASE hold.scope
         WHEN 'job' THEN hold.name = ANY ($1::text[])
         WHEN 'queue' THEN kept.runs > 0
+            OR EXISTS (
+                SELECT FROM jobctl.job_definitions AS definition
+                WHERE definition.name = ANY ($1::text[])
+                    AND definition.queue = hold.name
+            )
         ELSE true
     END
 UNION ALL

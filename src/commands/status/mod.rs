@@ -21,8 +21,8 @@ const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Show problems, jobs, workers and long runs
 ///
-/// In TSV, each line begins with its kind: job, worker, running, figures or
-/// finding; --header names the fields of each kind. For the textfile
+/// In TSV, each line begins with its kind: job, flow, worker, running, figures
+/// or finding; --header names the fields of each kind. For the textfile
 /// collector of node_exporter, which must not read half a file:
 ///
 ///   jobctl status --format tsv --header
@@ -54,6 +54,14 @@ const JOBS: Table<'_> = Table::new(
     "job_type as job, not_due_runs as not due, due_runs as due, \
      oldest_due_age_seconds as oldest due, running_runs as running, failed_runs as failed, \
      dead_runs as dead, next_run_at|state as next fire",
+    "",
+);
+
+const FLOW: Table<'_> = Table::new(
+    "job_type as job, enqueued_10m/enqueued_1h as enqueued, \
+     succeeded_10m/succeeded_1h as succeeded, failed_10m/failed_1h as failed, trend, \
+     empty_in_seconds as empty in, at_best_seconds as at best, \
+     longest_running_seconds as longest",
     "",
 );
 
@@ -102,6 +110,7 @@ impl Arguments {
             Format::Tsv => {
                 let (output, overview) = (self.output, &overview);
                 print::tsv(output, "job", &overview.jobs)?;
+                print::tsv(output, "flow", &overview.flow)?;
                 print::tsv(output, "worker", &overview.workers)?;
                 print::tsv_list(output, "running", &overview.longest_running)?;
                 print::tsv(output, "figures", &overview.figures)?;
@@ -125,7 +134,7 @@ impl Arguments {
 
 /// Returns the status as people see it.
 fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
-    let Overview { now, mut jobs, figures, workers, longest_running, .. } = overview;
+    let Overview { now, mut jobs, mut flow, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
@@ -141,6 +150,9 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
         .iter()
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
+    for all in flow.iter_mut().filter(|flow| flow.job_type.is_none()) {
+        all.job_type = Some("all jobs".to_owned());
+    }
     let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
     // Several tables, so that none is wider than a terminal.
@@ -153,6 +165,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
                 .to_owned(),
             false => print::section("Jobs", &jobs, &JOBS.since(now))?,
         },
+        print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?,
         print::section(results, &ended, &RESULTS.since(now))?,
         print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?,
         print::section("Workers", &workers, &WORKERS.since(now))?,

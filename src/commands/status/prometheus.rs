@@ -6,7 +6,8 @@ use chrono::{DateTime, Utc};
 
 use crate::health::{Finding, Severity};
 use crate::job::finding_code::Code;
-use crate::store::{Figures, JobStatus, Overview, WAITS};
+use crate::job::status::HoldScope;
+use crate::store::{Figures, Flow, JobStatus, Overview, StoppedFacts, WAITS};
 use crate::text::plain::plain;
 
 /// The suffix of a metric's name, which only histograms have, the labels, and the value.
@@ -30,6 +31,42 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     let facts = Code::STOPPED.into_iter().map(|code| count(&facts, code)).collect();
     let help = "Holds, paused schedules and disabled jobs that are no problem, by code.";
     write("gauge", "jobctl_facts", help, facts);
+    let holds: Vec<_> = overview.work.stopped.iter().filter_map(hold).collect();
+    let count = |scope: HoldScope| {
+        let count = holds.iter().filter(|(of, ..)| *of == scope).count();
+        ("", label("scope", scope.as_str()), count as f64)
+    };
+    let counts = HoldScope::ALL.into_iter().map(count).collect();
+    write("gauge", "jobctl_holds", "Holds in force, by scope.", counts);
+    let held = holds.iter().map(|(scope, name, runs)| {
+        ("", [label("scope", scope.as_str()), label("name", name)].join(","), *runs as f64)
+    });
+    write("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held.collect());
+    let of_flow = |flow: &Flow| {
+        let job = flow.job_type.as_ref()?;
+        let labels = |what| [label("job_type", job), label("what", what)].join(",");
+        let counts = [
+            ("enqueued", flow.enqueued_1h),
+            ("started", flow.started_1h),
+            ("succeeded", flow.succeeded_1h),
+            ("failed", flow.failed_1h),
+        ];
+        Some(counts.map(|(what, runs)| ("", labels(what), runs as f64)))
+    };
+    let flow = overview.flow.iter().filter_map(of_flow).flatten().collect();
+    let help = "Runs enqueued and succeeded, attempts started and failed in the last hour.";
+    write("gauge", "jobctl_flow_last_hour", help, flow);
+    let mut of_flow = |name, help, value: fn(&Flow) -> Option<f64>| {
+        let flow = overview.flow.iter();
+        let samples = flow.filter_map(|it| of_job(it.job_type.as_ref()?, value(it))).collect();
+        write("gauge", name, help, samples);
+    };
+    let help = "Time until no run is due, at the pace of the last 10 minutes.";
+    of_flow("jobctl_empty_in_seconds", help, |flow| flow.empty_in_seconds);
+    let help = "Time until no run is due, at the rate of the definition.";
+    of_flow("jobctl_at_best_seconds", help, |flow| flow.at_best_seconds);
+    let help = "How long the run that started first has been running.";
+    of_flow("jobctl_longest_running_seconds", help, |flow| flow.longest_running_seconds);
     let by_status = |job: &JobStatus| {
         [
             ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
@@ -112,6 +149,18 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     let name = "jobctl_worker_last_tick_timestamp_seconds";
     write("gauge", name, "When the worker last ticked.", ticks);
     text
+}
+
+/// Returns the scope, the name and the due runs of a hold.
+fn hold(fact: &StoppedFacts) -> Option<(HoldScope, &str, i64)> {
+    let (scope, name) = match (&fact.job_type, &fact.queue, &fact.worker) {
+        _ if fact.code != Code::RunsHeld => return None,
+        (Some(job), ..) => (HoldScope::Job, &**job),
+        (_, Some(queue), _) => (HoldScope::Queue, &**queue),
+        (.., Some(worker)) => (HoldScope::Worker, &**worker),
+        _ => (HoldScope::All, ""),
+    };
+    Some((scope, name, fact.runs))
 }
 
 /// Returns the sample of a job that has a value.

@@ -1,0 +1,142 @@
+-- What came and went in the last 10 minutes and the last hour: a row for each job with any, or with
+-- due or running runs, by name, and first a row without a name for all jobs. An attempt that
+-- failed counts as a start, too.
+-- $1  job; NULL for all, and only then for all jobs together
+-- `trend` compares what came with what ended in 10 minutes, while runs are due. `empty_in_seconds`
+-- is the time until no run is due at this pace, NULL if that is never. `at_best_seconds` is that
+-- time at the definition's rate, if nothing new comes.
+WITH waiting AS (
+    SELECT
+        run.job_type,
+        count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
+        count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+        count(*) FILTER (WHERE run.run_at <= now()) AS due
+    FROM jobctl.job_runs AS run
+    WHERE run.status IN ('queued', 'failed')
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    GROUP BY run.job_type
+),
+running AS (
+    SELECT
+        run.job_type,
+        count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
+        count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+        count(*) FILTER (WHERE run.started_at > now() - interval '10 minutes') AS started_10m,
+        count(*) FILTER (WHERE run.started_at > now() - interval '1 hour') AS started_1h,
+        extract(epoch FROM now() - min(run.started_at))::float8 AS longest
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    GROUP BY run.job_type
+),
+ended AS (
+    SELECT
+        run.job_type,
+        count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
+        count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+        count(*) FILTER (
+            WHERE run.status = 'succeeded' AND run.started_at > now() - interval '10 minutes'
+        ) AS started_10m,
+        count(*) FILTER (
+            WHERE run.status = 'succeeded' AND run.started_at > now() - interval '1 hour'
+        ) AS started_1h,
+        count(*) FILTER (
+            WHERE run.status = 'succeeded' AND run.finished_at > now() - interval '10 minutes'
+        ) AS succeeded_10m,
+        count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded_1h,
+        count(*) FILTER (WHERE run.finished_at > now() - interval '10 minutes') AS left_10m
+    FROM jobctl.job_runs AS run
+    WHERE run.finished_at > now() - interval '1 hour'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    GROUP BY run.job_type
+),
+failed AS (
+    SELECT
+        run.job_type,
+        count(*) FILTER (WHERE attempt.started_at > now() - interval '10 minutes') AS started_10m,
+        count(*) FILTER (WHERE attempt.started_at > now() - interval '1 hour') AS started_1h,
+        count(*) FILTER (WHERE attempt.finished_at > now() - interval '10 minutes') AS failed_10m,
+        count(*) AS failed_1h
+    FROM jobctl.job_attempts AS attempt
+    JOIN jobctl.job_runs AS run
+        ON run.id = attempt.run_id
+    WHERE attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at > now() - interval '1 hour'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    GROUP BY run.job_type
+),
+flow AS (
+    SELECT
+        job_type,
+        coalesce(waiting.enqueued_10m, 0) + coalesce(running.enqueued_10m, 0)
+            + coalesce(ended.enqueued_10m, 0) AS enqueued_10m,
+        coalesce(waiting.enqueued_1h, 0) + coalesce(running.enqueued_1h, 0)
+            + coalesce(ended.enqueued_1h, 0) AS enqueued_1h,
+        coalesce(running.started_10m, 0) + coalesce(ended.started_10m, 0)
+            + coalesce(failed.started_10m, 0) AS started_10m,
+        coalesce(running.started_1h, 0) + coalesce(ended.started_1h, 0)
+            + coalesce(failed.started_1h, 0) AS started_1h,
+        coalesce(ended.succeeded_10m, 0) AS succeeded_10m,
+        coalesce(ended.succeeded_1h, 0) AS succeeded_1h,
+        coalesce(failed.failed_10m, 0) AS failed_10m,
+        coalesce(failed.failed_1h, 0) AS failed_1h,
+        coalesce(ended.left_10m, 0) AS left_10m,
+        coalesce(waiting.due, 0) AS due,
+        running.longest
+    FROM waiting
+    FULL JOIN running USING (job_type)
+    FULL JOIN ended USING (job_type)
+    FULL JOIN failed USING (job_type)
+),
+summed AS (
+    SELECT
+        flow.job_type,
+        sum(flow.enqueued_10m)::bigint AS enqueued_10m,
+        sum(flow.enqueued_1h)::bigint AS enqueued_1h,
+        sum(flow.started_10m)::bigint AS started_10m,
+        sum(flow.started_1h)::bigint AS started_1h,
+        sum(flow.succeeded_10m)::bigint AS succeeded_10m,
+        sum(flow.succeeded_1h)::bigint AS succeeded_1h,
+        sum(flow.failed_10m)::bigint AS failed_10m,
+        sum(flow.failed_1h)::bigint AS failed_1h,
+        sum(flow.left_10m)::bigint AS left_10m,
+        sum(flow.due)::bigint AS due,
+        max(flow.longest) AS longest
+    FROM flow
+    GROUP BY GROUPING SETS ((flow.job_type), ())
+    HAVING flow.job_type IS NOT NULL
+        OR $1::text IS NULL AND count(*) > 1
+)
+SELECT
+    summed.job_type,
+    summed.enqueued_10m,
+    summed.enqueued_1h,
+    summed.started_10m,
+    summed.started_1h,
+    summed.succeeded_10m,
+    summed.succeeded_1h,
+    summed.failed_10m,
+    summed.failed_1h,
+    summed.due AS due_runs,
+    CASE
+        WHEN summed.due = 0 THEN NULL
+        WHEN summed.enqueued_10m > summed.left_10m THEN 'grows'
+        WHEN summed.enqueued_10m < summed.left_10m THEN 'shrinks'
+        ELSE 'steady'
+    END AS trend,
+    CASE
+        WHEN summed.due > 0
+            THEN summed.due * 600.0::float8
+                / nullif(greatest(summed.left_10m - summed.enqueued_10m, 0), 0)
+    END AS empty_in_seconds,
+    CASE
+        WHEN summed.due > 0
+            THEN summed.due * extract(epoch FROM definition.rate_interval)::float8
+    END AS at_best_seconds,
+    summed.longest AS longest_running_seconds
+FROM summed
+LEFT JOIN jobctl.job_definitions AS definition
+    ON definition.name = summed.job_type
+WHERE summed.enqueued_1h + summed.started_1h + summed.failed_1h + summed.due > 0
+    OR summed.longest IS NOT NULL
+ORDER BY summed.job_type NULLS FIRST

@@ -1,0 +1,174 @@
+//! Flow: what comes and goes, whether the backlog grows, and when it is empty.
+
+use serde_json::{Value, json};
+
+use crate::retry::answer_at_terminal;
+use crate::support::{Role, TestDb};
+
+/// Runs of `mail`, which may start once a second, and of `copy`: 300 due runs of mail, 20 of them
+/// enqueued in the last 10 minutes, in which 50 ended, and 5 attempts failed.
+fn backlog() -> TestDb {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.mail]\nshell = 'true'\nrate = '60/1m'\n[jobs.copy]\nshell = 'true'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since, queues)
+             VALUES ('web1', '0.1.0', now(), now(), '{}');
+         INSERT INTO jobctl.job_runs (job_type, run_at, created_at)
+             SELECT 'mail', now() - interval '2 hours', now() - CASE WHEN n <= 20
+                 THEN interval '9 minutes' WHEN n <= 30 THEN interval '59 minutes'
+                 ELSE interval '61 minutes' END
+             FROM generate_series(1, 300) AS n;
+         INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('mail', now() + interval '1 day');
+         UPDATE jobctl.job_runs SET created_at = now() - interval '2 hours' WHERE run_at > now();
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, started_at,
+                 finished_at)
+             SELECT 'mail', 'succeeded', 1, at - interval '2 hours', at, at
+             FROM (SELECT now() - CASE WHEN n <= 50 THEN interval '9 minutes'
+                 ELSE interval '30 minutes' END AS at FROM generate_series(1, 70) AS n) AS ended;
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+             SELECT id, 1, 'web1', now() - interval '10 minutes' * n, now() - interval '5 minutes',
+                 'failed'
+             FROM generate_series(0, 4) AS n, LATERAL (SELECT id + n AS id FROM jobctl.job_runs
+                 WHERE status = 'queued' ORDER BY id LIMIT 1) AS run;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, started_at, locked_by,
+                 locked_until)
+             VALUES ('copy', 'running', 1, now() - interval '3 hours', now() - interval '2 hours',
+                 'web1', now() + interval '1 minute')",
+    );
+    db
+}
+
+fn flow(db: &TestDb, more: &[&'static str]) -> Vec<Value> {
+    let status = db.jobctl(["status", "--json"]).args(more.iter().copied()).run().success().stdout;
+    let mut status: Value = serde_json::from_str(&status).unwrap();
+    serde_json::from_value(status["flow"].take()).unwrap()
+}
+
+#[test]
+fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
+    let db = backlog();
+    let flow = flow(&db, &[]);
+    let jobs: Vec<_> = flow.iter().map(|row| row["job_type"].clone()).collect();
+    assert_eq!(jobs, [json!(null), json!("copy"), json!("mail")]);
+    let mail = |name: &str| flow[2][name].clone();
+    let counts = ["enqueued", "started", "succeeded", "failed"]
+        .map(|what| ["10m", "1h"].map(|window| mail(&format!("{what}_{window}"))));
+    // Of the five failed attempts, one started in the last 10 minutes, all in the last hour.
+    assert_eq!(json!(counts), json!([[20, 30], [51, 75], [50, 70], [5, 5]]));
+    assert_eq!((mail("due_runs"), mail("trend")), (json!(300), json!("shrinks")));
+    // In 10 minutes, 50 left and 20 came; at best, one starts a second.
+    assert_eq!(mail("empty_in_seconds"), json!(300.0 * 600.0 / 30.0));
+    assert_eq!(mail("at_best_seconds"), json!(300.0));
+    assert_eq!((&flow[1]["trend"], &flow[1]["empty_in_seconds"]), (&json!(null), &json!(null)));
+    let longest = flow[1]["longest_running_seconds"].as_f64().unwrap();
+    assert!((7200.0..7260.0).contains(&longest), "{longest}");
+    let all = &flow[0];
+    assert_eq!(
+        (&all["due_runs"], &all["started_1h"], &all["at_best_seconds"]),
+        (&json!(300), &json!(75), &json!(null))
+    );
+    assert_eq!(all["longest_running_seconds"], flow[1]["longest_running_seconds"]);
+
+    let shown = db.jobctl(["status", "--format", "table"]).run().success().stdout;
+    assert!(shown.contains("Flow (last 10 minutes/last hour)"), "{shown}");
+    let row = shown.lines().find(|line| line.starts_with(" mail ") && line.contains("shrinks"));
+    let words: Vec<_> = row.expect("a row").split_whitespace().collect();
+    assert_eq!(words[1..], ["20/30", "50/70", "5/5", "shrinks", "1h", "40m", "5m"]);
+
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+    for sample in [
+        "jobctl_flow_last_hour{job_type=\"mail\",what=\"enqueued\"} 30",
+        "jobctl_flow_last_hour{job_type=\"mail\",what=\"started\"} 75",
+        "jobctl_flow_last_hour{job_type=\"mail\",what=\"succeeded\"} 70",
+        "jobctl_flow_last_hour{job_type=\"mail\",what=\"failed\"} 5",
+        "jobctl_empty_in_seconds{job_type=\"mail\"} 6000",
+        "jobctl_at_best_seconds{job_type=\"mail\"} 300",
+        "jobctl_holds{scope=\"queue\"} 0",
+    ] {
+        assert!(metrics.contains(&format!("{sample}\n")), "{sample} in\n{metrics}");
+    }
+    Role::granted(&db, "viewer").jobctl(["status", "--json"]).run().success();
+}
+
+#[test]
+fn the_backlog_grows_or_stays_if_more_or_as_many_runs_come_as_end() {
+    let db = backlog();
+    let trend = || {
+        let mail = flow(&db, &["--job", "mail"]);
+        assert_eq!(mail.len(), 1);
+        (mail[0]["trend"].clone(), mail[0]["empty_in_seconds"].clone())
+    };
+    let enqueue = |runs: u32| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type) SELECT 'mail' FROM generate_series(1, {runs})"
+        ));
+    };
+    enqueue(29);
+    assert_eq!(trend().0, json!("shrinks"));
+    enqueue(1);
+    assert_eq!(trend(), (json!("steady"), json!(null)));
+    enqueue(1);
+    assert_eq!(trend(), (json!("grows"), json!(null)));
+    db.execute("DELETE FROM jobctl.job_runs WHERE status = 'queued'");
+    assert_eq!(trend(), (json!(null), json!(null)));
+}
+
+#[test]
+fn show_says_how_long_the_runs_ahead_take() {
+    let db = backlog();
+    db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
+    let last = db.enqueue(["mail"]);
+    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
+    // 50 ended in 10 minutes, so 300 take an hour.
+    db.jobctl(["show", &last.to_string()])
+        .run()
+        .success()
+        .stdout_has("300 due runs are ahead of it, about 1h at this pace");
+    db.execute(
+        "UPDATE jobctl.job_runs SET finished_at = now() - interval '11 minutes'
+        WHERE finished_at IS NOT NULL",
+    );
+    let shown = db.jobctl(["show", &last.to_string()]).run().success().stdout;
+    assert!(shown.contains("300 due runs are ahead of it\n"), "{shown}");
+}
+
+#[test]
+fn prometheus_counts_holds_and_held_runs() {
+    let db = backlog();
+    let hold = ["hold", "--job", "mail", "--queue", "slow", "--job", "mail", "--queue", "other"];
+    db.jobctl(hold)
+        .run()
+        .success()
+        .stdout("job\tmail\theld\nqueue\tother\theld\nqueue\tslow\theld\n");
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+    for sample in [
+        "jobctl_holds{scope=\"all\"} 0",
+        "jobctl_holds{scope=\"job\"} 1",
+        "jobctl_holds{scope=\"queue\"} 2",
+        "jobctl_held_runs{scope=\"job\",name=\"mail\"} 300",
+        "jobctl_held_runs{scope=\"queue\",name=\"slow\"} 0",
+    ] {
+        assert!(metrics.contains(&format!("{sample}\n")), "{sample} in\n{metrics}");
+    }
+    let release = db.jobctl(["release", "--job", "mail", "--queue", "other", "--queue", "none"]);
+    release
+        .run()
+        .success()
+        .stdout("job\tmail\treleased\nqueue\tother\treleased\n")
+        .stderr_has("no holds of queue none are in force");
+    db.jobctl(["hold", "--all", "--job", "mail"]).run().exits(2);
+    db.jobctl(["hold", "--list", "--job", "mail"]).run().exits(2);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "1");
+}
+
+#[test]
+fn next_names_the_hold_of_a_queue_without_runs() {
+    let db = TestDb::new();
+    db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\nqueue = 'slow'\n");
+    db.jobctl(["hold", "--queue", "slow", "--reason", "a move"]).run().success();
+    db.jobctl(["hold", "--queue", "other"]).run().success();
+    let (shown, _) = answer_at_terminal(&db, "next nightly --count 1", "");
+    assert!(shown.contains("queue slow is held") && !shown.contains("other"), "{shown}");
+    assert!(shown.contains("no worker has ever ticked"), "{shown}");
+}
