@@ -142,6 +142,16 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     assert_prints(db.jobctl(["check", "--max-lag", "150m"]), &overdue("1 run", "mail", mail));
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
+    // A definition may have another limit.
+    db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\nmax_lag = '170m'\n");
+    let late = [overdue("1 run", "backup", backup), overdue("1 run", "mail", mail)].join("\n");
+    assert_prints(db.jobctl(["check"]), &late);
+    db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\nmax_lag = '4h'\n");
+    assert_prints(db.jobctl(["check"]), &overdue("1 run", "backup", backup));
+    db.jobctl(["hold", "--job", "mail"]).run().success();
+    assert_prints(db.jobctl(["check"]), &overdue("1 run", "backup", backup));
+    db.jobctl(["release", "--job", "mail"]).run().success();
+    db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
     db.execute("UPDATE jobctl.job_runs SET status = 'failed'");
     db.jobctl(["check"]).run().exits(1);
 }

@@ -26,6 +26,7 @@ AS $$
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
+        'max_lag', extract(epoch FROM definition.max_lag),
         'expires', extract(epoch FROM definition.expires),
         'keep', extract(epoch FROM definition.keep),
         'keep_dead', extract(epoch FROM definition.keep_dead),

@@ -45,6 +45,7 @@ GRANT SELECT (
     timeout,
     rate_interval,
     max_age,
+    max_lag,
     keep,
     keep_dead,
     created_at,

@@ -95,6 +95,9 @@ CREATE TABLE jobctl.job_definitions (
     -- `check` reports the job if it has not succeeded for longer.
     max_age interval
         CONSTRAINT max_age_is_positive CHECK (max_age > interval '0'),
+    -- check reports a run that has been due for longer; NULL for as long as its --max-lag.
+    max_lag interval
+        CONSTRAINT max_lag_is_positive CHECK (max_lag > interval '0'),
     -- How long after its time a run may start.
     expires interval
         CONSTRAINT expires_is_positive CHECK (expires > interval '0'),

@@ -61,7 +61,7 @@ pub(crate) struct Problem {
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
                     schedule time_zone catch_up overlap max_running rate burst \
                     max_running_per_share max_waiting when_full max_attempts timeout max_age \
-                    expires keep keep_dead backoff priority queue spread on_dead on_success \
+                    max_lag expires keep keep_dead backoff priority queue spread on_dead on_success \
                     on_end enqueuers enqueue_may_set enabled";
 /// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
 /// them for all jobs of the file.
@@ -76,7 +76,7 @@ pub(super) const HTTP_KEYS: &str = "url method headers timeout redirects transie
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 /// The number of intervals between nominal times that are compared with `spread`.
 const INTERVALS: usize = 100;
-/// The maximum of `max_age`.
+/// The maximum of `max_age` and `max_lag`.
 const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
 /// The least and the most of `expires`, also for one run.
 pub(crate) const EXPIRES_RANGE: (Duration, Duration) =
@@ -330,7 +330,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
     };
     match key {
         "timeout" => return seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1),
-        "max_age" => return seconds(Duration::from_secs(60), LONGEST_AGE),
+        "max_age" | "max_lag" => return seconds(Duration::from_secs(60), LONGEST_AGE),
         "expires" => return seconds(EXPIRES_RANGE.0, EXPIRES_RANGE.1),
         "keep" | "keep_dead" => return seconds(Duration::ZERO, duration::CENTURY),
         "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),

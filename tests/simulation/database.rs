@@ -137,6 +137,7 @@ pub(super) struct Spec {
     pub(super) max_attempts: i32,
     pub(super) timeout: Option<f64>,
     pub(super) max_age: Option<f64>,
+    pub(super) max_lag: Option<f64>,
     pub(super) expires: Option<f64>,
     pub(super) keep: Option<f64>,
     pub(super) keep_dead: Option<f64>,

@@ -1139,6 +1139,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
         max_age: None,
+        max_lag: None,
         expires: random.maybe(&[2.0, 600.0]),
         keep: random.maybe(&[60.0, 1e6]),
         keep_dead: random.maybe(&[0.0, 1e6]),

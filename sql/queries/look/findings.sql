@@ -2,7 +2,8 @@
 -- src/health/work.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- $3  lag: seconds after which a due run, a due schedule or an expired lease is late
+-- $3  lag: seconds after which a due run, a due schedule or an expired lease is late. A definition
+--     may have another lag for its runs.
 -- $4  running: seconds that a run may be running; NULL for any number
 -- $5  dead: seconds after which a dead run no longer counts; NULL for never
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
@@ -46,6 +47,7 @@ definition AS (
         definition.overlap,
         definition.timeout,
         definition.max_age,
+        definition.max_lag,
         definition.keep,
         definition.keep_dead,
         definition.created_at,
@@ -76,17 +78,23 @@ waiting AS (
             run.job_type,
             run.queue,
             count(*) AS runs,
-            count(*) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS late,
+            count(*) FILTER (WHERE is_late) AS late,
             count(*) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off,
             min(run.id) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off_id,
             count(*) FILTER (WHERE is_snoozing) AS snoozing,
             min(run.id) FILTER (WHERE is_snoozing) AS snoozing_id,
-            min(run.id) FILTER (WHERE run.run_at < now() - make_interval(secs => $3::float8)) AS id,
+            min(run.id) FILTER (WHERE is_late) AS id,
             min(run.run_at) AS since_at
         FROM jobctl.job_runs AS run
+        LEFT JOIN definition
+            ON definition.name = run.job_type
         CROSS JOIN LATERAL (
-            SELECT run.uncounted_attempts >= 10 AND run.error_type <> 'interrupted' AS is_snoozing
-        ) AS snoozed
+            SELECT
+                run.uncounted_attempts >= 10 AND run.error_type <> 'interrupted' AS is_snoozing,
+                run.run_at
+                    < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
+                    AS is_late
+        ) AS judged
         WHERE run.status IN ('queued', 'failed')
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
         GROUP BY run.job_type, run.queue

@@ -2,7 +2,7 @@
 -- src/health/stopped.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- $3  lag: seconds after which a due run is late
+-- $3  lag: seconds after which a due run is late, unless its definition has another max_lag
 -- `runs` is the number of due runs that a hold keeps from starting. `keeps_late` says that one of
 -- them is late and belongs to a job with a schedule. `max_age` is in seconds.
 WITH due AS MATERIALIZED (
@@ -27,7 +27,15 @@ WITH due AS MATERIALIZED (
             run.job_type,
             run.queue,
             count(*) AS runs,
-            min(run.run_at) < now() - make_interval(secs => $3::float8) AS is_late
+            min(run.run_at)
+                < now() - coalesce(
+                    (
+                        SELECT definition.max_lag
+                        FROM jobctl.job_definitions AS definition
+                        WHERE definition.name = run.job_type
+                    ),
+                    make_interval(secs => $3::float8)
+                ) AS is_late
         FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
             AND run.run_at <= now()
