@@ -151,6 +151,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL) OR (max_running_per_share IS NOT NULL))) STORED NOT NULL,
     max_waiting integer,
     when_full text DEFAULT 'refuse'::text NOT NULL,
+    snooze text DEFAULT 'run'::text NOT NULL,
     max_attempts integer DEFAULT 10 NOT NULL,
     timeout interval,
     max_age interval,
@@ -201,6 +202,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
     CONSTRAINT queue_is_short_and_plain CHECK ((queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
     CONSTRAINT rate_is_known CHECK ((rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'::text)),
+    CONSTRAINT snooze_is_known CHECK ((snooze = ANY (ARRAY['run'::text, 'job'::text]))),
     CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
     CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
@@ -228,6 +230,7 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'max_running_per_share', definition.max_running_per_share,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
+        'snooze', definition.snooze,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
@@ -570,6 +573,44 @@ BEGIN
         WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
     END IF;
     RETURN NULL;
+END
+$$;
+CREATE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF runs IS NULL OR NOT EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.snooze = 'job'
+    ) THEN
+        RETURN;
+    END IF;
+    DELETE FROM jobctl.job_holds AS hold
+    WHERE hold.held_until <= now();
+    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason)
+    SELECT
+        'job',
+        run.job_type,
+        max(run.run_at),
+        hold_snoozed.worker,
+        format('run %s asked for a later attempt', max(run.id))
+    FROM jobctl.job_runs AS run
+    JOIN jobctl.job_definitions AS definition
+        ON definition.name = run.job_type
+        AND definition.snooze = 'job'
+    WHERE run.id = ANY (hold_snoozed.runs)
+        AND run.status = 'queued'
+        -- In this transaction, and not in an earlier one.
+        AND run.failed_at = now()
+        AND run.run_at > now()
+        AND NOT EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE hold.scope = 'job'
+                AND hold.name = run.job_type
+                AND coalesce(hold.held_until >= run.run_at, true)
+        )
+    GROUP BY run.job_type;
 END
 $$;
 CREATE FUNCTION jobctl.incident(error_type text, cause text, failed_at timestamp with time zone) RETURNS TABLE(run_id bigint, attempt integer, first_at timestamp with time zone, last_at timestamp with time zone)

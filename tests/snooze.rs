@@ -133,3 +133,48 @@ fn a_definition_says_which_exit_statuses_ask() {
     let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2);
     apply.stderr_has("`snooze_exit_codes` must hold exit statuses from 1 to 255");
 }
+
+/// A provider that says "later" to one run would say so to the others.
+#[test]
+fn a_snooze_can_hold_its_job() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    db.apply(&format!(
+        "[jobs.pay]\nhttp = {{ url = '{}' }}\nsnooze = 'job'\n\
+         [jobs.mail]\nshell = 'exit 75'\nbackoff = 'fixed:1h'\n",
+        server.url("/status/429?retry-after=7200")
+    ));
+    let first = db.enqueue(["pay"]);
+    db.enqueue(["mail"]);
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    let hold = "SELECT scope, name, held_until = run_at, host_user, reason
+        FROM jobctl.job_holds, jobctl.job_runs WHERE job_type = 'pay'";
+    let expected = format!("job|pay|t|web1|run {first} asked for a later attempt");
+    assert_eq!(db.query(hold), expected);
+    // Only the hold keeps these waiting.
+    let [second, mail] = ["pay", "mail"].map(|job| db.enqueue([job]));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([second, mail].map(|id| db.of_run(id, "attempts")), ["0", "1"]);
+    let shown = db.jobctl(["show", &second.to_string()]).run().success().stdout;
+    assert!(shown.contains("held by web1 for "), "{shown}");
+    assert!(shown.contains(&format!(": run {first} asked for a later attempt")), "{shown}");
+    db.jobctl(["status", "--format", "table"])
+        .run()
+        .success()
+        .stdout_has("job pay is held by web1");
+    // The next snooze deletes it when it has ended; a longer hold stays as it is.
+    let end = "UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'";
+    db.execute(end);
+    db.age();
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "1");
+    db.execute(end);
+    db.age();
+    db.jobctl(["hold", "--job", "pay", "--for", "2h"]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(second, "attempts"), "0");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "1");
+    let bad = "[jobs.a]\nshell = 'x'\nsnooze = 'queue'\n";
+    let apply = db.jobctl(["apply", "-", "--yes"]).stdin(bad).run().exits(2);
+    apply.stderr_has("`snooze`").stderr_has("run, job");
+}

@@ -502,6 +502,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("enqueue_hooks", 't', ""),
             ("fire", 't', ""),
             ("forget_history", 't', ""),
+            ("hold_snoozed", 't', ""),
             ("incident", 'f', ""),
             ("is_backoff", 'f', ""),
             ("is_operator", 'f', ""),

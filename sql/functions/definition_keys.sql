@@ -23,6 +23,7 @@ AS $$
         'max_running_per_share', definition.max_running_per_share,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
+        'snooze', definition.snooze,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),

@@ -32,6 +32,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.count_attempts,
     jobctl.enqueue_hooks,
     jobctl.fire,
+    jobctl.hold_snoozed,
     jobctl.incident,
     jobctl.is_own_effect,
     jobctl.may_settle,

@@ -88,6 +88,10 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT max_waiting_in_range CHECK (max_waiting BETWEEN 1 AND 100000),
     when_full text NOT NULL DEFAULT 'refuse'
         CONSTRAINT when_full_is_known CHECK (when_full IN ('refuse', 'drop_new', 'drop_oldest')),
+    -- What an attempt that asks for a later one puts off: its run, or the whole job, by a hold, see
+    -- hold_snoozed.sql.
+    snooze text NOT NULL DEFAULT 'run'
+        CONSTRAINT snooze_is_known CHECK (snooze IN ('run', 'job')),
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval

@@ -23,6 +23,12 @@ words! {
         Queue = "queue",
     }
 
+    /// What an attempt that asks for a later one puts off; the first is the default.
+    enum Snooze {
+        Run = "run",
+        Job = "job",
+    }
+
     /// What an enqueue does while `max_waiting` runs wait; the first is the default.
     enum WhenFull {
         Refuse = "refuse",
@@ -60,9 +66,9 @@ pub(crate) struct Problem {
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
                     schedule time_zone catch_up overlap max_running rate burst \
-                    max_running_per_share max_waiting when_full max_attempts timeout max_age \
-                    max_lag expires keep keep_dead backoff priority queue spread on_dead on_success \
-                    on_end enqueuers enqueue_may_set enabled";
+                    max_running_per_share max_waiting when_full snooze max_attempts timeout \
+                    max_age max_lag expires keep keep_dead backoff priority queue spread on_dead \
+                    on_success on_end enqueuers enqueue_may_set enabled";
 /// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
 /// them for all jobs of the file.
 const HOOKS: &str = "on_dead on_success on_end";
@@ -271,9 +277,9 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     };
     let mut row = json!({
         "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
-        "overlap": Overlap::default(), "when_full": WhenFull::default(), "max_attempts": 10,
-        "backoff": backoff::DEFAULT, "priority": 0, "queue": "default", "spread": 0.0,
-        "enqueue_may_set": [], "enabled": true,
+        "overlap": Overlap::default(), "when_full": WhenFull::default(),
+        "snooze": Snooze::default(), "max_attempts": 10, "backoff": backoff::DEFAULT,
+        "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [], "enabled": true,
     });
     for (key, value) in values {
         row[key] = value;
@@ -342,6 +348,7 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         }
         "rate" => check_rate(text(&value)?)?,
         "burst" => check_number(1, 999_999, &value)?,
+        "snooze" => check_word(&Snooze::ALL.map(Snooze::as_str), &value)?,
         "when_full" => check_word(&WhenFull::ALL.map(WhenFull::as_str), &value)?,
         "max_attempts" => check_number(1, MOST_ATTEMPTS, &value)?,
         "backoff" => backoff::check(text(&value)?).map(drop)?,
@@ -598,8 +605,9 @@ mod tests {
             json!({
                 "name": "a", "kind": "shell", "action": {"command": "x"}, "payload": {},
                 "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
-                "max_attempts": 10, "backoff": "exponential:1m..30m", "priority": 0,
-                "queue": "default", "spread": 0.0, "enqueue_may_set": [], "enabled": true,
+                "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
+                "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
+                "enabled": true,
             })
         );
         assert!(job.schedule.is_none());

@@ -134,6 +134,7 @@ pub(super) struct Spec {
     pub(super) max_running_per_share: Option<i32>,
     pub(super) max_waiting: Option<i32>,
     pub(super) when_full: String,
+    pub(super) snooze: String,
     pub(super) max_attempts: i32,
     pub(super) timeout: Option<f64>,
     pub(super) max_age: Option<f64>,
@@ -245,6 +246,7 @@ enum Before {
     Worker(String, Option<Worker>),
     Definition(String, Option<Box<Definition>>),
     Kept(i64, Option<Kept>),
+    Holds(Vec<(HoldTarget, Option<Time>)>),
 }
 
 /// A tick's session, and the parts of its plan that the database sees.
@@ -452,6 +454,7 @@ impl Database {
                         restore(&mut self.definitions, name, row.map(|row| *row));
                     }
                     Before::Kept(id, row) => restore(&mut self.kept, id, row),
+                    Before::Holds(holds) => self.holds = holds,
                 }
             }
             let (kind, exit, why) = match cause {
@@ -816,6 +819,7 @@ impl Database {
     fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, bool)> {
         let now = self.now;
         let (mut recorded, mut ended_runs) = (Recorded::new(), BTreeSet::new());
+        let mut snoozed = Vec::new();
         for result in ended {
             let next = &result.next_status;
             let Some(run) = self.held(worker, &result.token) else { continue };
@@ -844,6 +848,9 @@ impl Database {
             run.error_type = error_type.clone().or(run.error_type);
             run.finished_at = (!is_waiting(run.status)).then_some(now);
             let run_status = run.status;
+            if next.outcome == HistoryOutcome::Snoozed && run_status == Status::Queued {
+                snoozed.push(run.id);
+            }
             recorded.insert(result.token, run_status);
             self.write(run)?;
             ended_runs.insert(result.token.id);
@@ -862,6 +869,7 @@ impl Database {
             self.note((result.token.id, result.token.attempt), attempt);
         }
         let enqueues_hooks = self.enqueue_hooks(ended_runs);
+        self.hold_snoozed(&snoozed);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
@@ -885,6 +893,34 @@ impl Database {
             self.note_lost(worker, result.token, result.started_ago);
         }
         Ok((recorded, enqueues_hooks))
+    }
+
+    /// jobctl.hold_snoozed
+    fn hold_snoozed(&mut self, snoozed: &[i64]) {
+        let now = self.now;
+        let holds_job = |definition: &&Definition| definition.spec.snooze == "job";
+        if snoozed.is_empty() || self.definitions.values().find(holds_job).is_none() {
+            return;
+        }
+        self.journal.push(Before::Holds(self.holds.clone()));
+        self.holds.retain(|(_, until)| until.is_none_or(|until| until > now));
+        let mut latest = BTreeMap::new();
+        for run in snoozed.iter().map(|id| &self.runs[id]).filter(|run| run.run_at > now) {
+            let covers = |(target, until): &(HoldTarget, Option<Time>)| {
+                target.scope == HoldScope::Job
+                    && target.name == run.job_type
+                    && until.is_none_or(|until| until >= run.run_at)
+            };
+            if self.definitions.get(&run.job_type).filter(holds_job).is_some()
+                && !self.holds.iter().any(covers)
+            {
+                let until = latest.entry(run.job_type.clone()).or_insert(run.run_at);
+                *until = run.run_at.max(*until);
+            }
+        }
+        for (name, until) in latest {
+            self.holds.push((HoldTarget { scope: HoldScope::Job, name }, Some(until)));
+        }
     }
 
     /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the

@@ -17,7 +17,7 @@ use chrono::{DateTime, Utc};
 use postgres::SimpleQueryMessage;
 use postgres::SimpleQueryRow;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::database::{Database, Session, Spec, Write, first_fire};
@@ -127,7 +127,10 @@ const ROWS: &str = "
     FROM jobctl.job_workers
     UNION ALL SELECT 'kept ' || run_id || ' ' || attempt, to_jsonb(kept) - '{run_id, attempt,
         started_at}'::text[]
-    FROM jobctl.job_locked_runs AS kept";
+    FROM jobctl.job_locked_runs AS kept
+    UNION ALL SELECT 'holds', jsonb_agg(jsonb_build_array(scope, name, held_until)
+        ORDER BY scope, name, held_until)
+    FROM jobctl.job_holds HAVING count(*) > 0";
 
 /// SplitMix64.
 struct Random(u64);
@@ -557,7 +560,15 @@ fn rows_of(model: &Database) -> Rows {
     let workers = model.workers.iter().map(|(name, it)| row(format!("worker {name}"), it));
     let kept = model.kept.values();
     let kept = kept.map(|it| row(format!("kept {} {}", it.claim.id, it.claim.attempt), it));
-    runs.chain(attempts).chain(definitions).chain(workers).chain(kept).collect()
+    let mut holds: Vec<_> = model
+        .holds
+        .iter()
+        .map(|(it, until)| (it.scope.as_str(), it.name.as_str(), until.is_none(), until))
+        .collect();
+    holds.sort_unstable();
+    let holds: Vec<_> = holds.into_iter().map(|it| json!([it.0, it.1, it.3])).collect();
+    let holds = (!holds.is_empty()).then(|| row("holds".to_owned(), &holds));
+    runs.chain(attempts).chain(definitions).chain(workers).chain(kept).chain(holds).collect()
 }
 
 /// Writes times and numbers in one way.
@@ -1136,6 +1147,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_running_per_share: random.maybe(&[1, 2]),
         max_waiting: None,
         when_full: "refuse".to_owned(),
+        snooze: random.of(&["run", "job"]).to_owned(),
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
         max_age: None,

@@ -15,7 +15,9 @@ FROM (
         bool_and(function.may) FILTER (WHERE function.name IN ('record_effect', 'effect_result'))
             AS records_effects,
         bool_and(function.may)
-            FILTER (WHERE function.name IN ('count_attempts', 'enqueue_hooks', 'fire')) AS ticks
+            FILTER (
+                WHERE function.name IN ('count_attempts', 'enqueue_hooks', 'fire', 'hold_snoozed')
+            ) AS ticks
     FROM (
         SELECT proname AS name, has_function_privilege(oid, 'EXECUTE') AS may
         FROM pg_proc

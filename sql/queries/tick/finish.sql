@@ -180,6 +180,12 @@ hooked AS MATERIALIZED (
     WHERE recorded.status_now IN ('succeeded', 'dead', 'cancelled')
         -- Writes the history before the function reads it.
         AND (SELECT count(*) FROM history) >= 0
+),
+snoozed AS MATERIALIZED (
+    SELECT jobctl.hold_snoozed(array_agg(recorded.run_id), $1::text)
+    FROM recorded
+    WHERE recorded.outcome_now = 'snoozed' AND recorded.status_now = 'queued'
+    HAVING count(*) > 0
 )
 SELECT
     recorded.run_id AS id,
@@ -190,3 +196,4 @@ SELECT
 FROM recorded
 CROSS JOIN counted
 CROSS JOIN hooked
+LEFT JOIN snoozed ON true
