@@ -1496,7 +1496,11 @@ CASE
     CASE error_type
         WHEN 'exit_code'::text THEN (regexp_match("right"(output, 1000), '([^\r\n]*\S)\s*$'::text))[1]
         ELSE "left"(COALESCE(error, ''::text), 1000)
-    END, '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^.*(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(temporary failure in )?name resolution|name or service not known)(\W|os error)*$'::text, '\1'::text, 'i'::text), 200)
+    END, '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text),
+    CASE
+        WHEN (lower("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200)) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN '^.*(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(temporary failure in )?name resolution|name or service not known)(\W|os error)*$'::text
+        ELSE '^$'::text
+    END, '\1'::text, 'i'::text), 200)
 END) STORED,
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))

@@ -432,12 +432,22 @@ CREATE TABLE jobctl.job_attempts (
                         '#',
                         'g'
                     ),
-                    '^.*(no space left on device|disk quota exceeded|read-only file system'
-                    '|input/output error|cannot allocate memory|too many open files'
-                    '|connection refused|connection reset by peer|connection timed out'
-                    '|network is unreachable|no route to host'
-                    '|(temporary failure in )?name resolution|name or service not known'
-                    ')(\W|os error)*$',
+                    -- Most texts have no such error, and a quick look is enough for them.
+                    CASE
+                        WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200))
+                            LIKE ANY (ARRAY[
+                                '%no space left%', '%quota exceeded%', '%read-only file%',
+                                '%output error%', '%allocate memory%', '%many open files%',
+                                '%connection %', '%unreachable%', '%no route%', '%name %'
+                            ])
+                            THEN '^.*(no space left on device|disk quota exceeded'
+                                '|read-only file system|input/output error|cannot allocate memory'
+                                '|too many open files|connection refused|connection reset by peer'
+                                '|connection timed out|network is unreachable|no route to host'
+                                '|(temporary failure in )?name resolution'
+                                '|name or service not known)(\W|os error)*$'
+                        ELSE '^$'
+                    END,
                     '\1',
                     'i'
                 ),
