@@ -16,8 +16,14 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
+    -- A result must not wait for another tick that deletes the same.
     DELETE FROM jobctl.job_holds AS hold
-    WHERE hold.held_until <= now();
+    WHERE hold.id IN (
+        SELECT ended.id
+        FROM jobctl.job_holds AS ended
+        WHERE ended.held_until <= now()
+        FOR UPDATE SKIP LOCKED
+    );
     INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason)
     SELECT
         'job',
