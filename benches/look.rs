@@ -11,7 +11,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
     let runs = scale.of(1_000_000, 100_000);
     let database = filled(runs);
     let newest = database.number("SELECT max(id) FROM jobctl.job_runs").to_string();
-    let lines: [&[&str]; 24] = [
+    let lines: [&[&str]; 25] = [
         &["list"],
         &["list", "--since", "12h", "--status", "dead"],
         &["list", "--job", "job-3"],
@@ -29,6 +29,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         &["status", "--prometheus"],
         &["check", "--max-dead", "1000000"],
         &["report"],
+        &["report", "--since", "7d"],
         &["report", "--since", "30d"],
         &["jobs"],
         &["job", "job-3"],

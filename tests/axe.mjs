@@ -1,6 +1,6 @@
 // Opens the page of argument 1 on a telephone, a tablet, a laptop and a wall monitor, light and
-// dark, with closed and open lanes. Prints what axe-core finds, pages that scroll sideways, and the
-// number of checks. Exits with 3 if the browser does not start.
+// dark, with closed and open lanes. Prints what axe-core finds, pages that scroll sideways, parts
+// that are missing on the first screen of a laptop, a third printed page, and the number of checks. Exits with 3 if the browser does not start.
 import { readFileSync } from 'node:fs';
 import chromium from '@sparticuz/chromium';
 import puppeteer from 'puppeteer-core';
@@ -33,5 +33,16 @@ for (const width of [375, 768, 1440, 2560]) {
     }
   }
 }
+await page.setViewport({ width: 1440, height: 900 });
+await page.goto('file://' + process.argv[1]);
+for (const part of ['.headline', '.figures', '#now', '#incidents']) {
+  const bottom = await page.$eval(part, (element) => element.getBoundingClientRect().bottom);
+  if (bottom > 700) console.log(`${part} ends at ${bottom}`);
+  checks += 1;
+}
+const pdf = Buffer.from(await page.pdf({ format: 'A4' })).toString('latin1');
+const pages = pdf.match(/\/Type \/Page\b/g).length;
+if (pages > 2) console.log(`${pages} printed pages`);
+checks += 1;
 await browser.close();
 console.log(`checks: ${checks}`);

@@ -295,7 +295,7 @@ fn every_command_names_a_hold_from_its_first_minute() {
         assert!(shown.contains(": SMTP is down"), "{shown}");
     }
     let page = text(&jobctl(&["report"]));
-    assert!(page.contains("Stopped on purpose: all runs are held by "), "{page}");
+    assert!(page.contains("Now all runs are held by "), "{page}");
     assert!(page.contains("(2 due runs wait)") && !page.contains("All well"), "{page}");
     let metrics = jobctl(&["status", "--prometheus"]);
     assert!(metrics.contains("jobctl_facts{code=\"runs_held\"} 1\n"), "{metrics}");

@@ -149,7 +149,7 @@ fn the_report_and_failures_name_the_same_errors() {
     assert_eq!(week.len(), 9, "{week:#?}");
     let page = db.jobctl(["report", "--since", "7d"]).run().success().stdout;
     let page = text(&page).replace(',', "");
-    let (_, page) = page.split_once("What went wrong").unwrap();
+    let (_, page) = page.split_once("Incidents").unwrap();
     let (page, _) = page.split_once("Timeline").unwrap();
     for group in week {
         let [cause, error_type] = ["cause", "error_type"].map(|it| group[it].as_str().unwrap());
@@ -160,7 +160,7 @@ fn the_report_and_failures_name_the_same_errors() {
         let row = format!("{jobs} {} on {workers}: {cause} {error_type}", group["failures"]);
         assert!(page.contains(&row), "no `{row}` in\n{page}");
     }
-    assert_eq!(page.matches("jobctl show ").count(), week.len(), "{page}");
+    assert_eq!(page.matches("jobctl list --incident ").count(), week.len(), "{page}");
     for dead in ["3 dead shell 3 on web1: exit status 137", "1 dead shell 1 on web1: exit status 2"]
     {
         assert!(page.contains(dead), "no `{dead}` in\n{page}");

@@ -103,8 +103,10 @@ impl Finding {
 
     /// The sentence with the age of the problem at `now`.
     pub(crate) fn aged(&self, now: DateTime<Utc>) -> String {
-        let age = |at: DateTime<Utc>| (now - at).to_std().unwrap_or_default();
-        self.sentence(|at| format!("for {}", duration::show_whole(age(at))))
+        self.sentence(|at| {
+            let age = (now - at).to_std().unwrap_or_default().max(duration::SECOND);
+            format!("for {}", duration::show_whole(age))
+        })
     }
 }
 
@@ -124,12 +126,9 @@ fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Bad, found, remedy)
 }
 
-/// The most findings of one kind that a list shows before other things.
-const LISTED: usize = 8;
-
-/// Returns the first findings in their order, and the number of the others. Each code has its turn,
-/// so that many old findings with one code do not hide the newest with another.
-pub(crate) fn first<'a>(findings: &[&'a Finding]) -> (Vec<&'a Finding>, usize) {
+/// Returns the first `most` findings in their order, and the number of the others. Each code has
+/// its turn, so that many old findings with one code do not hide the newest with another.
+pub(crate) fn first<'a>(findings: &[&'a Finding], most: usize) -> (Vec<&'a Finding>, usize) {
     let mut of_code = BTreeMap::new();
     let rank = |finding: &'a Finding| {
         let rank = of_code.entry(finding.code).or_insert(0);
@@ -138,7 +137,7 @@ pub(crate) fn first<'a>(findings: &[&'a Finding]) -> (Vec<&'a Finding>, usize) {
     };
     let mut shown: Vec<_> = findings.iter().copied().map(rank).enumerate().collect();
     shown.sort_by_key(|(_, (rank, _))| *rank);
-    shown.truncate(LISTED);
+    shown.truncate(most);
     shown.sort_by_key(|(place, _)| *place);
     let more = findings.len() - shown.len();
     (shown.into_iter().map(|(_, (_, finding))| finding).collect(), more)

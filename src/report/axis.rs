@@ -1,5 +1,7 @@
 //! The report's time axis: the length of its bins, and the places of its labels. Pure.
 
+use std::time::Duration;
+
 use chrono::{DateTime, FixedOffset, TimeDelta, Timelike, Utc};
 
 use crate::schedule::Zone;
@@ -9,11 +11,11 @@ const MIN: i64 = 60;
 const HOUR: i64 = 60 * MIN;
 const DAY: i64 = 24 * HOUR;
 
-/// Possible lengths of a bin.
+/// Possible lengths of a bin. Windows of more than eight days are cut into days.
 #[rustfmt::skip]
-const BINS: [i64; 17] = [
-    10, 30, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, 4 * HOUR, 6 * HOUR,
-    8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 4 * DAY,
+const BINS: [i64; 13] = [
+    10, 30, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, DAY, 2 * DAY,
+    4 * DAY,
 ];
 /// On a telephone, this many bins are three pixels wide each.
 const MAX_BINS: i64 = 96;
@@ -30,7 +32,7 @@ const MAX_LABELS: i64 = 8;
 const GRAIN: i64 = 15 * MIN;
 
 /// The window of a report, cut into bins. It begins on the edge of a bin, so it is up to one bin
-/// longer than the requested window. The numbers of the headline cover the requested window.
+/// longer than the requested window.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) from: DateTime<Utc>,
@@ -53,10 +55,20 @@ impl Axis {
         let window = window.num_seconds();
         let bin = BINS.into_iter().find(|bin| window <= bin * MAX_BINS).unwrap_or(4 * DAY);
         let start = now.timestamp() - window;
-        // Edges follow the local clock, so a bin of one day is a local day.
-        let from = start - (start + offset(clock.local(now))).rem_euclid(bin);
+        // Edges follow the local clock. Days are those of the figures, in UTC.
+        let ahead = if bin >= DAY { 0 } else { offset(clock.local(now)) };
+        let from = start - (start + ahead).rem_euclid(bin);
         let bins = i32::try_from((now.timestamp() - from) / bin + 1).unwrap_or(i32::MAX);
         Self { from: instant(from), now, bin, bins, clock }
+    }
+
+    pub(super) fn width(&self) -> Duration {
+        Duration::from_secs(self.bin.unsigned_abs())
+    }
+
+    /// Whether bins are days in UTC, whose numbers come from figures per day.
+    pub(super) fn by_day(&self) -> bool {
+        self.bin >= DAY
     }
 
     /// The place of an instant, in bins from the start. An instant outside is placed at the end.
@@ -141,8 +153,10 @@ mod tests {
     fn a_window_is_cut_into_bins_of_a_common_length() {
         cuts(1, "UTC", "2026-01-05T11:07:00+00:00", MIN, 61);
         cuts(24, "UTC", "2026-01-04T12:00:00+00:00", 15 * MIN, 97);
-        cuts(24 * 30, "Europe/Berlin", "2025-12-06T07:00:00+00:00", 8 * HOUR, 91);
-        cuts(24 * 90, "Asia/Kathmandu", "2025-10-06T18:15:00+00:00", DAY, 91);
+        cuts(24 * 7, "Asia/Kathmandu", "2025-12-29T10:15:00+00:00", 2 * HOUR, 85);
+        cuts(24 * 8, "Europe/Berlin", "2025-12-28T11:00:00+00:00", 2 * HOUR, 97);
+        cuts(24 * 30, "Asia/Kathmandu", "2025-12-06T00:00:00+00:00", DAY, 31);
+        cuts(24 * 90, "Europe/Berlin", "2025-10-07T00:00:00+00:00", DAY, 91);
         cuts(24 * 366, "UTC", "2025-01-04T00:00:00+00:00", 4 * DAY, 92);
     }
 
@@ -164,7 +178,7 @@ mod tests {
             "UTC",
             "11:10@3 11:20@13 11:30@23 11:40@33 11:50@43 12:00@53",
         );
-        labels("2026-01-05T12:07:00Z", 24 * 30, "UTC", "11 Dec@14 18 Dec@35 25 Dec@56 1 Jan@77");
+        labels("2026-01-05T12:07:00Z", 24 * 30, "UTC", "11 Dec@5 18 Dec@12 25 Dec@19 1 Jan@26");
         // At night, the clock moves from 2 to 3.
         labels(
             "2026-03-29T08:00:00Z",

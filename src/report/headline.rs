@@ -1,11 +1,11 @@
-//! The top of the page: whether anything needs attention, and what. Pure.
+//! The top of the page: whether anything needs attention, and what ended in the window. Pure.
 
 use maud::{Markup, PreEscaped, html};
 
 use super::View;
-use crate::health::{self, Finding, Severity};
-use crate::text::duration::show;
-use crate::text::plural;
+use crate::health::Severity;
+use crate::store::ReportJob;
+use crate::text::plural::{self, grouped, grouped_of};
 
 /// How the jobs are doing, as an icon and a colour.
 struct HeadlineState {
@@ -37,21 +37,18 @@ pub(super) struct Headline {
 
 impl Headline {
     pub(super) fn of(view: &View<'_>) -> Self {
-        let summary = &view.snapshot.summary;
-        let (state, opening, rest) = if !summary.used {
-            let rest = "This database has no job and no run.".to_owned();
-            (UNUSED, "Nothing here yet.", rest)
-        } else if !view.with_severity(Severity::Bad).is_empty() {
-            (TROUBLED, "Needs attention:", String::new())
-        } else if !view.with_severity(Severity::Info).is_empty() {
-            (STOPPED, "Stopped on purpose:", String::new())
+        let number = |severity| view.with_severity(severity).len() as i64;
+        let [bad, facts] = [Severity::Bad, Severity::Info].map(number);
+        let stopped = plural::of(facts, "stop") + " on purpose";
+        let (state, opening, rest) = if !view.snapshot.summary.used {
+            (UNUSED, "Nothing here yet.", "This database has no job and no run.".to_owned())
+        } else if bad > 0 {
+            let stopped = if facts > 0 { format!(", and {stopped}") } else { String::new() };
+            (TROUBLED, "Needs attention:", plural::of(bad, "problem") + &stopped + ".")
+        } else if facts > 0 {
+            (STOPPED, "Stopped on purpose:", "nothing is dead or late.".to_owned())
         } else {
-            let ran = match summary.succeeded {
-                0 => "Nothing ran".to_owned(),
-                runs => plural::grouped_of(runs, "run") + " succeeded",
-            };
-            let window = show(view.window);
-            (WELL, "All well.", format!("{ran} in the last {window}; nothing is dead or late."))
+            (WELL, "All well.", "Nothing is dead or late.".to_owned())
         };
         Self { state, opening, rest }
     }
@@ -72,60 +69,36 @@ impl Headline {
     }
 
     pub(super) fn markup(&self, view: &View<'_>) -> Markup {
-        let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
-            .map(|severity| view.with_severity(severity));
-        let number = i64::try_from(warnings.len()).unwrap_or(i64::MAX);
         html! {
             div.headline.(self.state.class) {
                 (PreEscaped(self.state.icon))
                 div {
                     p { strong { (self.opening) } " " (self.rest) }
-                    @if !bad.is_empty() {
-                        (list(&bad, "check", view))
-                        @if !facts.is_empty() { p { strong { "Stopped on purpose:" } } }
-                    }
-                    @if !facts.is_empty() { (list(&facts, "doctor", view)) }
-                    @if !warnings.is_empty() {
-                        details {
-                            summary { (plural::of(number, "warning")) }
-                            (list(&warnings, "doctor", view))
-                        }
-                    }
+                    @if view.snapshot.summary.used { p.quiet { (ended(view)) } }
                 }
             }
         }
     }
 }
 
-/// Lists the first findings, and the number of the others with the command that lists them.
-fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
-    let (shown, more) = health::first(findings);
-    html! {
-        ul {
-            @for finding in shown { li { (item(finding, view)) } }
-            @if more > 0 { li { "and " (more) " more: " code { "jobctl " (command) } } }
-        }
+/// What ended in the window.
+fn ended(view: &View<'_>) -> String {
+    let since = view.axis.show(view.axis.from);
+    let first = view.snapshot.jobs.first();
+    let of = |count: fn(&ReportJob) -> i64| first.map_or(0, count);
+    let [failed, dead, dropped] =
+        [of(|job| job.all_failed), of(|job| job.all_dead), of(|job| job.all_dropped)];
+    let parts = [
+        (dead, format!("{} died", grouped(dead))),
+        (failed, grouped_of(failed, "attempt") + " failed before a retry"),
+        (dropped, format!("{} dropped", grouped(dropped))),
+    ];
+    let succeeded = of(|job| job.all_succeeded);
+    if succeeded + dead + failed + dropped == 0 {
+        return format!("Nothing ended since {since}.");
     }
-}
-
-fn item(finding: &Finding, view: &View<'_>) -> Markup {
-    let sentence = finding.aged(view.axis.now);
-    let rest = sentence.strip_prefix(&finding.found).unwrap_or_default();
-    let lane = finding.job_type.as_ref().and_then(|job| view.anchor(job));
-    let target = lane.or_else(|| finding.worker.as_ref().map(|_| "workers".to_owned()));
-    // Remedies quote commands as `jobctl show 1`.
-    let remedy = finding.remedy.iter().flat_map(|remedy| remedy.split('`').enumerate());
-    html! {
-        @match target {
-            Some(id) => a href={ "#" (id) } { (finding.found) },
-            None => (finding.found),
-        }
-        (rest)
-        " "
-        span.remedy {
-            @for (part, text) in remedy {
-                @if part % 2 == 1 { code { (text) } } @else { (text) }
-            }
-        }
-    }
+    let parts = parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words);
+    let succeeded = grouped_of(succeeded, "run") + " succeeded";
+    let parts: Vec<_> = std::iter::once(succeeded).chain(parts).collect();
+    format!("Since {since}: {}.", parts.join(", "))
 }

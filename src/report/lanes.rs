@@ -2,28 +2,31 @@
 //! A lane opens to a table of the drawing, for keyboards, phones and readers who cannot see it.
 //!
 //! A bin has a bar with a part for each outcome, all at the same scale, so a retry among a thousand
-//! runs looks small, and a storm of retries large. A drawing is stretched to the width of its
-//! column, so it holds no text. Names, numbers and hours are HTML around it.
-
-use std::time::Duration;
+//! runs looks small, and a storm of retries large. Dead runs hang below the base line, at a scale
+//! of their own, so that they are found without a colour. A drawing is stretched to the width of
+//! its column, so it holds no text. Names, numbers and hours are HTML around it.
 
 use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, Label};
-use super::{View, anchor, name};
-use crate::health::Severity;
+use super::{View, anchor, name, pace};
+use crate::health::{Finding, Severity};
 use crate::store::{self, Bin, ReportJob};
 use crate::text::duration;
-use crate::text::plural::{grouped, grouped_of};
+use crate::text::plural::{self, grouped, grouped_of};
 
 /// Height of a drawing's coordinates. On the page, two are about a pixel.
-const HEIGHT: i64 = 72;
-/// The base line's distance from the top of a drawing; runs longer than a bin are drawn below it.
-const BASE: i64 = 64;
+const HEIGHT: i64 = 88;
+/// The base line's distance from the top of a drawing.
+const BASE: i64 = 56;
 /// Height of the bar of the bin with the most runs and failed attempts.
-const TALLEST: f64 = 54.0;
+const TALLEST: f64 = 50.0;
+/// The same for dead runs, below the base line.
+const DEEPEST: f64 = 20.0;
 /// Height of the smallest part, so that one failure among thousands is visible.
 const SHORTEST: f64 = 3.0;
+/// The line of runs longer than a bin, from the top.
+const LONG: i64 = 82;
 /// Bins per row of a lane's table.
 const ROW: i32 = 4;
 /// Labels closer to an end of the axis than this share of the axis's width are left out, because
@@ -31,6 +34,8 @@ const ROW: i32 = 4;
 const EDGE: f64 = 0.025;
 /// A change of run time is shown only if it exceeds this share and this many seconds.
 const TREND: (f64, f64) = (0.2, 1.0);
+/// A timeout is mentioned if the runs reach it within this many days.
+const AHEAD: f64 = 60.0;
 
 /// From worst to best.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -47,7 +52,7 @@ impl LaneState {
         let mut bad = view.with_severity(Severity::Bad).into_iter();
         if bad.any(|finding| finding.job_type.as_ref() == Some(&job.name)) {
             Self::Bad
-        } else if job.dead + job.failed + failures(job) > 0 {
+        } else if job.dead + job.to_retry + job.failed > 0 {
             Self::Warn
         } else if job.succeeded + job.cancelled + job.dropped + job.running > 0 {
             Self::Good
@@ -77,19 +82,22 @@ pub(super) fn section(view: &View<'_>) -> Markup {
     jobs.sort_by_key(|(state, name, _)| (*state, *name));
     let (idle, lanes): (Vec<_>, Vec<_>) =
         jobs.into_iter().partition(|(state, ..)| *state == LaneState::Idle);
-    let bin = duration::show(Duration::from_secs(axis.bin.unsigned_abs()));
+    let bin = duration::show(axis.width());
     let rest = html! { "jobs with problems are shown first, then jobs with the most runs" };
+    let total = snapshot.jobs.first().map_or(0, |job| job.total);
     let content = html! {
         @if lanes.is_empty() {
             p { "No run has ended since " (axis.show(axis.from)) ", and none is running." }
         } @else {
             p.quiet {
                 "Since " (axis.show(axis.from)) ". Each bar covers " (bin) "; the tallest bar of a "
-                "lane has its full height. Open a lane to see the numbers."
+                "lane has its full height. Dead runs hang below the line. Open a lane to see the "
+                "numbers."
+                @if axis.by_day() { " Days are in UTC and count no cancelled runs." }
             }
             (PreEscaped(include_str!("static/legend.html")))
             (hours(axis))
-            @for (state, _, job) in lanes { (lane(job, state, axis)) }
+            @for (state, _, job) in lanes { (lane(job, state, view)) }
         }
         @if !idle.is_empty() {
             details.idle {
@@ -97,7 +105,7 @@ pub(super) fn section(view: &View<'_>) -> Markup {
                 ul { @for (.., job) in &idle { li id=(anchor(&job.name)) { (name(&job.name)) } } }
             }
         }
-        (super::more(snapshot.all_jobs, snapshot.jobs.len(), "job", &rest))
+        (super::more(total, snapshot.jobs.len(), "job", &rest))
     };
     super::section("Timeline", &content)
 }
@@ -119,12 +127,17 @@ fn hours(axis: &Axis) -> Markup {
     }
 }
 
-fn lane(job: &ReportJob, state: LaneState, axis: &Axis) -> Markup {
+fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
+    let axis = &view.axis;
     let (class, meaning) = state.dot();
-    let retries = failures(job);
-    let bins: Vec<_> = job.bins.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
+    let bins: Vec<_> =
+        job.bins.0.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
+    let is_shown = |finding: &&Finding| finding.severity != Severity::Warn;
+    let findings = view.findings.iter().filter(is_shown);
+    let of_job = findings.filter(|finding| finding.job_type.as_ref() == Some(&job.name));
+    let why: Vec<_> = of_job.map(|finding| finding.found.as_str()).collect();
     html! {
         details.lane id=(anchor(&job.name)) {
             summary.columns {
@@ -132,42 +145,29 @@ fn lane(job: &ReportJob, state: LaneState, axis: &Axis) -> Markup {
                     span.dot.(class) {}
                     span { (name(&job.name)) span.unseen { " (" (meaning) ")" } }
                 }
-                svg role="img" aria-label=(words(job, retries))
+                svg role="img" aria-label=(words(job))
                     viewBox={ "0 0 " (axis.bins) " " (HEIGHT) } preserveAspectRatio="none" {
                     path.grid d=(grid) {}
                     (marks(job, &bins, axis))
                     path.base d={ "M0 " (BASE) "H" (axis.bins) } {}
                 }
-                span.numbers {
-                    (numbers(job, retries))
-                    @if let Some(average) = job.average {
-                        " "
-                        span.quiet {
-                            "takes " (duration::show(store::seconds(average)))
-                            (trend(average, job.average_before))
-                        }
-                    }
-                }
+                span.numbers { (numbers(job)) (outlook(job, view)) }
+                @if !why.is_empty() { " " span.why { (why.join("; ")) } }
             }
             (table(&bins, axis))
-            @if job.dead + retries > 0 {
+            @if job.dead + job.failed > 0 {
                 p.quiet { "Why: " code { "jobctl failures --group --job " (job.name) } }
             }
         }
     }
 }
 
-/// Failed attempts in the window that did not end a run.
-fn failures(job: &ReportJob) -> i64 {
-    job.bins.iter().map(|bin| bin.failed).sum()
-}
-
-fn numbers(job: &ReportJob, retries: i64) -> Markup {
+fn numbers(job: &ReportJob) -> Markup {
     let part = |class, number, word| (class, number, format!("{} {word}", grouped(number)));
     let parts = [
         part("", job.succeeded, "ok"),
         part("bad", job.dead, "dead"),
-        part("warn", retries, "failed"),
+        part("warn", job.failed, "failed"),
         part("", job.cancelled, "cancelled"),
         part("warn", job.dropped, "dropped"),
         part("", job.running, "running"),
@@ -185,28 +185,48 @@ fn numbers(job: &ReportJob, retries: i64) -> Markup {
     }
 }
 
-/// How much longer or shorter the runs took than a week before.
-fn trend(average: f64, average_before: Option<f64>) -> Markup {
-    let change = average_before.map(|before| (average - before, average / before - 1.0));
+/// When the due runs are done, how long a run takes, and how that grows.
+fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
+    let flow = view.snapshot.flow.iter().find(|flow| flow.job_type.as_ref() == Some(&job.name));
+    let average = job.average.map(|average| {
+        format!("takes {}{}", duration::show(store::seconds(average)), trend(job, average))
+    });
     html! {
-        @if let Some((seconds, share)) = change {
-            @if seconds.abs() >= TREND.1 && share.abs() >= TREND.0 && share.is_finite() {
-                ", " (if share > 0.0 { "+" } else { "-" })
-                (grouped((share.abs() * 100.0).round() as i64)) " % in a week"
-            }
+        @for part in [flow.and_then(pace), average].into_iter().flatten() {
+            " " span.quiet { (part) }
         }
     }
 }
 
-fn words(job: &ReportJob, retries: i64) -> String {
+/// How much longer or shorter the runs became in a week, and when they reach their timeout.
+fn trend(job: &ReportJob, average: f64) -> String {
+    let Some((before, days)) = job.average_before.zip(job.days) else { return String::new() };
+    let (seconds, share) = (average - before, average / before - 1.0);
+    if seconds.abs() < TREND.1 || share.abs() < TREND.0 || !share.is_finite() {
+        return String::new();
+    }
+    let sign = if share > 0.0 { "+" } else { "-" };
+    let change = grouped((share.abs() * 100.0).round() as i64);
+    let left = job.timeout.map_or(f64::MAX, |timeout| timeout - average);
+    let until = left / (seconds / f64::from(days.max(1)));
+    let until = match seconds > 0.0 && left > 0.0 && until <= AHEAD {
+        true => {
+            format!(", reaches its timeout in about {}", plural::of(until.ceil() as i64, "day"))
+        }
+        false => String::new(),
+    };
+    format!(", {sign}{change} % in a week{until}")
+}
+
+fn words(job: &ReportJob) -> String {
     let counts = [
-        (retries, grouped_of(retries, "failed attempt")),
+        (job.failed, grouped_of(job.failed, "failed attempt")),
         (job.dead, format!("{} dead", grouped(job.dead))),
         (job.cancelled, format!("{} cancelled", grouped(job.cancelled))),
         (job.dropped, format!("{} dropped", grouped(job.dropped))),
         (job.running, format!("{} running", grouped(job.running))),
         (job.queued, format!("{} queued", grouped(job.queued))),
-        (job.failed, format!("{} waiting for a retry", grouped(job.failed))),
+        (job.to_retry, format!("{} waiting for a retry", grouped(job.to_retry))),
     ];
     let others = counts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words);
     let succeeded = grouped_of(job.succeeded, "run") + " succeeded";
@@ -214,7 +234,8 @@ fn words(job: &ReportJob, retries: i64) -> String {
 }
 
 type OfBin = fn(&Bin) -> i64;
-/// The parts of a bar from its base up: class, name, and the number of a bin.
+/// The outcomes: class, name, and the number of a bin. The first hangs below the base line; the
+/// others are parts of a bar, from the base line up.
 const PARTS: [(&str, &str, OfBin); 4] = [
     ("d", "dead", |bin| bin.dead),
     ("f", "failed", |bin| bin.failed),
@@ -223,26 +244,33 @@ const PARTS: [(&str, &str, OfBin); 4] = [
 ];
 
 fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
-    let sum = |bin: &Bin| PARTS.iter().map(|(.., of)| of(bin)).sum::<i64>();
-    let most = bins.iter().map(|bin| sum(bin)).max().unwrap_or(1).max(1);
+    let most = |parts: &[(&str, &str, OfBin)]| {
+        let sum = |bin: &&Bin| parts.iter().map(|(.., of)| of(bin)).sum::<i64>();
+        bins.iter().map(sum).max().unwrap_or(1).max(1) as f64
+    };
+    let [deep, tall] = [DEEPEST / most(&PARTS[..1]), TALLEST / most(&PARTS[1..])];
+    let height = |number: i64, scale: f64| (number as f64 * scale).max(SHORTEST).round() as i64;
     // One path for all parts of one outcome.
     let mut paths = PARTS.map(|_| String::new());
     for bin in bins {
         let mut top = BASE;
-        for (path, (.., of)) in paths.iter_mut().zip(PARTS) {
+        for (place, (path, (.., of))) in paths.iter_mut().zip(PARTS).enumerate() {
             let number = of(bin);
-            if number > 0 {
-                let height = (TALLEST * number as f64 / most as f64).max(SHORTEST).round() as i64;
-                top -= height;
-                *path += &format!("M{} {top}v{height}h.8v-{height}z", bin.index);
-            }
+            let (top, height) = match (number, place) {
+                (0, _) => continue,
+                (_, 0) => (BASE, height(number, deep)),
+                _ => {
+                    let height = height(number, tall);
+                    top -= height;
+                    (top, height)
+                }
+            };
+            *path += &format!("M{} {top}v{height}h.8v-{height}z", bin.index);
         }
     }
     let long: String = bins
         .iter()
-        .filter_map(|bin| {
-            Some(format!("M{:.2} {}H{}", axis.place(bin.began?), BASE + 4, bin.index + 1))
-        })
+        .filter_map(|bin| Some(format!("M{:.2} {LONG}H{}", bin.began?.max(0.0), bin.index + 1)))
         .collect();
     html! {
         @if let Some(since) = job.running_since {

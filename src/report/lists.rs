@@ -1,27 +1,37 @@
 //! The lists beside or below the drawings: failures, running runs, schedules and workers.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{ROWS, View, id, moment, more, name, section};
+use super::{ROWS, SHOWN, View, id, moment, name, section};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, Scheduled};
-use crate::store::Incident;
-use crate::text::duration;
-use crate::text::plural::grouped;
+use crate::store::{Incident, Worker};
+use crate::text::plural::{grouped, grouped_of};
+
+/// Schedules that fire later are folded.
+const SOON: TimeDelta = TimeDelta::hours(3);
 
 /// What went wrong in the window, the worst first: failed attempts, even if the runs recovered.
 pub(super) fn incidents(view: &View<'_>) -> Markup {
-    let none = html! { "No attempt failed in the last " (duration::show(view.window)) "." };
-    let rest = html! { code { "jobctl failures --group" } " lists all of them" };
-    let columns = ["Jobs", "Failed", "Cause", "When"];
-    let all = (view.snapshot.all_incidents, "incident", rest);
-    list("What went wrong", columns, &none, &all, &view.snapshot.incidents, |incident| {
+    let incidents: Vec<_> = view.snapshot.incidents.iter().collect();
+    let since = view.axis.show(view.axis.from);
+    let list = List {
+        heading: "Incidents",
+        columns: ["Jobs", "Failed", "Cause", "When", "Its runs"],
+        none: html! { "No attempt has failed since " (since) "." },
+        all: incidents.first().map_or(0, |incident| incident.total),
+        noun: "incident",
+        rest: html! { code { "jobctl failures --group" } " lists all of them" },
+    };
+    let (shown, folded) = incidents.split_at(incidents.len().min(SHOWN));
+    list.section(shown, folded, |incident| {
         let jobs = html! { (badge(incident)) " " (several(&incident.jobs, |job| view.job(job))) };
-        [jobs, html! { (grouped(incident.failures)) }, cause(incident), when(incident, view)]
+        let runs = html! { code { "jobctl list --incident " (incident.incident) } };
+        [jobs, html! { (grouped(incident.failures)) }, cause(incident), when(incident, view), runs]
     })
 }
 
@@ -64,13 +74,10 @@ fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
 fn when(incident: &Incident, view: &View<'_>) -> Markup {
     let [first, last] = [incident.first_finished_at, incident.last_finished_at];
     let is_span = view.axis.show(first) != view.axis.show(last);
-    html! {
-        @if is_span { (view.axis.show(first)) " to " }
-        (moment(&view.axis, last))
-        " " span.remedy { code { "jobctl show " (incident.newest_id) } }
-    }
+    html! { @if is_span { (view.axis.show(first)) " to " } (moment(&view.axis, last)) }
 }
 
+/// Those that fire soon or have a problem; the others are folded.
 pub(super) fn schedules(view: &View<'_>) -> Markup {
     let axis = &view.axis;
     let scheduled = view.snapshot.work.scheduled.iter();
@@ -81,12 +88,21 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
         let is_unknown = one.next_run_at.is_none();
         (!one.enabled, one.paused_at.is_some(), is_unknown, one.next_run_at, &one.name)
     });
-    let none = html! { "No job has a schedule." };
-    let rest = html! { code { "jobctl next" } " lists all of them" };
-    let columns = ["Job", "Next", "Last success", "Schedule"];
-    let all = (i64::try_from(fires.len()).unwrap_or(i64::MAX), "job", rest);
+    let list = List {
+        heading: "Schedules",
+        columns: ["Job", "Next", "Last success", "Schedule"],
+        none: html! { "No job has a schedule." },
+        all: i64::try_from(fires.len()).unwrap_or(i64::MAX),
+        noun: "schedule",
+        rest: html! { code { "jobctl next" } " lists all of them" },
+    };
     fires.truncate(ROWS);
-    list("Schedules", columns, &none, &all, &fires, |(fire, expression)| {
+    let is_soon = |(one, _): &(&Scheduled, _)| {
+        let fires = one.enabled && one.paused_at.is_none();
+        fires && one.next_run_at.is_none_or(|at| at - axis.now <= SOON)
+    };
+    let (soon, later): (Vec<_>, Vec<_>) = fires.into_iter().partition(is_soon);
+    list.section(&soon, &later, |(fire, expression)| {
         let schedule = html! {
             code { (expression) }
             @if let Ok(schedule) = Schedule::parse(expression, &fire.time_zone) {
@@ -120,16 +136,25 @@ fn next(fire: &Scheduled, axis: &Axis) -> Markup {
 
 pub(super) fn workers(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
-    let none = html! {
-        "No worker has ever ticked. " code { "jobctl init" } " prints the lines for a crontab."
-    };
-    let all = (snapshot.summary.workers, "worker", html! { "their last ticks are older" });
-    let columns = ["Worker", "Last tick", "Version"];
-    list("Workers", columns, &none, &all, &snapshot.workers, |worker| {
-        let is_silent = view.findings.iter().any(|finding| {
+    let is_silent = |worker: &&Worker| {
+        view.findings.iter().any(|finding| {
             matches!(finding.code, Some(Code::WorkerSilent | Code::WorkerMissing))
                 && finding.worker.as_ref() == Some(&worker.worker)
-        });
+        })
+    };
+    let (silent, others): (Vec<_>, Vec<_>) = snapshot.workers.iter().partition(is_silent);
+    let list = List {
+        heading: "Workers",
+        columns: ["Worker", "Last tick", "Version"],
+        none: html! {
+            "No worker has ever ticked. " code { "jobctl init" } " prints the lines for a crontab."
+        },
+        all: snapshot.summary.workers,
+        noun: "worker",
+        rest: html! { "their last ticks are older" },
+    };
+    list.section(&silent, &others, |worker| {
+        let is_silent = is_silent(worker);
         let last_tick = html! {
             @if is_silent { span.badge.warn { "silent" } " " }
             (moment(axis, worker.last_tick_at))
@@ -140,10 +165,17 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
 
 pub(super) fn running(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
-    let none = html! { "No run is running." };
-    let all = (snapshot.summary.running, "run", html! { "they started later" });
-    let columns = ["Run", "Since", "Worker", "Attempt"];
-    list("Running now", columns, &none, &all, &snapshot.running, |run| {
+    let list = List {
+        heading: "Running now",
+        columns: ["Run", "Since", "Worker", "Attempt"],
+        none: html! { "No run is running." },
+        all: snapshot.summary.running,
+        noun: "run",
+        rest: html! { "they started later" },
+    };
+    let running: Vec<_> = snapshot.running.iter().collect();
+    let (shown, folded) = running.split_at(running.len().min(SHOWN));
+    list.section(shown, folded, |run| {
         let since = html! {
             @if run.is_lost { span.badge.bad { "lease expired" } " " }
             @if run.cancel_requested { span.badge.warn { "cancel requested" } " " }
@@ -162,37 +194,53 @@ fn is_overdue(at: DateTime<Utc>, axis: &Axis) -> bool {
     (axis.now - at).to_std().is_ok_and(|age| age >= TICK_OVERDUE)
 }
 
-/// A section with a table, or with `none` if there are no items. `cells` makes a row of an item.
-/// `all` is the number of all items, their noun, and where to find those that are not shown.
-fn list<T, const N: usize>(
-    heading: &str,
-    columns: [&str; N],
-    none: &Markup,
-    (all, noun, rest): &(i64, &str, Markup),
-    items: &[T],
-    cells: impl Fn(&T) -> [Markup; N],
-) -> Markup {
-    let row = |item| {
-        let cells = columns.iter().zip(cells(item)).enumerate();
-        html! {
-            tr {
-                @for (number, (column, cell)) in cells {
-                    @if number == 0 { th scope="row" { (cell) } }
-                    @else { td data-label=(column) { (cell) } }
+/// A section with a table of rows, of which some are folded.
+struct List<const N: usize> {
+    heading: &'static str,
+    columns: [&'static str; N],
+    /// The text if there are no rows.
+    none: Markup,
+    /// The number of all rows, their noun, and where to find those that are not on the page.
+    all: i64,
+    noun: &'static str,
+    rest: Markup,
+}
+
+impl<const N: usize> List<N> {
+    fn section<T>(&self, shown: &[T], folded: &[T], cells: impl Fn(&T) -> [Markup; N]) -> Markup {
+        let Self { heading, none, all, noun, rest, .. } = self;
+        let more = if shown.is_empty() { noun } else { &*format!("more {noun}") };
+        let content = html! {
+            @if shown.is_empty() && folded.is_empty() { p { (none) } }
+            @if !shown.is_empty() { (self.table(shown, &cells)) }
+            @if !folded.is_empty() {
+                details {
+                    summary { (grouped_of(folded.len() as i64, more)) }
+                    (self.table(folded, &cells))
                 }
             }
-        }
-    };
-    let content = html! {
-        @if items.is_empty() {
-            p { (none) }
-        } @else {
-            table.list aria-labelledby=(id(heading)) {
-                thead { tr { @for column in columns { th scope="col" { (column) } } } }
-                tbody { @for item in items { (row(item)) } }
+            (super::more(*all, shown.len() + folded.len(), noun, rest))
+        };
+        section(heading, &content)
+    }
+
+    fn table<T>(&self, rows: &[T], cells: impl Fn(&T) -> [Markup; N]) -> Markup {
+        let row = |item| {
+            let cells = self.columns.iter().zip(cells(item)).enumerate();
+            html! {
+                tr {
+                    @for (number, (column, cell)) in cells {
+                        @if number == 0 { th scope="row" { (cell) } }
+                        @else { td data-label=(column) { (cell) } }
+                    }
+                }
             }
-            (more(*all, items.len(), noun, rest))
+        };
+        html! {
+            table.list aria-labelledby=(id(self.heading)) {
+                thead { tr { @for column in self.columns { th scope="col" { (column) } } } }
+                tbody { @for item in rows { (row(item)) } }
+            }
         }
-    };
-    section(heading, &content)
+    }
 }

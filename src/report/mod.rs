@@ -1,10 +1,11 @@
 //! The report: one HTML page that needs no other file. Pure: it turns a snapshot into text.
 
 mod axis;
-mod figures;
 mod headline;
 mod lanes;
 mod lists;
+mod now;
+mod tiles;
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
 use crate::schedule::Zone;
-use crate::store::{Details, Scope, Snapshot, WorkFacts};
+use crate::store::{self, Details, Flow, Scope, Snapshot, WorkFacts};
 use crate::text::duration;
 use crate::text::plain::plain;
 use crate::text::plural;
@@ -26,6 +27,8 @@ use headline::Headline;
 const JOBS: i64 = 20;
 /// Rows of a list at most.
 const ROWS: usize = 25;
+/// Of these, the rows that are not folded.
+const SHOWN: usize = 6;
 /// A page that does not reload itself is old when it has been open for this long.
 const FRESH: Duration = Duration::from_secs(3600);
 
@@ -55,7 +58,6 @@ struct View<'a> {
     snapshot: &'a Snapshot,
     findings: Vec<Finding>,
     axis: Axis,
-    window: Duration,
 }
 
 impl View<'_> {
@@ -83,12 +85,11 @@ impl Page {
     /// Returns what to read from the database.
     pub(crate) fn scope(&self, now: DateTime<Utc>, work: &WorkFacts) -> Scope {
         let axis = self.axis(now);
-        let bin = Duration::from_secs(axis.bin.unsigned_abs());
         let bad = findings(work).into_iter().filter(|finding| finding.severity == Severity::Bad);
         Scope {
-            since: now - self.window,
-            from: axis.from,
-            bin,
+            bins: (0..axis.bins).map(|bin| axis.start(bin)).collect(),
+            width: axis.width(),
+            by_day: axis.by_day(),
             troubled: bad.filter_map(|finding| finding.job_type).collect(),
             jobs: JOBS,
             rows: ROWS as i64,
@@ -110,12 +111,7 @@ impl Page {
 
     fn html(&self, snapshot: &Snapshot) -> Markup {
         let (now, summary) = (snapshot.now, &snapshot.summary);
-        let view = &View {
-            snapshot,
-            findings: findings(&snapshot.work),
-            axis: self.axis(now),
-            window: self.window,
-        };
+        let view = &View { snapshot, findings: findings(&snapshot.work), axis: self.axis(now) };
         let headline = Headline::of(view);
         let default = format!("Jobs in {}", summary.database);
         let title = self.title.as_deref().unwrap_or(&default);
@@ -137,27 +133,30 @@ impl Page {
                 }
                 body style={ "--fresh:" (fresh) "s" } data-refresh=[refresh] {
                     header {
-                        h1 { (title) }
-                        (headline.markup(view))
-                        p.quiet {
-                            "As of "
-                            time datetime=(instant(now)) { (view.axis.show_exactly(now)) }
-                            ", by the database's clock. "
-                            @match self.refresh {
-                                Some(every) => { "Reloads every " (duration::show(every)) "." },
-                                None => "This page does not refresh itself.",
+                        div.top {
+                            h1 { (title) }
+                            p.quiet {
+                                "As of "
+                                time datetime=(instant(now)) { (view.axis.show_exactly(now)) }
+                                ", by the database's clock. "
+                                @match self.refresh {
+                                    Some(every) => { "Reloads every " (duration::show(every)) "." },
+                                    None => "This page does not refresh itself.",
+                                }
+                                " " strong.old { "This page is old." }
                             }
-                            " " strong.old { "This page is old." }
                         }
+                        (headline.markup(view))
                     }
                     main {
                         @if summary.used {
                             div {
+                                (tiles::section(view))
+                                (now::section(view))
                                 (lists::incidents(view))
                                 (lanes::section(view))
                             }
                             div {
-                                (figures::section(summary, &view.axis, self.window))
                                 (lists::running(view))
                                 (lists::schedules(view))
                                 (lists::workers(view))
@@ -191,6 +190,19 @@ fn section(heading: &str, content: &Markup) -> Markup {
 
 fn id(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
+}
+
+/// When no run is due any more; `None` if none is due now, or if that can't be said.
+fn pace(flow: &Flow) -> Option<String> {
+    let show = |seconds| duration::show_whole(store::seconds(seconds));
+    let at_best = flow.at_best_seconds.map(|seconds| format!("{} at best", show(seconds)));
+    let at_this_pace = match (flow.empty_in_seconds, flow.trend.as_deref()) {
+        (Some(seconds), _) => Some(format!("none due in about {}", show(seconds))),
+        (None, Some("grows")) => Some("grows".to_owned()),
+        _ => None,
+    };
+    let parts: Vec<_> = [at_this_pace, at_best].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The id of a job's lane. Ids may not hold blanks.

@@ -61,7 +61,7 @@ pub(crate) use session::Timeouts;
 pub(crate) use show::{Attempt, History, RunDetails, RunState, StoredOutput};
 pub(crate) use status::{
     Fact, Figures, Flow, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
-    WorkFacts,
+    WorkFacts, Worker,
 };
 
 use crate::connect::{ConnectionThread, Target};

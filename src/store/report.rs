@@ -3,22 +3,25 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::types::Json;
+use serde::Deserialize;
 
 use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
-use super::status::{WorkFacts, Worker, list_workers, read_work};
+use super::status::{Flow, WorkFacts, Worker, list_workers, read_work};
 use super::{Incident, Result, Store, Timeouts};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// The start of the window of the summary.
-    pub(crate) since: DateTime<Utc>,
-    /// The start of the first bin, at or before `since`.
-    pub(crate) from: DateTime<Utc>,
-    pub(crate) bin: Duration,
+    /// The start of each bin, in order; at least one.
+    pub(crate) bins: Vec<DateTime<Utc>>,
+    /// The length of a bin.
+    pub(crate) width: Duration,
+    /// Whether the bins are days in UTC, whose figures are read instead of their runs.
+    pub(crate) by_day: bool,
     /// Jobs with a problem, which are shown first.
     pub(crate) troubled: Vec<String>,
     /// The maximum number of jobs.
@@ -44,29 +47,40 @@ pub(crate) struct Snapshot {
     pub(crate) now: DateTime<Utc>,
     pub(crate) summary: ReportSummary,
     pub(crate) work: WorkFacts,
+    /// As in `Overview`.
+    pub(crate) flow: Vec<Flow>,
     pub(crate) jobs: Vec<ReportJob>,
-    pub(crate) all_jobs: i64,
     pub(crate) incidents: Vec<Incident>,
-    pub(crate) all_incidents: i64,
     pub(crate) workers: Vec<Worker>,
     pub(crate) running: Vec<RunningRun>,
 }
 
+/// The runs of a job that ended in a span of time.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Bin {
+    /// Counted from 0.
+    pub(crate) index: i32,
+    pub(crate) succeeded: i64,
+    /// Failed attempts that did not end their run.
+    pub(crate) failed: i64,
+    pub(crate) dead: i64,
+    pub(crate) cancelled: i64,
+    /// The earliest start of a run or attempt that took longer than a bin, in bins from the first.
+    pub(crate) began: Option<f64>,
+    /// The longest run time of a success, in seconds.
+    pub(crate) longest: Option<f64>,
+}
+
 rows! {
-    /// Numbers of runs; `lately` means in the window.
+    /// Numbers of runs, whatever the window is.
     pub(crate) struct ReportSummary {
         pub(crate) database: String,
         /// Whether there is any run or definition.
         pub(crate) used: bool,
-        /// In the window.
-        pub(crate) succeeded: i64,
-        /// Succeeded in the window after more than one attempt.
-        pub(crate) retried: i64,
-        pub(crate) dead_lately: i64,
-        /// On the days of the window.
-        pub(crate) dropped: i64,
-        /// In or before the window.
+        /// Dead and not settled.
         pub(crate) dead: i64,
+        /// Of these, the runs that died in the last 24 hours.
+        pub(crate) dead_lately: i64,
         pub(crate) failed: i64,
         pub(crate) due: i64,
         pub(crate) due_since: Option<DateTime<Utc>>,
@@ -75,6 +89,11 @@ rows! {
         pub(crate) running: i64,
         /// Running runs whose lease expired.
         pub(crate) lost: i64,
+        /// On the last seven days in UTC, this one included; `before`: on the seven before them.
+        pub(crate) succeeded_7d: i64,
+        pub(crate) dead_7d: i64,
+        pub(crate) succeeded_before: i64,
+        pub(crate) dead_before: i64,
         pub(crate) workers: i64,
         pub(crate) ticking: i64,
         pub(crate) last_tick_at: Option<DateTime<Utc>>,
@@ -84,39 +103,33 @@ rows! {
     pub(crate) struct ReportJob {
         pub(crate) name: String,
         pub(crate) succeeded: i64,
+        /// Failed attempts that did not end their run.
+        pub(crate) failed: i64,
         pub(crate) dead: i64,
         pub(crate) cancelled: i64,
         /// On the days of the window.
         pub(crate) dropped: i64,
         pub(crate) queued: i64,
         /// Runs that wait for another attempt now.
-        pub(crate) failed: i64,
+        pub(crate) to_retry: i64,
         pub(crate) running: i64,
         pub(crate) running_since: Option<DateTime<Utc>>,
         /// The average run time of successes on the last day with one.
         pub(crate) average: Option<f64>,
         /// The same on a day a week before.
         pub(crate) average_before: Option<f64>,
-        /// The number of all jobs.
-        total: i64,
+        /// The number of days between the two.
+        pub(crate) days: Option<i32>,
+        pub(crate) timeout: Option<f64>,
+        /// The number of all jobs, and of all their runs.
+        pub(crate) total: i64,
+        pub(crate) all_succeeded: i64,
+        pub(crate) all_failed: i64,
+        pub(crate) all_dead: i64,
+        pub(crate) all_dropped: i64,
         /// In order, without empty bins.
-        pub(crate) bins: Vec<Bin> = Vec::new(),
-    }
-
-    /// The runs of a job that ended in a span of time; durations are in seconds.
-    pub(crate) struct Bin {
-        /// The place of the job in the list, counted from 1.
-        place: i32,
-        /// Counted from 0.
-        pub(crate) index: i32,
-        pub(crate) succeeded: i64,
-        /// Failed attempts.
-        pub(crate) failed: i64,
-        pub(crate) dead: i64,
-        pub(crate) cancelled: i64,
-        /// The earliest start of a run or attempt that took longer than a bin.
-        pub(crate) began: Option<DateTime<Utc>>,
-        pub(crate) longest: Option<f64>,
+        #[serde(skip)]
+        pub(crate) bins: Json<Vec<Bin>>,
     }
 
     /// A running run; `None` for its start only if another program set the status.
@@ -145,10 +158,11 @@ impl Store {
             let work = read_work(transaction, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);
-            let Scope { since, from, troubled, rows, .. } = &scope;
-            let mut jobs: Vec<ReportJob> =
-                transaction.list(query!("report/jobs"; from, troubled, limit = scope.jobs))?;
-            read_bins(transaction, &scope, &mut jobs)?;
+            let Scope { bins, by_day, troubled, rows, .. } = &scope;
+            let width = scope.width.as_secs_f64();
+            let jobs = query!("report/jobs"; bins, width, by_day, troubled, limit = scope.jobs);
+            let jobs = transaction.list(jobs)?;
+            let since = bins.first();
             let mut incidents: Vec<Incident> = transaction.list(query!(
                 "look/list_incidents";
                 since, until = None::<DateTime<Utc>>, run_ids = None::<Vec<i64>>,
@@ -160,11 +174,10 @@ impl Store {
             let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
                 now,
-                summary: transaction.one(query!("report/summary"; since, silent_after))?,
+                summary: transaction.one(query!("report/summary"; silent_after))?,
                 work,
-                all_jobs: jobs.first().map_or(0, |job| job.total),
+                flow: transaction.list(query!("look/flow"; job = None::<String>))?,
                 jobs,
-                all_incidents: incidents.first().map_or(0, |incident| incident.total),
                 incidents,
                 workers: list_workers(transaction, Some(*rows))?,
                 running: transaction
@@ -172,21 +185,6 @@ impl Store {
             })
         })
     }
-}
-
-/// Adds the bins to the jobs.
-fn read_bins(transaction: &mut Transaction, scope: &Scope, jobs: &mut [ReportJob]) -> PgResult<()> {
-    let names = column(jobs, |job| job.name.clone());
-    let width = scope.bin.as_secs_f64();
-    let bins: Vec<Bin> =
-        transaction.list(query!("report/bins"; from = scope.from, width, names))?;
-    for bin in bins {
-        let place = usize::try_from(bin.place - 1).ok();
-        if let Some(job) = place.and_then(|place| jobs.get_mut(place)) {
-            job.bins.push(bin);
-        }
-    }
-    Ok(())
 }
 
 /// Takes the last line of output of the newest attempt for the cause.

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use postgres::Row;
 use postgres::row::RowIndex;
 use postgres::types::private::BytesMut;
-use postgres::types::{FromSql, FromSqlOwned, IsNull, ToSql, Type, to_sql_checked};
+use postgres::types::{FromSql, FromSqlOwned, IsNull, Json, ToSql, Type, to_sql_checked};
 use serde::Serialize;
 use serde_json::{Value, to_value, value};
 
@@ -52,6 +52,10 @@ sql_types! {
     String: TEXT, TEXT_ARRAY;
     DateTime<Utc>: TIMESTAMPTZ, TIMESTAMPTZ_ARRAY;
     Value: JSONB, JSONB_ARRAY;
+}
+
+impl<T> SqlType for Json<T> {
+    const TYPE: Type = Type::JSONB;
 }
 
 /// A column that holds one of the words of an enum. Any other word is an error of the row.

@@ -53,17 +53,7 @@ WITH matching AS NOT MATERIALIZED (
         AND (
             $11::text IS NULL
             OR run.locked_by = $11::text
-            -- A search through all runs ends at the worker's first one.
-            OR run.id >= CASE
-                WHEN coalesce($12::timestamptz, $13::timestamptz) IS NULL AND $15::text[] IS NULL
-                    THEN (
-                        SELECT min(attempt.run_id)
-                        FROM jobctl.job_attempts AS attempt
-                        WHERE attempt.worker = $11::text
-                    )
-                ELSE 0
-            END
-            AND EXISTS (
+            OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
                 WHERE attempt.run_id = run.id
@@ -84,6 +74,21 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
+        -- A search through all runs ends at the worker's first one.
+        AND run.id >= CASE
+            WHEN $11::text IS NOT NULL
+                AND coalesce($12::timestamptz, $13::timestamptz) IS NULL
+                AND $15::text[] IS NULL
+                THEN coalesce(
+                    (
+                        SELECT min(attempt.run_id)
+                        FROM jobctl.job_attempts AS attempt
+                        WHERE attempt.worker = $11::text
+                    ),
+                    9223372036854775807
+                )
+            ELSE 0
+        END
         AND (
             NOT $14::boolean
             OR run.settled_at IS NULL

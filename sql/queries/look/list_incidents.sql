@@ -124,8 +124,13 @@ counted AS (
             ORDER BY member.finished_at DESC, member.run_id DESC, member.attempt DESC
         ))[1:1] AS newest
     FROM members AS member
-    JOIN jobctl.job_runs AS run
-        ON run.id = member.run_id
+    -- OFFSET 0: reads these runs by their ids, and not all runs.
+    CROSS JOIN LATERAL (
+        SELECT run.id, run.job_type, run.share, run.status, run.settled_at
+        FROM jobctl.job_runs AS run
+        WHERE run.id = member.run_id
+        OFFSET 0
+    ) AS run
     GROUP BY member.incident, member.error_type, member.cause
 )
 SELECT

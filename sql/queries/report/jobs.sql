@@ -1,19 +1,97 @@
 -- The jobs that a report shows: with a run, a failed attempt or a dropped run in the window, with a
 -- running or waiting run, with an enabled definition, or with a problem. Jobs with a problem come
 -- first, then those with failures, then those with the most runs.
--- $1  from, the start of the window    $2  troubled: jobs with a problem    $3  limit
--- `total` counts all jobs. `dropped` is of the days of the window. `average` is the average run
--- time on the newest day with a success, `average_before` that on a day a week before, both in
--- seconds; NULL without such a day.
-WITH finished AS (
+-- $1  bins: their starts    $2  width: of a bin, seconds
+-- $3  by_day: read the figures of days in UTC, which count no cancelled run, and not the runs
+-- $4  troubled: jobs with a problem       $5  limit
+-- `failed` counts attempts that did not end their run, in the bin of their end. `bins` has an
+-- object for each bin with any; `index` counts from 0, `began` is the place in bins of the earliest
+-- start of a run or attempt that took longer than a bin, and `longest` is in seconds, of succeeded
+-- runs. `total` and `all_...` count all jobs. `dropped` is of the days of the window. `average` is
+-- the average run time on the newest day with a success, `average_before` that on a day a week
+-- before, `days` later; all in seconds, and NULL without such a day.
+WITH ended AS (
     SELECT
         run.job_type AS job,
+        width_bucket(run.finished_at, $1::timestamptz[]) - 1 AS bin,
         count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
+        0 AS failed,
         count(*) FILTER (WHERE run.status = 'dead') AS dead,
-        count(*) FILTER (WHERE run.status = 'cancelled') AS cancelled
+        count(*) FILTER (WHERE run.status = 'cancelled') AS cancelled,
+        min(run.started_at) FILTER (
+            WHERE run.finished_at - run.started_at > make_interval(secs => $2::float8)
+                -- A run that was cancelled while it waited has the start of an earlier attempt.
+                AND run.status <> 'cancelled'
+        ) AS began,
+        max(run.finished_at - run.started_at) FILTER (WHERE run.status = 'succeeded') AS longest
     FROM jobctl.job_runs AS run
-    WHERE run.finished_at >= $1::timestamptz
-    GROUP BY run.job_type
+    WHERE NOT $3::boolean
+        AND run.finished_at >= ($1::timestamptz[])[1]
+    GROUP BY job, bin
+    UNION ALL
+    SELECT
+        run.job_type,
+        width_bucket(attempt.finished_at, $1::timestamptz[]) - 1 AS bin,
+        0,
+        count(*),
+        0,
+        0,
+        min(attempt.started_at) FILTER (
+            WHERE attempt.finished_at - attempt.started_at > make_interval(secs => $2::float8)
+        ),
+        NULL
+    FROM jobctl.job_attempts AS attempt
+    -- OFFSET 0: reads these runs by their ids, and not all runs.
+    CROSS JOIN LATERAL (
+        SELECT run.job_type, run.status, run.attempts
+        FROM jobctl.job_runs AS run
+        WHERE run.id = attempt.run_id
+        OFFSET 0
+    ) AS run
+    WHERE NOT $3::boolean
+        AND attempt.outcome IN ('failed', 'lease_expired')
+        AND attempt.finished_at >= ($1::timestamptz[])[1]
+        -- The last attempt of a dead run is counted as dead.
+        AND NOT (run.status = 'dead' AND attempt.attempt = run.attempts)
+    GROUP BY run.job_type, bin
+    UNION ALL
+    SELECT
+        figures.job_type,
+        width_bucket(figures.day::timestamp AT TIME ZONE 'UTC', $1::timestamptz[]) - 1 AS bin,
+        sum(figures.succeeded),
+        sum(figures.retried_attempts),
+        sum(figures.dead),
+        0,
+        NULL,
+        NULL
+    FROM jobctl.job_figures AS figures
+    WHERE $3::boolean
+        AND figures.day >= (($1::timestamptz[])[1] AT TIME ZONE 'UTC')::date
+    GROUP BY figures.job_type, bin
+),
+bins AS (
+    SELECT
+        ended.job,
+        ended.bin,
+        sum(ended.succeeded)::bigint AS succeeded,
+        sum(ended.failed)::bigint AS failed,
+        sum(ended.dead)::bigint AS dead,
+        sum(ended.cancelled)::bigint AS cancelled,
+        min(ended.began) AS began,
+        max(ended.longest) AS longest
+    FROM ended
+    GROUP BY ended.job, ended.bin
+    HAVING sum(ended.succeeded + ended.failed + ended.dead + ended.cancelled) > 0
+),
+finished AS (
+    SELECT
+        bins.job,
+        sum(bins.succeeded)::bigint AS succeeded,
+        sum(bins.failed)::bigint AS failed,
+        sum(bins.dead)::bigint AS dead,
+        sum(bins.cancelled)::bigint AS cancelled
+    FROM bins
+    GROUP BY bins.job
 ),
 running AS (
     SELECT run.job_type AS job, count(*) AS running, min(run.started_at) AS running_since
@@ -25,24 +103,15 @@ waiting AS (
     SELECT
         run.job_type AS job,
         count(*) FILTER (WHERE run.status = 'queued') AS queued,
-        count(*) FILTER (WHERE run.status = 'failed') AS failed
+        count(*) FILTER (WHERE run.status = 'failed') AS to_retry
     FROM jobctl.job_runs AS run
     WHERE run.status IN ('queued', 'failed')
-    GROUP BY run.job_type
-),
-retried AS (
-    SELECT run.job_type AS job, count(*) AS failures
-    FROM jobctl.job_attempts AS attempt
-    JOIN jobctl.job_runs AS run
-        ON run.id = attempt.run_id
-    WHERE attempt.outcome IN ('failed', 'lease_expired')
-        AND attempt.finished_at >= $1::timestamptz
     GROUP BY run.job_type
 ),
 dropped AS (
     SELECT figures.job_type AS job, sum(figures.dropped)::bigint AS dropped
     FROM jobctl.job_figures AS figures
-    WHERE figures.day >= ($1::timestamptz AT TIME ZONE 'UTC')::date
+    WHERE figures.day >= (($1::timestamptz[])[1] AT TIME ZONE 'UTC')::date
         AND figures.dropped > 0
     GROUP BY figures.job_type
 ),
@@ -52,25 +121,30 @@ defined AS (
     WHERE definition.enabled
 ),
 troubled AS (
-    SELECT DISTINCT job FROM unnest($2::text[]) AS job
+    SELECT DISTINCT job FROM unnest($4::text[]) AS job
 ),
 shown AS (
     SELECT
         job AS name,
         coalesce(finished.succeeded, 0) AS succeeded,
+        coalesce(finished.failed, 0) AS failed,
         coalesce(finished.dead, 0) AS dead,
         coalesce(finished.cancelled, 0) AS cancelled,
         coalesce(dropped.dropped, 0) AS dropped,
         coalesce(waiting.queued, 0) AS queued,
-        coalesce(waiting.failed, 0) AS failed,
+        coalesce(waiting.to_retry, 0) AS to_retry,
         coalesce(running.running, 0) AS running,
         running.running_since,
         count(*) OVER () AS total,
+        coalesce(sum(finished.succeeded) OVER (), 0)::bigint AS all_succeeded,
+        coalesce(sum(finished.failed) OVER (), 0)::bigint AS all_failed,
+        coalesce(sum(finished.dead) OVER (), 0)::bigint AS all_dead,
+        coalesce(sum(dropped.dropped) OVER (), 0)::bigint AS all_dropped,
         row_number() OVER (
             ORDER BY
-                job = ANY ($2::text[]) DESC,
-                coalesce(finished.dead, 0) + coalesce(waiting.failed, 0)
-                    + coalesce(retried.failures, 0) > 0 DESC,
+                job = ANY ($4::text[]) DESC,
+                coalesce(finished.dead + finished.failed, 0) + coalesce(waiting.to_retry, 0) > 0
+                    DESC,
                 coalesce(finished.succeeded + finished.dead + finished.cancelled, 0) DESC,
                 coalesce(waiting.queued, 0) DESC,
                 job
@@ -78,16 +152,38 @@ shown AS (
     FROM finished
     FULL JOIN running USING (job)
     FULL JOIN waiting USING (job)
-    FULL JOIN retried USING (job)
     FULL JOIN dropped USING (job)
     FULL JOIN defined USING (job)
     FULL JOIN troubled USING (job)
 )
 SELECT
     shown.*,
+    coalesce(
+        (
+            SELECT jsonb_agg(
+                jsonb_build_object(
+                    'index', bins.bin,
+                    'succeeded', bins.succeeded,
+                    'failed', bins.failed,
+                    'dead', bins.dead,
+                    'cancelled', bins.cancelled,
+                    'began', date_part('epoch', bins.began - ($1::timestamptz[])[1]) / $2::float8,
+                    'longest', date_part('epoch', bins.longest)
+                )
+                ORDER BY bins.bin
+            )
+            FROM bins
+            WHERE bins.job = shown.name
+        ),
+        '[]'
+    ) AS bins,
     newest.seconds AS average,
-    older.seconds AS average_before
+    older.seconds AS average_before,
+    newest.day - older.day AS days,
+    date_part('epoch', definition.timeout) AS timeout
 FROM shown
+LEFT JOIN jobctl.job_definitions AS definition
+    ON definition.name = shown.name
 LEFT JOIN LATERAL (
     SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
     FROM jobctl.daily_figures AS figures
@@ -97,7 +193,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS newest ON true
 LEFT JOIN LATERAL (
-    SELECT figures.run_time_seconds / figures.succeeded AS seconds
+    SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
     FROM jobctl.daily_figures AS figures
     WHERE figures.job_type = shown.name
         AND figures.succeeded > 0
@@ -106,5 +202,5 @@ LEFT JOIN LATERAL (
     ORDER BY figures.day DESC
     LIMIT 1
 ) AS older ON true
-WHERE shown.place <= $3::bigint
+WHERE shown.place <= $5::bigint
 ORDER BY shown.place

@@ -1,40 +1,33 @@
 -- The numbers of the report.
--- $1  since    $2  silent_after: seconds after its last tick until a worker is silent
--- Always one row.
+-- $1  silent_after: seconds after its last tick until a worker is silent
+-- Always one row. `..._7d` are runs that ended on this day, in UTC, and the six before it, and
+-- `..._before` those of the seven days before them.
 SELECT
     current_database()::text AS database,
     EXISTS (SELECT FROM jobctl.job_runs) OR EXISTS (SELECT FROM jobctl.job_definitions) AS used,
-    finished.succeeded,
-    finished.retried,
-    finished.dead AS dead_lately,
-    (
-        SELECT coalesce(sum(figures.dropped), 0)::bigint
-        FROM jobctl.daily_figures AS figures
-        WHERE figures.day >= ($1::timestamptz AT TIME ZONE 'UTC')::date
-    ) AS dropped,
-    (
-        SELECT count(*)
-        FROM jobctl.job_runs AS run
-        WHERE run.status = 'dead'
-            AND run.settled_at IS NULL
-    ) AS dead,
+    dead.runs AS dead,
+    dead.lately AS dead_lately,
     waiting.failed,
     waiting.due,
     waiting.due_since,
     waiting.later,
     running.runs AS running,
     running.lost,
+    ended.succeeded_7d,
+    ended.dead_7d,
+    ended.succeeded_before,
+    ended.dead_before,
     workers.known AS workers,
     workers.ticking,
     workers.last_tick_at
 FROM (
     SELECT
-        count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
-        count(*) FILTER (WHERE run.status = 'succeeded' AND run.attempts > 1) AS retried,
-        count(*) FILTER (WHERE run.status = 'dead') AS dead
+        count(*) AS runs,
+        count(*) FILTER (WHERE run.finished_at > now() - interval '1 day') AS lately
     FROM jobctl.job_runs AS run
-    WHERE run.finished_at >= $1::timestamptz
-) AS finished
+    WHERE run.status = 'dead'
+        AND run.settled_at IS NULL
+) AS dead
 CROSS JOIN (
     SELECT
         count(*) FILTER (WHERE run.status = 'failed') AS failed,
@@ -53,12 +46,26 @@ CROSS JOIN (
 ) AS running
 CROSS JOIN (
     SELECT
+        coalesce(sum(figures.succeeded) FILTER (WHERE figures.day > today.day - 7), 0)::bigint
+            AS succeeded_7d,
+        coalesce(sum(figures.dead) FILTER (WHERE figures.day > today.day - 7), 0)::bigint
+            AS dead_7d,
+        coalesce(sum(figures.succeeded) FILTER (WHERE figures.day <= today.day - 7), 0)::bigint
+            AS succeeded_before,
+        coalesce(sum(figures.dead) FILTER (WHERE figures.day <= today.day - 7), 0)::bigint
+            AS dead_before
+    FROM jobctl.job_figures AS figures
+    CROSS JOIN (SELECT (now() AT TIME ZONE 'UTC')::date AS day) AS today
+    WHERE figures.day > today.day - 14
+) AS ended
+CROSS JOIN (
+    SELECT
         count(*) FILTER (
             WHERE now() - worker.last_tick_at
-                <= worker.missed_for + make_interval(secs => $2::float8)
+                <= worker.missed_for + make_interval(secs => $1::float8)
         ) AS known,
         count(*) FILTER (
-            WHERE worker.last_tick_at > now() - make_interval(secs => $2::float8)
+            WHERE worker.last_tick_at > now() - make_interval(secs => $1::float8)
                 OR worker.claiming_until > now()
         ) AS ticking,
         max(worker.last_tick_at) AS last_tick_at

@@ -86,6 +86,9 @@ const RUNNING: Table<'_> = Table::new(
     "",
 );
 
+/// Findings at most.
+const LISTED: usize = 8;
+
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
 impl Arguments {
@@ -177,7 +180,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
 /// Returns the first findings as a table, and the number of the others with the command that lists
 /// them.
 fn section(heading: &str, findings: &[&Finding], command: &str) -> anyhow::Result<String> {
-    let (shown, more) = health::first(findings);
+    let (shown, more) = health::first(findings, LISTED);
     let table = print::section(heading, &shown, &FINDINGS.wrapped())?;
     Ok(match more {
         0 => table,

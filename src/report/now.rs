@@ -1,0 +1,69 @@
+//! What needs a person now: a line for each finding, with its remedy.
+
+use maud::{Markup, html};
+
+use super::{SHOWN, View, section as titled};
+use crate::health::{self, Finding, Severity};
+use crate::text::plural;
+
+/// Nothing if there is no finding.
+pub(super) fn section(view: &View<'_>) -> Markup {
+    let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
+        .map(|severity| view.with_severity(severity));
+    let number = i64::try_from(warnings.len()).unwrap_or(i64::MAX);
+    let content = html! {
+        (list(&bad, "check", view))
+        @if !facts.is_empty() {
+            @if !bad.is_empty() { p { strong { "Stopped on purpose:" } } }
+            (list(&facts, "doctor", view))
+        }
+        @if !warnings.is_empty() {
+            details {
+                summary { (plural::of(number, "warning")) }
+                (list(&warnings, "doctor", view))
+            }
+        }
+    };
+    html! {
+        @if !(bad.is_empty() && facts.is_empty() && warnings.is_empty()) {
+            (titled("Now", &content))
+        }
+    }
+}
+
+/// Lists the first findings, and the number of the others with the command that lists them.
+fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
+    let (shown, more) = health::first(findings, SHOWN);
+    html! {
+        @if !findings.is_empty() {
+            ul.findings {
+                @for finding in shown { li { (item(finding, view)) } }
+                @if more > 0 { li { "and " (more) " more: " code { "jobctl " (command) } } }
+            }
+        }
+    }
+}
+
+fn item(finding: &Finding, view: &View<'_>) -> Markup {
+    let sentence = finding.aged(view.axis.now);
+    let rest = sentence.strip_prefix(&finding.found).unwrap_or_default();
+    let lane = finding.job_type.as_ref().and_then(|job| view.anchor(job));
+    let target = lane.or_else(|| finding.worker.as_ref().map(|_| "workers".to_owned()));
+    // Remedies quote commands as `jobctl show 1`.
+    let remedy = finding.remedy.iter().flat_map(|remedy| remedy.split('`').enumerate());
+    html! {
+        span {
+            @match target {
+                Some(id) => a href={ "#" (id) } { (finding.found) },
+                None => (finding.found),
+            }
+            (rest)
+        }
+        " "
+        span.remedy {
+            @for (part, text) in remedy {
+                @if part % 2 == 1 { code { (text) } } @else { (text) }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The key figures of this moment. Pure.
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+
+use super::{View, pace};
+use crate::job::finding_code::Code;
+use crate::store::ReportSummary;
+use crate::text::duration::{SECOND, show_whole};
+use crate::text::plural::{grouped, grouped_of, listed};
+use crate::text::timestamp::relative;
+
+/// A figure, and notes that explain it; `is_bad` says that it needs attention.
+struct Tile {
+    name: &'static str,
+    value: String,
+    notes: Vec<String>,
+    is_bad: bool,
+}
+
+pub(super) fn section(view: &View<'_>) -> Markup {
+    let summary = &view.snapshot.summary;
+    let dead = Tile {
+        name: "Dead",
+        value: grouped(summary.dead),
+        notes: counted(summary.dead_lately, "in the last 24h").into_iter().collect(),
+        is_bad: summary.dead > 0,
+    };
+    let tiles = [dead, due(view), stopped(view), running(view), workers(view), success(summary)];
+    html! {
+        section aria-label="Key figures" {
+            dl.figures {
+                @for Tile { name, value, notes, is_bad } in tiles {
+                    div.bad[is_bad] {
+                        dt { (name) }
+                        dd { strong { (value) } " " span.quiet { (notes.join(", ")) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A part of a note; a count of zero has none.
+fn counted(number: i64, words: &str) -> Option<String> {
+    (number > 0).then(|| format!("{} {words}", grouped(number)))
+}
+
+fn due(view: &View<'_>) -> Tile {
+    let summary = &view.snapshot.summary;
+    let oldest = summary.due_since.map(|at| format!("for up to {}", age(view, at)));
+    // The first row is that of all jobs.
+    let flow = view.snapshot.flow.first().filter(|_| summary.due > 0);
+    let pace = flow.and_then(pace);
+    let rest = [counted(summary.later, "later"), counted(summary.failed, "to retry")];
+    Tile {
+        name: "Due now",
+        value: grouped(summary.due),
+        notes: [oldest, pace].into_iter().chain(rest).flatten().collect(),
+        is_bad: false,
+    }
+}
+
+fn stopped(view: &View<'_>) -> Tile {
+    let stopped = view.snapshot.work.stopped.iter();
+    let stopped: Vec<_> = stopped.filter(|fact| fact.code != Code::JobDisabled).collect();
+    let mut people: Vec<_> = stopped.iter().filter_map(|fact| fact.stopped_by.as_deref()).collect();
+    people.sort_unstable();
+    people.dedup();
+    let by = (!people.is_empty()).then(|| format!("by {}", listed(&people, 2)));
+    let runs: i64 = stopped.iter().map(|fact| fact.runs).sum();
+    let wait = (runs > 0).then(|| format!("{} due", grouped_of(runs, "run")));
+    Tile {
+        name: "Held or paused",
+        value: grouped(stopped.len() as i64),
+        notes: [by, wait].into_iter().flatten().collect(),
+        is_bad: false,
+    }
+}
+
+fn running(view: &View<'_>) -> Tile {
+    let summary = &view.snapshot.summary;
+    // The longest comes first.
+    let longest = view.snapshot.running.first().and_then(|run| {
+        Some(format!("the longest for {}, {}", age(view, run.started_at?), run.job_type))
+    });
+    let lost = counted(summary.lost, "with an expired lease");
+    Tile {
+        name: "Running",
+        value: grouped(summary.running),
+        notes: [longest, lost].into_iter().flatten().collect(),
+        is_bad: summary.lost > 0,
+    }
+}
+
+fn workers(view: &View<'_>) -> Tile {
+    let ReportSummary { ticking, workers, last_tick_at, .. } = &view.snapshot.summary;
+    let last = last_tick_at.map(|at| format!("last tick {}", relative(at, view.axis.now)));
+    Tile {
+        name: "Workers ticking",
+        value: format!("{} of {}", grouped(*ticking), grouped(*workers)),
+        notes: vec![last.unwrap_or_else(|| "no tick yet".to_owned())],
+        is_bad: *ticking == 0,
+    }
+}
+
+fn success(summary: &ReportSummary) -> Tile {
+    let week = share(summary.succeeded_7d, summary.dead_7d);
+    let before = share(summary.succeeded_before, summary.dead_before);
+    let before = before.map(|share| format!("{share} in the 7d before"));
+    Tile {
+        name: "Succeeded in 7d",
+        value: week.unwrap_or_else(|| "none".to_owned()),
+        notes: before.into_iter().collect(),
+        is_bad: false,
+    }
+}
+
+/// The share of runs that succeeded, rounded down: less than 100 % if any died.
+fn share(succeeded: i64, dead: i64) -> Option<String> {
+    let ended = succeeded + dead;
+    let thousandths = (i128::from(succeeded) * 1000).checked_div(i128::from(ended))?;
+    let share = match thousandths % 10 {
+        0 => format!("{} %", thousandths / 10),
+        tenth => format!("{}.{tenth} %", thousandths / 10),
+    };
+    Some(share)
+}
+
+fn age(view: &View<'_>, at: DateTime<Utc>) -> String {
+    show_whole((view.axis.now - at).to_std().unwrap_or_default().max(SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_rounded_down() {
+        assert_eq!(share(0, 0), None);
+        for (succeeded, dead, shown) in [
+            (7, 0, "100 %"),
+            (99_999, 1, "99.9 %"),
+            (9, 1, "90 %"),
+            (0, 3, "0 %"),
+            (1, 2, "33.3 %"),
+        ] {
+            assert_eq!(share(succeeded, dead).as_deref(), Some(shown));
+        }
+    }
+}
