@@ -346,6 +346,22 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
+        -- Each incident is read once, however many of its runs end.
+        WITH incident AS MATERIALIZED (
+            SELECT failed.*, first.run_id || '.' || first.attempt AS id
+            FROM (
+                SELECT DISTINCT attempt.error_type, attempt.cause, attempt.finished_at
+                FROM jobctl.job_attempts AS attempt
+                JOIN jobctl.job_runs AS run
+                    ON run.id = attempt.run_id
+                    AND run.attempts = attempt.attempt
+                    AND run.status = 'dead'
+                WHERE attempt.run_id = ANY (runs)
+                    AND attempt.outcome IN ('failed', 'lease_expired')
+            ) AS failed
+            CROSS JOIN LATERAL
+                jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
+        )
         SELECT
             hook.key AS hook_key,
             hook.job AS hook_job,
@@ -356,12 +372,7 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            CASE
-                WHEN run.status = 'dead' THEN (
-                    SELECT incident.run_id || '.' || incident.attempt
-                    FROM jobctl.incident(last.error_type, last.cause, last.finished_at) AS incident
-                )
-            END AS incident,
+            incident.id AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -375,6 +386,13 @@ BEGIN
         LEFT JOIN jobctl.job_attempts AS last
             ON last.run_id = run.id
             AND last.attempt = run.attempts
+        LEFT JOIN incident
+            ON run.status = 'dead'
+            -- Else the attempt ended earlier, and the run without another one.
+            AND last.error_type = run.error_type
+            AND incident.error_type = last.error_type
+            AND incident.cause = last.cause
+            AND incident.finished_at = last.finished_at
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -586,37 +604,53 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A result must not wait for another tick that deletes the same.
-    DELETE FROM jobctl.job_holds AS hold
-    WHERE hold.id IN (
-        SELECT ended.id
-        FROM jobctl.job_holds AS ended
-        WHERE ended.held_until <= now()
-        FOR UPDATE SKIP LOCKED
-    );
-    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason)
+    WITH snoozed AS (
+        SELECT
+            run.job_type,
+            max(run.run_at) AS until,
+            (array_agg(run.id ORDER BY run.run_at DESC, run.id DESC))[1] AS run_id
+        FROM jobctl.job_runs AS run
+        JOIN jobctl.job_definitions AS definition
+            ON definition.name = run.job_type
+            AND definition.snooze = 'job'
+        WHERE run.id = ANY (hold_snoozed.runs)
+            AND run.status = 'queued'
+            -- In this transaction, and not in an earlier one.
+            AND run.failed_at = now()
+            AND run.run_at > now()
+        GROUP BY run.job_type
+    ),
+    ended AS (
+        DELETE FROM jobctl.job_holds AS hold
+        WHERE hold.id IN (
+            SELECT old.id
+            FROM jobctl.job_holds AS old
+            LEFT JOIN snoozed
+                ON old.scope = 'job'
+                AND old.name = snoozed.job_type
+                AND old.run_id IS NOT NULL
+                AND old.held_until < snoozed.until
+            WHERE old.held_until <= now()
+                OR snoozed.job_type IS NOT NULL
+            -- A result must not wait for another tick that deletes the same.
+            FOR UPDATE OF old SKIP LOCKED
+        )
+    )
+    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason, run_id)
     SELECT
         'job',
-        run.job_type,
-        max(run.run_at),
+        snoozed.job_type,
+        snoozed.until,
         hold_snoozed.worker,
-        format('run %s asked for a later attempt', max(run.id))
-    FROM jobctl.job_runs AS run
-    JOIN jobctl.job_definitions AS definition
-        ON definition.name = run.job_type
-        AND definition.snooze = 'job'
-    WHERE run.id = ANY (hold_snoozed.runs)
-        AND run.status = 'queued'
-        -- In this transaction, and not in an earlier one.
-        AND run.failed_at = now()
-        AND run.run_at > now()
-        AND NOT EXISTS (
-            SELECT FROM jobctl.current_holds AS hold
-            WHERE hold.scope = 'job'
-                AND hold.name = run.job_type
-                AND coalesce(hold.held_until >= run.run_at, true)
-        )
-    GROUP BY run.job_type;
+        format('run %s asked for a later attempt', snoozed.run_id),
+        snoozed.run_id
+    FROM snoozed
+    WHERE NOT EXISTS (
+        SELECT FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'job'
+            AND hold.name = snoozed.job_type
+            AND coalesce(hold.held_until >= snoozed.until, true)
+    );
 END
 $$;
 CREATE FUNCTION jobctl.incident(error_type text, cause text, failed_at timestamp with time zone) RETURNS TABLE(run_id bigint, attempt integer, first_at timestamp with time zone, last_at timestamp with time zone)
@@ -1356,60 +1390,13 @@ CREATE TABLE jobctl.job_holds (
     recorded_by text DEFAULT concat_ws(' as '::text, SESSION_USER, NULLIF(CURRENT_USER, SESSION_USER)) NOT NULL,
     host_user text,
     reason text,
+    run_id bigint,
     CONSTRAINT all_has_no_name CHECK (((scope = 'all'::text) = (name = ''::text))),
     CONSTRAINT name_is_short CHECK ((length(name) <= 255)),
     CONSTRAINT scope_is_known CHECK ((scope = ANY (ARRAY['job'::text, 'queue'::text, 'worker'::text, 'all'::text]))),
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((LEAST(held_at, held_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(held_at, held_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
-CREATE VIEW jobctl.current_holds AS
- SELECT job_holds.scope,
-    job_holds.name,
-    job_holds.held_at,
-    job_holds.held_until,
-    job_holds.recorded_by,
-    job_holds.host_user,
-    job_holds.reason
-   FROM jobctl.job_holds
-  WHERE COALESCE((job_holds.held_until > now()), true);
-CREATE TABLE jobctl.job_figures (
-    id uuid DEFAULT gen_random_uuid() NOT NULL,
-    job_type text NOT NULL,
-    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
-    part integer DEFAULT 1 NOT NULL,
-    writes integer DEFAULT 0 NOT NULL,
-    succeeded bigint DEFAULT 0 NOT NULL,
-    dead bigint DEFAULT 0 NOT NULL,
-    expired bigint DEFAULT 0 NOT NULL,
-    dropped bigint DEFAULT 0 NOT NULL,
-    failed_attempts bigint DEFAULT 0 NOT NULL,
-    retried_attempts bigint DEFAULT 0 NOT NULL,
-    run_time_seconds double precision DEFAULT 0 NOT NULL,
-    wait_seconds double precision DEFAULT 0 NOT NULL,
-    waits bigint[] DEFAULT '{0,0,0,0,0,0,0}'::bigint[] NOT NULL,
-    last_ended_at timestamp with time zone,
-    last_status text,
-    last_succeeded_at timestamp with time zone,
-    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
-CREATE VIEW jobctl.daily_figures AS
- SELECT job_figures.job_type,
-    job_figures.day,
-    (sum(job_figures.succeeded))::bigint AS succeeded,
-    (sum(job_figures.dead))::bigint AS dead,
-    (sum(job_figures.expired))::bigint AS expired,
-    (sum(job_figures.dropped))::bigint AS dropped,
-    (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
-    (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
-    sum(job_figures.run_time_seconds) AS run_time_seconds,
-    sum(job_figures.wait_seconds) AS wait_seconds,
-    ARRAY[(sum(job_figures.waits[1]))::bigint, (sum(job_figures.waits[2]))::bigint, (sum(job_figures.waits[3]))::bigint, (sum(job_figures.waits[4]))::bigint, (sum(job_figures.waits[5]))::bigint, (sum(job_figures.waits[6]))::bigint, (sum(job_figures.waits[7]))::bigint] AS waits,
-    max(job_figures.last_ended_at) AS last_ended_at,
-    (array_agg(job_figures.last_status ORDER BY job_figures.last_ended_at DESC NULLS LAST))[1] AS last_status,
-    max(job_figures.last_succeeded_at) AS last_succeeded_at
-   FROM jobctl.job_figures
-  GROUP BY job_figures.job_type, job_figures.day;
 CREATE TABLE jobctl.job_runs (
     id bigint NOT NULL,
     definition_id bigint,
@@ -1466,6 +1453,57 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
+CREATE VIEW jobctl.current_holds AS
+ SELECT hold.id,
+    hold.scope,
+    hold.name,
+    hold.held_at,
+    hold.held_until,
+    hold.recorded_by,
+    hold.host_user,
+    hold.reason,
+    hold.run_id
+   FROM (jobctl.job_holds hold
+     LEFT JOIN jobctl.job_runs run ON (((run.id = hold.run_id) AND (run.status = 'queued'::text) AND (run.run_at > now()))))
+  WHERE (COALESCE((hold.held_until > now()), true) AND ((hold.run_id IS NULL) OR (run.id IS NOT NULL)));
+CREATE TABLE jobctl.job_figures (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    job_type text NOT NULL,
+    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
+    part integer DEFAULT 1 NOT NULL,
+    writes integer DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    dead bigint DEFAULT 0 NOT NULL,
+    expired bigint DEFAULT 0 NOT NULL,
+    dropped bigint DEFAULT 0 NOT NULL,
+    failed_attempts bigint DEFAULT 0 NOT NULL,
+    retried_attempts bigint DEFAULT 0 NOT NULL,
+    run_time_seconds double precision DEFAULT 0 NOT NULL,
+    wait_seconds double precision DEFAULT 0 NOT NULL,
+    waits bigint[] DEFAULT '{0,0,0,0,0,0,0}'::bigint[] NOT NULL,
+    last_ended_at timestamp with time zone,
+    last_status text,
+    last_succeeded_at timestamp with time zone,
+    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
+CREATE VIEW jobctl.daily_figures AS
+ SELECT job_figures.job_type,
+    job_figures.day,
+    (sum(job_figures.succeeded))::bigint AS succeeded,
+    (sum(job_figures.dead))::bigint AS dead,
+    (sum(job_figures.expired))::bigint AS expired,
+    (sum(job_figures.dropped))::bigint AS dropped,
+    (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
+    (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
+    sum(job_figures.run_time_seconds) AS run_time_seconds,
+    sum(job_figures.wait_seconds) AS wait_seconds,
+    ARRAY[(sum(job_figures.waits[1]))::bigint, (sum(job_figures.waits[2]))::bigint, (sum(job_figures.waits[3]))::bigint, (sum(job_figures.waits[4]))::bigint, (sum(job_figures.waits[5]))::bigint, (sum(job_figures.waits[6]))::bigint, (sum(job_figures.waits[7]))::bigint] AS waits,
+    max(job_figures.last_ended_at) AS last_ended_at,
+    (array_agg(job_figures.last_status ORDER BY job_figures.last_ended_at DESC NULLS LAST))[1] AS last_status,
+    max(job_figures.last_succeeded_at) AS last_succeeded_at
+   FROM jobctl.job_figures
+  GROUP BY job_figures.job_type, job_figures.day;
 CREATE VIEW jobctl.dead_runs AS
  SELECT job_runs.id,
     job_runs.job_type,
@@ -1497,16 +1535,21 @@ CREATE TABLE jobctl.job_attempts (
     cause text GENERATED ALWAYS AS (
 CASE
     WHEN (outcome <> ALL (ARRAY['failed'::text, 'lease_expired'::text])) THEN NULL::text
-    WHEN ((error_type = ANY (ARRAY['signal'::text, 'http_status'::text])) OR ((error_type = 'exit_code'::text) AND (COALESCE("right"(output, 1000), ''::text) !~ '[[:alpha:]]{3}[^\r\n]*\s*$'::text))) THEN "left"(COALESCE(error, ''::text), 200)
-    ELSE "left"(regexp_replace(regexp_replace(regexp_replace(
-    CASE error_type
-        WHEN 'exit_code'::text THEN (regexp_match("right"(output, 1000), '([^\r\n]*\S)\s*$'::text))[1]
-        ELSE "left"(COALESCE(error, ''::text), 1000)
-    END, '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text),
+    WHEN (error_type = ANY (ARRAY['signal'::text, 'http_status'::text])) THEN "left"(COALESCE(error, ''::text), 200)
+    ELSE COALESCE(
     CASE
-        WHEN (lower("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200)) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN '^.*(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(temporary failure in )?name resolution|name or service not known)(\W|os error)*$'::text
-        ELSE '^$'::text
-    END, '\1'::text, 'i'::text), 200)
+        WHEN (lower("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200)) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN lower((regexp_match(
+        CASE error_type
+            WHEN 'exit_code'::text THEN "right"(output, 1000)
+            ELSE "right"(error, 1000)
+        END, '(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(?:temporary failure in )?name resolution|name or service not known)(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'::text, 'i'::text))[1])
+        ELSE NULL::text
+    END, "left"(NULLIF(regexp_replace(regexp_replace(regexp_replace(
+    CASE error_type
+        WHEN 'exit_code'::text THEN "substring"("right"(('
+'::text || output), 1000), '[\r\n]([^\r\n]*\S)\s*$'::text)
+        ELSE "left"(error, 1000)
+    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w\w)''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
 END) STORED,
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))

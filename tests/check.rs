@@ -148,8 +148,16 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     assert_prints(db.jobctl(["check"]), &late);
     db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\nmax_lag = '4h'\n");
     assert_prints(db.jobctl(["check"]), &overdue("1 run", "backup", backup));
+    // A hold without end that keeps a scheduled job's runs longer than that is reported, too.
     db.jobctl(["hold", "--job", "mail"]).run().success();
-    assert_prints(db.jobctl(["check"]), &overdue("1 run", "backup", backup));
+    for (max_lag, is_reported) in [("4h", false), ("170m", true)] {
+        db.apply(&format!(
+            "[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n\
+             schedule = '@yearly'\ntimeout = '1h'\nmax_lag = '{max_lag}'\n"
+        ));
+        let found = db.jobctl(["check"]).run().exits(1).stdout;
+        assert_eq!(found.contains("job mail is held"), is_reported, "{found}");
+    }
     db.jobctl(["release", "--job", "mail"]).run().success();
     db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
     db.execute("UPDATE jobctl.job_runs SET status = 'failed'");

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::support::{Gate, Proxy, Role, TestDb, jobctl, temp_dir, wait_until};
 
@@ -564,6 +565,34 @@ fn lose_toast(db: &TestDb, table: &str) {
          WHERE losing.oid = 'jobctl.{table}'::regclass AND pg_class.oid = losing.reltoastrelid
              AND owner.oid = 'public.lost'::regclass AND lost.oid = owner.reltoastrelid"
     ));
+}
+
+#[test]
+fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.mail]\nshell = 'true'\non_dead = 'alert'\n\
+         [jobs.alert]\nshell = 'cat >alert.json'\n",
+    );
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, payload, status, attempts, failed_at, error_type,
+             last_error)
+         SELECT 'mail', jsonb_build_object('text', {LONG}), 'failed', 1, now(), 'timeout', 'late';
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             error_type, error)
+         SELECT id, 1, 'w', now(), now() - interval '2 days', 'failed', 'timeout', 'late'
+         FROM jobctl.job_runs"
+    ));
+    lose_toast(&db, "job_runs");
+    let folder = temp_dir();
+    db.jobctl(["tick"]).current_dir(folder.path()).run().success();
+    assert_eq!(db.of_run(1, "status, attempts, error_type"), "dead|1|bad_payload");
+    let alert: Value =
+        serde_json::from_slice(&fs::read(folder.path().join("alert.json")).unwrap()).unwrap();
+    assert_eq!((&alert["error_type"], &alert["incident"]), (&"bad_payload".into(), &Value::Null));
+    db.jobctl(["report"]).run().success().stdout_has("jobctl list --incident 1.0<");
+    db.jobctl(["list", "--incident", "1.0"]).run().success().stdout_has("mail\tdead\t");
+    db.jobctl(["list", "--incident", "2.0"]).run().exits(3).stdout("");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crate::retry::answer_at_terminal;
 use crate::support::{Role, TestDb};
 
 /// Runs of `mail`, which may start once a second, and of `copy`: 300 due runs of mail, 20 of them
-/// enqueued in the last 10 minutes, in which 50 ended, and 5 attempts failed.
+/// enqueued and due in the last 10 minutes, in which 50 others began and ended, and 5 attempts
+/// failed.
 fn backlog() -> TestDb {
     let db = TestDb::new();
     db.leaves_running();
@@ -15,15 +16,15 @@ fn backlog() -> TestDb {
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since, queues)
              VALUES ('web1', '0.1.0', now(), now(), '{}');
          INSERT INTO jobctl.job_runs (job_type, run_at, created_at)
-             SELECT 'mail', now() - interval '2 hours', now() - CASE WHEN n <= 20
+             SELECT 'mail', at, at
+             FROM (SELECT now() - CASE WHEN n <= 20
                  THEN interval '9 minutes' WHEN n <= 30 THEN interval '59 minutes'
-                 ELSE interval '61 minutes' END
-             FROM generate_series(1, 300) AS n;
+                 ELSE interval '2 hours' END AS at FROM generate_series(1, 300) AS n) AS enqueued;
          INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('mail', now() + interval '1 day');
          UPDATE jobctl.job_runs SET created_at = now() - interval '2 hours' WHERE run_at > now();
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, started_at,
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, run_at, started_at,
                  finished_at)
-             SELECT 'mail', 'succeeded', 1, at - interval '2 hours', at, at
+             SELECT 'mail', 'succeeded', 1, at - interval '2 hours', at - interval '2 hours', at, at
              FROM (SELECT now() - CASE WHEN n <= 50 THEN interval '9 minutes'
                  ELSE interval '30 minutes' END AS at FROM generate_series(1, 70) AS n) AS ended;
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
@@ -31,10 +32,11 @@ fn backlog() -> TestDb {
                  'failed'
              FROM generate_series(0, 4) AS n, LATERAL (SELECT id + n AS id FROM jobctl.job_runs
                  WHERE status = 'queued' ORDER BY id LIMIT 1) AS run;
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, started_at, locked_by,
-                 locked_until)
-             VALUES ('copy', 'running', 1, now() - interval '3 hours', now() - interval '2 hours',
-                 'web1', now() + interval '1 minute')",
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, run_at, started_at,
+                 locked_by, locked_until)
+             SELECT 'copy', 'running', 1, at - interval '1 hour', at, at, 'web1',
+                 now() + interval '1 minute'
+             FROM (SELECT now() - interval '2 hours' AS at) AS begun",
     );
     db
 }
@@ -112,6 +114,50 @@ fn the_backlog_grows_or_stays_if_more_or_as_many_runs_come_as_end() {
     assert_eq!(trend(), (json!("grows"), json!(null)));
     db.execute("DELETE FROM jobctl.job_runs WHERE status = 'queued'");
     assert_eq!(trend(), (json!(null), json!(null)));
+}
+
+#[test]
+fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.mail]\nshell = 'true'\n");
+    let mail = || {
+        let mail = &flow(&db, &["--job", "mail"])[0];
+        (mail["due_runs"].clone(), mail["trend"].clone(), mail["empty_in_seconds"].clone())
+    };
+    let insert = |columns: &str, values: &str, runs: u32| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, created_at, {columns})
+             SELECT 'mail', now() - interval '1 day', {values} FROM generate_series(1, {runs})"
+        ));
+    };
+    // Enqueued yesterday, 60 became due and 40 of these began, in whatever state they are now.
+    insert("run_at", "now() - interval '5 minutes'", 20);
+    let began = "now() - interval '5 minutes', now() - interval '4 minutes'";
+    let status = "status, attempts, run_at, started_at";
+    insert(&format!("{status}, finished_at"), &format!("'succeeded', 1, {began}, now()"), 20);
+    let lease = "'w', now() + interval '1 minute'";
+    insert(
+        &format!("{status}, locked_by, locked_until"),
+        &format!("'running', 1, {began}, {lease}"),
+        20,
+    );
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    // Enqueued for next week.
+    insert("run_at", "now() + interval '7 days'", 1000);
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    // A long run that ended, and one that was cancelled while it waited, began nothing.
+    let long = "now() - interval '1 day', now() - interval '1 hour'";
+    insert(&format!("{status}, finished_at"), &format!("'succeeded', 1, {long}, now()"), 30);
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    insert(&format!("{status}, finished_at"), &format!("'cancelled', 1, {long}, now()"), 15);
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    // Failed and not yet due again.
+    let failed = "'failed', 1, now() + interval '1 hour', now(), now()";
+    insert(&format!("{status}, failed_at"), failed, 5);
+    assert_eq!(mail(), (json!(20), json!("steady"), json!(null)));
+    insert(&format!("{status}, failed_at"), failed, 10);
+    assert_eq!(mail(), (json!(20), json!("shrinks"), json!(20.0 * 600.0 / 10.0)));
 }
 
 #[test]

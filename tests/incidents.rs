@@ -75,7 +75,7 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         "last_finished_at",
     ];
     let disk = json!([
-        "No space left on device",
+        "no space left on device",
         "exit_code",
         4,
         3,
@@ -141,8 +141,8 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
         .run()
         .exits(3)
         .stdout("")
-        .stderr_has(&format!("attempt 2 of run {victim} did not fail"));
-    for malformed in ["17", "17.0", "0.1", "a.b", "17.2.3", "-1.1"] {
+        .stderr_has(&format!("run {victim} has no failed attempt 2, and so no incident"));
+    for malformed in ["17", "17.-1", "0.1", "a.b", "17.2.3", "-1.1"] {
         db.jobctl(["list", &format!("--incident={malformed}")])
             .run()
             .exits(2)
@@ -170,15 +170,24 @@ fn a_cause_holds_no_values() {
         ("request 3f2504e0-4f89-11d3-9a0c-0305e82c3301 was refused", "request # was refused"),
         (
             "curl: (7) Failed to connect to api.example port 443: Connection refused",
-            "Connection refused",
+            "connection refused",
         ),
         (
             "psql: could not translate host name \"db\" to address: Name or service not known",
-            "Name or service not known",
+            "name or service not known",
         ),
+        ("error: \"he said \\\\\"secret word\\\\\" now\"", "error: #"),
+        ("KeyError: b\\'Ana Maria\\'", "KeyError: b#"),
+        ("cannot remove ‘Ana Maria’, “x y” or «z z»: busy", "cannot remove #, # or #: busy"),
+        ("{\"level\":\"error\",\"msg\":\"no space left on device\"}", "no space left on device"),
+        ("cp: error reading a.bin: Input/output error", "input/output error"),
         ("first line\\nthe last line\\n\\n", "the last line"),
         // These lines say nothing.
         ("12345", "exit status 1"),
+        ("{\"level\":\"error\",\"msg\":\"boom\"}", "exit status 1"),
+        ("Error: x\\n\\nNode.js v20.11.1", "exit status 1"),
+        ("Caused by: y\\n\\t... 12 more", "exit status 1"),
+        (&*("a \"secret ".repeat(200)), "exit status 1"),
         ("}", "exit status 1"),
         ("a reason\\n}", "exit status 1"),
         ("", "exit status 1"),
@@ -195,11 +204,13 @@ fn a_cause_holds_no_values() {
 fn errors_of_other_types_are_causes_without_values() {
     let db = TestDb::new();
     let run = fail(&db, "a", "dead", "w", 0, "");
+    const CONNECTION_REFUSED: &str = "cannot connect to the server: Connection refused \
+        (os error 111); the server is `10.0.0.7:443`";
     for (number, error_type, error, cause) in [
         (2, "http_status", "HTTP status 503", "HTTP status 503"),
         (3, "signal", "killed by SIGKILL (out of memory?)", "killed by SIGKILL (out of memory?)"),
         (4, "timeout", "timed out after 1h", "timed out after #"),
-        (5, "transport", "10.0.0.7:443: Connection refused (os error 111)", "Connection refused"),
+        (5, "transport", CONNECTION_REFUSED, "connection refused"),
         (6, "lease_expired", "the lease expired on web1", "the lease expired on #"),
     ] {
         attempt(&db, run, number, "w", 0, "step 1 of 7");

@@ -59,7 +59,7 @@ fn a_full_definition_can_drop_new_runs() {
     let figures = db.jobctl(["status", "--prometheus"]).run().success();
     figures.stdout_has("jobctl_dropped_total{job_type=\"a\"} 4\n");
     let report = db.jobctl(["report"]).run().success();
-    let report = report.stdout_has("<dt>Dropped</dt><dd><strong>4</strong>");
+    let report = report.stdout_has(", 4 dropped.</p>");
     report.stdout_has("<strong class=\"warn\">4 dropped</strong>");
     // The number of each job is that of the days in question.
     db.execute(

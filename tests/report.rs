@@ -331,10 +331,13 @@ fn a_long_window_shows_the_figures_of_days() {
 fn tiles_count_due_held_and_running_runs() {
     let db = healthy_db();
     db.leaves_running();
-    db.apply("[jobs.hook]\nshell = 'true'\nrate = '60/1m'\n[jobs.other]\nshell = 'true'\n");
+    db.apply(
+        "[jobs.hook]\nshell = 'true'\nrate = '60/1m'\nmax_lag = '1h'\n\
+         [jobs.other]\nshell = 'true'\n",
+    );
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, run_at, created_at)
-             SELECT 'hook', now() - interval '2 minutes', now() - interval '1 day'
+             SELECT 'hook', now() - interval '12 minutes', now() - interval '1 day'
              FROM generate_series(1, 120);
          INSERT INTO jobctl.job_runs (job_type, run_at) VALUES ('hook', now() + interval '1 hour');
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
@@ -343,20 +346,22 @@ fn tiles_count_due_held_and_running_runs() {
              now() - hours * interval '1 hour'
          FROM generate_series(1, 2) AS hours",
     );
-    // 60 runs ended in ten minutes, so 120 need twenty.
+    // 60 runs began in ten minutes, so 120 need twenty.
     ended(&db, "hook", "succeeded", "5 minutes", 60);
-    db.execute("UPDATE jobctl.job_runs SET created_at = now() - interval '1 day'");
+    db.execute(
+        "UPDATE jobctl.job_runs SET run_at = created_at - interval '1 day' WHERE attempts > 0",
+    );
     db.jobctl(["hold", "--job", "other", "--reason", "disk"]).run().success();
     db.execute("UPDATE jobctl.job_holds SET recorded_by = 'ada', host_user = NULL");
     let shown = page(&db, &[]);
-    says(&shown, "Due now 120 for up to 2m, none due in about 20m, 1 later ");
+    says(&shown, "Due now 120 for up to 12m, none due in about 20m, 1 later ");
     says(&shown, "Held or paused 1 by ada Running 2 the longest for 2h, other ");
     says(&shown, "Stopped on purpose: nothing is dead or late. Since ");
     says(&shown, "Now job other is held by ada: disk, ");
     says(&shown, "60 ok, 121 queued none due in about 20m, 2m at best");
     says(&shown, "other (well) 2 running job other is held by ada: disk");
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'hook' FROM generate_series(1, 61)");
-    says(&page(&db, &[]), "Due now 181 for up to 2m, grows, 1 later ");
+    says(&page(&db, &[]), "Due now 181 for up to 12m, grows, 1 later ");
 }
 
 #[test]

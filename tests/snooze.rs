@@ -162,6 +162,13 @@ fn a_snooze_can_hold_its_job() {
         .run()
         .success()
         .stdout_has("job pay is held by web1");
+    // It ends with the wait of its run.
+    let current = "SELECT count(*) FROM jobctl.current_holds";
+    assert_eq!(db.query(current), "1");
+    db.jobctl(["edit", &first.to_string(), "--in", "0s"]).run().success();
+    assert_eq!(db.query(current), "0");
+    db.jobctl(["edit", &first.to_string(), "--in", "2h"]).run().success();
+    assert_eq!(db.query(current), "1");
     // The next snooze deletes it when it has ended; a longer hold stays as it is.
     let end = "UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'";
     db.execute(end);
@@ -170,11 +177,68 @@ fn a_snooze_can_hold_its_job() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "1");
     db.execute(end);
     db.age();
-    db.jobctl(["hold", "--job", "pay", "--for", "2h"]).run().success();
+    db.jobctl(["hold", "--job", "pay", "--for", "3h"]).run().success();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(second, "attempts"), "0");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "1");
     let bad = "[jobs.a]\nshell = 'x'\nsnooze = 'queue'\n";
     let apply = db.jobctl(["apply", "-", "--yes"]).stdin(bad).run().exits(2);
     apply.stderr_has("`snooze`").stderr_has("run, job");
+}
+
+#[test]
+fn a_job_has_one_hold_by_snoozes_until_the_latest_time() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.pay]\nshell = 'echo retry-after: $(tr -dc a-z0-9); exit 75'\nsnooze = 'job'\n\
+         backoff = 'fixed:1s'\nmax_lag = '1h'\n",
+    );
+    let held = || {
+        db.query(
+            "SELECT run_id, round(extract(epoch FROM held_until - now()) / 60), reason
+             FROM jobctl.job_holds",
+        )
+    };
+    // In one claim, so no hold keeps any of them from starting.
+    let [_, longest, _] = ["5m", "9m", "7m"].map(|wait| db.enqueue(["pay", &format!("{wait:?}")]));
+    db.jobctl(["tick", "--concurrency", "3"]).run().success();
+    assert_eq!(held(), format!("{longest}|9|run {longest} asked for a later attempt"));
+    let longer = db.enqueue(["pay", "\"12m\""]);
+    let release = db.jobctl(["release", "--job", "pay"]).run().success();
+    assert_eq!(release.stdout, "job\tpay\treleased\n");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(held(), format!("{longer}|12|run {longer} asked for a later attempt"));
+    // A worker's role holds a job only with what it records.
+    let again = format!("SELECT jobctl.hold_snoozed(ARRAY[{longest}, {longer}], 'w')");
+    db.execute("DELETE FROM jobctl.job_holds");
+    db.query(&again);
+    assert_eq!(held(), "");
+    // No person stopped the job, so runs that it keeps waiting too long are overdue.
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
+             VALUES ('job', 'pay', now() + interval '1 hour', {longer});
+         INSERT INTO jobctl.job_runs (job_type, run_at)
+             VALUES ('pay', now() - interval '50 minutes')"
+    ));
+    db.jobctl(["check"]).run().success();
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '2 hours' WHERE attempts = 0");
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 run of pay is overdue");
+    db.execute("UPDATE jobctl.job_holds SET run_id = NULL");
+    db.jobctl(["check"]).run().success();
+}
+
+#[test]
+fn a_result_does_not_wait_for_a_hold_that_another_session_deletes() {
+    let db = TestDb::new();
+    db.apply("[jobs.pay]\nshell = 'exit 75'\nsnooze = 'job'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_holds (scope, name, held_until)
+         VALUES ('job', 'other', now() - interval '1 day')",
+    );
+    let mut other = db.client();
+    other.batch_execute("BEGIN; DELETE FROM jobctl.job_holds").unwrap();
+    let run = db.enqueue(["pay"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(run, "uncounted_attempts"), "1");
+    other.batch_execute("ROLLBACK").unwrap();
 }

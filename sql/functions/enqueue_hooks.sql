@@ -26,6 +26,22 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
+        -- Each incident is read once, however many of its runs end.
+        WITH incident AS MATERIALIZED (
+            SELECT failed.*, first.run_id || '.' || first.attempt AS id
+            FROM (
+                SELECT DISTINCT attempt.error_type, attempt.cause, attempt.finished_at
+                FROM jobctl.job_attempts AS attempt
+                JOIN jobctl.job_runs AS run
+                    ON run.id = attempt.run_id
+                    AND run.attempts = attempt.attempt
+                    AND run.status = 'dead'
+                WHERE attempt.run_id = ANY (runs)
+                    AND attempt.outcome IN ('failed', 'lease_expired')
+            ) AS failed
+            CROSS JOIN LATERAL
+                jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
+        )
         SELECT
             hook.key AS hook_key,
             hook.job AS hook_job,
@@ -36,12 +52,7 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            CASE
-                WHEN run.status = 'dead' THEN (
-                    SELECT incident.run_id || '.' || incident.attempt
-                    FROM jobctl.incident(last.error_type, last.cause, last.finished_at) AS incident
-                )
-            END AS incident,
+            incident.id AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -55,6 +66,13 @@ BEGIN
         LEFT JOIN jobctl.job_attempts AS last
             ON last.run_id = run.id
             AND last.attempt = run.attempts
+        LEFT JOIN incident
+            ON run.status = 'dead'
+            -- Else the attempt ended earlier, and the run without another one.
+            AND last.error_type = run.error_type
+            AND incident.error_type = last.error_type
+            AND incident.cause = last.cause
+            AND incident.finished_at = last.finished_at
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),

@@ -1,6 +1,6 @@
 -- Holds the jobs of these runs until they are due again, if their definitions say so. This
 -- transaction has recorded that an attempt of each run on this worker asked for a later one. A job
--- that is held as long or longer stays as it is.
+-- that is held as long or longer stays as it is; a shorter hold by another run is replaced.
 --
 -- SECURITY DEFINER: a role that ticks may hold no other job, and only as long as its run waits.
 CREATE OR REPLACE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text)
@@ -16,36 +16,52 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A result must not wait for another tick that deletes the same.
-    DELETE FROM jobctl.job_holds AS hold
-    WHERE hold.id IN (
-        SELECT ended.id
-        FROM jobctl.job_holds AS ended
-        WHERE ended.held_until <= now()
-        FOR UPDATE SKIP LOCKED
-    );
-    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason)
+    WITH snoozed AS (
+        SELECT
+            run.job_type,
+            max(run.run_at) AS until,
+            (array_agg(run.id ORDER BY run.run_at DESC, run.id DESC))[1] AS run_id
+        FROM jobctl.job_runs AS run
+        JOIN jobctl.job_definitions AS definition
+            ON definition.name = run.job_type
+            AND definition.snooze = 'job'
+        WHERE run.id = ANY (hold_snoozed.runs)
+            AND run.status = 'queued'
+            -- In this transaction, and not in an earlier one.
+            AND run.failed_at = now()
+            AND run.run_at > now()
+        GROUP BY run.job_type
+    ),
+    ended AS (
+        DELETE FROM jobctl.job_holds AS hold
+        WHERE hold.id IN (
+            SELECT old.id
+            FROM jobctl.job_holds AS old
+            LEFT JOIN snoozed
+                ON old.scope = 'job'
+                AND old.name = snoozed.job_type
+                AND old.run_id IS NOT NULL
+                AND old.held_until < snoozed.until
+            WHERE old.held_until <= now()
+                OR snoozed.job_type IS NOT NULL
+            -- A result must not wait for another tick that deletes the same.
+            FOR UPDATE OF old SKIP LOCKED
+        )
+    )
+    INSERT INTO jobctl.job_holds (scope, name, held_until, host_user, reason, run_id)
     SELECT
         'job',
-        run.job_type,
-        max(run.run_at),
+        snoozed.job_type,
+        snoozed.until,
         hold_snoozed.worker,
-        format('run %s asked for a later attempt', max(run.id))
-    FROM jobctl.job_runs AS run
-    JOIN jobctl.job_definitions AS definition
-        ON definition.name = run.job_type
-        AND definition.snooze = 'job'
-    WHERE run.id = ANY (hold_snoozed.runs)
-        AND run.status = 'queued'
-        -- In this transaction, and not in an earlier one.
-        AND run.failed_at = now()
-        AND run.run_at > now()
-        AND NOT EXISTS (
-            SELECT FROM jobctl.current_holds AS hold
-            WHERE hold.scope = 'job'
-                AND hold.name = run.job_type
-                AND coalesce(hold.held_until >= run.run_at, true)
-        )
-    GROUP BY run.job_type;
+        format('run %s asked for a later attempt', snoozed.run_id),
+        snoozed.run_id
+    FROM snoozed
+    WHERE NOT EXISTS (
+        SELECT FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'job'
+            AND hold.name = snoozed.job_type
+            AND coalesce(hold.held_until >= snoozed.until, true)
+    );
 END
 $$;

@@ -402,56 +402,75 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint NOT NULL DEFAULT 0,
     output_truncated boolean NOT NULL DEFAULT false,
-    -- Why it failed, equal for attempts that fail alike: the last line of a command's output, or
-    -- the error. Numbers, quoted texts, addresses and paths are `#`, so a viewer may read it. A
-    -- line that ends with an error of the operating system is that error, whichever program wrote
-    -- it. A line without a word says nothing.
+    -- Why it failed, equal for attempts that fail alike: an error of the operating system at the
+    -- end of the last line of a command's output or of the error, whichever program wrote it; else
+    -- that line, with `#` for numbers, quoted texts, addresses and paths, so that a viewer may read
+    -- it; else, if no word is left of it, the error.
     cause text GENERATED ALWAYS AS (
         CASE
             WHEN outcome NOT IN ('failed', 'lease_expired') THEN NULL
-            WHEN error_type IN ('signal', 'http_status')
-                OR error_type = 'exit_code'
-                    AND coalesce(right(output, 1000), '') !~ '[[:alpha:]]{3}[^\r\n]*\s*$'
-                THEN left(coalesce(error, ''), 200)
-            ELSE left(
-                regexp_replace(
-                    regexp_replace(
+            WHEN error_type IN ('signal', 'http_status') THEN left(coalesce(error, ''), 200)
+            ELSE coalesce(
+                -- Most texts have no such error, and a quick look is enough for them.
+                CASE
+                    WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200))
+                        LIKE ANY (ARRAY[
+                            '%no space left%', '%quota exceeded%', '%read-only file%',
+                            '%output error%', '%allocate memory%', '%many open files%',
+                            '%connection %', '%unreachable%', '%no route%', '%name %'
+                        ])
+                        THEN lower(
+                            (
+                                regexp_match(
+                                    CASE error_type
+                                        WHEN 'exit_code' THEN right(output, 1000)
+                                        ELSE right(error, 1000)
+                                    END,
+                                    '(no space left on device|disk quota exceeded'
+                                    '|read-only file system|input/output error'
+                                    '|cannot allocate memory|too many open files'
+                                    '|connection refused|connection reset by peer'
+                                    '|connection timed out|network is unreachable'
+                                    '|no route to host|(?:temporary failure in )?name resolution'
+                                    '|name or service not known)'
+                                    '(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$',
+                                    'i'
+                                )
+                            )[1]
+                        )
+                END,
+                left(
+                    nullif(regexp_replace(
                         regexp_replace(
-                            CASE error_type
-                                WHEN 'exit_code'
-                                    THEN (
-                                        regexp_match(right(output, 1000), '([^\r\n]*\S)\s*$')
-                                    )[1]
-                                ELSE left(coalesce(error, ''), 1000)
-                            END,
-                            '"[^"]*"|`[^`]*`|(?<!\w)''[^'']*''|\S+://\S+',
+                            regexp_replace(
+                                CASE error_type
+                                    -- NULL if this cuts the line.
+                                    WHEN 'exit_code' THEN substring(
+                                        right(E'\n' || output, 1000),
+                                        '[\r\n]([^\r\n]*\S)\s*$'
+                                    )
+                                    ELSE left(error, 1000)
+                                END,
+                                -- An apostrophe in a word begins no quoted text.
+                                '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w\w)''(?:[^''\\]|\\.)*'''
+                                '|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]'
+                                '|\S+://\S+',
+                                '#',
+                                'g'
+                            ),
+                            '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*',
                             '#',
                             'g'
                         ),
-                        '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*',
-                        '#',
-                        'g'
-                    ),
-                    -- Most texts have no such error, and a quick look is enough for them.
-                    CASE
-                        WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200))
-                            LIKE ANY (ARRAY[
-                                '%no space left%', '%quota exceeded%', '%read-only file%',
-                                '%output error%', '%allocate memory%', '%many open files%',
-                                '%connection %', '%unreachable%', '%no route%', '%name %'
-                            ])
-                            THEN '^.*(no space left on device|disk quota exceeded'
-                                '|read-only file system|input/output error|cannot allocate memory'
-                                '|too many open files|connection refused|connection reset by peer'
-                                '|connection timed out|network is unreachable|no route to host'
-                                '|(temporary failure in )?name resolution'
-                                '|name or service not known)(\W|os error)*$'
-                        ELSE '^$'
-                    END,
-                    '\1',
-                    'i'
+                        -- The last lines of a stack in Java and of an exception in Node.js, and a
+                        -- line without three letters in a row.
+                        '^(?:\s*\.\.\. # more|Node\.js #'
+                        '|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$',
+                        ''
+                    ), ''),
+                    200
                 ),
-                200
+                left(coalesce(error, ''), 200)
             )
         END
     ) STORED,
@@ -614,7 +633,7 @@ CREATE TABLE jobctl.job_workers (
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
 -- Claims skip held jobs, queues and workers. Several holds may overlap. Nothing updates a hold, so
--- recorded_by stays true.
+-- recorded_by stays true. The view current_holds has those in force.
 CREATE TABLE jobctl.job_holds (
     -- Not from a sequence, which could be behind its table.
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -631,6 +650,9 @@ CREATE TABLE jobctl.job_holds (
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     host_user text,
     reason text,
+    -- The run that asked for a later attempt and holds its job until it is due again. NULL: a
+    -- person holds it.
+    run_id bigint,
     CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
     CONSTRAINT texts_are_short CHECK (greatest(length(host_user), length(reason)) <= 1000),
     CONSTRAINT times_are_dates CHECK (

@@ -112,7 +112,7 @@ impl Filter {
         };
         let ids = self.incident.map(|(run_id, attempt)| {
             store.incident_runs(run_id, attempt)?.ok_or_else(|| {
-                let why = format!("attempt {attempt} of run {run_id} did not fail, so it has no");
+                let why = format!("run {run_id} has no failed attempt {attempt}, and so no");
                 let remedy = "`jobctl failures --group` lists the incidents";
                 anyhow::Error::new(Fault::new(Exit::NotFound, format!("{why} incident; {remedy}")))
             })
@@ -187,7 +187,7 @@ impl TimeZone {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct Reason {
-    /// The reason, which `show` and `job` print
+    /// Why, for the trail
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
 }
@@ -298,10 +298,11 @@ fn member(text: &str) -> Result<(String, String), String> {
     parts.map(owned).ok_or_else(|| "must be a path and a value, as in order.id=17".to_owned())
 }
 
-/// Reads the id of an incident: a run and the number of its attempt, as in 17.2.
+/// Reads the id of an incident: a run and the number of its attempt, as in 17.2; 0 stands for a run
+/// that died without a failed attempt.
 fn incident(text: &str) -> Result<(i64, i32), String> {
     let read = text.split_once('.').and_then(|(run, attempt)| {
-        let attempt = attempt.parse().ok().filter(|attempt| *attempt > 0)?;
+        let attempt = attempt.parse().ok().filter(|attempt| *attempt >= 0)?;
         Some((run_id(run).ok()?, attempt))
     });
     read.ok_or_else(|| "must be a run and an attempt, as in 17.2".to_owned())

@@ -200,6 +200,20 @@ pub(super) struct Worker {
     pub(super) claiming: Option<(String, Time)>,
 }
 
+/// A row of `job_holds`.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    pub(super) target: HoldTarget,
+    pub(super) until: Option<Time>,
+    pub(super) run: Option<i64>,
+}
+
+impl Hold {
+    fn is_of(&self, scope: HoldScope, name: &str) -> bool {
+        self.target.scope == scope && self.target.name == name
+    }
+}
+
 /// A row of `job_locked_runs`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Kept {
@@ -246,7 +260,7 @@ enum Before {
     Worker(String, Option<Worker>),
     Definition(String, Option<Box<Definition>>),
     Kept(i64, Option<Kept>),
-    Holds(Vec<(HoldTarget, Option<Time>)>),
+    Holds(Vec<Hold>),
 }
 
 /// A tick's session, and the parts of its plan that the database sees.
@@ -281,7 +295,7 @@ pub(super) struct Database {
     pub(super) workers: BTreeMap<String, Worker>,
     pub(super) kept: BTreeMap<i64, Kept>,
     /// The holds by scope and name, until when.
-    pub(super) holds: Vec<(HoldTarget, Option<Time>)>,
+    pub(super) holds: Vec<Hold>,
     /// Rows that another session has locked for deletion: runs, definitions and workers.
     pub(super) locked: BTreeSet<i64>,
     pub(super) locked_definitions: BTreeSet<String>,
@@ -903,24 +917,33 @@ impl Database {
             return;
         }
         self.journal.push(Before::Holds(self.holds.clone()));
-        self.holds.retain(|(_, until)| until.is_none_or(|until| until > now));
         let mut latest = BTreeMap::new();
         for run in snoozed.iter().map(|id| &self.runs[id]).filter(|run| run.run_at > now) {
-            let covers = |(target, until): &(HoldTarget, Option<Time>)| {
-                target.scope == HoldScope::Job
-                    && target.name == run.job_type
-                    && until.is_none_or(|until| until >= run.run_at)
-            };
-            if self.definitions.get(&run.job_type).filter(holds_job).is_some()
-                && !self.holds.iter().any(covers)
-            {
-                let until = latest.entry(run.job_type.clone()).or_insert(run.run_at);
-                *until = run.run_at.max(*until);
+            if self.definitions.get(&run.job_type).filter(holds_job).is_some() {
+                let last = latest.entry(run.job_type.clone()).or_insert((run.run_at, run.id));
+                *last = (run.run_at, run.id).max(*last);
             }
         }
-        for (name, until) in latest {
-            self.holds.push((HoldTarget { scope: HoldScope::Job, name }, Some(until)));
-        }
+        let is_covered = |name: &str, until: Time| {
+            let mut current = self.holds.iter().filter(|hold| self.is_in_force(hold));
+            current.any(|hold| {
+                hold.is_of(HoldScope::Job, name) && hold.until.is_none_or(|other| other >= until)
+            })
+        };
+        let held: Vec<_> = latest
+            .iter()
+            .filter(|(name, (until, _))| !is_covered(name, *until))
+            .map(|(name, &(until, run))| {
+                let target = HoldTarget { scope: HoldScope::Job, name: name.clone() };
+                Hold { target, until: Some(until), run: Some(run) }
+            })
+            .collect();
+        let is_replaced = |hold: &Hold| {
+            hold.run.is_some()
+                && latest.get(&hold.target.name).is_some_and(|(until, _)| hold.until < Some(*until))
+        };
+        self.holds.retain(|hold| hold.until.is_none_or(|it| it > now) && !is_replaced(hold));
+        self.holds.extend(held);
     }
 
     /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the
@@ -989,9 +1012,13 @@ impl Database {
 
     /// The view current_holds.
     fn has_hold(&self, scope: HoldScope, name: &str) -> bool {
-        self.holds.iter().any(|(it, until)| {
-            it.scope == scope && it.name == name && until.is_none_or(|until| until > self.now)
-        })
+        self.holds.iter().any(|hold| hold.is_of(scope, name) && self.is_in_force(hold))
+    }
+
+    fn is_in_force(&self, hold: &Hold) -> bool {
+        let waits = |run: &Run| run.status == Status::Queued && run.run_at > self.now;
+        hold.until.is_none_or(|until| until > self.now)
+            && hold.run.is_none_or(|run| self.runs.get(&run).is_some_and(waits))
     }
 
     /// Whether a hold of its job or its queue keeps a run from being claimed.
@@ -1928,19 +1955,18 @@ impl Database {
 
     /// hold.sql
     pub(super) fn hold(&mut self, target: HoldTarget, lasts: Option<Duration>) -> Option<Time> {
-        self.holds.retain(|(_, until)| until.is_none_or(|until| until > self.now));
+        self.holds.retain(|hold| hold.until.is_none_or(|until| until > self.now));
         let until = lasts.map(|lasts| self.now + interval(lasts));
-        self.holds.push((target, until));
+        self.holds.push(Hold { target, until, run: None });
         until
     }
 
     /// operate/release.sql; returns the number of holds that were in force.
     pub(super) fn end_holds(&mut self, target: &HoldTarget) -> usize {
-        let now = self.now;
-        let is_ended =
-            |(it, _): &mut (HoldTarget, _)| it.scope == target.scope && it.name == target.name;
-        let ended = self.holds.extract_if(.., is_ended);
-        ended.filter(|(_, until)| until.is_none_or(|until| until > now)).count()
+        let is_of = |hold: &&Hold| hold.is_of(target.scope, &target.name);
+        let ended = self.holds.iter().filter(is_of).filter(|hold| self.is_in_force(hold)).count();
+        self.holds.retain(|hold| !is_of(&hold));
+        ended
     }
 
     fn change<T>(

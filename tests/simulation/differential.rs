@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::database::{Database, Session, Spec, Write, first_fire};
+use super::database::{Database, Hold, Session, Spec, Write, first_fire};
 use super::left_out::leave_out;
 use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
@@ -128,8 +128,8 @@ const ROWS: &str = "
     UNION ALL SELECT 'kept ' || run_id || ' ' || attempt, to_jsonb(kept) - '{run_id, attempt,
         started_at}'::text[]
     FROM jobctl.job_locked_runs AS kept
-    UNION ALL SELECT 'holds', jsonb_agg(jsonb_build_array(scope, name, held_until)
-        ORDER BY scope, name, held_until)
+    UNION ALL SELECT 'holds', jsonb_agg(jsonb_build_array(scope, name, held_until, run_id)
+        ORDER BY scope, name, held_until, run_id)
     FROM jobctl.job_holds HAVING count(*) > 0";
 
 /// SplitMix64.
@@ -563,10 +563,12 @@ fn rows_of(model: &Database) -> Rows {
     let mut holds: Vec<_> = model
         .holds
         .iter()
-        .map(|(it, until)| (it.scope.as_str(), it.name.as_str(), until.is_none(), until))
+        .map(|Hold { target: HoldTarget { scope, name }, until, run }| {
+            (scope.as_str(), name.as_str(), until.is_none(), until, run)
+        })
         .collect();
     holds.sort_unstable();
-    let holds: Vec<_> = holds.into_iter().map(|it| json!([it.0, it.1, it.3])).collect();
+    let holds: Vec<_> = holds.into_iter().map(|it| json!([it.0, it.1, it.3, it.4])).collect();
     let holds = (!holds.is_empty()).then(|| row("holds".to_owned(), &holds));
     runs.chain(attempts).chain(definitions).chain(workers).chain(kept).chain(holds).collect()
 }

@@ -64,7 +64,7 @@ waiting AS (
         grouped.job_type IN ('shell', 'http')
             OR EXISTS (SELECT FROM definition WHERE definition.name = grouped.job_type) AS defined,
         serving.*,
-        -- A held run is not overdue.
+        -- A run that a person holds is not overdue.
         EXISTS (
             SELECT FROM jobctl.current_holds AS hold
             WHERE (hold.scope, hold.name) IN (
@@ -72,6 +72,7 @@ waiting AS (
                 ('queue', grouped.queue),
                 ('job', grouped.job_type)
             )
+                AND hold.run_id IS NULL
         ) AS held
     FROM (
         SELECT

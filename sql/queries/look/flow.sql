@@ -2,14 +2,18 @@
 -- due or running runs, by name, and first a row without a name for all jobs. An attempt that
 -- failed counts as a start, too.
 -- $1  job; NULL for all, and only then for all jobs together
--- `trend` compares what came with what ended in 10 minutes, while runs are due. `empty_in_seconds`
--- is the time until no run is due at this pace, NULL if that is never. `at_best_seconds` is that
--- time at the definition's rate, if nothing new comes.
+-- `trend` compares the runs that became due in 10 minutes with those that began or ended then, if
+-- any run is due. `empty_in_seconds` is the time until none is due at this pace, NULL if that is
+-- never. `at_best_seconds` is that time at the definition's rate, if nothing new comes.
 WITH waiting AS (
     SELECT
         run.job_type,
         count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
         count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+        count(*) FILTER (
+            WHERE run.run_at <= now() AND run.run_at > now() - interval '10 minutes'
+        ) AS came_10m,
+        count(*) FILTER (WHERE run.failed_at > now() - interval '10 minutes') AS left_10m,
         count(*) FILTER (WHERE run.run_at <= now()) AS due
     FROM jobctl.job_runs AS run
     WHERE run.status IN ('queued', 'failed')
@@ -23,6 +27,7 @@ running AS (
         count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
         count(*) FILTER (WHERE run.started_at > now() - interval '10 minutes') AS started_10m,
         count(*) FILTER (WHERE run.started_at > now() - interval '1 hour') AS started_1h,
+        count(*) FILTER (WHERE run.run_at > now() - interval '10 minutes') AS came_10m,
         extract(epoch FROM now() - min(run.started_at))::float8 AS longest
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
@@ -44,7 +49,14 @@ ended AS (
             WHERE run.status = 'succeeded' AND run.finished_at > now() - interval '10 minutes'
         ) AS succeeded_10m,
         count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded_1h,
-        count(*) FILTER (WHERE run.finished_at > now() - interval '10 minutes') AS left_10m
+        count(*) FILTER (WHERE run.run_at > now() - interval '10 minutes') AS came_10m,
+        -- A run that was cancelled while it waited has the start of an earlier attempt, or none.
+        count(*) FILTER (
+            WHERE CASE
+                WHEN run.status = 'cancelled' THEN run.finished_at
+                ELSE coalesce(run.started_at, run.finished_at)
+            END > now() - interval '10 minutes'
+        ) AS left_10m
     FROM jobctl.job_runs AS run
     WHERE run.finished_at > now() - interval '1 hour'
         AND ($1::text IS NULL OR run.job_type = $1::text)
@@ -80,7 +92,10 @@ flow AS (
         coalesce(ended.succeeded_1h, 0) AS succeeded_1h,
         coalesce(failed.failed_10m, 0) AS failed_10m,
         coalesce(failed.failed_1h, 0) AS failed_1h,
-        coalesce(ended.left_10m, 0) AS left_10m,
+        coalesce(waiting.came_10m, 0) + coalesce(running.came_10m, 0)
+            + coalesce(ended.came_10m, 0) AS came_10m,
+        coalesce(waiting.left_10m, 0) + coalesce(running.started_10m, 0)
+            + coalesce(ended.left_10m, 0) AS left_10m,
         coalesce(waiting.due, 0) AS due,
         running.longest
     FROM waiting
@@ -99,6 +114,7 @@ summed AS (
         sum(flow.succeeded_1h)::bigint AS succeeded_1h,
         sum(flow.failed_10m)::bigint AS failed_10m,
         sum(flow.failed_1h)::bigint AS failed_1h,
+        sum(flow.came_10m)::bigint AS came_10m,
         sum(flow.left_10m)::bigint AS left_10m,
         sum(flow.due)::bigint AS due,
         max(flow.longest) AS longest
@@ -120,14 +136,14 @@ SELECT
     summed.due AS due_runs,
     CASE
         WHEN summed.due = 0 THEN NULL
-        WHEN summed.enqueued_10m > summed.left_10m THEN 'grows'
-        WHEN summed.enqueued_10m < summed.left_10m THEN 'shrinks'
+        WHEN summed.came_10m > summed.left_10m THEN 'grows'
+        WHEN summed.came_10m < summed.left_10m THEN 'shrinks'
         ELSE 'steady'
     END AS trend,
     CASE
         WHEN summed.due > 0
             THEN summed.due * 600.0::float8
-                / nullif(greatest(summed.left_10m - summed.enqueued_10m, 0), 0)
+                / nullif(greatest(summed.left_10m - summed.came_10m, 0), 0)
     END AS empty_in_seconds,
     CASE
         WHEN summed.due > 0

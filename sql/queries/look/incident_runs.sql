@@ -1,5 +1,5 @@
 -- The runs whose last failed attempt is in the incident of this attempt; no row if the attempt did
--- not fail.
+-- not fail. Attempt 0 stands for a run that died without a failed attempt, see list_incidents.sql.
 -- $1  run_id    $2  attempt
 SELECT coalesce(
     array_agg(member.run_id) FILTER (
@@ -24,3 +24,9 @@ WHERE given.run_id = $1::bigint
     AND given.attempt = $2::integer
     AND given.outcome IN ('failed', 'lease_expired')
 GROUP BY given.run_id
+UNION ALL
+SELECT ARRAY[run.id]
+FROM jobctl.job_runs AS run
+WHERE run.id = $1::bigint
+    AND $2::integer = 0
+    AND run.status = 'dead'

@@ -6,7 +6,7 @@
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
 -- $6  limit
-WITH failed AS MATERIALIZED (
+WITH RECURSIVE failed AS MATERIALIZED (
     SELECT
         attempt.run_id,
         attempt.attempt,
@@ -15,66 +15,78 @@ WITH failed AS MATERIALIZED (
         attempt.error_type,
         attempt.cause
     FROM jobctl.job_attempts AS attempt
+    LEFT JOIN unnest($3::bigint[], $4::integer[]) AS wanted (run_id, attempt)
+        ON wanted.run_id = attempt.run_id
+        AND wanted.attempt = attempt.attempt
     WHERE attempt.outcome IN ('failed', 'lease_expired')
         AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
         AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
-        AND (
-            $3::bigint[] IS NULL
-            OR (attempt.run_id, attempt.attempt) IN (
-                SELECT * FROM unnest($3::bigint[], $4::integer[])
-            )
+        AND ($3::bigint[] IS NULL OR wanted.run_id IS NOT NULL)
+),
+-- The first attempt of those between which no other one failed so. An incident has at least one.
+begun AS MATERIALIZED (
+    SELECT DISTINCT ON (part.error_type, part.cause, part.finished_at) part.*
+    FROM (
+        SELECT
+            failed.*,
+            coalesce(
+                failed.finished_at - lag(failed.finished_at) OVER alike > interval '30 minutes',
+                true
+            ) AS begins
+        FROM failed
+        WINDOW alike AS (
+            PARTITION BY failed.error_type, failed.cause
+            ORDER BY failed.finished_at
         )
-),
--- Attempts between which no other one failed so are in one part of an incident.
-begun AS (
-    SELECT
-        failed.*,
-        coalesce(
-            failed.finished_at - lag(failed.finished_at) OVER alike > interval '30 minutes',
-            true
-        ) AS begins
-    FROM failed
-    WINDOW alike AS (
-        PARTITION BY failed.error_type, failed.cause
-        ORDER BY failed.finished_at, failed.run_id, failed.attempt
-    )
-),
-numbered AS (
-    SELECT begun.*, count(*) FILTER (WHERE begun.begins) OVER alike AS part
-    FROM begun
-    WINDOW alike AS (
-        PARTITION BY begun.error_type, begun.cause
-        ORDER BY begun.finished_at, begun.run_id, begun.attempt
-    )
-),
--- MATERIALIZED: the incident is read once for each part, and not for each attempt.
-parts AS MATERIALIZED (
-    SELECT part.error_type, part.cause, part.part, first.run_id, first.attempt
-    FROM numbered AS part
-    CROSS JOIN LATERAL jobctl.incident(part.error_type, part.cause, part.finished_at) AS first
+    ) AS part
     WHERE part.begins
+    ORDER BY part.error_type, part.cause, part.finished_at
+),
+-- Each incident is read once, however many of its attempts match.
+incidents AS (
+    SELECT first.error_type, first.cause, incident.*
+    FROM (
+        SELECT begun.error_type, begun.cause, min(begun.finished_at) AS finished_at
+        FROM begun
+        GROUP BY begun.error_type, begun.cause
+    ) AS first
+    CROSS JOIN LATERAL
+        jobctl.incident(first.error_type, first.cause, first.finished_at) AS incident
+    UNION ALL
+    SELECT next.error_type, next.cause, incident.*
+    FROM incidents AS before
+    CROSS JOIN LATERAL (
+        SELECT begun.error_type, begun.cause, begun.finished_at
+        FROM begun
+        WHERE begun.error_type IS NOT DISTINCT FROM before.error_type
+            AND begun.cause = before.cause
+            AND begun.finished_at > before.last_at
+        ORDER BY begun.finished_at
+        LIMIT 1
+    ) AS next
+    CROSS JOIN LATERAL jobctl.incident(next.error_type, next.cause, next.finished_at) AS incident
 ),
 members AS (
     SELECT
-        parts.run_id || '.' || parts.attempt AS incident,
-        numbered.run_id,
-        numbered.attempt,
-        numbered.worker,
-        numbered.finished_at,
-        numbered.error_type,
-        numbered.cause,
+        incidents.run_id || '.' || incidents.attempt AS incident,
+        failed.run_id,
+        failed.attempt,
+        failed.worker,
+        failed.finished_at,
+        failed.error_type,
+        failed.cause,
         NOT EXISTS (
             SELECT
             FROM jobctl.job_attempts AS later
-            WHERE later.run_id = numbered.run_id
-                AND later.attempt > numbered.attempt
+            WHERE later.run_id = failed.run_id
+                AND later.attempt > failed.attempt
                 AND later.outcome IN ('failed', 'lease_expired')
         ) AS is_last
-    FROM numbered
-    JOIN parts
-        ON parts.error_type IS NOT DISTINCT FROM numbered.error_type
-        AND parts.cause = numbered.cause
-        AND parts.part = numbered.part
+    FROM failed
+    JOIN incidents
+        ON incidents.error_type IS NOT DISTINCT FROM failed.error_type
+        AND incidents.cause = failed.cause
+        AND failed.finished_at BETWEEN incidents.first_at AND incidents.last_at
     UNION ALL
     SELECT
         run.id || '.0',
@@ -96,6 +108,8 @@ members AS (
             WHERE attempt.run_id = run.id
                 AND attempt.attempt = run.attempts
                 AND attempt.outcome IN ('failed', 'lease_expired')
+                -- Else it ended earlier, and the run without another attempt.
+                AND attempt.error_type IS NOT DISTINCT FROM run.error_type
         )
 ),
 counted AS (

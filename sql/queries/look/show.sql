@@ -98,8 +98,8 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    -- Of the runs of its queue that ended last, within 10 minutes.
-    (
+    -- Of the runs of its queue that ended last after a start, within 10 minutes.
+    CASE WHEN run.status IN ('queued', 'failed') AND run.run_at <= now() THEN (
         SELECT
             CASE
                 WHEN count(*) = 1000 THEN extract(epoch FROM now() - min(lately.finished_at))
@@ -110,10 +110,11 @@ SELECT
             FROM jobctl.job_runs AS ended
             WHERE ended.finished_at > now() - interval '10 minutes'
                 AND ended.queue = run.queue
+                AND ended.status <> 'cancelled'
             ORDER BY ended.finished_at DESC
             LIMIT 1000
         ) AS lately
-    ) AS seconds_a_run,
+    ) END AS seconds_a_run,
     serving.served_at
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition

@@ -9,7 +9,7 @@ WITH ended AS (
 released AS (
     SELECT ended.*
     FROM ended
-    WHERE coalesce(ended.held_until > now(), true)
+    WHERE EXISTS (SELECT FROM jobctl.current_holds AS hold WHERE hold.id = ended.id)
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)

@@ -1,5 +1,6 @@
 //! The status as metrics, in version 0.0.4 of Prometheus' text exposition format. Pure.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
@@ -39,9 +40,12 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     let counts = HoldScope::ALL.into_iter().map(count).collect();
     write("gauge", "jobctl_holds", "Holds in force, by scope.", counts);
     let held = holds.iter().map(|(scope, name, runs)| {
-        ("", [label("scope", scope.as_str()), label("name", name)].join(","), *runs as f64)
+        ([label("scope", scope.as_str()), label("name", name)].join(","), *runs as f64)
     });
-    write("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held.collect());
+    // Several holds of one target keep the same runs.
+    let held: BTreeMap<_, _> = held.collect();
+    let held = held.into_iter().map(|(labels, runs)| ("", labels, runs)).collect();
+    write("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held);
     let of_flow = |flow: &Flow| {
         let job = flow.job_type.as_ref()?;
         let labels = |what| [label("job_type", job), label("what", what)].join(",");
