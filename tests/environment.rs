@@ -84,7 +84,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 42] = [
+const SWITCHES: [&str; 44] = [
     "--color",
     "--format",
     "--header",
@@ -127,6 +127,8 @@ const SWITCHES: [&str; 42] = [
     "--action",
     "--error",
     "--exit-status",
+    "--columns",
+    "--sort",
 ];
 
 #[test]

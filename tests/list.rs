@@ -389,3 +389,62 @@ fn a_table_shows_no_error_of_a_run_that_succeeded_later() {
     assert!(table(&["list", "--had-failures"]).contains("exit status 1"));
     db.jobctl(["list"]).run().success().stdout_has("exit status 1");
 }
+
+#[test]
+fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
+    let db = TestDb::new();
+    let enqueue = |share: &str, priority: &str| {
+        let run = ["shell", "--share", share, "--priority", priority, "--in", "1h", "--", "true"];
+        db.enqueue(run)
+    };
+    let [a, b, c] = [("x", "2"), ("y", "-10"), ("x", "-9")].map(|it| enqueue(it.0, it.1));
+    let other = db.enqueue(["shell", "--in", "1h", "--", "true"]);
+    let list = |flags: &[&str]| db.jobctl(["list"]).args(flags.iter().copied()).run().success();
+    // The newest come first, unless another order is given.
+    list(&["--columns", "id,share"]).stdout(&format!("{other}\n{c}\tx\n{b}\ty\n{a}\tx\n"));
+    list(&["--columns", "priority", "--sort", "priority"]).stdout("-10\n-9\n0\n2\n");
+    // A run without a share comes last in both directions.
+    list(&["--columns", "id", "--sort", "share,-id"]).stdout(&format!("{c}\n{a}\n{b}\n{other}\n"));
+    list(&["--columns", "id", "--sort=-share,run_at"]).stdout(&format!("{b}\n{a}\n{c}\n{other}\n"));
+    // The limit counts first: these are the newest two.
+    list(&["--columns", "id", "--sort", "id", "--limit", "2"]).stdout(&format!("{c}\n{other}\n"));
+    list(&["--columns", "share,id", "--sort", "id", "--limit", "1", "--json"])
+        .stdout(&format!("[{{\"share\":null,\"id\":{other}}}]\n"));
+    let table = list(&["--columns", "enqueued_by,id", "--format", "table", "--limit", "1"]);
+    assert!(table.stdout.starts_with(" ENQUEUED BY  ID\n "), "{table}");
+    list(&["--header", "--columns", "id", "--status", "dead"]).stdout("id\n");
+    for (command, flag) in [
+        ("list", "--columns"),
+        ("list", "--sort"),
+        ("list-dead", "--columns"),
+        ("failures", "--sort"),
+        ("trail", "--columns"),
+    ] {
+        db.jobctl([command, flag, "id,nothing"])
+            .run()
+            .exits(2)
+            .stdout("")
+            .complains_once()
+            .stderr_has(&format!("{flag}: unknown field `"))
+            .stderr_has("; allowed are ");
+    }
+}
+
+#[test]
+fn waiting_and_running_runs_have_columns_of_their_own() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in ["queued", "running", "failed", "dead"] {
+        run_in(&db, status);
+    }
+    let header = |statuses: &str| {
+        let list = db.jobctl(["list", "--format", "table", "--status", statuses]).run().success();
+        list.stdout.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let waiting = "ID JOB STATUS ATTEMPTS DUE QUEUE PRIORITY";
+    assert!(header("queued").starts_with(waiting));
+    assert!(header("failed,queued").starts_with(waiting));
+    assert!(header("running").starts_with("ID JOB STATUS WORKER ATTEMPTS SINCE QUEUE"));
+    assert!(header("running,queued").starts_with("ID JOB STATUS ATTEMPTS CREATED"));
+    assert!(header("dead").starts_with("ID JOB STATUS ATTEMPTS CREATED"));
+}

@@ -214,10 +214,38 @@ pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// The fields of the rows that a list shows, and their order.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub(super) struct Shown {
+    /// Show these fields, named as in --json
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Sort the rows that are shown by these fields; -FIELD sorts backwards
+    #[arg(long, value_name = "FIELD,...", value_delimiter = ',', allow_hyphen_values = true)]
+    sort: Vec<String>,
+}
+
+impl Shown {
+    /// Sorts and cuts the rows, and returns the columns of their table, if they are not the usual.
+    fn apply(&self, list: &mut Listing) -> anyhow::Result<Option<String>> {
+        let sorted = list.sort(&self.sort).map_err(|why| format!("--sort: {why}"));
+        sorted.map_err(Fault::usage)?;
+        if self.columns.is_empty() {
+            return Ok(None);
+        }
+        let selected = list.select(&self.columns).map_err(|why| format!("--columns: {why}"));
+        selected.map_err(Fault::usage)?;
+        let column = |name: &String| format!("{name} as {}", name.replace('_', " "));
+        Ok(Some(self.columns.iter().map(column).collect::<Vec<_>>().join(", ")))
+    }
+}
+
 /// Prints at most `limit` rows of a list, and a hint if there are more. `which` says which come
 /// first; `read` returns at least as many as it is asked for, or all.
 pub(super) fn print_first(
     output: Output,
+    shown: &Shown,
     limit: i64,
     which: &str,
     table: &Table<'_>,
@@ -228,7 +256,9 @@ pub(super) fn print_first(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = list.rows.len() > limit;
     list.rows.truncate(limit);
-    print::list(output, &list, table)?;
+    let columns = shown.apply(&mut list)?;
+    let table = columns.as_ref().map_or(*table, |columns| table.with(columns));
+    print::list(output, &list, &table)?;
     if has_more {
         print::hint(output, &format!("these are the {which} {limit}; --limit shows more"));
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{HEADING, TimeZone, job, print_first, share, within, worker};
+use super::arguments::{HEADING, Shown, TimeZone, job, print_first, share, within, worker};
 use crate::job::definition;
 use crate::job::failure::ErrorType;
 use crate::print::{Output, Table};
@@ -35,6 +35,8 @@ pub(crate) struct Arguments {
     limit: i64,
     #[command(flatten)]
     filter: AttemptFilter,
+    #[command(flatten)]
+    shown: Shown,
     #[command(flatten)]
     output: Output,
 }
@@ -99,7 +101,7 @@ impl Arguments {
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter { since, until, jobs, worker, queue, share, error_type, error };
         let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
-        print_first(self.output, self.limit, which, table, |wanted| match self.group {
+        print_first(self.output, &self.shown, self.limit, which, table, |wanted| match self.group {
             true => store.list_incidents(filter, wanted),
             false => store.list_failures(filter, wanted),
         })

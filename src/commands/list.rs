@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, HEADING, TimeZone, print_first, within};
+use super::arguments::{Filter, HEADING, Shown, TimeZone, print_first, within};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -41,6 +41,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     time_zone: TimeZone,
     #[command(flatten)]
+    shown: Shown,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -50,14 +52,42 @@ pub(super) const TABLE: Table<'_> = Table::new(
     "no run matches",
 );
 
+/// Of waiting runs.
+const WAITING: Table<'_> = Table::new(
+    "id, job_type as job, status, attempts/max_attempts as attempts, run_at as due, queue, \
+     priority, share, last_error as error",
+    "no run matches",
+);
+
+const RUNNING: Table<'_> = Table::new(
+    "id, job_type as job, status, worker, attempts/max_attempts as attempts, started_at as since, \
+     queue, share",
+    "no run matches",
+);
+
 impl Arguments {
+    /// The usual columns of runs with these statuses.
+    fn table(&self) -> &'static Table<'static> {
+        let only = |wanted: &[Status]| {
+            !self.status.is_empty() && self.status.iter().all(|status| wanted.contains(status))
+        };
+        if only(&[Status::Queued, Status::Failed]) {
+            &WAITING
+        } else if only(&[Status::Running]) {
+            &RUNNING
+        } else {
+            &TABLE
+        }
+    }
+
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
+        let table = self.table();
         let filter = RunFilter {
             had_failures: self.had_failures,
             ..self.filter.resolve(&store, &self.time_zone, &self.status, self.output)?
         };
-        print_first(self.output, self.limit, "newest", &TABLE, |wanted| {
+        print_first(self.output, &self.shown, self.limit, "newest", table, |wanted| {
             let mut runs = store.list_runs(RunList::Any, filter, wanted)?;
             if self.output.format() == Format::Table && !self.had_failures {
                 forget_past_errors(&mut runs);

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, TimeZone, print_first, within};
+use super::arguments::{Filter, Shown, TimeZone, print_first, within};
 use crate::job::status::Status;
 use crate::print::{Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -30,6 +30,8 @@ pub(crate) struct Arguments {
     filter: Filter,
     #[command(flatten)]
     time_zone: TimeZone,
+    #[command(flatten)]
+    shown: Shown,
     #[command(flatten)]
     output: Output,
 }
@@ -68,7 +70,7 @@ impl Arguments {
             (false, false) => ("latest", &RUNS),
         };
         let limit = self.limit.unwrap_or(i64::MAX);
-        print_first(self.output, limit, which, table, |wanted| match self.group {
+        print_first(self.output, &self.shown, limit, which, table, |wanted| match self.group {
             true => store.group_dead(filter),
             false => store.list_runs(RunList::Dead, filter, wanted),
         })

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{TimeZone, job, print_first, within, worker};
+use super::arguments::{Shown, TimeZone, job, print_first, within, worker};
 use crate::job::definition;
 use crate::print::{Output, Table};
 use crate::schedule::When;
@@ -30,6 +30,8 @@ pub(crate) struct Arguments {
     limit: i64,
     #[command(flatten)]
     filter: EventFilter,
+    #[command(flatten)]
+    shown: Shown,
     #[command(flatten)]
     output: Output,
 }
@@ -75,7 +77,7 @@ impl Arguments {
         let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
         let [since, until] = time_zone.window(&store, [since, until])?;
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
-        print_first(self.output, self.limit, "newest", &TABLE.wrapped(), |wanted| {
+        print_first(self.output, &self.shown, self.limit, "newest", &TABLE.wrapped(), |wanted| {
             store.list_trail(filter, wanted)
         })
     }

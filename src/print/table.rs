@@ -55,6 +55,11 @@ impl<'a> Table<'a> {
         Self { now, ..self }
     }
 
+    /// Shows other columns.
+    pub(crate) fn with(self, columns: &'a str) -> Self {
+        Self { columns, ..self }
+    }
+
     /// Wraps long texts instead of cutting them.
     pub(crate) fn wrapped(self) -> Self {
         Self { wraps: true, ..self }

@@ -1,6 +1,7 @@
 //! The rows of a list as they are printed: its statement defines the names and the order of their
 //! fields.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -21,6 +22,55 @@ pub(crate) struct Listing {
 pub(crate) struct ListedRow {
     pub(crate) names: Arc<[String]>,
     pub(crate) values: Vec<Value>,
+}
+
+impl Listing {
+    /// Keeps these fields, in this order. An unknown name is an error.
+    pub(crate) fn select(&mut self, fields: &[String]) -> Result<(), String> {
+        fields.iter().try_for_each(|name| self.check(name))?;
+        self.names = fields.into();
+        for row in &mut self.rows {
+            row.values = fields.iter().map(|name| row.value(name).clone()).collect();
+            row.names = Arc::clone(&self.names);
+        }
+        Ok(())
+    }
+
+    /// Sorts the rows by these fields; `-` before a name sorts backwards. Null comes last.
+    pub(crate) fn sort(&mut self, fields: &[String]) -> Result<(), String> {
+        // The sort is stable, so the first field is the last to sort by.
+        for field in fields.iter().rev() {
+            let (name, is_backwards) =
+                field.strip_prefix('-').map_or((&**field, false), |name| (name, true));
+            self.check(name)?;
+            self.rows.sort_by(|a, b| match (a.value(name), b.value(name)) {
+                (Value::Null, Value::Null) => Ordering::Equal,
+                (Value::Null, _) => Ordering::Greater,
+                (_, Value::Null) => Ordering::Less,
+                (a, b) if is_backwards => compare(b, a),
+                (a, b) => compare(a, b),
+            });
+        }
+        Ok(())
+    }
+
+    fn check(&self, name: &str) -> Result<(), String> {
+        match self.names.iter().any(|other| other == name) {
+            true => Ok(()),
+            false => Err(format!("unknown field `{name}`; allowed are {}", self.names.join(", "))),
+        }
+    }
+}
+
+/// Compares numbers by their values, and other values by their texts, as times may be.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => match (a.as_str(), b.as_str()) {
+            (Some(a), Some(b)) => a.cmp(b),
+            _ => a.to_string().cmp(&b.to_string()),
+        },
+    }
 }
 
 impl ListedRow {
