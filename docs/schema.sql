@@ -1549,7 +1549,7 @@ CASE
         WHEN 'exit_code'::text THEN "substring"("right"(('
 '::text || output), 1000), '[\r\n]([^\r\n]*\S)\s*$'::text)
         ELSE "left"(error, 1000)
-    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w\w)''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
+    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
 END) STORED,
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))

@@ -177,7 +177,7 @@ fn a_cause_holds_no_values() {
             "name or service not known",
         ),
         ("error: \"he said \\\\\"secret word\\\\\" now\"", "error: #"),
-        ("KeyError: b\\'Ana Maria\\'", "KeyError: b#"),
+        ("KeyError: b\\'Ana Maria\\'", "KeyError: #"),
         ("cannot remove ‘Ana Maria’, “x y” or «z z»: busy", "cannot remove #, # or #: busy"),
         ("{\"level\":\"error\",\"msg\":\"no space left on device\"}", "no space left on device"),
         ("cp: error reading a.bin: Input/output error", "input/output error"),

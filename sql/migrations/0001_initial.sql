@@ -452,7 +452,7 @@ CREATE TABLE jobctl.job_attempts (
                                     ELSE left(error, 1000)
                                 END,
                                 -- An apostrophe in a word begins no quoted text.
-                                '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w\w)''(?:[^''\\]|\\.)*'''
+                                '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*'''
                                 '|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]'
                                 '|\S+://\S+',
                                 '#',
