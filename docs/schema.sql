@@ -346,18 +346,26 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
-        -- Each incident is read once, however many of its runs end.
+        -- Attempts that failed alike in the same half-hour are of one incident, which is read once.
         WITH incident AS MATERIALIZED (
             SELECT failed.*, first.run_id || '.' || first.attempt AS id
             FROM (
-                SELECT DISTINCT attempt.error_type, attempt.cause, attempt.finished_at
-                FROM jobctl.job_attempts AS attempt
-                JOIN jobctl.job_runs AS run
-                    ON run.id = attempt.run_id
-                    AND run.attempts = attempt.attempt
+                SELECT
+                    attempt.error_type,
+                    attempt.cause,
+                    date_bin('30 minutes', attempt.finished_at, '2000-01-01Z') AS half_hour,
+                    min(attempt.finished_at) AS finished_at
+                FROM jobctl.job_runs AS run
+                JOIN jobctl.job_definitions AS definition
+                    ON definition.name = run.job_type
+                    AND definition.has_hooks
+                JOIN jobctl.job_attempts AS attempt
+                    ON attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+                WHERE run.id = ANY (runs)
                     AND run.status = 'dead'
-                WHERE attempt.run_id = ANY (runs)
                     AND attempt.outcome IN ('failed', 'lease_expired')
+                GROUP BY attempt.error_type, attempt.cause, half_hour
             ) AS failed
             CROSS JOIN LATERAL
                 jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
@@ -389,10 +397,10 @@ BEGIN
         LEFT JOIN incident
             ON run.status = 'dead'
             -- Else the attempt ended earlier, and the run without another one.
-            AND last.error_type = run.error_type
-            AND incident.error_type = last.error_type
+            AND last.error_type IS NOT DISTINCT FROM run.error_type
+            AND incident.error_type IS NOT DISTINCT FROM last.error_type
             AND incident.cause = last.cause
-            AND incident.finished_at = last.finished_at
+            AND incident.half_hour = date_bin('30 minutes', last.finished_at, '2000-01-01Z')
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -1397,6 +1405,56 @@ CREATE TABLE jobctl.job_holds (
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((LEAST(held_at, held_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(held_at, held_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
+CREATE VIEW jobctl.current_holds AS
+ SELECT job_holds.id,
+    job_holds.scope,
+    job_holds.name,
+    job_holds.held_at,
+    job_holds.held_until,
+    job_holds.recorded_by,
+    job_holds.host_user,
+    job_holds.reason,
+    job_holds.run_id
+   FROM jobctl.job_holds
+  WHERE COALESCE((job_holds.held_until > now()), true);
+CREATE TABLE jobctl.job_figures (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    job_type text NOT NULL,
+    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
+    part integer DEFAULT 1 NOT NULL,
+    writes integer DEFAULT 0 NOT NULL,
+    succeeded bigint DEFAULT 0 NOT NULL,
+    dead bigint DEFAULT 0 NOT NULL,
+    expired bigint DEFAULT 0 NOT NULL,
+    dropped bigint DEFAULT 0 NOT NULL,
+    failed_attempts bigint DEFAULT 0 NOT NULL,
+    retried_attempts bigint DEFAULT 0 NOT NULL,
+    run_time_seconds double precision DEFAULT 0 NOT NULL,
+    wait_seconds double precision DEFAULT 0 NOT NULL,
+    waits bigint[] DEFAULT '{0,0,0,0,0,0,0}'::bigint[] NOT NULL,
+    last_ended_at timestamp with time zone,
+    last_status text,
+    last_succeeded_at timestamp with time zone,
+    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
+CREATE VIEW jobctl.daily_figures AS
+ SELECT job_figures.job_type,
+    job_figures.day,
+    (sum(job_figures.succeeded))::bigint AS succeeded,
+    (sum(job_figures.dead))::bigint AS dead,
+    (sum(job_figures.expired))::bigint AS expired,
+    (sum(job_figures.dropped))::bigint AS dropped,
+    (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
+    (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
+    sum(job_figures.run_time_seconds) AS run_time_seconds,
+    sum(job_figures.wait_seconds) AS wait_seconds,
+    ARRAY[(sum(job_figures.waits[1]))::bigint, (sum(job_figures.waits[2]))::bigint, (sum(job_figures.waits[3]))::bigint, (sum(job_figures.waits[4]))::bigint, (sum(job_figures.waits[5]))::bigint, (sum(job_figures.waits[6]))::bigint, (sum(job_figures.waits[7]))::bigint] AS waits,
+    max(job_figures.last_ended_at) AS last_ended_at,
+    (array_agg(job_figures.last_status ORDER BY job_figures.last_ended_at DESC NULLS LAST))[1] AS last_status,
+    max(job_figures.last_succeeded_at) AS last_succeeded_at
+   FROM jobctl.job_figures
+  GROUP BY job_figures.job_type, job_figures.day;
 CREATE TABLE jobctl.job_runs (
     id bigint NOT NULL,
     definition_id bigint,
@@ -1453,57 +1511,6 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
-CREATE VIEW jobctl.current_holds AS
- SELECT hold.id,
-    hold.scope,
-    hold.name,
-    hold.held_at,
-    hold.held_until,
-    hold.recorded_by,
-    hold.host_user,
-    hold.reason,
-    hold.run_id
-   FROM (jobctl.job_holds hold
-     LEFT JOIN jobctl.job_runs run ON (((run.id = hold.run_id) AND (run.status = 'queued'::text) AND (run.run_at > now()))))
-  WHERE (COALESCE((hold.held_until > now()), true) AND ((hold.run_id IS NULL) OR (run.id IS NOT NULL)));
-CREATE TABLE jobctl.job_figures (
-    id uuid DEFAULT gen_random_uuid() NOT NULL,
-    job_type text NOT NULL,
-    day date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
-    part integer DEFAULT 1 NOT NULL,
-    writes integer DEFAULT 0 NOT NULL,
-    succeeded bigint DEFAULT 0 NOT NULL,
-    dead bigint DEFAULT 0 NOT NULL,
-    expired bigint DEFAULT 0 NOT NULL,
-    dropped bigint DEFAULT 0 NOT NULL,
-    failed_attempts bigint DEFAULT 0 NOT NULL,
-    retried_attempts bigint DEFAULT 0 NOT NULL,
-    run_time_seconds double precision DEFAULT 0 NOT NULL,
-    wait_seconds double precision DEFAULT 0 NOT NULL,
-    waits bigint[] DEFAULT '{0,0,0,0,0,0,0}'::bigint[] NOT NULL,
-    last_ended_at timestamp with time zone,
-    last_status text,
-    last_succeeded_at timestamp with time zone,
-    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
-)
-WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
-CREATE VIEW jobctl.daily_figures AS
- SELECT job_figures.job_type,
-    job_figures.day,
-    (sum(job_figures.succeeded))::bigint AS succeeded,
-    (sum(job_figures.dead))::bigint AS dead,
-    (sum(job_figures.expired))::bigint AS expired,
-    (sum(job_figures.dropped))::bigint AS dropped,
-    (sum(job_figures.failed_attempts))::bigint AS failed_attempts,
-    (sum(job_figures.retried_attempts))::bigint AS retried_attempts,
-    sum(job_figures.run_time_seconds) AS run_time_seconds,
-    sum(job_figures.wait_seconds) AS wait_seconds,
-    ARRAY[(sum(job_figures.waits[1]))::bigint, (sum(job_figures.waits[2]))::bigint, (sum(job_figures.waits[3]))::bigint, (sum(job_figures.waits[4]))::bigint, (sum(job_figures.waits[5]))::bigint, (sum(job_figures.waits[6]))::bigint, (sum(job_figures.waits[7]))::bigint] AS waits,
-    max(job_figures.last_ended_at) AS last_ended_at,
-    (array_agg(job_figures.last_status ORDER BY job_figures.last_ended_at DESC NULLS LAST))[1] AS last_status,
-    max(job_figures.last_succeeded_at) AS last_succeeded_at
-   FROM jobctl.job_figures
-  GROUP BY job_figures.job_type, job_figures.day;
 CREATE VIEW jobctl.dead_runs AS
  SELECT job_runs.id,
     job_runs.job_type,
@@ -1621,6 +1628,7 @@ CREATE TABLE jobctl.job_workers (
     version text NOT NULL,
     last_tick_at timestamp with time zone NOT NULL,
     previous_tick_at timestamp with time zone,
+    login text DEFAULT concat_ws(' as '::text, SESSION_USER, NULLIF(CURRENT_USER, SESSION_USER)) NOT NULL,
     ticking_since timestamp with time zone DEFAULT now() NOT NULL,
     missed_for interval GENERATED ALWAYS AS (
 CASE

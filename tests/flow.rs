@@ -152,8 +152,18 @@ fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
     assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
     insert(&format!("{status}, finished_at"), &format!("'cancelled', 1, {long}, now()"), 15);
     assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // Failed and not yet due again.
+    // Nor did one that was cancelled before it was due.
+    let early = "now() + interval '1 hour', NULL::timestamptz";
+    insert(&format!("{status}, finished_at"), &format!("'cancelled', 0, {early}, now()"), 30);
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    // Runs that keep failing, and those that came and failed within ten minutes, change nothing.
+    let failed = "'failed', 2, now() + interval '1 hour', now(), now()";
+    insert(&format!("{status}, failed_at"), failed, 500);
     let failed = "'failed', 1, now() + interval '1 hour', now(), now()";
+    insert(&format!("{status}, failed_at"), failed, 700);
+    db.execute("UPDATE jobctl.job_runs SET created_at = now() WHERE status = 'failed'");
+    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
+    // Due before, and failed for the first time.
     insert(&format!("{status}, failed_at"), failed, 5);
     assert_eq!(mail(), (json!(20), json!("steady"), json!(null)));
     insert(&format!("{status}, failed_at"), failed, 10);

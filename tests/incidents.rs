@@ -57,7 +57,7 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
     let other = fail(&db, "mail", "dead", "web1", 30, "the provider does not answer");
     let all = incidents(&db, &[]);
     let ids: Vec<_> = all.iter().map(|it| it["incident"].as_str().unwrap()).collect();
-    assert_eq!(ids, [later, first, other].map(|id| format!("{id}.1")));
+    assert_eq!(ids, [first, later, other].map(|id| format!("{id}.1")));
     let names = [
         "cause",
         "error_type",
@@ -90,7 +90,7 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         "2026-01-31T08:00:00.000000Z",
         "2026-01-31T09:01:00.000000Z"
     ]);
-    assert_eq!(fields(&all[1], &names), disk);
+    assert_eq!(fields(&all[0], &names), disk);
     assert_eq!(
         fields(&all[2], &names[..3]),
         json!(["the provider does not answer", "exit_code", 1])
@@ -103,7 +103,7 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         (&["--share", "share of mail", "--error", "NO SPACE"], 3),
     ] {
         let found = incidents(&db, filter);
-        let same: Vec<_> = found.iter().filter(|it| it["incident"] == ids[1]).collect();
+        let same: Vec<_> = found.iter().filter(|it| it["incident"] == ids[0]).collect();
         assert_eq!(same.len(), 1, "{filter:?} {found:?}");
         assert_eq!(same[0]["failures"], failures, "{filter:?}");
     }

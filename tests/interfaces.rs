@@ -121,8 +121,8 @@ fn insert_sample_rows(db: &TestDb) {
          [jobs.paused]\nshell = 'true'\nschedule = '0 3 * * *'\n[jobs.plain]\nshell = 'true'\n",
     );
     db.execute(
-        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at) VALUES ('web1', '1', now()),
-             ('gone', '1', now());
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
+             VALUES ('web1', '1', now(), '{mail}'), ('gone', '1', now(), '{}');
          INSERT INTO jobctl.job_figures (job_type, last_status, last_ended_at, last_succeeded_at) \
              VALUES ('nightly', 'succeeded', now(), now()), ('plain', 'dead', now(), NULL); \
          UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'paused';
@@ -326,5 +326,5 @@ fn colour_flags_override_variables_and_auto_needs_a_terminal() {
     let shown = status.stdout;
     let counts: Vec<_> = shown.lines().filter(|line| line.contains(" shell ")).collect();
     assert_eq!(counts.len(), 2, "{shown}");
-    assert_eq!(counts[0].matches("\u{1b}[38;5;9m").count(), 1, "{counts:?}");
+    assert_eq!(counts[0].matches("\u{1b}[38;5;1m").count(), 1, "{counts:?}");
 }

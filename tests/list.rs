@@ -325,7 +325,7 @@ fn a_narrow_terminal_shows_job_status_and_error() {
         "job_type = 'cleanup_nightly', last_error = 'no space left on device'",
     );
     let wide = ["cleanup_nightly", "cancelled", "no space left on device"];
-    for (width, words) in [(80, wide), (60, wide), (40, ["cleanup_nigh…", "cancelled", "no spac…"])]
+    for (width, words) in [(80, wide), (60, wide), (40, ["cleanu…ightly", "cancelled", "no spac…"])]
     {
         let script =
             format!("script -qec \"stty cols {width}; '$jobctl' list\" /dev/null </dev/null");
@@ -413,6 +413,8 @@ fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
     let table = list(&["--columns", "enqueued_by,id", "--format", "table", "--limit", "1"]);
     assert!(table.stdout.starts_with(" ENQUEUED BY  ID\n "), "{table}");
     list(&["--header", "--columns", "id", "--status", "dead"]).stdout("id\n");
+    let twice = db.jobctl(["list", "--columns", "id,share,id"]).run().exits(2).stdout("");
+    twice.stderr_has("--columns: field `id` is named twice");
     for (command, flag) in [
         ("list", "--columns"),
         ("list", "--sort"),

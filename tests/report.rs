@@ -172,7 +172,7 @@ fn the_page_of_an_empty_database_shows_the_first_steps() {
 #[test]
 fn the_headline_says_whether_anything_needs_attention() {
     let db = healthy_db();
-    says(&page(&db, &[]), "All well. Nothing is dead or late. Nothing ended since ");
+    says(&page(&db, &[]), "All well. Nothing is dead or late. No run succeeded or failed since ");
     ended(&db, "hook", "succeeded", "1 hour", 1234);
     let well = page(&db, &["--title", "Our jobs"]);
     says(&well, "All well · Our jobs");
@@ -496,8 +496,8 @@ fn durations_are_compared_with_those_of_a_week_before() {
     db.apply("[jobs.slower]\nshell = 'true'\ntimeout = '1h'\n");
     let page = page(&db, &[]);
     for (job, words) in [
-        ("slower", "takes 45m, +50 % in a week, reaches its timeout in about 7 days when"),
-        ("faster", "takes 20m, -50 % in a week when"),
+        ("slower", "takes 45m, +50 % in 7 days, reaches its timeout in about 7 days when"),
+        ("faster", "takes 20m, -50 % in 13 days when"),
         ("same", "takes 32m when"),
         ("new", "takes 1h when"),
         ("rare", "takes 1h when"),
@@ -512,15 +512,41 @@ fn durations_are_compared_with_those_of_a_week_before() {
 #[test]
 fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
     let db = healthy_db();
-    let lengths = |page: &str| page.matches("<path class=\"long\"").count();
+    let lines = |page: &str| {
+        let path = page.split_once("<path class=\"long\" d=\"").map(|(_, path)| path);
+        path.map(|path| path.split_once('"').unwrap().0.to_owned())
+    };
     ended(&db, "hook", "succeeded", "2 hours", 3);
-    assert_eq!(lengths(&page(&db, &[])), 0);
+    assert_eq!(lines(&page(&db, &[])), None);
+    // Cancelled while it waited, long after its attempt.
+    ended(&db, "hook", "cancelled", "3 hours", 1);
+    db.execute(
+        "UPDATE jobctl.job_runs SET started_at = finished_at - interval '5 hours'
+        WHERE status = 'cancelled'",
+    );
+    assert_eq!(lines(&page(&db, &[])), None);
+    // 97 bins of 15 minutes, of which the last one has begun.
+    let ends_at = |line: &str| -> (f64, i32) {
+        let (begin, end) = line.trim_start_matches('M').split_once(" 82H").unwrap();
+        (begin.parse().unwrap(), end.parse().unwrap())
+    };
     db.execute(
         "UPDATE jobctl.job_runs SET started_at = finished_at - interval '40 minutes'
-        WHERE id % 3 = 0",
+        WHERE id % 3 = 0 AND status = 'succeeded'",
     );
-    let page = page(&db, &[]);
-    assert_eq!(lengths(&page), 1);
+    let (begin, end) = ends_at(&lines(&page(&db, &[])).unwrap());
+    let length = f64::from(end) - begin;
+    assert!((88..=90).contains(&end) && (40.0 / 15.0..=55.0 / 15.0).contains(&length), "{length}");
+    // A failed attempt, too.
+    db.execute(
+        "UPDATE jobctl.job_runs SET started_at = finished_at;
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT min(id), 0, 'w', now() - interval '10 hours', now() - interval '9 hours', 'failed'
+         FROM jobctl.job_runs",
+    );
+    let (begin, end) = ends_at(&lines(&page(&db, &[])).unwrap());
+    let length = f64::from(end) - begin;
+    assert!((60..=62).contains(&end) && (4.0..=5.0).contains(&length), "{begin} {end}");
 }
 
 /// Inserts runs with this status, and a failed first attempt of each that ended an hour ago.
@@ -866,7 +892,7 @@ fn all_parts_of_a_page_show_one_moment() {
     other.batch_execute("COMMIT").unwrap();
     drop(other);
     let page = report.wait().success().stdout;
-    says(&page, "All well. Nothing is dead or late. Nothing ended since ");
+    says(&page, "All well. Nothing is dead or late. No run succeeded or failed since ");
     says(&page, "No attempt has failed since ");
 }
 

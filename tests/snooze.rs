@@ -161,14 +161,22 @@ fn a_snooze_can_hold_its_job() {
     db.jobctl(["status", "--format", "table"])
         .run()
         .success()
-        .stdout_has("job pay is held by web1");
-    // It ends with the wait of its run.
-    let current = "SELECT count(*) FROM jobctl.current_holds";
-    assert_eq!(db.query(current), "1");
-    db.jobctl(["edit", &first.to_string(), "--in", "0s"]).run().success();
-    assert_eq!(db.query(current), "0");
-    db.jobctl(["edit", &first.to_string(), "--in", "2h"]).run().success();
-    assert_eq!(db.query(current), "1");
+        .stdout_has(&format!("job pay waits, because run {first} asked for a later attempt"));
+    let page = db.jobctl(["report"]).run().success().stdout;
+    assert!(page.contains("All well.") && !page.contains("Stopped on purpose"), "{page}");
+    // It ends if a person makes its run due or cancels it, and not if one changes something else.
+    let saved = "CREATE TABLE public.saved AS SELECT * FROM jobctl.job_holds";
+    let again = "INSERT INTO jobctl.job_holds SELECT * FROM public.saved";
+    db.execute(saved);
+    let holds = || db.query("SELECT count(*) FROM jobctl.current_holds");
+    db.jobctl(["edit", &first.to_string(), "--max-attempts", "20"]).run().success();
+    assert_eq!(holds(), "1");
+    for act in [&["edit", "--in", "2h"][..], &["cancel"], &["retry"]] {
+        db.jobctl(act.iter().copied()).args([first.to_string().as_str()]).run().success();
+        assert_eq!(holds(), "0", "{act:?}");
+        db.execute(again);
+    }
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() + interval '2 h' WHERE attempts = 1");
     // The next snooze deletes it when it has ended; a longer hold stays as it is.
     let end = "UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'";
     db.execute(end);

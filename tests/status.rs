@@ -293,8 +293,10 @@ fn json_is_one_object_with_the_same_facts() {
             job("report", [0; 6], Value::Null, Value::Null, json!("paused")),
         ],
         "workers": [
-            {"worker": "web1", "last_tick_at": null, "version": "0.1.0"},
-            {"worker": "web2", "last_tick_at": null, "version": "0.1.0"},
+            {"worker": "web1", "last_tick_at": null, "version": "0.1.0",
+             "queues": [], "login": "postgres"},
+            {"worker": "web2", "last_tick_at": null, "version": "0.1.0",
+             "queues": [], "login": "postgres"},
         ],
         "figures": [],
         "longest_running": [{
@@ -384,9 +386,9 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 
          Workers
 
-         WORKER LAST TICK VERSION
-         web1 ago 0.1.0
-         web2 5m ago 0.1.0
+         WORKER LAST TICK QUEUES LOGIN VERSION
+         web1 ago postgres 0.1.0
+         web2 5m ago postgres 0.1.0
 
          Running longest
 
@@ -516,24 +518,24 @@ fn watch_redraws_until_ctrl_c() {
     let db = TestDb::new();
     let folder = crate::support::temp_dir();
     let typescript = folder.path().join("typescript");
-    // The first screen has no job, a later one has; then Ctrl-C. The row of the job is cut off.
+    // The first screen has no job, a later one has; then Ctrl-C.
     let script = "saw() { until grep -q \"$1\" \"$typescript\"; do sleep 0.1; done; }
         { saw 'No definitions'; \"$jobctl\" enqueue shell -- true >&2; saw '^Jobs'
         printf '\\003'; } |
-        script -qefc \"stty rows 9 cols 80; '$jobctl' status --watch\" \"$typescript\" >/dev/null";
+        script -qefc \"stty rows 14 cols 80; '$jobctl' status --watch\" \"$typescript\" >/dev/null";
     let watched = db.script(script).env("typescript", typescript.to_str().unwrap());
     watched.env("NO_COLOR", "1").run().exits(130);
     let shown = std::fs::read_to_string(typescript).unwrap();
     let screens: Vec<_> = shown.split("\u{1b}[H").skip(1).collect();
     assert!(screens.len() >= 2, "{shown:?}");
     let fits = |screen: &&str| {
-        screen.split_once("\u{1b}[J").is_some_and(|(screen, _)| screen.lines().count() < 9)
+        screen.split_once("\u{1b}[J").is_some_and(|(screen, _)| screen.lines().count() < 14)
     };
     assert!(screens.iter().all(fits), "{shown:?}");
-    assert!(!shown.contains(" shell "), "{shown:?}");
-    // Headings and rows of the jobs, their results and the workers.
+    // The time, then the first sections.
     let last = screens.last().unwrap();
-    assert!(last.contains("\nand ") && last.contains(" more lines\u{1b}[K"), "{last:?}");
+    assert!(last.starts_with("20") && last.contains("Z\u{1b}[K"), "{last:?}");
+    assert!(last.contains("\nJobs\u{1b}[K") && !last.contains("Results"), "{last:?}");
     db.jobctl(["status", "--watch"])
         .run()
         .exits(2)

@@ -26,18 +26,26 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
-        -- Each incident is read once, however many of its runs end.
+        -- Attempts that failed alike in the same half-hour are of one incident, which is read once.
         WITH incident AS MATERIALIZED (
             SELECT failed.*, first.run_id || '.' || first.attempt AS id
             FROM (
-                SELECT DISTINCT attempt.error_type, attempt.cause, attempt.finished_at
-                FROM jobctl.job_attempts AS attempt
-                JOIN jobctl.job_runs AS run
-                    ON run.id = attempt.run_id
-                    AND run.attempts = attempt.attempt
+                SELECT
+                    attempt.error_type,
+                    attempt.cause,
+                    date_bin('30 minutes', attempt.finished_at, '2000-01-01Z') AS half_hour,
+                    min(attempt.finished_at) AS finished_at
+                FROM jobctl.job_runs AS run
+                JOIN jobctl.job_definitions AS definition
+                    ON definition.name = run.job_type
+                    AND definition.has_hooks
+                JOIN jobctl.job_attempts AS attempt
+                    ON attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+                WHERE run.id = ANY (runs)
                     AND run.status = 'dead'
-                WHERE attempt.run_id = ANY (runs)
                     AND attempt.outcome IN ('failed', 'lease_expired')
+                GROUP BY attempt.error_type, attempt.cause, half_hour
             ) AS failed
             CROSS JOIN LATERAL
                 jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
@@ -69,10 +77,10 @@ BEGIN
         LEFT JOIN incident
             ON run.status = 'dead'
             -- Else the attempt ended earlier, and the run without another one.
-            AND last.error_type = run.error_type
-            AND incident.error_type = last.error_type
+            AND last.error_type IS NOT DISTINCT FROM run.error_type
+            AND incident.error_type IS NOT DISTINCT FROM last.error_type
             AND incident.cause = last.cause
-            AND incident.finished_at = last.finished_at
+            AND incident.half_hour = date_bin('30 minutes', last.finished_at, '2000-01-01Z')
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),

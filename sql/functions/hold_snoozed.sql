@@ -2,7 +2,7 @@
 -- transaction has recorded that an attempt of each run on this worker asked for a later one. A job
 -- that is held as long or longer stays as it is; a shorter hold by another run is replaced.
 --
--- SECURITY DEFINER: a role that ticks may hold no other job, and only as long as its run waits.
+-- SECURITY DEFINER: a role that ticks may hold no other job, and only for a wait that it recorded.
 CREATE OR REPLACE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text)
 RETURNS void
 LANGUAGE plpgsql

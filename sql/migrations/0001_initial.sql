@@ -585,6 +585,9 @@ CREATE TABLE jobctl.job_workers (
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
     previous_tick_at timestamptz,
+    -- Of the last tick, as recorded_by in job_events.
+    login text NOT NULL
+        DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     -- The first tick of the current series; a gap of an hour starts a new series.
     ticking_since timestamptz NOT NULL DEFAULT now(),
     -- How long `check` reports this worker after it stops: as long as it ticked before. So a worker
@@ -650,8 +653,7 @@ CREATE TABLE jobctl.job_holds (
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     host_user text,
     reason text,
-    -- The run that asked for a later attempt and holds its job until it is due again. NULL: a
-    -- person holds it.
+    -- The run that asked for a later attempt, and so holds its job. NULL: a person holds it.
     run_id bigint,
     CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
     CONSTRAINT texts_are_short CHECK (greatest(length(host_user), length(reason)) <= 1000),

@@ -37,7 +37,13 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 .as_ref()
                 .map(|name| format!(", or `jobctl forget {}`", shell::argument(name)));
             let forget = forget.unwrap_or_default();
-            (format!("{held} held{by}{why}"), format!("{operator}`jobctl release {flag}`{forget}"))
+            let found = match fact.run_id {
+                Some(run) => {
+                    format!("job {job} waits, because run {run} asked for a later attempt")
+                }
+                None => format!("{held} held{by}{why}"),
+            };
+            (found, format!("{operator}`jobctl release {flag}`{forget}"))
         }
         Code::SchedulePaused => {
             if let Some(max_age) = max_age {
@@ -69,6 +75,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         job_type: fact.job_type.clone(),
         queue: fact.queue.clone(),
         worker: fact.worker.clone(),
+        run_id: fact.run_id,
         since_at: fact.since_at,
         runs: Some(fact.runs),
         example: (!notes.is_empty()).then(|| notes.join(", ")),

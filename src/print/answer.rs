@@ -222,18 +222,43 @@ pub(super) fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<Stri
     Ok(text)
 }
 
-/// Replaces the contents of the terminal by a text. Cuts it below, not above, and says how many
-/// lines are left out.
-pub(crate) fn redraw(text: &str) -> anyhow::Result<()> {
+/// Lines of a section with one row: an empty line, the heading, an empty line, the names, the row.
+const SMALLEST: usize = 5;
+
+/// Replaces the contents of the terminal by a line and sections, as many rows of them as fit.
+pub(crate) fn redraw(clock: &str, sections: &[String]) -> anyhow::Result<()> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
     let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
+    let mut text = format!("{clock}\n");
+    // The cursor stands on the last line.
+    text.extend(fitting(sections, rows - 2).into_iter().flat_map(|line| [line, "\n".to_owned()]));
     // Overwrites the lines in place, because an empty screen would flicker.
-    let mut lines: Vec<_> = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
-    if lines.len() >= rows {
-        let more = lines.split_off(rows.saturating_sub(2)).len();
-        lines.push(format!("and {more} more lines\x1b[K\n"));
+    answer(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))
+}
+
+/// Returns the lines of sections that fit into this many: the longest section loses its last lines
+/// and says how many, down to one row, then the last section goes.
+fn fitting(sections: &[String], rows: usize) -> Vec<String> {
+    let mut shown: Vec<(Vec<&str>, usize)> =
+        sections.iter().map(|section| (section.lines().collect(), 0)).collect();
+    let height = |shown: &[(Vec<&str>, usize)]| -> usize {
+        shown.iter().map(|(lines, more)| lines.len() + usize::from(*more > 0)).sum()
+    };
+    while height(&shown) > rows {
+        let is_long = |(lines, _): &&mut (Vec<_>, _)| lines.len() > SMALLEST;
+        match shown.iter_mut().filter(is_long).max_by_key(|(lines, _)| lines.len()) {
+            Some((lines, more)) => {
+                lines.pop();
+                *more += 1;
+            }
+            None => drop(shown.pop()),
+        }
     }
-    answer(&format!("\x1b[H{}\x1b[J", lines.concat()))
+    let section = |(lines, more): (Vec<&str>, usize)| {
+        let more = (more > 0).then(|| format!(" and {more} more"));
+        lines.into_iter().map(str::to_owned).chain(more).collect::<Vec<_>>()
+    };
+    shown.into_iter().flat_map(section).collect()
 }
 
 /// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
@@ -242,5 +267,30 @@ pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("cannot write the answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_share_the_rows_of_a_terminal() {
+        let section = |name: &str, rows: usize| {
+            let rows: String = (1..=rows).map(|row| format!(" {name}{row}\n")).collect();
+            format!("\n{name}\n\n NAMES\n{rows}")
+        };
+        let sections = [section("a", 1), section("b", 5), section("c", 3)];
+        let shown = |rows| fitting(&sections, rows).join("|");
+        let [all, a] = [shown(99), "|a|| NAMES| a1".to_owned()];
+        assert_eq!(shown(21), all);
+        assert_eq!(
+            shown(20),
+            format!("{a}||b|| NAMES| b1| b2| b3| and 2 more||c|| NAMES| c1| c2| c3")
+        );
+        assert_eq!(shown(17), format!("{a}||b|| NAMES| b1| and 4 more||c|| NAMES| c1| and 2 more"));
+        assert_eq!(shown(16), format!("{a}||b|| NAMES| b1| and 4 more"));
+        assert_eq!(shown(5), a);
+        assert_eq!(shown(4), "");
     }
 }

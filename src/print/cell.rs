@@ -69,6 +69,20 @@ impl Cell {
         }
     }
 
+    /// Shortens a text in its middle, because names differ at their ends.
+    pub(super) fn within(&self, width: usize) -> Self {
+        match self {
+            Self::Text(text) if text.chars().count() > width => {
+                let chars: Vec<_> = plain(text).chars().collect();
+                let end = width.saturating_sub(1) / 2;
+                let begin = width.saturating_sub(1) - end;
+                let of = |part: &[char]| part.iter().collect::<String>();
+                Self::Text(format!("{}…{}", of(&chars[..begin]), of(&chars[chars.len() - end..])))
+            }
+            _ => self.clone(),
+        }
+    }
+
     pub(super) fn shown(&self, is_short: bool, is_coloured: bool) -> comfy_table::Cell {
         let cell = comfy_table::Cell::new(self.text(is_short));
         let cell = match self.colour().filter(|_| is_coloured) {
@@ -93,27 +107,28 @@ impl Cell {
     pub(super) fn coloured(&self) -> String {
         let text = self.bare();
         let code = match self.colour().filter(|_| is_coloured(&io::stdout())) {
-            Some(Color::Red) => 31,
-            Some(Color::Green) => 32,
-            Some(Color::Yellow) => 33,
-            Some(Color::Cyan) => 36,
+            Some(Color::DarkRed) => 31,
+            Some(Color::DarkGreen) => 32,
+            Some(Color::DarkYellow) => 33,
+            Some(Color::DarkCyan) => 36,
             _ => return text,
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 }
 
+/// One of the terminal's own eight colours, which its user can read on its background.
 fn colour_of(word: &str) -> Option<Color> {
     Some(match word.parse().ok() {
-        Some(Status::Succeeded) => Color::Green,
-        Some(Status::Running) => Color::Cyan,
-        Some(Status::Failed) => Color::Yellow,
-        Some(Status::Dead) => Color::Red,
+        Some(Status::Succeeded) => Color::DarkGreen,
+        Some(Status::Running) => Color::DarkCyan,
+        Some(Status::Failed) => Color::DarkYellow,
+        Some(Status::Dead) => Color::DarkRed,
         Some(Status::Queued | Status::Cancelled) => return None,
         None => match word {
-            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Color::Yellow,
-            "bad" => Color::Red,
-            "ok" => Color::Green,
+            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Color::DarkYellow,
+            "bad" => Color::DarkRed,
+            "ok" => Color::DarkGreen,
             _ => return None,
         },
     })
@@ -122,6 +137,15 @@ fn colour_of(word: &str) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_shortened_in_its_middle() {
+        let within = |text: &str, width| Cell::Text(text.to_owned()).within(width).bare();
+        assert_eq!(within("nightly_backup_of_db", 20), "nightly_backup_of_db");
+        assert_eq!(within("nightly_backup_of_db", 9), "nigh…f_db");
+        assert_eq!(within("nightly_backup_of_db", 8), "nigh…_db");
+        assert_eq!(within("äöü", 2), "ä…");
+    }
 
     #[test]
     fn a_short_time_has_one_unit() {

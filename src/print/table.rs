@@ -22,11 +22,13 @@ const KEPT: [&str; 9] = [
     "cause",
     "last line",
 ];
+/// Columns whose cells are shortened in the middle.
+const NAMES: [&str; 5] = ["job", "queue", "worker", "share", "name"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
 /// The minimum width of a text column, unless a terminal is too narrow even for that.
 const TEXT_WIDTH: usize = 24;
-/// A job or an error up to this width is shown whole, even if times are left out.
+/// An error up to this width is shown whole, even if times are left out.
 const WHOLE_WIDTH: usize = 60;
 /// The width of a text column on a terminal that is too narrow.
 const NARROW_TEXT: usize = 8;
@@ -43,11 +45,13 @@ pub(crate) struct Table<'a> {
     now: Option<DateTime<Utc>>,
     /// Whether long texts are wrapped; else they are cut.
     wraps: bool,
+    /// Whether a narrow terminal shows all columns, because a person named them.
+    keeps: bool,
 }
 
 impl<'a> Table<'a> {
     pub(crate) const fn new(columns: &'a str, none: &'a str) -> Self {
-        Self { columns, none, now: None, wraps: false }
+        Self { columns, none, now: None, wraps: false, keeps: false }
     }
 
     /// Shows times by their distance from `now`.
@@ -55,9 +59,9 @@ impl<'a> Table<'a> {
         Self { now, ..self }
     }
 
-    /// Shows other columns.
+    /// Shows other columns, and leaves none of them out.
     pub(crate) fn with(self, columns: &'a str) -> Self {
-        Self { columns, ..self }
+        Self { columns, keeps: true, ..self }
     }
 
     /// Wraps long texts instead of cutting them.
@@ -77,7 +81,7 @@ impl<'a> Table<'a> {
             // A table of one column needs no heading.
             return Ok(rows.iter().flatten().map(|cell| cell.bare() + "\n").collect());
         }
-        Ok(table(&header, &rows, self.wraps))
+        Ok(self.table(&header, &rows))
     }
 }
 
@@ -119,11 +123,11 @@ impl<'a> Column<'a> {
         self.widths[usize::from(is_short)]
     }
 
-    /// The width if texts are cut: a job or an error to `most`, another text to `TEXT_WIDTH`.
+    /// The width if texts are cut: an error to `most`, another text to `TEXT_WIDTH`.
     fn cut_width(&self, is_short: bool, most: usize) -> usize {
         match self.name {
             _ if !self.is_text => self.width(is_short),
-            "job" | "error" => self.width(is_short).min(most),
+            "error" => self.width(is_short).min(most),
             _ => self.width(is_short).min(TEXT_WIDTH),
         }
     }
@@ -140,11 +144,11 @@ struct Layout {
 }
 
 impl Layout {
-    /// Columns shrink in this order: Times are shortened. Times and empty columns are left out,
-    /// from the right. Numbers are left out, from the left, then texts, from the right, unless
-    /// `wraps`. Texts are cut, from the right, then the error, then the job. The first column
-    /// stays.
-    fn fitting(header: &[&str], rows: &[Vec<Cell>], wraps: bool, width: usize) -> Self {
+    /// Columns shrink in this order: Times are shortened. Texts are cut, from the right, then the
+    /// error. Times and empty columns are left out, from the right, then numbers, from the left,
+    /// then texts, from the right, unless they wrap. The other texts are cut further, the job last.
+    /// The first column stays.
+    fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows)).collect();
         let fits = |columns: &[Column<'_>], is_short, most| {
@@ -152,23 +156,23 @@ impl Layout {
             widths.sum::<usize>() <= width
         };
         let is_short = !fits(&columns, false, WHOLE_WIDTH);
-        while !fits(&columns, is_short, WHOLE_WIDTH) {
+        while !table.keeps && !fits(&columns, is_short, WHOLE_WIDTH) {
             let time = columns.iter().skip(1).rposition(|column| column.is_time);
             let Some(time) = time else { break };
             columns.remove(time + 1);
         }
-        while !fits(&columns, is_short, TEXT_WIDTH) {
+        while !table.keeps && !fits(&columns, is_short, TEXT_WIDTH) {
             let others = || columns.iter().skip(1);
             let left_out = others()
                 .position(|column| column.is_number && !column.is_kept())
-                .or_else(|| others().rposition(|column| !wraps && !column.is_kept()));
+                .or_else(|| others().rposition(|column| !table.wraps && !column.is_kept()));
             let Some(left_out) = left_out else { break };
             columns.remove(left_out + 1);
         }
         let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
         let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
-        cut.sort_by_key(|i| ["error", "job"].iter().position(|name| *name == columns[*i].name));
-        for least in [TEXT_WIDTH, NARROW_TEXT] {
+        for (least, last) in [(TEXT_WIDTH, "error"), (NARROW_TEXT, "job")] {
+            cut.sort_by_key(|i| columns[*i].name == last);
             for i in &cut {
                 let all: usize = widths.iter().map(|width| PADDING + width).sum();
                 let spare = widths[*i].saturating_sub(least);
@@ -180,45 +184,52 @@ impl Layout {
     }
 }
 
-fn table(header: &[&str], rows: &[Vec<Cell>], wraps: bool) -> String {
-    let is_coloured = is_coloured(&io::stdout());
-    let width = rustix::termios::tcgetwinsize(io::stdout())
-        .ok()
-        .map(|size| size.ws_col)
-        .filter(|width| *width > 0);
-    let width = width.map(|width| width.max(NARROWEST));
-    let Layout { columns, has_short_times, widths } =
-        Layout::fitting(header, rows, wraps, width.map_or(usize::MAX, usize::from));
-    let mut table = comfy_table::Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_truncation_indicator("…")
-        .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
-        .add_rows(rows.iter().map(|row| {
-            let cells = columns.iter().filter_map(|column| row.get(*column));
-            let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
-            if !wraps {
-                row.max_height(1);
+impl Table<'_> {
+    fn table(&self, header: &[&str], rows: &[Vec<Cell>]) -> String {
+        let wraps = self.wraps;
+        let is_coloured = is_coloured(&io::stdout());
+        let width = rustix::termios::tcgetwinsize(io::stdout())
+            .ok()
+            .map(|size| size.ws_col)
+            .filter(|width| *width > 0);
+        let width = width.map(|width| width.max(NARROWEST));
+        let Layout { columns, has_short_times, widths } =
+            Layout::fitting(header, rows, self, width.map_or(usize::MAX, usize::from));
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_truncation_indicator("…")
+            .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
+            .add_rows(rows.iter().map(|row| {
+                let cells = columns.iter().zip(&widths).filter_map(|(column, width)| {
+                    let cell = row.get(*column)?;
+                    let is_name = !wraps && NAMES.contains(&header[*column]);
+                    Some(if is_name { cell.within(*width) } else { cell.clone() })
+                });
+                let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
+                if !wraps {
+                    row.max_height(1);
+                }
+                row
+            }));
+        for ((column, text), shown) in columns.iter().zip(&widths).zip(table.column_iter_mut()) {
+            if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
+                shown.set_constraint(ColumnConstraint::ContentWidth);
+            } else if width.is_some() && !wraps {
+                let text = u16::try_from(PADDING + *text).unwrap_or(u16::MAX);
+                shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
             }
-            row
-        }));
-    for ((column, text), shown) in columns.iter().zip(widths).zip(table.column_iter_mut()) {
-        if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
-            shown.set_constraint(ColumnConstraint::ContentWidth);
-        } else if width.is_some() && !wraps {
-            let text = u16::try_from(PADDING + text).unwrap_or(u16::MAX);
-            shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
         }
+        if is_coloured {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
-    if is_coloured {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 #[cfg(test)]
@@ -244,7 +255,7 @@ mod tests {
             text("cannot connect to 127.0.0.1:9: Connection refused"),
         ];
         let header = ["id", "job", "status", "attempts", "created", "run time", "error"];
-        let layout = Layout::fitting(&header, &[row], false, width);
+        let layout = Layout::fitting(&header, &[row], &Table::new("", ""), width);
         let width_of = |column| {
             layout.widths[layout.columns.iter().position(|it| *it == column).expect("it stays")]
         };
@@ -256,17 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn times_are_shortened_and_left_out_before_jobs_and_errors_are_cut() {
+    fn names_are_shortened_before_times_and_these_are_left_out_before_errors_are_cut() {
         fits(133, &[0, 1, 2, 3, 4, 5, 6], false, [31, 49]);
-        fits(132, &[0, 1, 2, 3, 4, 5, 6], true, [31, 49]);
-        fits(129, &[0, 1, 2, 3, 4, 6], true, [31, 49]);
-        fits(119, &[0, 1, 2, 3, 6], true, [31, 49]);
-        fits(110, &[0, 1, 2, 3, 6], true, [31, 48]);
-        fits(86, &[0, 1, 2, 3, 6], true, [31, 24]);
-        fits(80, &[0, 1, 2, 3, 6], true, [25, 24]);
+        fits(126, &[0, 1, 2, 3, 4, 5, 6], false, [24, 49]);
+        fits(124, &[0, 1, 2, 3, 4, 5, 6], true, [25, 49]);
+        fits(120, &[0, 1, 2, 3, 4, 6], true, [31, 49]);
+        fits(111, &[0, 1, 2, 3, 6], true, [31, 49]);
+        fits(104, &[0, 1, 2, 3, 6], true, [24, 49]);
+        fits(80, &[0, 1, 2, 3, 6], true, [24, 25]);
         fits(69, &[0, 1, 2, 6], true, [24, 24]);
         fits(60, &[0, 1, 2, 6], true, [24, 15]);
         fits(40, &[0, 1, 2, 6], true, [11, 8]);
+    }
+
+    #[test]
+    fn columns_that_a_person_named_stay() {
+        let now = DateTime::UNIX_EPOCH;
+        let row = vec![Cell::Time(now, None); 4];
+        let header = ["created at", "run at", "started at", "finished at"];
+        let columns = |table: Table<'_>| {
+            Layout::fitting(&header, std::slice::from_ref(&row), &table, 60).columns
+        };
+        assert_eq!(columns(Table::new("", "")), [0, 1, 2]);
+        assert_eq!(columns(Table::new("", "").with("")), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -275,7 +298,8 @@ mod tests {
         let row = [vec![Cell::Time(DateTime::UNIX_EPOCH, None)], texts.to_vec()].concat();
         let header = ["at", "job", "state", "schedule", "time zone"];
         let columns = |wraps, width| {
-            Layout::fitting(&header, std::slice::from_ref(&row), wraps, width).columns
+            let table = Table { wraps, ..Table::new("", "") };
+            Layout::fitting(&header, std::slice::from_ref(&row), &table, width).columns
         };
         assert_eq!(columns(false, 69), [0, 1, 2, 3, 4]);
         assert_eq!(columns(false, 54), [0, 1, 2, 3]);

@@ -37,8 +37,10 @@ pub(super) struct Headline {
 
 impl Headline {
     pub(super) fn of(view: &View<'_>) -> Self {
-        let number = |severity| view.with_severity(severity).len() as i64;
-        let [bad, facts] = [Severity::Bad, Severity::Info].map(number);
+        let bad = view.with_severity(Severity::Bad).len() as i64;
+        // A run that asks for a later attempt stops its job, too.
+        let facts = view.with_severity(Severity::Info);
+        let facts = facts.iter().filter(|fact| fact.run_id.is_none()).count() as i64;
         let stopped = plural::of(facts, "stop") + " on purpose";
         let (state, opening, rest) = if !view.snapshot.summary.used {
             (UNUSED, "Nothing here yet.", "This database has no job and no run.".to_owned())
@@ -95,7 +97,7 @@ fn ended(view: &View<'_>) -> String {
     ];
     let succeeded = of(|job| job.all_succeeded);
     if succeeded + dead + failed + dropped == 0 {
-        return format!("Nothing ended since {since}.");
+        return format!("No run succeeded or failed since {since}.");
     }
     let parts = parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words);
     let succeeded = grouped_of(succeeded, "run") + " succeeded";

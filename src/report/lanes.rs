@@ -198,7 +198,7 @@ fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     }
 }
 
-/// How much longer or shorter the runs became in a week, and when they reach their timeout.
+/// How much longer or shorter the runs became in a week or two, and when they reach their timeout.
 fn trend(job: &ReportJob, average: f64) -> String {
     let Some((before, days)) = job.average_before.zip(job.days) else { return String::new() };
     let (seconds, share) = (average - before, average / before - 1.0);
@@ -215,7 +215,7 @@ fn trend(job: &ReportJob, average: f64) -> String {
         }
         false => String::new(),
     };
-    format!(", {sign}{change} % in a week{until}")
+    format!(", {sign}{change} % in {}{until}", plural::of(days.into(), "day"))
 }
 
 fn words(job: &ReportJob) -> String {

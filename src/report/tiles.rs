@@ -5,9 +5,9 @@ use maud::{Markup, html};
 
 use super::{View, pace};
 use crate::job::finding_code::Code;
-use crate::store::ReportSummary;
+use crate::store::{ReportSummary, StoppedFacts};
 use crate::text::duration::{SECOND, show_whole};
-use crate::text::plural::{grouped, grouped_of, listed};
+use crate::text::plural::{grouped, listed};
 use crate::text::timestamp::relative;
 
 /// A figure, and notes that explain it; `is_bad` says that it needs attention.
@@ -63,17 +63,16 @@ fn due(view: &View<'_>) -> Tile {
 
 fn stopped(view: &View<'_>) -> Tile {
     let stopped = view.snapshot.work.stopped.iter();
-    let stopped: Vec<_> = stopped.filter(|fact| fact.code != Code::JobDisabled).collect();
+    let is_act = |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
+    let stopped: Vec<_> = stopped.filter(is_act).collect();
     let mut people: Vec<_> = stopped.iter().filter_map(|fact| fact.stopped_by.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
     let by = (!people.is_empty()).then(|| format!("by {}", listed(&people, 2)));
-    let runs: i64 = stopped.iter().map(|fact| fact.runs).sum();
-    let wait = (runs > 0).then(|| format!("{} due", grouped_of(runs, "run")));
     Tile {
         name: "Held or paused",
         value: grouped(stopped.len() as i64),
-        notes: [by, wait].into_iter().flatten().collect(),
+        notes: by.into_iter().collect(),
         is_bad: false,
     }
 }

@@ -95,6 +95,9 @@ rows! {
         pub(crate) worker: String,
         pub(crate) last_tick_at: DateTime<Utc> as "timestamp",
         pub(crate) version: String,
+        /// That it serves; empty for all.
+        pub(crate) queues: Vec<String>,
+        pub(crate) login: String,
     }
 
     /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
@@ -126,6 +129,8 @@ rows! {
         pub(crate) keeps_late: bool,
         /// In seconds.
         pub(crate) max_age: Option<f64>,
+        /// The run that asked for a later attempt, and so holds its job; `None`: a person stopped.
+        pub(crate) run_id: Option<i64>,
     }
 
     /// What a tick leaves alone on purpose.

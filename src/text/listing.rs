@@ -27,7 +27,12 @@ pub(crate) struct ListedRow {
 impl Listing {
     /// Keeps these fields, in this order. An unknown name is an error.
     pub(crate) fn select(&mut self, fields: &[String]) -> Result<(), String> {
-        fields.iter().try_for_each(|name| self.check(name))?;
+        for (place, name) in fields.iter().enumerate() {
+            self.check(name)?;
+            if fields[..place].contains(name) {
+                return Err(format!("field `{name}` is named twice"));
+            }
+        }
         self.names = fields.into();
         for row in &mut self.rows {
             row.values = fields.iter().map(|name| row.value(name).clone()).collect();

@@ -1016,9 +1016,7 @@ impl Database {
     }
 
     fn is_in_force(&self, hold: &Hold) -> bool {
-        let waits = |run: &Run| run.status == Status::Queued && run.run_at > self.now;
         hold.until.is_none_or(|until| until > self.now)
-            && hold.run.is_none_or(|run| self.runs.get(&run).is_some_and(waits))
     }
 
     /// Whether a hold of its job or its queue keeps a run from being claimed.
@@ -1758,6 +1756,7 @@ impl Database {
             if run.key_scope == KeyScope::Live && it.of_key(&run.key, KeyScope::Live).any(has_key) {
                 return Ok(false);
             }
+            it.end_holds_by(run.id);
             let granted = run.granted_attempts.unwrap_or(run.max_attempts);
             let is_used_up = run.attempts >= run.most_attempts();
             if let Some(worker) = &run.locked_by {
@@ -1791,6 +1790,11 @@ impl Database {
         })
     }
 
+    fn end_holds_by(&mut self, run: i64) {
+        self.journal.push(Before::Holds(self.holds.clone()));
+        self.holds.retain(|hold| hold.run != Some(run));
+    }
+
     /// cancel.sql
     pub(super) fn cancel(
         &mut self,
@@ -1801,6 +1805,7 @@ impl Database {
             if run.finished_at.is_some() {
                 return Ok(false);
             }
+            it.end_holds_by(run.id);
             if run.status != Status::Running {
                 (run.status, run.finished_at) = (Status::Cancelled, Some(it.now));
             }

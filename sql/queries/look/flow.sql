@@ -13,7 +13,13 @@ WITH waiting AS (
         count(*) FILTER (
             WHERE run.run_at <= now() AND run.run_at > now() - interval '10 minutes'
         ) AS came_10m,
-        count(*) FILTER (WHERE run.failed_at > now() - interval '10 minutes') AS left_10m,
+        -- The failure has moved run_at, so an earlier time at which a run was due is not known. A
+        -- first attempt is taken to have been due since the enqueue, and a later one not for long.
+        count(*) FILTER (
+            WHERE run.failed_at > now() - interval '10 minutes'
+                AND run.created_at <= now() - interval '10 minutes'
+                AND run.attempts = 1
+        ) AS left_10m,
         count(*) FILTER (WHERE run.run_at <= now()) AS due
     FROM jobctl.job_runs AS run
     WHERE run.status IN ('queued', 'failed')
@@ -49,13 +55,17 @@ ended AS (
             WHERE run.status = 'succeeded' AND run.finished_at > now() - interval '10 minutes'
         ) AS succeeded_10m,
         count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded_1h,
-        count(*) FILTER (WHERE run.run_at > now() - interval '10 minutes') AS came_10m,
+        -- A run that was cancelled before it was due neither came nor left.
+        count(*) FILTER (
+            WHERE run.run_at > now() - interval '10 minutes' AND run.run_at <= run.finished_at
+        ) AS came_10m,
         -- A run that was cancelled while it waited has the start of an earlier attempt, or none.
         count(*) FILTER (
             WHERE CASE
                 WHEN run.status = 'cancelled' THEN run.finished_at
                 ELSE coalesce(run.started_at, run.finished_at)
             END > now() - interval '10 minutes'
+                AND run.run_at <= run.finished_at
         ) AS left_10m
     FROM jobctl.job_runs AS run
     WHERE run.finished_at > now() - interval '1 hour'

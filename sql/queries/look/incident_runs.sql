@@ -10,6 +10,7 @@ SELECT coalesce(
                 AND later.attempt > member.attempt
                 AND later.outcome IN ('failed', 'lease_expired')
         )
+            AND (run.status <> 'dead' OR run.error_type IS NOT DISTINCT FROM member.error_type)
     ),
     ARRAY[]::bigint[]
 ) AS ids
@@ -20,6 +21,8 @@ JOIN jobctl.job_attempts AS member
     AND member.cause = given.cause
     AND member.error_type IS NOT DISTINCT FROM given.error_type
     AND member.finished_at BETWEEN incident.first_at AND incident.last_at
+JOIN jobctl.job_runs AS run
+    ON run.id = member.run_id
 WHERE given.run_id = $1::bigint
     AND given.attempt = $2::integer
     AND given.outcome IN ('failed', 'lease_expired')
@@ -30,3 +33,11 @@ FROM jobctl.job_runs AS run
 WHERE run.id = $1::bigint
     AND $2::integer = 0
     AND run.status = 'dead'
+    AND NOT EXISTS (
+        SELECT
+        FROM jobctl.job_attempts AS attempt
+        WHERE attempt.run_id = run.id
+            AND attempt.attempt = run.attempts
+            AND attempt.outcome IN ('failed', 'lease_expired')
+            AND attempt.error_type IS NOT DISTINCT FROM run.error_type
+    )

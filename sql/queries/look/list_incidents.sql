@@ -1,92 +1,83 @@
 -- Incidents, see incident.sql, with the counts of their attempts that match. Those with dead runs
 -- that are not settled come first, then those with runs that still wait or run, then the others;
--- the latest first. A run counts for the incident of its last failed attempt. Reads only columns
--- that a viewer may read.
+-- those with the most such runs first, then the latest. A run counts for the incident of its last
+-- failed attempt. Reads only columns that a viewer may read.
 -- $1  since      $2  until, exclusive; NULL for no bound
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
 -- $6  limit
-WITH RECURSIVE failed AS MATERIALIZED (
+WITH failed AS (
     SELECT
         attempt.run_id,
         attempt.attempt,
         attempt.worker,
         attempt.finished_at,
         attempt.error_type,
-        attempt.cause
+        attempt.cause,
+        coalesce(
+            attempt.finished_at - lag(attempt.finished_at) OVER alike > interval '30 minutes',
+            true
+        ) AS begins
     FROM jobctl.job_attempts AS attempt
-    LEFT JOIN unnest($3::bigint[], $4::integer[]) AS wanted (run_id, attempt)
-        ON wanted.run_id = attempt.run_id
-        AND wanted.attempt = attempt.attempt
     WHERE attempt.outcome IN ('failed', 'lease_expired')
         AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
         AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
-        AND ($3::bigint[] IS NULL OR wanted.run_id IS NOT NULL)
+    WINDOW alike AS (
+        PARTITION BY attempt.error_type, attempt.cause
+        ORDER BY attempt.finished_at, attempt.run_id, attempt.attempt
+    )
 ),
--- The first attempt of those between which no other one failed so. An incident has at least one.
-begun AS MATERIALIZED (
-    SELECT DISTINCT ON (part.error_type, part.cause, part.finished_at) part.*
-    FROM (
-        SELECT
-            failed.*,
-            coalesce(
-                failed.finished_at - lag(failed.finished_at) OVER alike > interval '30 minutes',
-                true
-            ) AS begins
-        FROM failed
-        WINDOW alike AS (
+numbered AS MATERIALIZED (
+    SELECT
+        failed.*,
+        count(*) FILTER (WHERE failed.begins) OVER (
             PARTITION BY failed.error_type, failed.cause
-            ORDER BY failed.finished_at
-        )
-    ) AS part
-    WHERE part.begins
-    ORDER BY part.error_type, part.cause, part.finished_at
+            ORDER BY failed.finished_at, failed.run_id, failed.attempt
+        ) AS part
+    FROM failed
 ),
--- Each incident is read once, however many of its attempts match.
-incidents AS (
-    SELECT first.error_type, first.cause, incident.*
-    FROM (
-        SELECT begun.error_type, begun.cause, min(begun.finished_at) AS finished_at
-        FROM begun
-        GROUP BY begun.error_type, begun.cause
-    ) AS first
-    CROSS JOIN LATERAL
-        jobctl.incident(first.error_type, first.cause, first.finished_at) AS incident
-    UNION ALL
-    SELECT next.error_type, next.cause, incident.*
-    FROM incidents AS before
-    CROSS JOIN LATERAL (
-        SELECT begun.error_type, begun.cause, begun.finished_at
-        FROM begun
-        WHERE begun.error_type IS NOT DISTINCT FROM before.error_type
-            AND begun.cause = before.cause
-            AND begun.finished_at > before.last_at
-        ORDER BY begun.finished_at
-        LIMIT 1
-    ) AS next
-    CROSS JOIN LATERAL jobctl.incident(next.error_type, next.cause, next.finished_at) AS incident
+-- Only the first part of a cause may have begun before the window.
+parts AS MATERIALIZED (
+    SELECT
+        part.error_type,
+        part.cause,
+        part.part,
+        coalesce(before.run_id, part.run_id) || '.' || coalesce(before.attempt, part.attempt)
+            AS incident
+    FROM numbered AS part
+    LEFT JOIN LATERAL (
+        SELECT incident.run_id, incident.attempt
+        FROM jobctl.incident(part.error_type, part.cause, part.finished_at) AS incident
+        WHERE part.part = 1
+    ) AS before ON true
+    WHERE part.begins
 ),
 members AS (
     SELECT
-        incidents.run_id || '.' || incidents.attempt AS incident,
-        failed.run_id,
-        failed.attempt,
-        failed.worker,
-        failed.finished_at,
-        failed.error_type,
-        failed.cause,
+        parts.incident,
+        numbered.run_id,
+        numbered.attempt,
+        numbered.worker,
+        numbered.finished_at,
+        numbered.error_type,
+        numbered.cause,
         NOT EXISTS (
             SELECT
             FROM jobctl.job_attempts AS later
-            WHERE later.run_id = failed.run_id
-                AND later.attempt > failed.attempt
+            WHERE later.run_id = numbered.run_id
+                AND later.attempt > numbered.attempt
                 AND later.outcome IN ('failed', 'lease_expired')
         ) AS is_last
-    FROM failed
-    JOIN incidents
-        ON incidents.error_type IS NOT DISTINCT FROM failed.error_type
-        AND incidents.cause = failed.cause
-        AND failed.finished_at BETWEEN incidents.first_at AND incidents.last_at
+    FROM numbered
+    JOIN parts
+        ON parts.error_type IS NOT DISTINCT FROM numbered.error_type
+        AND parts.cause = numbered.cause
+        AND parts.part = numbered.part
+    LEFT JOIN unnest($3::bigint[], $4::integer[]) AS wanted (run_id, attempt)
+        ON wanted.run_id = numbered.run_id
+        AND wanted.attempt = numbered.attempt
+    WHERE $3::bigint[] IS NULL
+        OR wanted.run_id IS NOT NULL
     UNION ALL
     SELECT
         run.id || '.0',
@@ -126,7 +117,11 @@ counted AS (
             AS workers,
         count(DISTINCT run.share) AS shares,
         count(*) FILTER (
-            WHERE member.is_last AND run.status = 'dead' AND run.settled_at IS NULL
+            WHERE member.is_last
+                AND run.status = 'dead'
+                AND run.settled_at IS NULL
+                -- Else it died of another error, without another attempt.
+                AND run.error_type IS NOT DISTINCT FROM member.error_type
         ) AS dead,
         count(*) FILTER (
             WHERE member.is_last AND run.status IN ('queued', 'failed', 'running')
@@ -140,7 +135,7 @@ counted AS (
     FROM members AS member
     -- OFFSET 0: reads these runs by their ids, and not all runs.
     CROSS JOIN LATERAL (
-        SELECT run.id, run.job_type, run.share, run.status, run.settled_at
+        SELECT run.id, run.job_type, run.share, run.status, run.settled_at, run.error_type
         FROM jobctl.job_runs AS run
         WHERE run.id = member.run_id
         OFFSET 0
@@ -169,6 +164,8 @@ SELECT
 FROM counted
 ORDER BY
     CASE WHEN counted.dead > 0 THEN 1 WHEN counted.waiting > 0 THEN 2 ELSE 3 END,
+    counted.dead DESC,
+    counted.waiting DESC,
     counted.last_finished_at DESC,
     counted.newest DESC
 LIMIT $6::bigint

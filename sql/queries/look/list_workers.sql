@@ -4,7 +4,9 @@
 SELECT
     left(worker.worker, 255) AS worker,
     left(worker.version, 255) AS version,
-    worker.last_tick_at
+    worker.last_tick_at,
+    worker.queues,
+    worker.login
 FROM (
     SELECT *, row_number() OVER (ORDER BY ticked.last_tick_at DESC, ticked.worker) AS place
     FROM jobctl.job_workers AS ticked

@@ -4,7 +4,8 @@
 -- $2  tick_age: seconds after its last tick until a worker is silent
 -- $3  lag: seconds after which a due run is late, unless its definition has another max_lag
 -- `runs` is the number of due runs that a hold keeps from starting. `keeps_late` says that one of
--- them is late and belongs to a job with a schedule. `max_age` is in seconds.
+-- them is late and belongs to a job with a schedule. `max_age` is in seconds. `run_id` is the run
+-- that asked for a later attempt, and so holds its job.
 WITH due AS MATERIALIZED (
     SELECT
         grouped.*,
@@ -68,7 +69,8 @@ SELECT
     hold.reason,
     kept.runs,
     kept.keeps_late,
-    NULL::float8 AS max_age
+    NULL::float8 AS max_age,
+    hold.run_id
 FROM jobctl.current_holds AS hold
 LEFT JOIN jobctl.job_workers AS worker
     ON hold.scope = 'worker'
@@ -115,7 +117,8 @@ SELECT
     event.reason,
     0,
     false,
-    extract(epoch FROM definition.max_age)::float8
+    extract(epoch FROM definition.max_age)::float8,
+    NULL
 FROM jobctl.job_definitions AS definition
 LEFT JOIN LATERAL (
     SELECT event.*

@@ -48,6 +48,7 @@ reported AS (
     FROM seen
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
+        login = excluded.login,
         last_tick_at = excluded.last_tick_at,
         previous_tick_at = worker.last_tick_at,
         ticking_since = CASE

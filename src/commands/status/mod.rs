@@ -15,6 +15,7 @@ use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Format, Output, Table};
 use crate::store::{Overview, Store};
+use crate::text::timestamp::instant;
 
 /// The time between two redraws by --watch.
 const REDRAWN_AFTER: Duration = Duration::from_secs(2);
@@ -36,7 +37,7 @@ pub(crate) struct Arguments {
     /// Print metrics in the text format of Prometheus
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     prometheus: bool,
-    /// Redraw the tables every 2 seconds, until Ctrl-C
+    /// Redraw the tables every 2 seconds, as much as fits, until Ctrl-C
     #[arg(long, conflicts_with_all = ["prometheus", "json", "format", "header"])]
     watch: bool,
     #[command(flatten)]
@@ -78,7 +79,8 @@ const DROPPED: Table<'_> = Table::new(
     "",
 );
 
-const WORKERS: Table<'_> = Table::new("worker, last_tick_at as last tick, version", "");
+const WORKERS: Table<'_> =
+    Table::new("worker, last_tick_at as last tick, queues, login, version", "");
 
 const RUNNING: Table<'_> = Table::new(
     "id as run, job_type as job, locked_by as worker, run_time_seconds as running for, \
@@ -100,7 +102,8 @@ impl Arguments {
         if self.watch {
             loop {
                 let (overview, findings) = self.read(&store)?;
-                print::redraw(&tables(overview, findings)?)?;
+                let clock = instant(overview.now);
+                print::redraw(&clock, &tables(overview, findings)?)?;
                 thread::sleep(REDRAWN_AFTER);
             }
         }
@@ -119,7 +122,9 @@ impl Arguments {
                 print::tsv(output, "figures", &overview.figures)?;
                 print::tsv(output, "finding", &findings)
             }
-            Format::Table => print::answer(&tables(overview, findings)?),
+            Format::Table => {
+                print::answer(tables(overview, findings)?.concat().trim_start_matches('\n'))
+            }
         }
     }
 
@@ -135,8 +140,8 @@ impl Arguments {
     }
 }
 
-/// Returns the status as people see it.
-fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<String> {
+/// Returns the sections of the status, as people see them.
+fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Vec<String>> {
     let Overview { now, mut jobs, mut flow, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
@@ -159,7 +164,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
     let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
     // Several tables, so that none is wider than a terminal.
-    let sections = [
+    Ok(vec![
         section("Needs attention", &bad, "check")?,
         section("Stopped on purpose", &facts, "doctor")?,
         section("Warnings", &warnings, "doctor")?,
@@ -173,8 +178,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Stri
         print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?,
         print::section("Workers", &workers, &WORKERS.since(now))?,
         print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?,
-    ];
-    Ok(sections.concat().trim_start().to_owned())
+    ])
 }
 
 /// Returns the first findings as a table, and the number of the others with the command that lists
