@@ -207,6 +207,12 @@ fn prometheus_counts_holds_and_held_runs() {
     ] {
         assert!(metrics.contains(&format!("{sample}\n")), "{sample} in\n{metrics}");
     }
+    // Two holds of one job keep the same runs: a scraper rejects a sample that comes twice.
+    db.jobctl(["hold", "--job", "mail", "--reason", "twice"]).run().success();
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
+    assert_eq!(metrics.matches("jobctl_held_runs{scope=\"job\",name=\"mail\"} 300\n").count(), 1);
+    assert!(metrics.contains("jobctl_holds{scope=\"job\"} 2\n"), "{metrics}");
+    db.execute("DELETE FROM jobctl.job_holds WHERE reason = 'twice'");
     let release = db.jobctl(["release", "--job", "mail", "--queue", "other", "--queue", "none"]);
     release
         .run()

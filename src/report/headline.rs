@@ -38,7 +38,7 @@ pub(super) struct Headline {
 impl Headline {
     pub(super) fn of(view: &View<'_>) -> Self {
         let bad = view.with_severity(Severity::Bad).len() as i64;
-        // A run that asks for a later attempt stops its job, too.
+        // No person made the hold of a run that asked for a later attempt.
         let facts = view.with_severity(Severity::Info);
         let facts = facts.iter().filter(|fact| fact.run_id.is_none()).count() as i64;
         let stopped = plural::of(facts, "stop") + " on purpose";
