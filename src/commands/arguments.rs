@@ -227,7 +227,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Sorts and cuts the rows, and returns the columns of their table, if they are not the usual.
+    /// Sorts the rows, keeps the named fields of each, and returns the columns of their table;
+    /// `None` stands for the usual ones.
     fn apply(&self, list: &mut Listing) -> anyhow::Result<Option<String>> {
         let sorted = list.sort(&self.sort).map_err(|why| format!("--sort: {why}"));
         sorted.map_err(Fault::usage)?;

@@ -46,23 +46,25 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+const NONE: &str = "no run matches";
+
 pub(super) const TABLE: Table<'_> = Table::new(
     "id, job_type as job, status, attempts/max_attempts as attempts, created_at as created, \
      finished_at as ended, run_time_seconds as run time, last_error as error",
-    "no run matches",
+    NONE,
 );
 
 /// Of waiting runs.
 const WAITING: Table<'_> = Table::new(
     "id, job_type as job, status, attempts/max_attempts as attempts, run_at as due, queue, \
      priority, share, last_error as error",
-    "no run matches",
+    NONE,
 );
 
 const RUNNING: Table<'_> = Table::new(
     "id, job_type as job, status, worker, attempts/max_attempts as attempts, started_at as since, \
      queue, share",
-    "no run matches",
+    NONE,
 );
 
 impl Arguments {

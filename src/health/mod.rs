@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::job::finding_code::Code;
 use crate::store;
-use crate::text::{duration, plural, timestamp};
+use crate::text::{plural, timestamp};
 
 pub(crate) use server::{
     ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
@@ -103,10 +103,7 @@ impl Finding {
 
     /// The sentence with the age of the problem at `now`.
     pub(crate) fn aged(&self, now: DateTime<Utc>) -> String {
-        self.sentence(|at| {
-            let age = (now - at).to_std().unwrap_or_default().max(duration::SECOND);
-            format!("for {}", duration::show_whole(age))
-        })
+        self.sentence(|at| format!("for {}", timestamp::age(at, now)))
     }
 }
 

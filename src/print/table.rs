@@ -83,6 +83,52 @@ impl<'a> Table<'a> {
         }
         Ok(self.table(&header, &rows))
     }
+
+    fn table(&self, header: &[&str], rows: &[Vec<Cell>]) -> String {
+        let wraps = self.wraps;
+        let is_coloured = is_coloured(&io::stdout());
+        let width = rustix::termios::tcgetwinsize(io::stdout())
+            .ok()
+            .map(|size| size.ws_col)
+            .filter(|width| *width > 0);
+        let width = width.map(|width| width.max(NARROWEST));
+        let Layout { columns, has_short_times, widths } =
+            Layout::fitting(header, rows, self, width.map_or(usize::MAX, usize::from));
+        let mut table = comfy_table::Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_truncation_indicator("…")
+            .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
+            .add_rows(rows.iter().map(|row| {
+                let cells = columns.iter().zip(&widths).filter_map(|(column, width)| {
+                    let cell = row.get(*column)?;
+                    let is_name = !wraps && NAMES.contains(&header[*column]);
+                    Some(if is_name { cell.within(*width) } else { cell.clone() })
+                });
+                let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
+                if !wraps {
+                    row.max_height(1);
+                }
+                row
+            }));
+        for ((column, text), shown) in columns.iter().zip(&widths).zip(table.column_iter_mut()) {
+            if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
+                shown.set_constraint(ColumnConstraint::ContentWidth);
+            } else if width.is_some() && !wraps {
+                let text = u16::try_from(PADDING + *text).unwrap_or(u16::MAX);
+                shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
+            }
+        }
+        if is_coloured {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        if let Some(width) = width {
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+        }
+        table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
 }
 
 /// What a layout must know of a column.
@@ -181,54 +227,6 @@ impl Layout {
         }
         let columns = columns.iter().map(|column| column.number).collect();
         Self { columns, has_short_times: is_short, widths }
-    }
-}
-
-impl Table<'_> {
-    fn table(&self, header: &[&str], rows: &[Vec<Cell>]) -> String {
-        let wraps = self.wraps;
-        let is_coloured = is_coloured(&io::stdout());
-        let width = rustix::termios::tcgetwinsize(io::stdout())
-            .ok()
-            .map(|size| size.ws_col)
-            .filter(|width| *width > 0);
-        let width = width.map(|width| width.max(NARROWEST));
-        let Layout { columns, has_short_times, widths } =
-            Layout::fitting(header, rows, self, width.map_or(usize::MAX, usize::from));
-        let mut table = comfy_table::Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_truncation_indicator("…")
-            .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
-            .add_rows(rows.iter().map(|row| {
-                let cells = columns.iter().zip(&widths).filter_map(|(column, width)| {
-                    let cell = row.get(*column)?;
-                    let is_name = !wraps && NAMES.contains(&header[*column]);
-                    Some(if is_name { cell.within(*width) } else { cell.clone() })
-                });
-                let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
-                if !wraps {
-                    row.max_height(1);
-                }
-                row
-            }));
-        for ((column, text), shown) in columns.iter().zip(&widths).zip(table.column_iter_mut()) {
-            if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
-                shown.set_constraint(ColumnConstraint::ContentWidth);
-            } else if width.is_some() && !wraps {
-                let text = u16::try_from(PADDING + *text).unwrap_or(u16::MAX);
-                shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
-            }
-        }
-        if is_coloured {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        if let Some(width) = width {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
     }
 }
 

@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, Label};
 use super::{View, anchor, name, pace};
-use crate::health::{Finding, Severity};
+use crate::health::Severity;
 use crate::store::{self, Bin, ReportJob};
 use crate::text::duration;
 use crate::text::plural::{self, grouped, grouped_of};
@@ -49,8 +49,7 @@ enum LaneState {
 
 impl LaneState {
     fn of(job: &ReportJob, view: &View<'_>) -> Self {
-        let mut bad = view.with_severity(Severity::Bad).into_iter();
-        if bad.any(|finding| finding.job_type.as_ref() == Some(&job.name)) {
+        if view.of_job(&job.name).any(|finding| finding.severity == Severity::Bad) {
             Self::Bad
         } else if job.dead + job.to_retry + job.failed > 0 {
             Self::Warn
@@ -134,10 +133,8 @@ fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
         job.bins.0.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
-    let is_shown = |finding: &&Finding| finding.severity != Severity::Warn;
-    let findings = view.findings.iter().filter(is_shown);
-    let of_job = findings.filter(|finding| finding.job_type.as_ref() == Some(&job.name));
-    let why: Vec<_> = of_job.map(|finding| finding.found.as_str()).collect();
+    let why = view.of_job(&job.name).filter(|finding| finding.severity != Severity::Warn);
+    let why: Vec<_> = why.map(|finding| finding.found.as_str()).collect();
     html! {
         details.lane id=(anchor(&job.name)) {
             summary.columns {
@@ -249,23 +246,23 @@ fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
         bins.iter().map(sum).max().unwrap_or(1).max(1) as f64
     };
     let [deep, tall] = [DEEPEST / most(&PARTS[..1]), TALLEST / most(&PARTS[1..])];
-    let height = |number: i64, scale: f64| (number as f64 * scale).max(SHORTEST).round() as i64;
+    let height = |number: i64, scale: f64| match number {
+        0 => 0,
+        _ => (number as f64 * scale).max(SHORTEST).round() as i64,
+    };
     // One path for all parts of one outcome.
     let mut paths = PARTS.map(|_| String::new());
     for bin in bins {
+        // Dead runs hang below the base line, and the others stand on it.
         let mut top = BASE;
         for (place, (path, (.., of))) in paths.iter_mut().zip(PARTS).enumerate() {
-            let number = of(bin);
-            let (top, height) = match (number, place) {
-                (0, _) => continue,
-                (_, 0) => (BASE, height(number, deep)),
-                _ => {
-                    let height = height(number, tall);
-                    top -= height;
-                    (top, height)
-                }
-            };
-            *path += &format!("M{} {top}v{height}h.8v-{height}z", bin.index);
+            let height = height(of(bin), if place == 0 { deep } else { tall });
+            if place > 0 {
+                top -= height;
+            }
+            if height > 0 {
+                *path += &format!("M{} {top}v{height}h.8v-{height}z", bin.index);
+            }
         }
     }
     let long: String = bins

@@ -17,7 +17,7 @@ const SOON: TimeDelta = TimeDelta::hours(3);
 
 /// What went wrong in the window, the worst first: failed attempts, even if the runs recovered.
 pub(super) fn incidents(view: &View<'_>) -> Markup {
-    let incidents: Vec<_> = view.snapshot.incidents.iter().collect();
+    let incidents = &view.snapshot.incidents;
     let since = view.axis.show(view.axis.from);
     let list = List {
         heading: "Incidents",
@@ -27,7 +27,7 @@ pub(super) fn incidents(view: &View<'_>) -> Markup {
         noun: "incident",
         rest: html! { code { "jobctl failures --group" } " lists all of them" },
     };
-    let (shown, folded) = incidents.split_at(incidents.len().min(SHOWN));
+    let (shown, folded) = split(incidents);
     list.section(shown, folded, |incident| {
         let jobs = html! { (badge(incident)) " " (several(&incident.jobs, |job| view.job(job))) };
         let runs = html! { code { "jobctl list --incident " (incident.incident) } };
@@ -173,8 +173,7 @@ pub(super) fn running(view: &View<'_>) -> Markup {
         noun: "run",
         rest: html! { "they started later" },
     };
-    let running: Vec<_> = snapshot.running.iter().collect();
-    let (shown, folded) = running.split_at(running.len().min(SHOWN));
+    let (shown, folded) = split(&snapshot.running);
     list.section(shown, folded, |run| {
         let since = html! {
             @if run.is_lost { span.badge.bad { "lease expired" } " " }
@@ -192,6 +191,11 @@ pub(super) fn running(view: &View<'_>) -> Markup {
 
 fn is_overdue(at: DateTime<Utc>, axis: &Axis) -> bool {
     (axis.now - at).to_std().is_ok_and(|age| age >= TICK_OVERDUE)
+}
+
+/// The rows of a long list that are shown, and those that are folded.
+fn split<T>(rows: &[T]) -> (&[T], &[T]) {
+    rows.split_at(rows.len().min(SHOWN))
 }
 
 /// A section with a table of rows, of which some are folded.

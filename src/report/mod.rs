@@ -65,6 +65,10 @@ impl View<'_> {
         self.findings.iter().filter(|finding| finding.severity == severity).collect()
     }
 
+    fn of_job<'v>(&'v self, job: &'v str) -> impl Iterator<Item = &'v Finding> {
+        self.findings.iter().filter(move |finding| finding.job_type.as_deref() == Some(job))
+    }
+
     /// The id of a job's lane, if the page has one.
     fn anchor(&self, job: &str) -> Option<String> {
         self.snapshot.jobs.iter().any(|shown| shown.name == job).then(|| anchor(job))

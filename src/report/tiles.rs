@@ -1,14 +1,12 @@
 //! The key figures of this moment. Pure.
 
-use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::{View, pace};
 use crate::job::finding_code::Code;
 use crate::store::{ReportSummary, StoppedFacts};
-use crate::text::duration::{SECOND, show_whole};
 use crate::text::plural::{grouped, listed};
-use crate::text::timestamp::relative;
+use crate::text::timestamp::{age, relative};
 
 /// A figure, and notes that explain it; `is_bad` says that it needs attention.
 struct Tile {
@@ -48,7 +46,7 @@ fn counted(number: i64, words: &str) -> Option<String> {
 
 fn due(view: &View<'_>) -> Tile {
     let summary = &view.snapshot.summary;
-    let oldest = summary.due_since.map(|at| format!("for up to {}", age(view, at)));
+    let oldest = summary.due_since.map(|at| format!("for up to {}", age(at, view.axis.now)));
     // The first row is that of all jobs.
     let flow = view.snapshot.flow.first().filter(|_| summary.due > 0);
     let pace = flow.and_then(pace);
@@ -81,7 +79,7 @@ fn running(view: &View<'_>) -> Tile {
     let summary = &view.snapshot.summary;
     // The longest comes first.
     let longest = view.snapshot.running.first().and_then(|run| {
-        Some(format!("the longest for {}, {}", age(view, run.started_at?), run.job_type))
+        Some(format!("the longest for {}, {}", age(run.started_at?, view.axis.now), run.job_type))
     });
     let lost = counted(summary.lost, "with an expired lease");
     Tile {
@@ -124,10 +122,6 @@ fn share(succeeded: i64, dead: i64) -> Option<String> {
         tenth => format!("{}.{tenth} %", thousandths / 10),
     };
     Some(share)
-}
-
-fn age(view: &View<'_>, at: DateTime<Utc>) -> String {
-    show_whole((view.axis.now - at).to_std().unwrap_or_default().max(SECOND))
 }
 
 #[cfg(test)]

@@ -38,6 +38,11 @@ pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
+/// How long ago a time was, at least a second: `3m 12s`.
+pub(crate) fn age(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    duration::show_whole((now - at).to_std().unwrap_or_default().max(SECOND))
+}
+
 /// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
 pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match ((now - at).to_std(), (at - now).to_std()) {

@@ -99,7 +99,7 @@ SELECT
         ) AS earlier
     ) AS ahead,
     -- Of the runs of its queue that ended last after a start, within 10 minutes.
-    CASE WHEN run.status IN ('queued', 'failed') AND run.run_at <= now() THEN (
+    (
         SELECT
             CASE
                 WHEN count(*) = 1000 THEN extract(epoch FROM now() - min(lately.finished_at))
@@ -111,10 +111,13 @@ SELECT
             WHERE ended.finished_at > now() - interval '10 minutes'
                 AND ended.queue = run.queue
                 AND ended.status <> 'cancelled'
+                -- Only a due run waits for others.
+                AND run.status IN ('queued', 'failed')
+                AND run.run_at <= now()
             ORDER BY ended.finished_at DESC
             LIMIT 1000
         ) AS lately
-    ) END AS seconds_a_run,
+    ) AS seconds_a_run,
     serving.served_at
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition

@@ -8,8 +8,8 @@
 -- object for each bin with any; `index` counts from 0, `began` is the place in bins of the earliest
 -- start of a run or attempt that took longer than a bin, and `longest` is in seconds, of succeeded
 -- runs. `total` and `all_...` count all jobs. `dropped` is of the days of the window. `average` is
--- the average run time on the newest day with a success, `average_before` that on a day a week
--- before, `days` later; all in seconds, and NULL without such a day.
+-- the average run time on the newest day with a success, and `average_before` that on a day a week
+-- or two earlier, with `days` between the two. Times are in seconds, and NULL without such a day.
 WITH ended AS (
     SELECT
         run.job_type AS job,
