@@ -76,7 +76,7 @@ BEGIN
             AND last.attempt = run.attempts
         LEFT JOIN incident
             ON run.status = 'dead'
-            -- Else the attempt ended earlier, and the run without another one.
+            -- Else the run died later, without another attempt.
             AND last.error_type IS NOT DISTINCT FROM run.error_type
             AND incident.error_type IS NOT DISTINCT FROM last.error_type
             AND incident.cause = last.cause

@@ -14,7 +14,8 @@ WITH waiting AS (
             WHERE run.run_at <= now() AND run.run_at > now() - interval '10 minutes'
         ) AS came_10m,
         -- The failure has moved run_at, so an earlier time at which a run was due is not known. A
-        -- first attempt is taken to have been due since the enqueue, and a later one not for long.
+        -- run after its first attempt is taken to have been due since its enqueue. After a later
+        -- attempt, it was due only briefly.
         count(*) FILTER (
             WHERE run.failed_at > now() - interval '10 minutes'
                 AND run.created_at <= now() - interval '10 minutes'

@@ -27,6 +27,7 @@ WITH failed AS (
         ORDER BY attempt.finished_at, attempt.run_id, attempt.attempt
     )
 ),
+-- Attempts that failed alike are in one part, until a gap of more than 30 minutes.
 numbered AS MATERIALIZED (
     SELECT
         failed.*,
@@ -99,7 +100,7 @@ members AS (
             WHERE attempt.run_id = run.id
                 AND attempt.attempt = run.attempts
                 AND attempt.outcome IN ('failed', 'lease_expired')
-                -- Else it ended earlier, and the run without another attempt.
+                -- Else the run died later, without another attempt.
                 AND attempt.error_type IS NOT DISTINCT FROM run.error_type
         )
 ),
@@ -120,7 +121,7 @@ counted AS (
             WHERE member.is_last
                 AND run.status = 'dead'
                 AND run.settled_at IS NULL
-                -- Else it died of another error, without another attempt.
+                -- Else the run died later, without another attempt.
                 AND run.error_type IS NOT DISTINCT FROM member.error_type
         ) AS dead,
         count(*) FILTER (
