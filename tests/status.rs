@@ -34,13 +34,22 @@ fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
 /// Inserts a run that ended this many hours ago and ran for this many seconds.
 fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
     let end = format!("now() - interval '{hours} hours'");
-    insert_run(
+    let start = format!("{end} - interval '{seconds} seconds'");
+    let id = insert_run(
         db,
         job,
         status,
         ", started_at, finished_at",
-        &format!(", {end} - interval '{seconds} seconds', {end}"),
-    )
+        &format!(", {start} - interval '1 minute', {end}"),
+    );
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_attempts
+             (run_id, attempt, worker, started_at, finished_at, outcome)
+         SELECT {id}, 1, 'web1', {start} - interval '1 minute', {end} - interval '1 minute',
+             'succeeded'
+         WHERE '{status}' = 'succeeded'"
+    ));
+    id
 }
 
 fn insert_worker(db: &TestDb, worker: &str, seconds: i32) {
@@ -373,12 +382,12 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 
          Flow (last 10 minutes/last hour)
 
-         JOB ENQUEUED SUCCEEDED FAILED TREND EMPTY IN AT BEST LONGEST
+         JOB ENQUEUED SUCCEEDED FAILURES TREND EMPTY IN AT BEST RUNNING FOR
          all jobs 6/6 0/0 0/0 grows 10m
          backup 1/1 0/0 0/0 10m
          mail 5/5 0/0 0/0 grows
 
-         Results (SUCCEEDED to LONGEST: last 24 hours)
+         Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 of them)
 
          JOB LAST LAST SUCCESS SUCCEEDED MEDIAN 95 % LONGEST
          backup 1 20m 20m 20m

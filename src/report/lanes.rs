@@ -318,7 +318,7 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
                     tr {
                         th scope="col" { "when" }
                         @for (_, word, _) in &parts { th scope="col" { (word) } }
-                        th scope="col" { "longest run" }
+                        th scope="col" { "longest, with its record" }
                     }
                 }
                 tbody {

@@ -67,7 +67,7 @@ pub(crate) struct Bin {
     pub(crate) cancelled: i64,
     /// The earliest start of a run or attempt that took longer than a bin, in bins from the first.
     pub(crate) began: Option<f64>,
-    /// The longest run time of a success, in seconds.
+    /// The longest time from the claim to the record of a success, in seconds.
     pub(crate) longest: Option<f64>,
 }
 

@@ -6,10 +6,11 @@
 -- $4  troubled: jobs with a problem       $5  limit
 -- `failed` counts attempts that did not end their run, in the bin of their end. `bins` has an
 -- object for each bin with any; `index` counts from 0, `began` is the place in bins of the earliest
--- start of a run or attempt that took longer than a bin, and `longest` is in seconds, of succeeded
--- runs. `total` and `all_...` count all jobs. `dropped` is of the days of the window. `average` is
--- the average run time on the newest day with a success, and `average_before` that on a day a week
--- or two earlier, with `days` between the two. Times are in seconds, and NULL without such a day.
+-- start of a run or attempt that took longer than a bin, and `longest` is the longest time from the
+-- claim to the record of a success, in seconds. `total` and `all_...` count all jobs. `dropped` is
+-- of the days of the window. `average` is the average run time on the newest day with a success,
+-- and `average_before` that on a day a week or two earlier, with `days` between the two. Times are
+-- in seconds, and NULL without such a day.
 WITH ended AS (
     SELECT
         run.job_type AS job,

@@ -60,9 +60,9 @@ const JOBS: Table<'_> = Table::new(
 
 const FLOW: Table<'_> = Table::new(
     "job_type as job, enqueued_10m/enqueued_1h as enqueued, \
-     succeeded_10m/succeeded_1h as succeeded, failed_10m/failed_1h as failed, trend, \
+     succeeded_10m/succeeded_1h as succeeded, failed_10m/failed_1h as failures, trend, \
      empty_in_seconds as empty in, at_best_seconds as at best, \
-     longest_running_seconds as longest",
+     longest_running_seconds as running for",
     "",
 );
 
@@ -162,7 +162,7 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Vec<
         all.job_type = Some("all jobs".to_owned());
     }
     let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
-    let results = "Results (SUCCEEDED to LONGEST: last 24 hours)";
+    let results = "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 of them)";
     // Several tables, so that none is wider than a terminal.
     Ok(vec![
         section("Needs attention", &bad, "check")?,

@@ -102,19 +102,17 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     });
     per_job(
         "jobctl_run_time_median_seconds",
-        "Median run time of the runs that succeeded in the last 24 hours.",
+        "Median run time of the newest 200 of them.",
         |job| job.run_time_median_seconds,
     );
     per_job(
         "jobctl_run_time_p95_seconds",
-        "95th percentile of the run time of the runs that succeeded in the last 24 hours.",
+        "95th percentile of the run time of the newest 200 of them.",
         |job| job.run_time_p95_seconds,
     );
-    per_job(
-        "jobctl_run_time_max_seconds",
-        "Longest run time of the runs that succeeded in the last 24 hours.",
-        |job| job.run_time_max_seconds,
-    );
+    per_job("jobctl_run_time_max_seconds", "Longest run time of the newest 200 of them.", |job| {
+        job.run_time_max_seconds
+    });
     per_job("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
         job.next_run_at.map(timestamp)
     });
