@@ -1,9 +1,11 @@
 //! The view of the person on call: after a bad week, every command names the same problems.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use serde_json::Value;
 
+use crate::docs;
 use crate::report::text;
 use crate::support::TestDb;
 
@@ -164,5 +166,144 @@ fn the_report_and_failures_name_the_same_errors() {
     for dead in ["3 dead shell 3 on web1: exit status 137", "1 dead shell 1 on web1: exit status 2"]
     {
         assert!(page.contains(dead), "no `{dead}` in\n{page}");
+    }
+}
+
+/// The rest of the week: customers, a backlog behind a rate, a backup that grew, holds, a corrected
+/// definition, a running job, and a run that was cancelled by mistake.
+fn what_else_happened(db: &TestDb) {
+    db.apply(
+        "[jobs.mail]\nshell = 'true'\n[jobs.thumbnails]\nshell = 'true'\n\
+         [jobs.backup]\nshell = 'true'\nschedule = '0 2 * * *'\nmax_age = '26h'\ntimeout = '3h'\n\
+         [jobs.newsletter]\nshell = 'true'\nrate = '60/1m'\n[jobs.crm]\nshell = 'true'\n",
+    );
+    db.execute(
+        "SELECT setval('jobctl.job_runs_id_seq', max(id)) FROM jobctl.job_runs;
+         UPDATE jobctl.job_runs SET share = 'customer-' || id % 7
+             WHERE job_type = 'thumbnails' AND status = 'dead';
+         INSERT INTO jobctl.job_runs (job_type, created_at, run_at)
+             SELECT 'newsletter', now() - interval '5 min', now() - interval '5 min'
+             FROM generate_series(1, 2200);
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
+             SELECT 'newsletter', 'succeeded', 1, at, at
+             FROM (
+                 SELECT now() - n * interval '6 s' AS at FROM generate_series(0, 100) AS n
+             ) AS ended;
+         INSERT INTO jobctl.job_figures (job_type, day, succeeded, run_time_seconds,
+                 last_succeeded_at)
+             SELECT 'backup', day, 1, 60 * (165 - 15 * ago), day + interval '4 hours'
+             FROM generate_series(1, 9) AS ago
+             CROSS JOIN LATERAL (
+                 SELECT (now() AT TIME ZONE 'UTC')::date - ago::integer AS day
+             ) AS days;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+                 started_at, live_output)
+             VALUES ('crm', 'running', 1, 'web1', now() + interval '2 min',
+                 now() - interval '74 min', 'page 17 of 20');
+         INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key)
+             VALUES ('crm', '{\"invoice\": 4711}', 'invoice-4711')",
+    );
+    db.jobctl(["hold", "--job", "crm", "--reason", "while we move the server"]).run().success();
+    db.jobctl(["cancel", "--all-waiting", "--key", "invoice-4711", "--yes"]).run().success();
+    db.execute("UPDATE jobctl.job_holds SET held_at = now() - interval '6 days'");
+}
+
+/// Checks that the page shows such a command: this subcommand with these flags.
+fn is_on_the_page(page: &str, words: &[&str]) -> bool {
+    let flags = words.iter().filter(|word| word.starts_with("--"));
+    let flags: Vec<_> = flags.collect();
+    let command = format!("jobctl {}", words[0]);
+    page.lines().any(|line| line.contains(&command) && flags.iter().all(|it| line.contains(**it)))
+}
+
+#[test]
+fn two_commands_at_most_answer_each_question_of_a_bad_week() {
+    let db = after_a_bad_week();
+    db.leaves_running();
+    what_else_happened(&db);
+    let last = |condition: &str| {
+        db.query(&format!("SELECT max(id) FROM jobctl.job_runs WHERE {condition}"))
+    };
+    let [unserved, failed, running, newsletter, invoice] = [
+        "queue = 'slow'",
+        "job_type = 'thumbnails' AND status = 'dead'",
+        "status = 'running'",
+        "job_type = 'newsletter' AND status = 'queued'",
+        "idempotency_key = 'invoice-4711'",
+    ]
+    .map(last);
+    let groups = db.jobctl(["failures", "--since", "1d", "--group", "--json"]).run().success();
+    let groups: Value = serde_json::from_str(&groups.stdout).unwrap();
+    let disk = groups[0]["incident"].as_str().unwrap().to_owned();
+    let page = fs::read_to_string(docs::root().join("docs/operations.md")).unwrap();
+    let questions: [(&str, &str, &[&str]); 26] = [
+        ("Is anything wrong?", "check", &["worker web2 does not tick", "20 dead runs"]),
+        ("What needs me first?", "status", &["Needs attention", "jobctl list-dead"]),
+        (
+            "What failed last night, where and why?",
+            "failures --since 1d --group",
+            &["400", "thumbnails", "web2", "no space left on device"],
+        ),
+        ("What failed this week?", "failures --since 7d --group", &["HTTP status 503"]),
+        ("Which runs are dead?", "list-dead", &["thumbnails", "exit status 1"]),
+        ("What did a failed run print?", "show FAILED --output", &["convert: write"]),
+        ("What does a running job print?", "show RUNNING --output", &["page 17 of 20"]),
+        ("What runs now, and since when?", "list --status running", &["crm", "1h 14m"]),
+        ("Why does it not start?", "show UNSERVED", &["no worker serves queue slow"]),
+        ("When will that one start?", "show NEWSLETTER", &["due runs are ahead"]),
+        ("Which runs wait for a host?", "list --queue slow --status queued", &["thumbnails"]),
+        (
+            "Which customers were hit?",
+            "list --incident DISK --limit 1000 --columns share",
+            &["customer-3"],
+        ),
+        ("How long will the backlog take?", "status", &["AT BEST", "36m"]),
+        ("Does it grow?", "status", &["TREND", "grows"]),
+        (
+            "What is stopped on purpose, and by a hold of which person?",
+            "hold --list",
+            &["crm", "6d", "@"],
+        ),
+        ("Why?", "status", &["while we move the server"]),
+        ("What did my colleague do?", "trail --by ADA --since 7d", &["hold", "cancel"]),
+        ("What changed in a job?", "trail --job backup", &["timeout", "1h", "3h"]),
+        ("When did the backup last succeed?", "next", &["LAST SUCCESS", "ago"]),
+        ("Does it take longer than last week?", "report", &["reaches its timeout in about"]),
+        ("Which hosts work, with which login?", "status", &["web2", "LOGIN", "postgres"]),
+        ("What did a host run?", "list --worker web2", &["thumbnails"]),
+        ("Where is invoice 4711?", "list --payload invoice=4711", &["crm", "cancelled"]),
+        ("Undo that", "retry INVOICE", &["queued"]),
+        (
+            "Run the victims of the disk again, and only those",
+            "retry --all-dead --incident DISK --yes",
+            &["queued", "20"],
+        ),
+        ("What would start now?", "tick --dry-run", &["newsletter"]),
+    ];
+    let ada = db.query("SELECT host_user FROM jobctl.job_events ORDER BY id DESC LIMIT 1");
+    let names = [
+        ("ADA", &ada),
+        ("FAILED", &failed),
+        ("RUNNING", &running),
+        ("UNSERVED", &unserved),
+        ("NEWSLETTER", &newsletter),
+        ("INVOICE", &invoice),
+        ("DISK", &disk),
+    ];
+    for (question, command, expected) in questions {
+        let words = command.split(' ').map(|word| {
+            names.iter().find(|(name, _)| *name == word).map_or(word, |(_, id)| id.as_str())
+        });
+        let words: Vec<_> = words.collect();
+        let tables = ["failures", "hold", "list", "list-dead", "next", "retry", "status", "trail"];
+        let asked = db.jobctl(words.iter().copied());
+        let is_table = tables.contains(&words[0]);
+        let asked = if is_table { asked.args(["--format", "table"]) } else { asked };
+        let answer = asked.run().stdout;
+        let answer = if command == "report" { text(&answer) } else { answer };
+        for expected in expected {
+            assert!(answer.contains(expected), "{question} {command}: {expected}\n{answer}");
+        }
+        assert!(is_on_the_page(&page, &words), "`{command}` is not in docs/operations.md");
     }
 }
