@@ -11,7 +11,7 @@ SELECT
         SELECT lower(created[1]) || ' ' || created[2]
         FROM regexp_matches(
             known.text,
-            '^CREATE (?:OR REPLACE )?(TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?(\w+)',
+            '^CREATE (?:OR REPLACE )?(TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?([a-z0-9_]+)',
             'gn'
         ) AS created
         WHERE created[2] NOT IN (
