@@ -152,6 +152,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     max_waiting integer,
     when_full text DEFAULT 'refuse'::text NOT NULL,
     snooze text DEFAULT 'run'::text NOT NULL,
+    pass_result boolean DEFAULT false NOT NULL,
     max_attempts integer DEFAULT 10 NOT NULL,
     timeout interval,
     max_age interval,
@@ -231,6 +232,7 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'snooze', definition.snooze,
+        'pass_result', definition.pass_result,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
@@ -289,7 +291,7 @@ BEGIN
     SELECT array_agg(ended.id) INTO dropped FROM ended;
     IF dropped IS NOT NULL THEN
         PERFORM jobctl.count_dropped(job, cardinality(dropped));
-        PERFORM jobctl.enqueue_hooks(dropped);
+        PERFORM jobctl.follow_up(dropped);
     END IF;
 END
 $$;
@@ -310,17 +312,33 @@ BEGIN
     RETURN recorded.result;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
     queued record;
+    waits record;
 BEGIN
+    IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
+        RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
+    ELSIF after_rule IS NULL OR after_rule NOT IN ('success', 'any_end', 'or_cancel') THEN
+        RAISE EXCEPTION 'after_rule must be success, any_end or or_cancel' USING ERRCODE = '22023';
+    END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
         key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
     );
+    IF queued.result = 'enqueued' AND after <> '{}' THEN
+        waits := jobctl.wait_for(
+            array_fill(queued.id, ARRAY[cardinality(after)]),
+            after,
+            array_fill(after_rule, ARRAY[cardinality(after)]),
+            caller
+        );
+        queued.code := waits.code;
+        queued.reason := waits.reason;
+    END IF;
     IF queued.code IS NULL THEN
         RETURN queued.id;
     END IF;
@@ -585,6 +603,22 @@ BEGIN
     RETURN fired;
 END
 $$;
+CREATE FUNCTION jobctl.follow_up(runs bigint[]) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    followed record;
+BEGIN
+    IF runs IS NULL THEN
+        RETURN false;
+    END IF;
+    followed := jobctl.release_followers(runs);
+    RETURN jobctl.enqueue_hooks(runs || followed.cancelled)
+        OR followed.releases
+        OR followed.cancelled <> '{}';
+END
+$$;
 CREATE FUNCTION jobctl.forget_history() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -593,10 +627,31 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         -- TRUNCATE fails here if the same command already truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
+        DELETE FROM jobctl.job_dependencies;
     ELSE
         -- An array forces the index, whatever size of the table the planner assumes.
         DELETE FROM jobctl.job_attempts AS attempt
         WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
+        IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
+            -- The end of a predecessor may write to the others, and must not wait for this
+            -- transaction. They go with the predecessor.
+            DELETE FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+                AND (
+                    waits.state = 'met'
+                    OR NOT EXISTS (
+                        SELECT FROM jobctl.job_runs AS run
+                        WHERE run.id = waits.after_id
+                    )
+                );
+            DELETE FROM jobctl.job_dependencies AS waits
+            WHERE waits.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+                AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.id = waits.run_id
+                );
+            PERFORM jobctl.follow_up(ARRAY(SELECT deleted.id FROM deleted));
+        END IF;
     END IF;
     RETURN NULL;
 END
@@ -917,6 +972,185 @@ BEGIN
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
+CREATE FUNCTION jobctl.release_followers(ended bigint[], OUT releases boolean, OUT cancelled bigint[]) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    candidates bigint[];
+    part bigint[];
+    rest bigint[];
+    undecided bigint[];
+    most_unmet integer;
+    has_lock boolean;
+    cancelled_now bigint[];
+BEGIN
+    releases := false;
+    cancelled := '{}';
+    FOR level IN 1..11 LOOP
+        EXIT WHEN ended = '{}' OR NOT EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.after_id = ANY (ended)
+                AND waits.state <> 'met'
+        );
+        IF level = 11 THEN
+            UPDATE jobctl.job_dependencies AS waits
+            SET state = 'due'
+            WHERE waits.after_id = ANY (ended)
+                AND waits.state <> 'met';
+            EXIT;
+        END IF;
+        WITH changed AS (
+            UPDATE jobctl.job_dependencies AS waits
+            SET
+                state = CASE
+                    WHEN run.status = 'succeeded' THEN 'met'
+                    -- A due run may have been retried since.
+                    WHEN run.status NOT IN ('dead', 'cancelled') THEN 'open'
+                    WHEN waits.rule = 'any_end' THEN 'met'
+                    ELSE 'stuck'
+                END
+            FROM unnest(ended) AS asked (id)
+            LEFT JOIN jobctl.job_runs AS run ON run.id = asked.id
+            WHERE waits.after_id = asked.id
+                AND waits.after_id = ANY (ended)
+                AND waits.state <> 'met'
+            RETURNING waits.run_id, waits.state, waits.rule
+        )
+        SELECT coalesce(array_agg(DISTINCT changed.run_id), '{}')
+        INTO candidates
+        FROM changed
+        WHERE changed.state = 'met'
+            OR (changed.state = 'stuck' AND changed.rule = 'or_cancel');
+        -- How many unmet predecessors other than these the runs have: none, a few, or many.
+        SELECT coalesce(max(left_over.unmet), 0)
+        INTO most_unmet
+        FROM unnest(candidates) AS candidate (id)
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS unmet
+            FROM (
+                SELECT
+                FROM jobctl.job_dependencies AS waits
+                WHERE waits.run_id = candidate.id
+                    AND waits.state <> 'met'
+                LIMIT 20
+            ) AS first
+        ) AS left_over;
+        has_lock := most_unmet = 0;
+        -- One of many results need not wait: the last ones decide, or a tick.
+        FOR try IN 1..CASE WHEN most_unmet < 20 THEN 5 ELSE 1 END LOOP
+            EXIT WHEN has_lock OR current_setting('transaction_isolation') <> 'read committed';
+            has_lock := pg_try_advisory_xact_lock(x'6a6f6263746e'::bigint);
+            IF NOT has_lock AND most_unmet < 20 THEN
+                PERFORM pg_sleep(0.005);
+            END IF;
+        END LOOP;
+        -- All of them, or one by one if the database rejects that: no run delays the others.
+        cancelled_now := '{}';
+        part := candidates;
+        rest := '{}';
+        WHILE part <> '{}' LOOP
+            BEGIN
+                WITH free AS MATERIALIZED (
+                    SELECT
+                        run.id,
+                        refused.after_id,
+                        refused.status
+                    FROM jobctl.job_runs AS run
+                    LEFT JOIN LATERAL (
+                        SELECT waits.after_id, coalesce(before.status, 'deleted') AS status
+                        FROM jobctl.job_dependencies AS waits
+                        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+                        WHERE waits.run_id = run.id
+                            AND waits.after_id = ANY (ended)
+                            AND waits.state = 'stuck'
+                            AND waits.rule = 'or_cancel'
+                        LIMIT 1
+                    ) AS refused ON true
+                    WHERE run.id = ANY (part)
+                        AND run.status = 'blocked'
+                        AND (
+                            refused.after_id IS NOT NULL
+                            OR NOT EXISTS (
+                                SELECT FROM jobctl.job_dependencies AS waits
+                                WHERE waits.run_id = run.id
+                                    AND waits.state <> 'met'
+                            )
+                        )
+                    FOR NO KEY UPDATE OF run SKIP LOCKED
+                ),
+                decided AS (
+                    UPDATE jobctl.job_runs AS run
+                    SET
+                        status = CASE WHEN free.after_id IS NULL THEN 'queued' ELSE 'cancelled' END,
+                        -- Claims begin with the earliest time, and this run was not due before.
+                        run_at = greatest(run.run_at, now()),
+                        expires_at = run.expires_at + greatest(now() - run.run_at, interval '0'),
+                        last_error = 'run ' || free.after_id || ' did not succeed: it is '
+                            || free.status,
+                        error_type = CASE WHEN free.after_id IS NOT NULL THEN 'predecessor' END,
+                        finished_at = CASE WHEN free.after_id IS NOT NULL THEN now() END,
+                        updated_at = now()
+                    FROM free
+                    WHERE run.id = free.id
+                        AND run.status = 'blocked'
+                    RETURNING run.id, run.status
+                )
+                SELECT
+                    cancelled_now
+                        || array_agg(decided.id) FILTER (WHERE decided.status = 'cancelled'),
+                    releases OR coalesce(bool_or(decided.status = 'queued'), false)
+                INTO cancelled_now, releases
+                FROM decided;
+                part := rest[:1];
+                rest := rest[2:];
+            EXCEPTION
+                -- The calling transaction is tried again.
+                WHEN deadlock_detected OR serialization_failure THEN
+                    RAISE;
+                WHEN OTHERS THEN
+                    IF cardinality(part) = 1 THEN
+                        RAISE WARNING 'jobctl: run % stays blocked: %', part[1], SQLERRM;
+                        part := rest[:1];
+                        rest := rest[2:];
+                    ELSE
+                        rest := part[2:];
+                        part := part[:1];
+                    END IF;
+            END;
+        END LOOP;
+        undecided := ARRAY(
+            SELECT run.id
+            FROM jobctl.job_runs AS run
+            WHERE run.id = ANY (candidates)
+                AND run.status = 'blocked'
+                AND (
+                    NOT has_lock
+                    -- EXISTS reads one entry of thousands.
+                    OR NOT EXISTS (
+                        SELECT FROM jobctl.job_dependencies AS waits
+                        WHERE waits.run_id = run.id
+                            AND waits.state <> 'met'
+                    )
+                    OR EXISTS (
+                        SELECT FROM jobctl.job_dependencies AS waits
+                        WHERE waits.run_id = run.id
+                            AND waits.after_id = ANY (ended)
+                            AND waits.state = 'stuck'
+                            AND waits.rule = 'or_cancel'
+                    )
+                )
+        );
+        UPDATE jobctl.job_dependencies AS waits
+        SET state = 'due'
+        WHERE waits.run_id = ANY (undecided)
+            AND waits.after_id = ANY (ended)
+            AND (waits.state = 'met' OR waits.rule = 'or_cancel');
+        cancelled := cancelled || cancelled_now;
+        ended := cancelled_now;
+    END LOOP;
+END
+$$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -939,7 +1173,7 @@ BEGIN
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
-        AND run.status IN ('queued', 'failed')
+        AND run.status IN ('blocked', 'queued', 'failed')
         AND run.job_type = replace_waiting.job
     RETURNING run.id INTO replaced;
     IF NOT FOUND AND takes_key THEN
@@ -1042,7 +1276,7 @@ BEGIN
                     )
                     FROM jobctl.job_runs AS run
                     WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.enqueue_hooks(ARRAY[id]);
+                    PERFORM jobctl.follow_up(ARRAY[id]);
                 END IF;
             ELSE
                 UPDATE jobctl.job_runs AS run
@@ -1345,7 +1579,10 @@ BEGIN
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
             AND (
                 run.key_scope = 'retained'
-                OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
+                OR (
+                    run.key_scope = 'live'
+                    AND run.status IN ('blocked', 'queued', 'running', 'failed')
+                )
             );
         IF FOUND AND holder.is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
             id := holder.id;
@@ -1389,6 +1626,175 @@ BEGIN
         'SELECT setval(''jobctl.job_runs_id_seq'', (SELECT max(id) FROM jobctl.job_runs))';
 END
 $_$;
+CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text[], caller jobctl.caller DEFAULT CURRENT_USER, OUT run_id bigint, OUT code text, OUT reason text) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    most CONSTANT integer := 10000;
+    refused record;
+BEGIN
+    SELECT asked.run_id, asked.id, asked.rule, run.id IS NULL AS is_missing, run.status
+    INTO refused
+    FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
+    LEFT JOIN jobctl.job_runs AS run
+        ON run.id = asked.id
+        AND (
+            run.enqueued_by = SESSION_USER
+            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+        )
+    WHERE run.id IS NULL
+        OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
+        OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
+    ORDER BY asked.id
+    LIMIT 1;
+    IF FOUND THEN
+        run_id := refused.run_id;
+        code := CASE WHEN refused.is_missing THEN 'JC010' ELSE '22023' END;
+        reason := CASE
+            WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN coalesce(refused.rule <> 'or_cancel', true)
+                THEN 'after_rule must be success, any_end or or_cancel'
+            ELSE format(
+                'run %s is %s, which would cancel the new run at once',
+                refused.id,
+                refused.status
+            )
+        END;
+        RETURN;
+    END IF;
+    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+    SELECT DISTINCT ON (run.id, before.id)
+        run.id,
+        before.id,
+        asked.rule,
+        CASE
+            WHEN before.status = 'succeeded' THEN 'met'
+            WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
+            ELSE 'due'
+        END
+    FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
+    JOIN jobctl.job_runs AS run ON run.id = asked.run_id
+    JOIN jobctl.job_runs AS before ON before.id = asked.after_id
+    -- Else any enqueuer could keep the runs of others from starting.
+    WHERE run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked')
+    ON CONFLICT DO NOTHING;
+    SELECT counted.run_id, counted.after_id
+    INTO refused
+    FROM (
+        SELECT waits.run_id, NULL::bigint AS after_id, count(*) AS dependencies
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = ANY (runs)
+        GROUP BY waits.run_id
+        UNION ALL
+        SELECT max(waits.run_id) FILTER (WHERE waits.run_id = ANY (runs)), waits.after_id, count(*)
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.after_id = ANY (predecessors)
+            AND waits.state <> 'met'
+        GROUP BY waits.after_id
+    ) AS counted
+    WHERE counted.dependencies > most
+        AND counted.run_id IS NOT NULL
+    LIMIT 1;
+    IF FOUND THEN
+        run_id := refused.run_id;
+        code := '22023';
+        reason := CASE
+            WHEN refused.after_id IS NULL THEN format('a run can wait for at most %s runs', most)
+            ELSE format('at most %s runs can wait for run %s', most, refused.after_id)
+        END;
+        RETURN;
+    END IF;
+    UPDATE jobctl.job_runs AS run
+    SET status = 'blocked'
+    WHERE run.id = ANY (runs)
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status = 'queued'
+        AND EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        );
+END
+$$;
+CREATE TABLE jobctl.job_dependencies (
+    run_id bigint NOT NULL,
+    after_id bigint NOT NULL,
+    rule text DEFAULT 'success'::text NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    CONSTRAINT no_run_waits_for_itself CHECK ((run_id <> after_id)),
+    CONSTRAINT rule_is_known CHECK ((rule = ANY (ARRAY['success'::text, 'any_end'::text, 'or_cancel'::text]))),
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'stuck'::text, 'due'::text, 'met'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05');
+CREATE TABLE jobctl.job_runs (
+    id bigint NOT NULL,
+    definition_id bigint,
+    job_type text NOT NULL,
+    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
+    payload_bytes integer GENERATED ALWAYS AS (octet_length((payload)::text)) STORED,
+    queue text DEFAULT 'default'::text NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    run_at timestamp with time zone DEFAULT now() NOT NULL,
+    status text DEFAULT 'queued'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    max_attempts integer DEFAULT 10 NOT NULL,
+    uncounted_attempts integer DEFAULT 0 NOT NULL,
+    granted_attempts integer,
+    timeout interval,
+    backoff text DEFAULT 'exponential:1m..30m'::text NOT NULL,
+    idempotency_key text,
+    key_scope text DEFAULT 'retained'::text NOT NULL,
+    scheduled_for timestamp with time zone,
+    expires_at timestamp with time zone,
+    share text COLLATE pg_catalog."C",
+    locked_by text,
+    locked_until timestamp with time zone,
+    cancel_requested_at timestamp with time zone,
+    live_output text,
+    last_error text,
+    error_type text,
+    failed_at timestamp with time zone,
+    started_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    settled_at timestamp with time zone,
+    enqueued_by text DEFAULT SESSION_USER NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT backoff_is_known CHECK (((backoff = 'exponential:1m..30m'::text) OR (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text))),
+    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63))),
+    CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(idempotency_key) >= 1) AND (octet_length(idempotency_key) <= 255))),
+    CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
+    CONSTRAINT key_scope_is_known CHECK ((key_scope = ANY (ARRAY['retained'::text, 'live'::text, 'replaced'::text]))),
+    CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000000))),
+    CONSTRAINT only_dead_is_settled CHECK (((status = 'dead'::text) OR (settled_at IS NULL))),
+    CONSTRAINT only_final_has_finished_at CHECK (((status = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
+    CONSTRAINT only_running_has_a_lease CHECK ((((status = 'running'::text) = (locked_by IS NOT NULL)) AND ((status = 'running'::text) = (locked_until IS NOT NULL)))),
+    CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
+    CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
+    CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
+    CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
+    CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= (max_attempts + uncounted_attempts)))),
+    CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['blocked'::text, 'queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
+    CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= 0) AND (uncounted_attempts <= 100))),
+    CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
+CREATE VIEW jobctl.awaited_runs AS
+ SELECT waits.after_id AS id,
+    follower.id AS follower_id,
+    follower.job_type AS follower_job
+   FROM (jobctl.job_dependencies waits
+     JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.status = 'blocked'::text))))
+  WHERE (waits.state = ANY (ARRAY['stuck'::text, 'due'::text]));
 CREATE TABLE jobctl.job_holds (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     scope text NOT NULL,
@@ -1455,62 +1861,6 @@ CREATE VIEW jobctl.daily_figures AS
     max(job_figures.last_succeeded_at) AS last_succeeded_at
    FROM jobctl.job_figures
   GROUP BY job_figures.job_type, job_figures.day;
-CREATE TABLE jobctl.job_runs (
-    id bigint NOT NULL,
-    definition_id bigint,
-    job_type text NOT NULL,
-    payload jsonb DEFAULT '{}'::jsonb NOT NULL,
-    payload_bytes integer GENERATED ALWAYS AS (octet_length((payload)::text)) STORED,
-    queue text DEFAULT 'default'::text NOT NULL,
-    priority integer DEFAULT 0 NOT NULL,
-    run_at timestamp with time zone DEFAULT now() NOT NULL,
-    status text DEFAULT 'queued'::text NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    max_attempts integer DEFAULT 10 NOT NULL,
-    uncounted_attempts integer DEFAULT 0 NOT NULL,
-    granted_attempts integer,
-    timeout interval,
-    backoff text DEFAULT 'exponential:1m..30m'::text NOT NULL,
-    idempotency_key text,
-    key_scope text DEFAULT 'retained'::text NOT NULL,
-    scheduled_for timestamp with time zone,
-    expires_at timestamp with time zone,
-    share text COLLATE pg_catalog."C",
-    locked_by text,
-    locked_until timestamp with time zone,
-    cancel_requested_at timestamp with time zone,
-    live_output text,
-    last_error text,
-    error_type text,
-    failed_at timestamp with time zone,
-    started_at timestamp with time zone,
-    finished_at timestamp with time zone,
-    settled_at timestamp with time zone,
-    enqueued_by text DEFAULT SESSION_USER NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT backoff_is_known CHECK (((backoff = 'exponential:1m..30m'::text) OR (backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text))),
-    CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63))),
-    CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(idempotency_key) >= 1) AND (octet_length(idempotency_key) <= 255))),
-    CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
-    CONSTRAINT key_scope_is_known CHECK ((key_scope = ANY (ARRAY['retained'::text, 'live'::text, 'replaced'::text]))),
-    CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000000))),
-    CONSTRAINT only_dead_is_settled CHECK (((status = 'dead'::text) OR (settled_at IS NULL))),
-    CONSTRAINT only_final_has_finished_at CHECK (((status = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
-    CONSTRAINT only_running_has_a_lease CHECK ((((status = 'running'::text) = (locked_by IS NOT NULL)) AND ((status = 'running'::text) = (locked_until IS NOT NULL)))),
-    CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
-    CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
-    CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
-    CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
-    CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= (max_attempts + uncounted_attempts)))),
-    CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
-    CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
-    CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= 0) AND (uncounted_attempts <= 100))),
-    CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
-)
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
 CREATE VIEW jobctl.dead_runs AS
  SELECT job_runs.id,
     job_runs.job_type,
@@ -1690,6 +2040,8 @@ ALTER TABLE ONLY jobctl.job_definitions
     ADD CONSTRAINT job_definitions_name_key UNIQUE (name);
 ALTER TABLE ONLY jobctl.job_definitions
     ADD CONSTRAINT job_definitions_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_dependencies
+    ADD CONSTRAINT job_dependencies_pkey PRIMARY KEY (after_id, run_id);
 ALTER TABLE ONLY jobctl.job_effects
     ADD CONSTRAINT job_effects_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY jobctl.job_events
@@ -1713,6 +2065,9 @@ CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
+CREATE INDEX job_dependencies_ended ON jobctl.job_dependencies USING btree (state, after_id) WHERE (state = ANY (ARRAY['stuck'::text, 'due'::text]));
+CREATE INDEX job_dependencies_run ON jobctl.job_dependencies USING btree (run_id, after_id);
+CREATE INDEX job_dependencies_unmet ON jobctl.job_dependencies USING btree (run_id) WHERE (state <> 'met'::text);
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
 CREATE INDEX job_effects_run ON jobctl.job_effects USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
@@ -1720,13 +2075,14 @@ CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
 CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (action = ANY (ARRAY['restore'::text, 'accept-restore'::text]));
 CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
+CREATE INDEX job_runs_blocked ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'blocked'::text);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));
 CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'dead'::text);
 CREATE INDEX job_runs_expiring ON jobctl.job_runs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status = ANY (ARRAY['queued'::text, 'failed'::text])));
 CREATE INDEX job_runs_finished ON jobctl.job_runs USING btree (finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for) WHERE (scheduled_for IS NOT NULL);
 CREATE INDEX job_runs_job ON jobctl.job_runs USING btree (job_type, id) WITH (fillfactor='50') WHERE (status <> 'running'::text);
-CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key, key_scope) WHERE ((idempotency_key IS NOT NULL) AND ((key_scope = 'retained'::text) OR ((key_scope = 'live'::text) AND (status = ANY (ARRAY['queued'::text, 'running'::text, 'failed'::text])))));
+CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key, key_scope) WHERE ((idempotency_key IS NOT NULL) AND ((key_scope = 'retained'::text) OR ((key_scope = 'live'::text) AND (status = ANY (ARRAY['blocked'::text, 'queued'::text, 'running'::text, 'failed'::text])))));
 CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));

@@ -72,9 +72,8 @@ fn cancel_ends_waiting_runs_asks_running_ones_and_refuses_others() {
             }
             _ => {
                 let why = format!(
-                    "jobctl: cannot cancel run {id}: its status is {status}; only queued, failed \
-                     and running runs can be \
-                     cancelled\n"
+                    "jobctl: cannot cancel run {id}: its status is {status}; only \
+                     unfinished runs can be cancelled\n"
                 );
                 cancelled.exits(4).stdout("").stderr(&why);
                 assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
@@ -103,7 +102,7 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
             "id": id(&dead),
             "result": "refused",
             "why_not_changed":
-                "its status is dead; only queued, failed and running runs can be cancelled",
+                "its status is dead; only unfinished runs can be cancelled",
         },
         {"id": i64::MAX, "result": "not found", "why_not_changed": "no such run"},
         {"id": id(&running), "result": "cancel requested", "why_not_changed": null},

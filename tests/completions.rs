@@ -46,7 +46,7 @@ fn bash_completes_commands_flags_and_values() {
     assert_eq!(complete("jobctl grants --as "), "enqueuer effects worker operator viewer\n");
     assert_eq!(
         complete("jobctl list --status "),
-        "queued running succeeded failed dead cancelled\n"
+        "blocked queued running succeeded failed dead cancelled\n"
     );
     assert_eq!(complete("jobctl retry --error-type t"), "timeout transport tls\n");
     assert_eq!(complete("jobctl completions z"), "zsh\n");

@@ -12,7 +12,9 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 62] = [
+const REFUSED: [(&[&str], &str, &str); 64] = [
+    (&["enqueue", "shell", "{}"], "--after", "x"),
+    (&["list"], "--before", "x"),
     (&["list"], "--incident", "17"),
     (&["enqueue", "shell", "{}"], "--run-at", "tomorrow"),
     (&["enqueue", "shell", "{}"], "--in", "5"),
@@ -84,7 +86,10 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 44] = [
+const SWITCHES: [&str; 47] = [
+    "--after-any-end",
+    "--or-cancel",
+    "--then",
     "--color",
     "--format",
     "--header",

@@ -238,7 +238,7 @@ fn a_hook_of_a_disabled_definition_or_of_other_roles_is_enqueued() {
     let expected = format!("alert|on_end-{dead}|dead\nalert|on_end-{cancelled}|cancelled");
     assert_eq!(hooks(&db), expected);
     // Only ends of its own transaction count.
-    let call = format!("SELECT jobctl.enqueue_hooks(ARRAY[{dead}, {cancelled}])");
+    let call = format!("SELECT jobctl.follow_up(ARRAY[{dead}, {cancelled}])");
     Role::granted(&db, "worker").client().batch_execute(&call).unwrap();
     assert_eq!(hooks(&db), expected);
     let role = Role::granted(&db, "enqueuer");

@@ -160,6 +160,8 @@ fn insert_sample_rows(db: &TestDb) {
          UPDATE jobctl.job_definitions SET max_running = 1 WHERE name = 'paused';
          INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('k', 3, 1), ('l', NULL, \
              NULL);
+         INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
+             VALUES (3, 2, 'met'), (4, 3, 'met');
          UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4",
     );
 }

@@ -157,11 +157,12 @@ fn list_filters_by_one_or_several_statuses() {
     assert_eq!(list_ids(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
     db.jobctl(["list", "--status", "done"]).run().exits(2).stdout("").stderr_has(
         "invalid value 'done' for '--status <STATUS>'\n  \
-         [possible values: queued, running, succeeded, failed, dead, cancelled]",
+         [possible values: blocked, queued, running, succeeded, failed, dead, cancelled]",
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
         "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, \
-         bad_payload, not_allowed, lease_expired, interrupted, cancelled, dropped, expired]",
+         bad_payload, not_allowed, lease_expired, interrupted, cancelled, dropped, expired, \
+         predecessor]",
     );
 }
 

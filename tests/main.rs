@@ -10,6 +10,7 @@
 mod support;
 
 // A file per behaviour, alphabetical.
+mod after;
 mod apply;
 mod backoff;
 mod batch;

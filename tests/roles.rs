@@ -590,8 +590,9 @@ fn every_role_except_the_enqueuer_reads_the_status() {
 
 /// The value for a parameter of a function of the schema, with which it would read or change
 /// something that most roles may not.
-fn argument<'a>(name: &str, due: &'a str, times: &'a str) -> &'a str {
+fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str {
     match name {
+        "after" if kind == "bigint[]" => "'{1}'",
         "job" => "'closed'",
         "key" => "'taken'",
         "payload" => "'[1]'",
@@ -609,7 +610,9 @@ fn argument<'a>(name: &str, due: &'a str, times: &'a str) -> &'a str {
         "caller" | "role" => "CURRENT_USER",
         "recorded_by" => "'postgres'",
         "worker" => "'w'",
-        "runs" => "'{1}'",
+        "runs" | "predecessors" | "ended" => "'{1}'",
+        "rules" => "'{success}'",
+        "after_rule" => "'success'",
         "error_type" | "cause" => "'x'",
         "failed_at" => "now()",
         "at" => "'9:00'",
@@ -677,7 +680,11 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
         let [name, names, types] = [0, 1, 2];
         let (name, names) = (function.get::<_, &str>(name), function.get::<_, Vec<&str>>(names));
         let types = function.get::<_, Vec<&str>>(types);
-        let given: Vec<_> = names.iter().map(|name| argument(name, &due, &times)).collect();
+        let given: Vec<_> = names
+            .iter()
+            .zip(&types)
+            .map(|(name, kind)| argument(name, kind, &due, &times))
+            .collect();
         let call = |null: &dyn Fn(usize) -> Option<String>| {
             let values = given.iter().zip(&types).enumerate().map(|(at, (value, kind))| {
                 null(at).unwrap_or_else(|| format!("({value})::{kind}"))

@@ -501,6 +501,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("enqueue", 't', ""),
             ("enqueue_hooks", 't', ""),
             ("fire", 't', ""),
+            ("follow_up", 't', ""),
             ("forget_history", 't', ""),
             ("hold_snoozed", 't', ""),
             ("incident", 'f', ""),
@@ -512,10 +513,12 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("next_time", 'f', ""),
             ("record_effect", 't', ",lock_timeout=2s"),
             ("refuse_update", 'f', ""),
+            ("release_followers", 't', ""),
             ("replace_waiting", 'f', ""),
             ("run_states", 't', ""),
             ("set_aside_unclaimable", 'f', ""),
-            ("try_enqueue", 't', ",lock_timeout=2s")
+            ("try_enqueue", 't', ",lock_timeout=2s"),
+            ("wait_for", 't', "")
         ]
         .map(|(name, definer, more)| format!(
             "{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"

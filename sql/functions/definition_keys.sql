@@ -24,6 +24,7 @@ AS $$
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'snooze', definition.snooze,
+        'pass_result', definition.pass_result,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),

@@ -40,7 +40,7 @@ BEGIN
     SELECT array_agg(ended.id) INTO dropped FROM ended;
     IF dropped IS NOT NULL THEN
         PERFORM jobctl.count_dropped(job, cardinality(dropped));
-        PERFORM jobctl.enqueue_hooks(dropped);
+        PERFORM jobctl.follow_up(dropped);
     END IF;
 END
 $$;

@@ -12,6 +12,7 @@
 -- JC007 the sequence is behind its table
 -- JC008 the definition is full
 -- JC009 the key has a run, and on_conflict is `error`
+-- JC010 no such run in `after`
 --
 -- Returns NULL if the definition is full and drops new runs.
 CREATE OR REPLACE FUNCTION jobctl.enqueue(
@@ -31,6 +32,8 @@ CREATE OR REPLACE FUNCTION jobctl.enqueue(
     debounce_max interval DEFAULT NULL,
     expires_in interval DEFAULT NULL,
     share text DEFAULT NULL,
+    after bigint[] DEFAULT NULL,
+    after_rule text DEFAULT 'success',
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -40,11 +43,27 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     queued record;
+    waits record;
 BEGIN
+    IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
+        RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
+    ELSIF after_rule IS NULL OR after_rule NOT IN ('success', 'any_end', 'or_cancel') THEN
+        RAISE EXCEPTION 'after_rule must be success, any_end or or_cancel' USING ERRCODE = '22023';
+    END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
         key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
     );
+    IF queued.result = 'enqueued' AND after <> '{}' THEN
+        waits := jobctl.wait_for(
+            array_fill(queued.id, ARRAY[cardinality(after)]),
+            after,
+            array_fill(after_rule, ARRAY[cardinality(after)]),
+            caller
+        );
+        queued.code := waits.code;
+        queued.reason := waits.reason;
+    END IF;
     IF queued.code IS NULL THEN
         RETURN queued.id;
     END IF;

@@ -1,4 +1,5 @@
--- Deletes the history of deleted runs.
+-- Deletes the history of deleted runs, and what they wait for. Runs that wait for a deleted one go
+-- on as their rules say.
 CREATE OR REPLACE FUNCTION jobctl.forget_history()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -9,10 +10,31 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         -- TRUNCATE fails here if the same command already truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
+        DELETE FROM jobctl.job_dependencies;
     ELSE
         -- An array forces the index, whatever size of the table the planner assumes.
         DELETE FROM jobctl.job_attempts AS attempt
         WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
+        IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
+            -- The end of a predecessor may write to the others, and must not wait for this
+            -- transaction. They go with the predecessor.
+            DELETE FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+                AND (
+                    waits.state = 'met'
+                    OR NOT EXISTS (
+                        SELECT FROM jobctl.job_runs AS run
+                        WHERE run.id = waits.after_id
+                    )
+                );
+            DELETE FROM jobctl.job_dependencies AS waits
+            WHERE waits.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+                AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.id = waits.run_id
+                );
+            PERFORM jobctl.follow_up(ARRAY(SELECT deleted.id FROM deleted));
+        END IF;
     END IF;
     RETURN NULL;
 END

@@ -37,7 +37,7 @@ BEGIN
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
-        AND run.status IN ('queued', 'failed')
+        AND run.status IN ('blocked', 'queued', 'failed')
         AND run.job_type = replace_waiting.job
     RETURNING run.id INTO replaced;
     IF NOT FOUND AND takes_key THEN

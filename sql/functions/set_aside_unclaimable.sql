@@ -75,7 +75,7 @@ BEGIN
                     )
                     FROM jobctl.job_runs AS run
                     WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.enqueue_hooks(ARRAY[id]);
+                    PERFORM jobctl.follow_up(ARRAY[id]);
                 END IF;
             ELSE
                 UPDATE jobctl.job_runs AS run

@@ -321,7 +321,10 @@ BEGIN
             AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
             AND (
                 run.key_scope = 'retained'
-                OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
+                OR (
+                    run.key_scope = 'live'
+                    AND run.status IN ('blocked', 'queued', 'running', 'failed')
+                )
             );
         IF FOUND AND holder.is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
             id := holder.id;

@@ -39,7 +39,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     TO {role};
 GRANT EXECUTE ON FUNCTION 
     jobctl.enqueue,
-    jobctl.enqueue_hooks,
+    jobctl.follow_up,
     jobctl.incident,
     jobctl.next_time,
     jobctl.run_states,

@@ -1,7 +1,9 @@
 -- For a monitor: sees the state of runs and schedules, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
+    jobctl.awaited_runs,
     jobctl.current_holds,
+    jobctl.job_dependencies,
     jobctl.daily_figures,
     jobctl.dead_runs,
     jobctl.job_figures,

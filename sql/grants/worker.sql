@@ -30,7 +30,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     TO {role};
 GRANT EXECUTE ON FUNCTION
     jobctl.count_attempts,
-    jobctl.enqueue_hooks,
+    jobctl.follow_up,
     jobctl.fire,
     jobctl.hold_snoozed,
     jobctl.incident,

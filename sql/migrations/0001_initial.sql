@@ -92,6 +92,8 @@ CREATE TABLE jobctl.job_definitions (
     -- hold_snoozed.sql.
     snooze text NOT NULL DEFAULT 'run'
         CONSTRAINT snooze_is_known CHECK (snooze IN ('run', 'job')),
+    -- Whether its runs read the outputs of the runs that they waited for.
+    pass_result boolean NOT NULL DEFAULT false,
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval
@@ -205,7 +207,18 @@ CREATE TABLE jobctl.job_runs (
             CHECK (run_at >= '0001-01-01 00:00Z' AND run_at < '10000-01-01 00:00Z'),
     status text NOT NULL DEFAULT 'queued'
         CONSTRAINT status_is_known
-            CHECK (status IN ('queued', 'running', 'succeeded', 'failed', 'dead', 'cancelled')),
+            CHECK (
+                status IN (
+                    -- Waits for other runs, see job_dependencies.
+                    'blocked',
+                    'queued',
+                    'running',
+                    'succeeded',
+                    'failed',
+                    'dead',
+                    'cancelled'
+                )
+            ),
     attempts integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000000),
@@ -339,7 +352,7 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
     WHERE idempotency_key IS NOT NULL
         AND (
             key_scope = 'retained'
-            OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
+            OR (key_scope = 'live' AND status IN ('blocked', 'queued', 'running', 'failed'))
         );
 
 -- The running runs that lost their key to a run that waits for their end.
@@ -373,6 +386,38 @@ CREATE INDEX job_runs_finished ON jobctl.job_runs (finished_at, id)
 CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id)
     WITH (fillfactor = 50)
     WHERE status <> 'running';
+
+CREATE INDEX job_runs_blocked ON jobctl.job_runs (job_type, id)
+    WHERE status = 'blocked';
+
+-- Which runs wait for which. A row stays as long as its run, so that the run can name its
+-- predecessors. No foreign keys: see forget_history.
+CREATE TABLE jobctl.job_dependencies (
+    run_id bigint NOT NULL,
+    after_id bigint NOT NULL,
+    -- What the run does if its predecessor ends without success: it waits for a retry that succeeds
+    -- (`success`), it starts (`any_end`), or it is cancelled (`or_cancel`).
+    rule text NOT NULL DEFAULT 'success'
+        CONSTRAINT rule_is_known CHECK (rule IN ('success', 'any_end', 'or_cancel')),
+    -- `open`: the predecessor has not ended. `met`: it has, as the rule asks. `stuck`: it has ended
+    -- otherwise, and the run waits. `due`: a tick decides about the run, because the row is new, or
+    -- the statement that recorded the end could not.
+    state text NOT NULL DEFAULT 'open'
+        CONSTRAINT state_is_known CHECK (state IN ('open', 'stuck', 'due', 'met')),
+    PRIMARY KEY (after_id, run_id),
+    CONSTRAINT no_run_waits_for_itself CHECK (run_id <> after_id)
+)
+WITH (autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX job_dependencies_run ON jobctl.job_dependencies (run_id, after_id);
+
+-- A run starts when it has no entry here.
+CREATE INDEX job_dependencies_unmet ON jobctl.job_dependencies (run_id)
+    WHERE state <> 'met';
+
+-- For ticks and findings.
+CREATE INDEX job_dependencies_ended ON jobctl.job_dependencies (state, after_id)
+    WHERE state IN ('stuck', 'due');
 
 -- The history. There is no foreign key: the statement that changes a run also writes its history,
 -- and checking each row would add a tenth to the cost of a run. See forget_history for deletion.

@@ -68,6 +68,12 @@ pub(super) struct Filter {
     /// Only runs whose last failure belongs to this incident of `failures --group`
     #[arg(long, value_name = "INCIDENT", value_parser = incident)]
     incident: Option<(i64, i32)>,
+    /// Only runs that wait for this run
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    after: Option<i64>,
+    /// Only runs that this run waits for
+    #[arg(long, value_name = "ID", value_parser = run_id, conflicts_with = "after")]
+    before: Option<i64>,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
@@ -80,11 +86,12 @@ impl Filter {
     /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, share, worker, enqueued_by, error, .. } = self;
-        let Self { payload, error_type, incident, since, until, .. } = self;
+        let Self { payload, error_type, incident, after, before, since, until, .. } = self;
         let texts = [job, queue, key, share, worker, enqueued_by, error];
         let has_text = texts.into_iter().any(Option::is_some) || !payload.is_empty();
         if has_text
             || incident.is_some()
+            || after.or(*before).is_some()
             || error_type.is_some()
             || since.is_some()
             || until.is_some()
@@ -117,6 +124,12 @@ impl Filter {
                 anyhow::Error::new(Fault::new(Exit::NotFound, format!("{why} incident; {remedy}")))
             })
         });
+        let mut ids = ids.transpose()?;
+        if let Some(id) = self.after.or(self.before) {
+            let related = store.related_runs(id, self.after.is_some())?;
+            let is_asked = |id: &i64| ids.as_ref().is_none_or(|ids| ids.contains(id));
+            ids = Some(related.into_iter().filter(is_asked).collect());
+        }
         let filter = RunFilter {
             statuses: statuses.to_vec(),
             job: self.job,
@@ -131,7 +144,7 @@ impl Filter {
             enqueued_by: self.enqueued_by,
             since,
             until,
-            ids: ids.transpose()?,
+            ids,
             ..RunFilter::default()
         };
         if filter.reads_all()

@@ -17,7 +17,7 @@ use crate::store::Operation;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// All queued and failed runs, due or not; filters narrow them down
+    /// All blocked, queued and failed runs, due or not; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids")]
     all_waiting: bool,
     /// All waiting and running runs; filters narrow them down
@@ -30,10 +30,10 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (from, all): (&[_], _) = if self.all_waiting {
-            (&[Status::Queued, Status::Failed], Some("waiting"))
+            (&[Status::Blocked, Status::Queued, Status::Failed], Some("waiting"))
         } else {
             let all = self.all.then_some("unfinished");
-            (&[Status::Queued, Status::Failed, Status::Running], all)
+            (&[Status::Blocked, Status::Queued, Status::Failed, Status::Running], all)
         };
         self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
@@ -45,9 +45,7 @@ impl Arguments {
                 _ => "cancelled",
             },
             why: &|_, status| {
-                format!(
-                    "its status is {status}; only queued, failed and running runs can be cancelled"
-                )
+                format!("its status is {status}; only unfinished runs can be cancelled")
             },
         };
         request.of(self.runs, &store, all)

@@ -265,6 +265,7 @@ impl Arguments {
             max_attempts: 1,
             idempotency_key: format!("check-{:016x}", rand::random::<u64>()),
             scheduled_for: None,
+            after: None,
         };
         let stop = Stop::new(Instant::now() + 2 * REPORT_TIMEOUT, SECOND);
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;

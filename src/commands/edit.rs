@@ -79,13 +79,13 @@ impl Arguments {
         let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
         let (from, only): (&[_], _) = if self.all_waiting || has_time {
             (
-                &[Status::Queued, Status::Failed],
-                "only queued and failed runs have a time; a retry makes other runs due",
+                &[Status::Blocked, Status::Queued, Status::Failed],
+                "only blocked, queued and failed runs have a time; a retry makes other runs due",
             )
         } else {
             (
-                &[Status::Queued, Status::Failed, Status::Dead],
-                "only queued, failed and dead runs can be edited",
+                &[Status::Blocked, Status::Queued, Status::Failed, Status::Dead],
+                "only blocked, queued, failed and dead runs can be edited",
             )
         };
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =

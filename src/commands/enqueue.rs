@@ -1,6 +1,6 @@
 //! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -14,19 +14,19 @@ use clap::{Args, ValueHint};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::arguments::{Read, run_key, seconds, share, time, within};
+use super::arguments::{Read, run_id, run_key, seconds, share, time, within};
 use super::{DatabaseFlags, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
-use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, OnConflict};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::schedule::Schedule;
-use crate::store::{Accepted, EncodedRun, NewRun, Queued, Run, Store};
+use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::duration::{self, YEAR};
 use crate::text::{plural, timestamp};
 
@@ -75,6 +75,9 @@ pub(crate) struct Arguments {
         ]
     )]
     batch: Option<String>,
+    /// After the batch, enqueue a run of this job that waits for all runs of the batch
+    #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2, requires = "batch")]
+    then: Vec<String>,
     /// Wait until the run has ended, or this long, and exit as `jobctl wait`
     #[arg(
         long,
@@ -165,6 +168,33 @@ struct Request {
     #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
     #[serde(default, deserialize_with = "read::wait")]
     debounce_max: Option<f64>,
+    /// Start only when these runs have succeeded: ids, or in a batch names of earlier lines
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = after)]
+    #[serde(default)]
+    after: Vec<After>,
+    /// Start when the runs of --after have ended, with or without success
+    #[arg(long)]
+    #[serde(default)]
+    after_any_end: bool,
+    /// Cancel the run if one of the runs of --after dies or is cancelled
+    #[arg(long, conflicts_with = "after_any_end")]
+    #[serde(default)]
+    or_cancel: bool,
+    /// The name of a line of a batch, for `after` in later lines.
+    #[arg(skip)]
+    r#as: Option<String>,
+}
+
+/// A run that another waits for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "it has ids of runs and names of earlier lines")]
+enum After {
+    Id(i64),
+    Name(String),
+}
+
+fn after(text: &str) -> Result<After, String> {
+    run_id(text).map(After::Id)
 }
 
 /// Readers of the fields of a line, by the rules of the flags.
@@ -206,26 +236,52 @@ struct Asked {
     run: EncodedRun,
     /// The run's time is the next time of this schedule.
     next: Option<Box<Schedule>>,
+    waits: Option<Box<Waits>>,
+}
+
+/// What a run of a batch is called, and what it waits for.
+#[derive(Debug)]
+struct Waits {
+    name: Option<String>,
+    after: Vec<After>,
+    rule: AfterRule,
 }
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
-        let runs = match &batch {
+        let mut runs = match &batch {
             Some(file) => read_batch(BufReader::new(open(file)?), |line| {
                 queues.extend(line.queue.clone());
-                line.over(&self.request).new_run()
+                line.over(&self.request)
             })?,
             None => vec![self.asked()?],
         };
-        let answers = enqueue(database, runs, &queues)?;
+        let mut dependencies = dependencies(&runs)?;
+        if let Some(run) = self.then()? {
+            let after = (0..runs.len()).map(Predecessor::InBatch).collect();
+            dependencies.push(Dependencies { run: runs.len(), after, rule: self.request.rule() });
+            runs.push(run);
+        }
+        let waiting: HashSet<_> = dependencies.iter().map(|it| it.run).collect();
+        let answers = enqueue(database, runs, dependencies, &queues)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
             let runs = plural::of(dropped as i64, "run");
             print::complain(&format!("{runs} dropped: the definition is full"));
         }
         complain_of_existing(&answers);
+        let waits = |index: usize| waiting.contains(&index);
+        let mut kept = answers
+            .iter()
+            .enumerate()
+            .filter(|(index, answer)| answer.result == EnqueueResult::Existing && waits(*index));
+        if let Some(id) = kept.find_map(|(_, answer)| answer.id) {
+            print::complain(&format!(
+                "run {id} has the key, and waits for no other runs than before"
+            ));
+        }
         let printed = match self.output.format() {
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
@@ -248,8 +304,23 @@ impl Arguments {
         let job = self.job.take().unwrap_or_default();
         let payload = RawValue::from_string(self.payload(&job)?).context("cannot read JSON")?;
         let request = Request { job_type: job, payload: Some(payload), ..take(&mut self.request) };
-        let (run, next) = request.new_run().map_err(Fault::usage)?;
-        asked(None, run, next)
+        if request.after.is_empty() && request.rule() != AfterRule::Success {
+            return Err(Fault::usage("--after-any-end and --or-cancel need --after").into());
+        }
+        request.asked(None)
+    }
+
+    /// The run of `--then`, with the values of the flags.
+    fn then(&self) -> anyhow::Result<Option<Asked>> {
+        let Some(job) = self.then.first() else { return Ok(None) };
+        let payload = self.then.get(1).map_or("{}", String::as_str);
+        let payload = payload::check(payload.as_bytes()).map_err(Fault::usage)?;
+        check_job(job, payload).map_err(Fault::usage)?;
+        let payload = RawValue::from_string(payload.to_owned()).context("cannot read JSON")?;
+        let request =
+            Request { job_type: job.clone(), payload: Some(payload), ..Request::default() };
+        let request = Request { after: Vec::new(), ..request.over(&self.request) };
+        request.asked(None).map(Some)
     }
 
     /// Returns the payload of a run of this job.
@@ -344,6 +415,33 @@ fn open(file: &str) -> anyhow::Result<File> {
     files::input(file).with_context(|| format!("cannot open `{file}`"))
 }
 
+/// Returns what the runs of a batch wait for.
+fn dependencies(runs: &[Asked]) -> anyhow::Result<Vec<Dependencies>> {
+    let mut named = HashMap::new();
+    let mut dependencies = Vec::new();
+    for (run, Asked { line, waits, .. }) in runs.iter().enumerate() {
+        let Some(Waits { name, after, rule }) = waits.as_deref() else { continue };
+        let refuse = |why: String| at_line(*line, Fault::usage(why));
+        let predecessor = |after: &After| match after {
+            After::Id(id) => Ok(Predecessor::Id(*id)),
+            After::Name(name) => {
+                let index = named.get(name).copied().map(Predecessor::InBatch);
+                index.ok_or_else(|| refuse(format!("`after`: no earlier line is named `{name}`")))
+            }
+        };
+        let after: Vec<_> = after.iter().map(predecessor).collect::<Result<_, _>>()?;
+        if let Some(name) = name
+            && named.insert(name.clone(), run).is_some()
+        {
+            return Err(refuse(format!("`as`: an earlier line is named `{name}`, too")).into());
+        }
+        if !after.is_empty() {
+            dependencies.push(Dependencies { run, after, rule: *rule });
+        }
+    }
+    Ok(dependencies)
+}
+
 /// Returns a run to enqueue; fails if it would expire too late.
 fn asked(line: Option<usize>, run: NewRun, next: Option<Schedule>) -> anyhow::Result<Asked> {
     let expiry = run.run_at.zip(run.expires_in);
@@ -351,13 +449,14 @@ fn asked(line: Option<usize>, run: NewRun, next: Option<Schedule>) -> anyhow::Re
         let why = "expires_in is out of range; the run would expire after the year 9999";
         return Err(at_line(line, Fault::usage(why)).into());
     }
-    Ok(Asked { line, run: run.encode(), next: next.map(Box::new) })
+    Ok(Asked { line, run: run.encode(), next: next.map(Box::new), waits: None })
 }
 
 /// Enqueues all runs or none.
 fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
+    dependencies: Vec<Dependencies>,
     queues: &BTreeSet<String>,
 ) -> anyhow::Result<Vec<Accepted>> {
     if runs.is_empty() {
@@ -379,7 +478,7 @@ fn enqueue(
     let shown = progress.clone();
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
     let runs = Arc::new(runs);
-    let queued = store.enqueue(Arc::clone(&runs), move |done| shown.show(done));
+    let queued = store.enqueue(Arc::clone(&runs), dependencies, move |done| shown.show(done));
     progress.clear();
     let queued = queued?;
     let fault = |index: usize, answer: &Queued| match answer {
@@ -453,7 +552,7 @@ fn print_ids(output: Output, answers: &[Accepted]) -> anyhow::Result<()> {
 /// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
 fn read_batch(
     mut input: impl BufRead,
-    mut new_run: impl FnMut(Request) -> Result<(NewRun, Option<Schedule>), String>,
+    mut complete: impl FnMut(Request) -> Request,
 ) -> anyhow::Result<Vec<Asked>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
@@ -470,11 +569,11 @@ fn read_batch(
         } else if line.is_empty() {
             continue;
         } else {
-            read_line(line).and_then(&mut new_run)
+            read_line(line)
         };
         let line = Some(number);
-        let (run, next) = read.map_err(|why| at_line(line, Fault::usage(why)))?;
-        runs.push(asked(line, run, next)?);
+        let request = read.map_err(|why| at_line(line, Fault::usage(why)))?;
+        runs.push(complete(request).asked(line)?);
     }
     Ok(runs)
 }
@@ -507,8 +606,36 @@ impl Request {
             timeout: self.timeout.or(flags.timeout),
             expires_in: self.expires_in.or(flags.expires_in),
             share: self.share.or_else(|| flags.share.clone()),
+            after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
+            or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
+            after: if self.after.is_empty() { flags.after.clone() } else { self.after },
             ..self
         }
+    }
+
+    fn rule(&self) -> AfterRule {
+        match (self.after_any_end, self.or_cancel) {
+            (true, _) => AfterRule::AnyEnd,
+            (_, true) => AfterRule::OrCancel,
+            _ => AfterRule::Success,
+        }
+    }
+
+    fn asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
+        let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
+        if !after.is_empty()
+            && (self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace))
+        {
+            let why = "`after` excludes replace and debounce";
+            return Err(at_line(line, Fault::usage(why)).into());
+        } else if self.after_any_end && self.or_cancel {
+            let why = "`after_any_end` and `or_cancel` exclude each other";
+            return Err(at_line(line, Fault::usage(why)).into());
+        }
+        let is_used = name.is_some() || !after.is_empty();
+        let waits = is_used.then(|| Box::new(Waits { name, after, rule }));
+        let (run, next) = self.new_run().map_err(|why| at_line(line, Fault::usage(why)))?;
+        Ok(Asked { waits, ..asked(line, run, next)? })
     }
 
     /// Checks what a parser of one value can't see. The run starts at the next time of the

@@ -14,7 +14,8 @@ use crate::text::did_you_mean;
 /// Variables that hold for all commands.
 const OF_ALL: [&str; 3] = ["JOBCTL_DATABASE_URL", env_file::VARIABLE, "JOBCTL_LOG"];
 /// Variables that a job gets.
-const OF_JOBS: [&str; 6] = [
+const OF_JOBS: [&str; 7] = [
+    "JOBCTL_AFTER",
     "JOBCTL_ATTEMPT",
     "JOBCTL_IDEMPOTENCY_KEY",
     "JOBCTL_JOB",

@@ -73,7 +73,7 @@ impl Arguments {
         let only = |wanted: &[Status]| {
             !self.status.is_empty() && self.status.iter().all(|status| wanted.contains(status))
         };
-        if only(&[Status::Queued, Status::Failed]) {
+        if only(&[Status::Blocked, Status::Queued, Status::Failed]) {
             &WAITING
         } else if only(&[Status::Running]) {
             &RUNNING

@@ -87,7 +87,11 @@ impl Arguments {
     /// Returns whether a run of this status is retried by its id.
     fn takes(&self, status: Status) -> bool {
         match status {
-            Status::Queued | Status::Failed | Status::Dead | Status::Cancelled => true,
+            Status::Blocked
+            | Status::Queued
+            | Status::Failed
+            | Status::Dead
+            | Status::Cancelled => true,
             Status::Running => self.force,
             Status::Succeeded => self.again,
         }

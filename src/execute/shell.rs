@@ -74,10 +74,16 @@ fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
         .stdin(if shell.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    match &identity.scheduled_for {
-        Some(nominal) => command.env("JOBCTL_SCHEDULED_FOR", nominal),
-        None => command.env_remove("JOBCTL_SCHEDULED_FOR"),
-    };
+    // Linux starts no process with a variable of 128 KiB.
+    let after = identity.after.as_ref().filter(|ids| ids.len() < 100_000);
+    for (name, value) in
+        [("JOBCTL_SCHEDULED_FOR", identity.scheduled_for.as_ref()), ("JOBCTL_AFTER", after)]
+    {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command.spawn()
 }
 
@@ -359,6 +365,7 @@ mod tests {
             max_attempts: 1,
             idempotency_key: "k".to_owned(),
             scheduled_for: None,
+            after: None,
         };
         let started = Instant::now();
         let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO);

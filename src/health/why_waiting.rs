@@ -17,6 +17,7 @@ const COUNTED: i64 = 1000;
 /// no explanation. `findings` are those of its job and of all workers.
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match run.status {
+        Status::Blocked => blocked(run),
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
         Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),
@@ -26,6 +27,17 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
         Status::Dead => Some("its failure is permanent, so it is not retried".to_owned()),
         Status::Succeeded => None,
     }
+}
+
+/// Returns the runs that a blocked run waits for.
+fn blocked(run: &RunDetails) -> Option<String> {
+    let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, .. } = run;
+    let first = first_unmet.map(|id| format!("run {id}"))?;
+    let statuses = unmet_statuses.as_deref().unwrap_or_default();
+    Some(match predecessors {
+        1 => format!("waits for {first}, which is {}", statuses.trim_start_matches("1 ")),
+        _ => format!("waits for {unmet} of {predecessors} runs, such as {first}: {statuses}"),
+    })
 }
 
 fn waiting(run: &RunDetails, findings: &[Finding]) -> String {

@@ -14,7 +14,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 18] = [
+const CHECKS: [(&str, &str); 19] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),
@@ -24,6 +24,7 @@ const CHECKS: [(&str, &str); 18] = [
     ("overdue runs", "no run in a served queue is overdue"),
     ("claims", "the database rejects no claim"),
     ("snoozes", "no run has asked for a later attempt ten times"),
+    ("blocked runs", "no run waits for one that did not succeed"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("dead runs", "no dead run needs attention"),
@@ -182,6 +183,17 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!("{} of {job} asked for a later attempt at least ten times", runs("waiting ")),
             format!("{operator}`jobctl show {run}` has the answers; `jobctl cancel` ends a run"),
         ),
+        Code::RunsStuck => (
+            format!(
+                "{} of {job} {} for runs that did not succeed",
+                runs(""),
+                if fact.runs == 1 { "waits" } else { "wait" }
+            ),
+            format!(
+                "{operator}`jobctl show {run}` names such runs: retry them; or retry or cancel the \
+                 runs of {job}"
+            ),
+        ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),
             format!("`jobctl next {job_argument}` shows the error; correct it and apply the file"),
@@ -258,6 +270,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             | Code::RunsOverdue
             | Code::RunsRejected
             | Code::RunsSnoozing
+            | Code::RunsStuck
             | Code::LeaseLost,
             None,
         ) => Some(format!("such as run {run}")),

@@ -21,6 +21,8 @@ pub(crate) struct AttemptIdentity {
     pub(crate) idempotency_key: String,
     /// The nominal time of the schedule that fired the run, RFC 3339.
     pub(crate) scheduled_for: Option<String>,
+    /// The ids of the runs that it waited for, with commas.
+    pub(crate) after: Option<String>,
 }
 
 #[derive(Debug)]

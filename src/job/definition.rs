@@ -66,9 +66,9 @@ pub(crate) struct Problem {
 /// The keys of a job.
 pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
                     schedule time_zone catch_up overlap max_running rate burst \
-                    max_running_per_share max_waiting when_full snooze max_attempts timeout \
-                    max_age max_lag expires keep keep_dead backoff priority queue spread on_dead \
-                    on_success on_end enqueuers enqueue_may_set enabled";
+                    max_running_per_share max_waiting when_full snooze pass_result max_attempts \
+                    timeout max_age max_lag expires keep keep_dead backoff priority queue spread \
+                    on_dead on_success on_end enqueuers enqueue_may_set enabled";
 /// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
 /// them for all jobs of the file.
 const HOOKS: &str = "on_dead on_success on_end";
@@ -280,6 +280,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         "overlap": Overlap::default(), "when_full": WhenFull::default(),
         "snooze": Snooze::default(), "max_attempts": 10, "backoff": backoff::DEFAULT,
         "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [], "enabled": true,
+        "pass_result": false,
     });
     for (key, value) in values {
         row[key] = value;
@@ -362,7 +363,9 @@ fn column(key: &str, value: Value) -> Result<Value, String> {
         },
         "enqueuers" => list(&value)?.iter().try_for_each(check_role)?,
         "enqueue_may_set" => list(&value)?.iter().try_for_each(|word| check_word(MAY_SET, word))?,
-        "enabled" if !value.is_boolean() => return Err("must be true or false".to_owned()),
+        "enabled" | "pass_result" if !value.is_boolean() => {
+            return Err("must be true or false".to_owned());
+        }
         // The keys of the action are checked together; the payload may be any value.
         _ => {}
     }
@@ -607,7 +610,7 @@ mod tests {
                 "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
                 "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
                 "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
-                "enabled": true,
+                "enabled": true, "pass_result": false,
             })
         );
         assert!(job.schedule.is_none());

@@ -45,9 +45,9 @@ pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
 /// The keys whose values a viewer may read in the trail: no command, address or payload.
 const VISIBLE: &str = "permanent_exit_codes snooze_exit_codes schedule time_zone catch_up overlap \
                        max_running rate burst max_running_per_share max_waiting when_full snooze \
-                       max_attempts timeout max_age max_lag expires keep keep_dead backoff \
-                       priority queue spread on_dead on_success on_end enqueuers enqueue_may_set \
-                       enabled file";
+                       pass_result max_attempts timeout max_age max_lag expires keep keep_dead \
+                       backoff priority queue spread on_dead on_success on_end enqueuers \
+                       enqueue_may_set enabled file";
 
 /// Returns the event of a change for the trail: its action, and the keys with their old and new
 /// values. `None`: no key differs.
@@ -110,6 +110,7 @@ fn value(stored: &Value, key: &str) -> Option<Value> {
         _ if SCHEDULE_KEYS.contains(&key) && stored["schedule"].is_null() => None,
         "when_full" if stored["max_waiting"].is_null() => None,
         "snooze" if *value == "run" => None,
+        "pass_result" if *value == false => None,
         "timeout" | "max_age" | "max_lag" | "expires" | "keep" | "keep_dead" | "spread" => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
             Some(duration::show(seconds).into())

@@ -1,4 +1,5 @@
-//! The words of an enqueue: how long its key is taken, what a taken key does, and the result. Pure.
+//! The words of an enqueue: how long its key is taken, what a taken key does, which ends of other
+//! runs it waits for, and the result. Pure.
 
 use crate::text::words::words;
 
@@ -18,6 +19,16 @@ words! {
         /// Changes the waiting run.
         Replace = "replace",
         Error = "error",
+    }
+
+    /// What a run does if a run that it waits for ends without success.
+    pub(crate) enum AfterRule {
+        /// Waits for a retry that succeeds.
+        Success = "success",
+        /// Starts.
+        AnyEnd = "any_end",
+        /// Is cancelled.
+        OrCancel = "or_cancel",
     }
 
     /// The result of an accepted enqueue.

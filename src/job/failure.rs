@@ -28,6 +28,7 @@ words! {
         Cancelled = "cancelled",
         Dropped = "dropped",
         Expired = "expired",
+        Predecessor = "predecessor",
     }
 }
 

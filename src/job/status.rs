@@ -5,6 +5,8 @@ use crate::text::words::words;
 words! {
     /// The words of the `status` column.
     pub(crate) enum Status {
+        /// Waits for other runs.
+        Blocked = "blocked",
         /// Waits for its first attempt, or for one after an interruption, a snooze or a retry.
         Queued = "queued",
         /// Held by a tick until its lease ends.

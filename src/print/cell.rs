@@ -124,7 +124,7 @@ fn colour_of(word: &str) -> Option<Color> {
         Some(Status::Running) => Color::DarkCyan,
         Some(Status::Failed) => Color::DarkYellow,
         Some(Status::Dead) => Color::DarkRed,
-        Some(Status::Queued | Status::Cancelled) => return None,
+        Some(Status::Blocked | Status::Queued | Status::Cancelled) => return None,
         None => match word {
             "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Color::DarkYellow,
             "bad" => Color::DarkRed,

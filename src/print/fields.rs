@@ -97,15 +97,17 @@ pub(super) fn columns(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.split(", ").map(parts).map(|(field, heading)| (heading, field))
 }
 
-/// Returns the text of a JSON value: of a list of words the words, of another list or an object its
-/// JSON.
+/// Returns the text of a JSON value: of a list of words or ids these, of another list or an object
+/// its JSON.
 fn text(json: &str) -> Option<String> {
     match json.as_bytes().first() {
         _ if json == "null" => None,
         Some(b'"') => serde_json::from_str(json).ok().map(|text: String| plain(&text)),
         Some(b'[') => {
             let words: Result<Vec<String>, _> = serde_json::from_str(json);
-            Some(words.map_or_else(|_| plain(json), |words| plain(&words.join(","))))
+            let ids: Result<Vec<i64>, _> = serde_json::from_str(json);
+            let ids = ids.map(|ids| ids.iter().map(i64::to_string).collect());
+            Some(words.or(ids).map_or_else(|_| plain(json), |words| plain(&words.join(","))))
         }
         _ => Some(plain(json)),
     }

@@ -19,7 +19,9 @@ impl Summary {
             Some(Status::Succeeded) => &mut self.succeeded,
             Some(Status::Failed) => &mut self.failed,
             Some(Status::Dead) => &mut self.dead,
-            Some(Status::Queued | Status::Running | Status::Cancelled) | None => &mut self.other,
+            Some(Status::Blocked | Status::Queued | Status::Running | Status::Cancelled) | None => {
+                &mut self.other
+            }
         } += 1;
     }
 

@@ -35,6 +35,8 @@ rows! {
         pub(crate) expired: bool,
         /// Leases or results are kept outside of their runs, because the rows were locked.
         pub(crate) locked: bool,
+        /// Blocked runs wait for the decision of a tick, see release_followers.sql.
+        pub(crate) followers: bool,
         /// Some schedule is due.
         pub(crate) fires: bool,
         last_tick_at: DateTime<Utc>,
@@ -194,6 +196,10 @@ rows! {
         pub(crate) key: Option<String>,
         /// RFC 3339.
         pub(crate) scheduled_for: Option<String>,
+        /// The ids of the runs that it waited for, with commas.
+        pub(crate) after: Option<String>,
+        /// Their outputs as JSON, if the definition passes them on.
+        pub(crate) results: Option<String>,
     }
 }
 

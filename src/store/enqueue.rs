@@ -8,13 +8,13 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::row::{PgResult, rows, timestamp};
+use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
 use super::statement::{Statement, checked, query};
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;
-use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, OnConflict};
 use crate::job::status::Status;
 
 /// A run to enqueue; `None` stands for the default. The statements read the fields by their names.
@@ -114,6 +114,22 @@ impl EncodedRun {
     }
 }
 
+/// What a run of a batch waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct Dependencies {
+    /// The run's index in the batch.
+    pub(crate) run: usize,
+    pub(crate) after: Vec<Predecessor>,
+    pub(crate) rule: AfterRule,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Predecessor {
+    Id(i64),
+    /// A run of the batch, by its index.
+    InBatch(usize),
+}
+
 /// An accepted run.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub(crate) struct Accepted {
@@ -154,6 +170,8 @@ impl Queued {
 
 /// Runs per statement: the round trip costs little, and the statement fits into one message.
 const CHUNK: usize = 2000;
+/// Dependencies per statement.
+const PAIRS: usize = 20_000;
 /// The additional time limit for each further chunk.
 const CHUNK_TIME: Duration = Duration::from_secs(1);
 /// The error if a key stays locked.
@@ -170,6 +188,7 @@ impl Store {
     pub(crate) fn enqueue(
         &self,
         runs: Arc<Vec<EncodedRun>>,
+        dependencies: Vec<Dependencies>,
         progress: impl Fn(usize) + Clone + Send + 'static,
     ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
@@ -182,11 +201,14 @@ impl Store {
         // Another batch holds its keys as long as it takes.
         let until = (runs.len() > 1).then(|| Instant::now() + timeouts.statement);
         let order = Arc::new(order);
+        let dependencies = Arc::new(dependencies);
         let enqueued = loop {
             let (runs, order) = (Arc::clone(&runs), Arc::clone(&order));
-            let progress = progress.clone();
+            let (dependencies, progress) = (Arc::clone(&dependencies), progress.clone());
             let enqueued = self.transact_within(timeouts, "enqueue", move |transaction| {
-                enqueue_chunks(transaction, &runs, &order, &progress)
+                let mut answers = enqueue_chunks(transaction, &runs, &order, &progress)?;
+                wait_for(transaction, &dependencies, &mut answers)?;
+                Ok(answers)
             });
             match enqueued {
                 Err(error) if error.is_locked() && has_keys => {
@@ -234,6 +256,53 @@ fn enqueue_chunks(
         progress(done);
     }
     Ok(answers)
+}
+
+/// Lets new runs wait for others, and undoes the batch if one can't.
+fn wait_for(
+    transaction: &mut Transaction,
+    dependencies: &[Dependencies],
+    answers: &mut [Option<Queued>],
+) -> PgResult<()> {
+    let accepted = |answers: &[Option<Queued>], index: usize| {
+        answers[index].clone().and_then(Queued::accepted_run)
+    };
+    let mut pairs = Vec::new();
+    for Dependencies { run, after, rule } in dependencies {
+        let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) =
+            accepted(answers, *run)
+        else {
+            continue;
+        };
+        for predecessor in after {
+            let before = match predecessor {
+                Predecessor::Id(id) => Some(*id),
+                Predecessor::InBatch(index) => accepted(answers, *index).and_then(|it| it.id),
+            };
+            let Some(before) = before else {
+                let why = "it waits for a run that was dropped, as its definition is full";
+                answers[*run] = Some(Queued::Refused(Exit::Full, why.to_owned()));
+                return transaction.batch_execute("ROLLBACK AND CHAIN");
+            };
+            pairs.push((*run, id, before, *rule));
+        }
+    }
+    for chunk in pairs.chunks(PAIRS) {
+        let refused: Option<WaitRefused> = transaction.first(query!(
+            "enqueue/wait_for";
+            runs = column(chunk, |(_, run, ..)| *run),
+            predecessors = column(chunk, |(_, _, before, _)| *before),
+            rules = column(chunk, |(.., rule)| *rule),
+        ))?;
+        let refused = refused.and_then(|it| Some((it.run_id?, it.code?, it.reason?)));
+        if let Some((run_id, code, reason)) = refused {
+            let of_run = chunk.iter().find(|(_, run, ..)| *run == run_id);
+            let (index, ..) = of_run.unwrap_or(&chunk[0]);
+            answers[*index] = Some(Queued::Refused(error::refusal(&code), reason));
+            return transaction.batch_execute("ROLLBACK AND CHAIN");
+        }
+    }
+    Ok(())
 }
 
 /// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
@@ -305,6 +374,15 @@ rows! {
         reason: Option<String>,
         status: Option<Status>,
         due_at: Option<DateTime<Utc>>,
+    }
+}
+
+rows! {
+    /// Why a run can't wait for another.
+    struct WaitRefused {
+        run_id: Option<i64>,
+        code: Option<String>,
+        reason: Option<String>,
     }
 }
 

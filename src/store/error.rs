@@ -260,6 +260,7 @@ pub(super) fn refusal(code: &str) -> Exit {
         "55000" | "JC009" => Exit::Conflict,
         "42501" | "JC007" => Exit::Configuration,
         "JC008" => Exit::Full,
+        "JC010" => Exit::NotFound,
         _ => Exit::CouldNot,
     }
 }

@@ -228,6 +228,12 @@ impl Store {
         })
     }
 
+    /// Returns the runs that wait for a run, or for which it waits.
+    pub(crate) fn related_runs(&self, id: i64, followers: bool) -> Result<Vec<i64>> {
+        let statement = owned!("look/related_runs"; id, followers);
+        self.query("read what runs wait for", Transaction::one, statement)
+    }
+
     /// Returns the runs whose last failed attempt is in the incident of this attempt; `None` if
     /// this attempt did not fail.
     pub(crate) fn incident_runs(&self, run_id: i64, attempt: i32) -> Result<Option<Vec<i64>>> {

@@ -39,7 +39,7 @@ pub(crate) use definitions::{
     WrongHook,
 };
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
-pub(crate) use enqueue::{Accepted, EncodedRun, NewRun, Queued};
+pub(crate) use enqueue::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued};
 pub(crate) use error::{Error, Kind, Result, UTF8_DATABASE, WRITABLE};
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,

@@ -18,7 +18,7 @@ use super::seconds;
 use crate::connect::Parameter;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
-use crate::job::enqueue::{EnqueueResult, KeyScope, OnConflict};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::finding_code::Code;
 use crate::job::status::{HoldScope, Status};
@@ -91,6 +91,7 @@ macro_rules! word_types {
     )+};
 }
 word_types!(
+    AfterRule,
     Code,
     EnqueueResult,
     ErrorType,
@@ -248,6 +249,7 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
         Type::INT4 => json_of::<i32>(row, column),
         Type::INT8 => json_of::<i64>(row, column),
         Type::FLOAT8 => json_of::<f64>(row, column),
+        Type::INT8_ARRAY => json_of::<Vec<i64>>(row, column),
         Type::TEXT_ARRAY => json_of::<Vec<String>>(row, column),
         Type::TIMESTAMPTZ => {
             let at: Option<DateTime<Utc>> = row.try_get(column)?;

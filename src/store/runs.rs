@@ -75,7 +75,7 @@ pub(crate) struct StoredResult {
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
     /// Whether these results enqueued hooks.
-    pub(crate) enqueues_hooks: bool,
+    pub(crate) queues_runs: bool,
     /// Runs that another session has locked. Their claims are not released, and their results are
     /// only stored, or not recorded.
     pub(crate) locked: Vec<i64>,
@@ -184,7 +184,7 @@ impl Store {
                 Vec::new()
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
-            let (mut recorded, enqueues_hooks) = match free.as_slice() {
+            let (mut recorded, queues_runs) = match free.as_slice() {
                 [] => (Recorded::new(), false),
                 free => finish(transaction, &holder.worker, free)?,
             };
@@ -209,7 +209,7 @@ impl Store {
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
                 taken.claimed.iter().map(Claimed::token).collect();
             let claiming = began.elapsed();
-            Ok(StepResult { recorded, enqueues_hooks, locked, taken, claiming })
+            Ok(StepResult { recorded, queues_runs, locked, taken, claiming })
         };
         self.transact(doing, work).map_err(|error| {
             // From now on, the connection's thread does not begin to commit.
@@ -272,6 +272,18 @@ impl Store {
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query("look for expired runs", Transaction::list, owned!("tick/expired"; limit))
+    }
+
+    /// Returns ended runs whose followers wait for a decision, in random order.
+    pub(crate) fn due_followers(&self, limit: usize) -> Result<Vec<i64>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let statement = owned!("tick/due_followers"; limit);
+        self.query("look for blocked runs", Transaction::list, statement)
+    }
+
+    /// Releases or cancels the followers of these ended runs. Returns whether it changed any run.
+    pub(crate) fn follow_up(&self, ids: Vec<i64>) -> Result<bool> {
+        self.query("release blocked runs", Transaction::one, owned!("tick/follow_up"; ids))
     }
 
     /// Cancels those of the runs that wait and expired. Returns how many.
@@ -357,7 +369,7 @@ fn finish(
             worker, ids, attempts, statuses, outcomes, errors, details, claimed_at,
         ))?;
     }
-    let enqueues_hooks = now.first().map(|row| bool::from_column(row, "enqueues_hooks"));
+    let queues_runs = now.first().map(|row| bool::from_column(row, "queues_runs"));
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
     rows.extend(now);
@@ -373,5 +385,5 @@ fn finish(
             started_ago = column(&lost, |one| one.started_ago.as_secs_f64()),
         ))?;
     }
-    Ok((recorded, enqueues_hooks.transpose()?.unwrap_or_default()))
+    Ok((recorded, queues_runs.transpose()?.unwrap_or_default()))
 }

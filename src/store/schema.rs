@@ -45,14 +45,15 @@ static OBJECTS: &[Migration] = files![
     None, "":
         "functions/count_attempts", "functions/count_dropped", "functions/definition_keys",
         "functions/drop_oldest", "functions/effect_result", "functions/enqueue",
-        "functions/enqueue_hooks", "functions/fire", "functions/forget_history",
+        "functions/enqueue_hooks", "functions/fire", "functions/follow_up",
+        "functions/forget_history",
         "functions/hold_snoozed", "functions/incident", "functions/is_backoff",
-        "functions/is_operator",
-        "functions/is_own_effect", "functions/keep_effect", "functions/may_settle",
-        "functions/next_time", "functions/record_effect", "functions/refuse_update",
-        "functions/replace_waiting", "functions/run_states", "functions/set_aside_unclaimable",
-        "functions/try_enqueue", "views/current_holds", "views/daily_figures", "views/dead_runs",
-        "views/leases", "views/long_running_runs", "views/unaccepted_restores",
+        "functions/is_operator", "functions/is_own_effect", "functions/keep_effect",
+        "functions/may_settle", "functions/next_time", "functions/record_effect",
+        "functions/refuse_update", "functions/release_followers", "functions/replace_waiting",
+        "functions/run_states", "functions/set_aside_unclaimable", "functions/try_enqueue",
+        "functions/wait_for", "views/awaited_runs", "views/current_holds", "views/daily_figures",
+        "views/dead_runs", "views/leases", "views/long_running_runs", "views/unaccepted_restores",
 ];
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.

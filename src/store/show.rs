@@ -76,6 +76,12 @@ rows! {
         pub(crate) seconds_a_run: Option<f64>,
         /// The last time that a worker of this queue looked for runs.
         pub(crate) served_at: Option<DateTime<Utc>>,
+        /// The number of runs that it was enqueued to wait for.
+        pub(crate) predecessors: i32,
+        /// How many of them have not ended as it asks, their statuses, and the first of them.
+        pub(crate) unmet: i64,
+        pub(crate) unmet_statuses: Option<String>,
+        pub(crate) first_unmet: Option<i64>,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }

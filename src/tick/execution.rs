@@ -89,6 +89,7 @@ fn identity(run: &Claimed) -> AttemptIdentity {
         max_attempts: run.max_attempts,
         idempotency_key: run.key.clone().unwrap_or_else(|| format!("{RUN_KEY_PREFIX}{}", run.id)),
         scheduled_for: run.scheduled_for.clone(),
+        after: run.after.clone(),
     }
 }
 
@@ -96,9 +97,13 @@ fn identity(run: &Claimed) -> AttemptIdentity {
 fn action(run: &Claimed) -> Result<Action, Failure> {
     let job_type = run.job_type.escape_debug();
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
+    let payload = &run.payload;
+    let with_results = run.results.as_ref();
+    let with_results = with_results.map(|it| format!(r#"{{"payload": {payload}, "after": {it}}}"#));
     let action = match definition {
         Some(definition) => {
-            Action::of_definition(definition.kind, &definition.action, &run.payload)
+            let input = with_results.as_ref().unwrap_or(payload);
+            Action::of_definition(definition.kind, &definition.action, input)
                 .map_err(|why| format!("definition `{job_type}` can't be executed: {why}"))
         }
         None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {
@@ -255,7 +260,9 @@ impl JudgedAttempt {
             Status::Queued => ", queued again".to_owned(),
             Status::Dead => ", dead".to_owned(),
             Status::Cancelled if what != "cancelled" => ", cancelled".to_owned(),
-            Status::Succeeded | Status::Cancelled | Status::Running => String::new(),
+            Status::Blocked | Status::Running | Status::Succeeded | Status::Cancelled => {
+                String::new()
+            }
         };
         let level = if status == Status::Dead { Level::Warn } else { Level::Info };
         (level, format!("{subject}: {what}{took}{note}{next}"))

@@ -660,7 +660,7 @@ impl Machine {
     }
 
     fn stepped(&mut self, sent: Sent, step: StepResult) {
-        let StepResult { recorded, enqueues_hooks, locked, taken, claiming } = step;
+        let StepResult { recorded, queues_runs, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
         let is_quick = self.was_quick(sent.at);
@@ -686,7 +686,7 @@ impl Machine {
         }
         let Some(claim) = sent.claim else {
             // Released runs and hooks are due. A tick that polls finds them anyway.
-            if (is_released || enqueues_hooks) && self.claims.is_idle() {
+            if (is_released || queues_runs) && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }
             return;
@@ -1147,6 +1147,8 @@ pub(super) mod tests {
             backoff: "fixed:1m".into(),
             key: None,
             scheduled_for: None,
+            after: None,
+            results: None,
             job_type: "shell".into(),
         }
     }

@@ -4,6 +4,7 @@
 
 mod expire;
 mod fire;
+mod followers;
 mod prune;
 mod recover;
 mod stored_results;
@@ -14,6 +15,7 @@ mod wake;
 
 use expire::expire;
 pub(crate) use fire::fire;
+use followers::release_followers;
 pub(crate) use prune::{Kept, Pruning, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;

@@ -1,13 +1,16 @@
 //! The wake of a tick, which is repeated every few seconds: it takes or renews its worker's claim
 //! right. Then it works for all runs: fires schedules, records stored results, recovers lost runs,
-//! ends expired ones.
+//! ends expired ones, releases blocked ones.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::{Turn, UnclaimableSearch, expire, fire, record_stored_results, recover, tick_id};
+use super::{
+    Turn, UnclaimableSearch, expire, fire, record_stored_results, recover, release_followers,
+    tick_id,
+};
 use crate::job::seen_ticks::SeenTicks;
 use crate::store::{self, BatchSize, ClaimFilter, FencingToken, Holder, Store};
 
@@ -93,6 +96,9 @@ impl Upkeep<'_> {
         }
         if seen.expired && turn.begins() {
             expire(store, &mut turn)?;
+        }
+        if seen.followers && turn.begins() {
+            release_followers(store, &mut turn)?;
         }
         *self.batch = turn.batch;
         if turn.has_changed && seen.claiming_tick.is_none() {

@@ -11,7 +11,7 @@ use super::host::{Host, Stage, Tick};
 use super::{Time, seconds};
 use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
 use crate::job::backoff::wait_after;
-use crate::job::enqueue::KeyScope;
+use crate::job::enqueue::{AfterRule, KeyScope};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::store::{Claimed, FencingToken, LeaseState};
@@ -83,6 +83,9 @@ pub(super) struct Checks {
     /// Results that are not recorded, since when.
     results: BTreeMap<FencingToken, Time>,
     pub(super) calm_since: Option<Time>,
+    /// Runs that have succeeded, and runs that have ended, even if they were tried again since.
+    succeeded: BTreeSet<i64>,
+    ended: BTreeSet<i64>,
     /// Two processes of one run are excused until then: a failover forgot a claim.
     excused_until: Time,
     failed_over_at: Time,
@@ -115,6 +118,8 @@ impl Checks {
             lost: BTreeMap::new(),
             results: BTreeMap::new(),
             calm_since: None,
+            succeeded: BTreeSet::new(),
+            ended: BTreeSet::new(),
             excused_until: 0,
             failed_over_at: 0,
             forced: BTreeSet::new(),
@@ -145,7 +150,16 @@ impl Checks {
         }
         let mut unfinished = 0;
         for (id, run) in &database.runs {
-            unfinished += usize::from(run.finished_at.is_none());
+            if run.finished_at.is_some() {
+                self.ended.insert(*id);
+            } else if !database.is_stuck(run) {
+                unfinished += 1;
+            }
+            if run.status == Status::Succeeded {
+                self.succeeded.insert(*id);
+            }
+        }
+        for (id, run) in &database.runs {
             let old = seen.get(id);
             let is_same = |old: &Run| {
                 old.updated_at == run.updated_at
@@ -221,6 +235,14 @@ impl Checks {
             };
             is(!database.hooks(run).iter().all(waits), "its end has no run of a hook")?;
         }
+        let is_asked = matches!(by, By::Operator("retry" | "cancel"));
+        if old.status == Status::Blocked && run.status != old.status && !is_asked {
+            self.released(run, database)?;
+            // The statement that records the last predecessor may also claim the run.
+            if !is_running {
+                return Ok(());
+            }
+        }
         let was_running = old.status == Status::Running;
         let held = was_running.then(|| token(old));
         let is_held = |worker: &str, of: &FencingToken| {
@@ -285,7 +307,7 @@ impl Checks {
                         is(wanted.is_none(), "claimed without a claim")?;
                         is(!was_running && old.run_at > database.now, "claimed before it is due")?;
                         is(old.finished_at.is_some(), "a final run was claimed")?;
-                        let is_expired = old.expires_at.is_some_and(|at| at <= database.now);
+                        let is_expired = run.expires_at.is_some_and(|at| at <= database.now);
                         is(is_expired, "an expired run was claimed")?;
                         let is_held = database.is_held(run) || database.holds_worker(worker);
                         is(is_held, "a held run was claimed")?;
@@ -314,6 +336,30 @@ impl Checks {
             is(is_late, "its result was recorded late")?;
         }
         Ok(())
+    }
+
+    /// Judges the decision about a blocked run.
+    fn released(&self, run: &Run, database: &Database) -> Result<(), String> {
+        let is_gone = |id: &i64| !database.runs.contains_key(id);
+        let mut before = database.predecessors(run.id);
+        // A wake may release it and then see that it has expired.
+        let is_expired = run.error_type.as_deref() == Some("expired");
+        match run.status {
+            Status::Cancelled if is_expired => Ok(()),
+            Status::Queued | Status::Running => {
+                let open = before.find(|(id, row)| match row.rule {
+                    AfterRule::AnyEnd => !self.ended.contains(id) && !is_gone(id),
+                    AfterRule::Success | AfterRule::OrCancel => !self.succeeded.contains(id),
+                });
+                open.map_or(Ok(()), |(id, _)| Err(format!("released before run {id} has ended so")))
+            }
+            Status::Cancelled => {
+                let has_cause = before
+                    .any(|(id, row)| row.rule == AfterRule::OrCancel && !database.is_good(id));
+                if has_cause { Ok(()) } else { Err("cancelled without a cause".to_owned()) }
+            }
+            _ => Err("ended while it was blocked".to_owned()),
+        }
     }
 
     fn created(&mut self, run: &Run, by: &By<'_>, database: &Database) -> Result<(), String> {
@@ -693,6 +739,11 @@ impl Checks {
         }
         self.seen = database.runs.clone();
         self.kept = database.kept.clone();
+        let is_met = |id: &i64| database.is_good(*id) || database.has_met_followers(*id);
+        self.succeeded.retain(is_met);
+        self.ended.retain(|id| {
+            is_met(id) || database.runs.get(id).is_none_or(|run| run.finished_at.is_some())
+        });
         let exists = |_: &(i64, DateTime<Utc>), id: &mut i64| database.runs.contains_key(id);
         self.fired.retain(exists);
         self.running = count_running(database);
@@ -703,7 +754,11 @@ impl Checks {
 
     pub(super) fn stuck(database: &Database) -> String {
         let unfinished = database.runs.values().filter(|run| run.finished_at.is_none());
-        unfinished.map(|run| format!("{run:?}")).collect::<Vec<_>>().join("; ")
+        let after = |run: &Run| database.predecessors(run.id).collect::<Vec<_>>();
+        unfinished
+            .map(|run| format!("{run:?} after {:?}", after(run)))
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::job::action::{self, JobKind};
 use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome};
 use crate::job::backoff::wait_after;
-use crate::job::enqueue::{EnqueueResult, KeyScope};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
@@ -135,6 +135,7 @@ pub(super) struct Spec {
     pub(super) max_waiting: Option<i32>,
     pub(super) when_full: String,
     pub(super) snooze: String,
+    pub(super) pass_result: bool,
     pub(super) max_attempts: i32,
     pub(super) timeout: Option<f64>,
     pub(super) max_age: Option<f64>,
@@ -214,6 +215,22 @@ impl Hold {
     }
 }
 
+/// A row of `job_dependencies`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Dependency {
+    pub(super) rule: AfterRule,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    Open,
+    Stuck,
+    Due,
+    Met,
+}
+
 /// A row of `job_locked_runs`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Kept {
@@ -261,7 +278,11 @@ enum Before {
     Definition(String, Option<Box<Definition>>),
     Kept(i64, Option<Kept>),
     Holds(Vec<Hold>),
+    Dependencies(Dependencies),
 }
+
+/// By predecessor and follower.
+type Dependencies = BTreeMap<(i64, i64), Dependency>;
 
 /// A tick's session, and the parts of its plan that the database sees.
 pub(super) struct Session {
@@ -296,10 +317,13 @@ pub(super) struct Database {
     pub(super) kept: BTreeMap<i64, Kept>,
     /// The holds by scope and name, until when.
     pub(super) holds: Vec<Hold>,
+    pub(super) dependencies: Dependencies,
     /// Rows that another session has locked for deletion: runs, definitions and workers.
     pub(super) locked: BTreeSet<i64>,
     pub(super) locked_definitions: BTreeSet<String>,
     pub(super) locked_workers: BTreeSet<String>,
+    /// An open transaction has the lock of release_followers.sql.
+    pub(super) is_release_locked: bool,
     /// Writes that a trigger rejects.
     pub(super) refused: BTreeSet<(i64, Write)>,
     /// Jobs whose new runs a trigger rejects.
@@ -469,6 +493,7 @@ impl Database {
                     }
                     Before::Kept(id, row) => restore(&mut self.kept, id, row),
                     Before::Holds(holds) => self.holds = holds,
+                    Before::Dependencies(rows) => self.dependencies = rows,
                 }
             }
             let (kind, exit, why) = match cause {
@@ -606,6 +631,7 @@ struct Seen {
     lost: bool,
     expired: bool,
     fires: bool,
+    followers: bool,
     limits: bool,
 }
 
@@ -629,7 +655,8 @@ impl Database {
             seen = report(self, session)?;
         }
         let mut turn = Turn::new(None, session.batch);
-        turn.is_cut = !has_time && (seen.fires || seen.locked || seen.lost || seen.expired);
+        let Seen { fires, locked, lost, expired, followers, .. } = seen;
+        turn.is_cut = !has_time && (fires || locked || lost || expired || followers);
         if seen.fires && has_time {
             self.fire(&mut turn)?;
         }
@@ -641,6 +668,9 @@ impl Database {
         }
         if seen.expired && has_time {
             self.expire_all(&mut turn)?;
+        }
+        if seen.followers && has_time {
+            self.release_due(&mut turn)?;
         }
         session.batch = turn.batch;
         if turn.has_changed && seen.claiming_tick.is_none() {
@@ -705,7 +735,8 @@ impl Database {
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
         let limits = self.definitions.values().any(Definition::is_limited);
-        Ok(Seen { claiming_tick, locked, lost, expired, fires, limits })
+        let followers = self.dependencies.values().any(|it| it.state == State::Due);
+        Ok(Seen { claiming_tick, locked, lost, expired, fires, followers, limits })
     }
 
     fn leave(&mut self, worker: &str, tick: &str) -> store::Result<()> {
@@ -813,7 +844,7 @@ impl Database {
         locked.sort_unstable();
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
-        let (mut recorded, enqueues_hooks) = self.finish(&session.holder.worker, &free)?;
+        let (mut recorded, queues_runs) = self.finish(&session.holder.worker, &free)?;
         for result in results.iter().filter(|it| locked.contains(&it.token.id)) {
             let (worker, claim) = (&session.holder.worker, result.token);
             if self.keep_locked(worker, &claim, Duration::ZERO, Some(result.clone())) {
@@ -826,7 +857,7 @@ impl Database {
             Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
             None => ClaimResult::default(),
         };
-        Ok(StepResult { recorded, enqueues_hooks, locked, taken, claiming: Duration::ZERO })
+        Ok(StepResult { recorded, queues_runs, locked, taken, claiming: Duration::ZERO })
     }
 
     /// finish.sql, recorded_before.sql and note_lost.sql
@@ -867,7 +898,9 @@ impl Database {
             }
             recorded.insert(result.token, run_status);
             self.write(run)?;
-            ended_runs.insert(result.token.id);
+            if !is_waiting(run_status) {
+                ended_runs.insert(result.token.id);
+            }
             let attempt = Attempt {
                 worker: worker.to_owned(),
                 started_at: now - interval(result.started_ago),
@@ -882,7 +915,7 @@ impl Database {
             };
             self.note((result.token.id, result.token.attempt), attempt);
         }
-        let enqueues_hooks = self.enqueue_hooks(ended_runs);
+        let queues_runs = self.follow_up(ended_runs);
         self.hold_snoozed(&snoozed);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
@@ -906,7 +939,7 @@ impl Database {
         for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
             self.note_lost(worker, result.token, result.started_ago);
         }
-        Ok((recorded, enqueues_hooks))
+        Ok((recorded, queues_runs))
     }
 
     /// jobctl.hold_snoozed
@@ -1156,6 +1189,7 @@ impl Database {
     }
 
     fn claimed(&self, run: Run, within_limits: &[(i64, i64)]) -> Claimed {
+        let after: Vec<_> = self.predecessors(run.id).map(|(id, _)| id.to_string()).collect();
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
         let max_attempts = run.most_attempts();
         let Run { id, queue, priority, run_at, .. } = run;
@@ -1179,6 +1213,9 @@ impl Database {
             backoff: run.backoff,
             key: run.key.filter(|_| run.key_scope == KeyScope::Retained),
             scheduled_for: run.scheduled_for.map(|at| at.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            after: (!after.is_empty()).then(|| after.join(",")),
+            // The model has no outputs.
+            results: None,
             job_type: run.job_type,
         }
     }
@@ -1201,9 +1238,11 @@ impl Database {
                 updated_at: now,
                 ..run.clone()
             })?;
-            released.insert(claim.id);
+            if is_cancelled {
+                released.insert(claim.id);
+            }
         }
-        self.enqueue_hooks(released);
+        self.follow_up(released);
         Ok(())
     }
 
@@ -1280,7 +1319,7 @@ impl Database {
                 ended.insert(*id);
             }
             let any = !ended.is_empty();
-            it.enqueue_hooks(ended);
+            it.follow_up(ended);
             Ok(any)
         })
     }
@@ -1322,7 +1361,13 @@ impl Database {
                 recovered.push(Recovered { id: *id, status: run.status, expires_first });
                 it.write(run)?;
             }
-            it.enqueue_hooks(recovered.iter().map(|run| run.id).collect());
+            it.follow_up(
+                recovered
+                    .iter()
+                    .filter(|run| run.status != Status::Failed)
+                    .map(|run| run.id)
+                    .collect(),
+            );
             Ok(recovered)
         })
     }
@@ -1571,6 +1616,184 @@ impl Database {
     }
 }
 
+/// Followers.
+impl Database {
+    /// The runs that wait for a run.
+    fn followers(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
+        self.dependencies.range((id, 0)..=(id, i64::MAX)).map(|((_, run), row)| (*run, *row))
+    }
+
+    /// What a run waits for.
+    pub(super) fn predecessors(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
+        let rows = self.dependencies.iter().filter(move |((_, run), _)| *run == id);
+        rows.map(|((after, _), row)| (*after, *row))
+    }
+
+    fn is_met(&self, run: i64) -> bool {
+        self.predecessors(run).all(|(_, row)| row.state == State::Met)
+    }
+
+    pub(super) fn is_good(&self, id: i64) -> bool {
+        self.runs.get(&id).is_some_and(|run| run.status == Status::Succeeded)
+    }
+
+    pub(super) fn has_met_followers(&self, id: i64) -> bool {
+        self.followers(id).any(|(_, row)| row.state == State::Met)
+    }
+
+    /// `jobctl.wait_for` of a run that this transaction has enqueued.
+    pub(super) fn wait_for(&mut self, id: i64, after: &[i64], rule: AfterRule) -> Option<Queued> {
+        for before in BTreeSet::from_iter(after) {
+            let refused = match self.runs.get(before).map(|run| run.status) {
+                None => Some((Exit::NotFound, format!("no run {before}"))),
+                Some(status @ (Status::Dead | Status::Cancelled))
+                    if rule == AfterRule::OrCancel =>
+                {
+                    let why = format!("run {before} is {status}, which would cancel the new run");
+                    Some((Exit::Usage, format!("{why} at once")))
+                }
+                _ => None,
+            };
+            if let Some((exit, why)) = refused {
+                return Some(Queued::Refused(exit, why));
+            }
+        }
+        for before in after {
+            let state = if self.is_good(*before) { State::Met } else { State::Due };
+            self.dependencies.insert((*before, id), Dependency { rule, state });
+        }
+        if !self.is_met(id) {
+            let run = Run { status: Status::Blocked, ..self.runs[&id].clone() };
+            self.set(id, Some(run));
+        }
+        None
+    }
+
+    /// The state of a dependency, by the status of the predecessor.
+    fn state_after(&self, before: i64, rule: AfterRule) -> State {
+        match self.runs.get(&before) {
+            Some(run) if run.status == Status::Succeeded => State::Met,
+            Some(run) if run.finished_at.is_none() => State::Open,
+            _ if rule == AfterRule::AnyEnd => State::Met,
+            _ => State::Stuck,
+        }
+    }
+
+    /// jobctl.follow_up: of runs that have ended. Returns whether any run may be due.
+    fn follow_up(&mut self, mut runs: BTreeSet<i64>) -> bool {
+        let (mut ended, mut changes) = (runs.clone(), false);
+        let is_unmet = |(_, row): (i64, Dependency)| row.state != State::Met;
+        for level in 1.. {
+            if !ended.iter().any(|id| self.followers(*id).any(is_unmet)) {
+                break;
+            }
+            self.journal.push(Before::Dependencies(self.dependencies.clone()));
+            if level == 11 {
+                let rows = self.dependencies.iter_mut();
+                rows.filter(|((after, _), row)| ended.contains(after) && row.state != State::Met)
+                    .for_each(|(_, row)| row.state = State::Due);
+                break;
+            }
+            let mut candidates = BTreeSet::new();
+            for after in &ended {
+                for (run, row) in self.followers(*after).collect::<Vec<_>>() {
+                    if row.state == State::Met {
+                        continue;
+                    }
+                    let state = self.state_after(*after, row.rule);
+                    self.dependencies.insert((*after, run), Dependency { state, ..row });
+                    let is_refused = state == State::Stuck && row.rule == AfterRule::OrCancel;
+                    if state == State::Met || is_refused {
+                        candidates.insert(run);
+                    }
+                }
+            }
+            let mut cancelled = BTreeSet::new();
+            for id in candidates {
+                let Some(run) = self.runs.get(&id).filter(|run| run.status == Status::Blocked)
+                else {
+                    continue;
+                };
+                let refused = self.predecessors(id).find(|(after, row)| {
+                    ended.contains(after)
+                        && row.state == State::Stuck
+                        && row.rule == AfterRule::OrCancel
+                });
+                if refused.is_none() && !self.is_met(id) {
+                    if self.is_release_locked {
+                        self.set_due(&ended, id);
+                    }
+                    continue;
+                }
+                let shift = (self.now - run.run_at).max(TimeDelta::zero());
+                let mut run = Run {
+                    status: Status::Queued,
+                    run_at: run.run_at.max(self.now),
+                    expires_at: run.expires_at.map(|at| at + shift),
+                    updated_at: self.now,
+                    ..run.clone()
+                };
+                if let Some((after, _)) = refused {
+                    let status = self.runs.get(&after).map_or("deleted", |it| it.status.as_str());
+                    run.status = Status::Cancelled;
+                    run.last_error = Some(format!("run {after} did not succeed: it is {status}"));
+                    run.error_type = Some("predecessor".to_owned());
+                    run.finished_at = Some(self.now);
+                }
+                if self.is_locked(id) || self.write(run).is_err() {
+                    self.set_due(&ended, id);
+                } else if refused.is_some() {
+                    cancelled.insert(id);
+                    changes = true;
+                } else {
+                    changes = true;
+                }
+            }
+            runs.extend(&cancelled);
+            ended = cancelled;
+        }
+        self.enqueue_hooks(runs) || changes
+    }
+
+    /// A tick decides about a run later.
+    fn set_due(&mut self, ended: &BTreeSet<i64>, id: i64) {
+        for after in ended {
+            if let Some(row) = self.dependencies.get_mut(&(*after, id))
+                && (row.state == State::Met || row.rule == AfterRule::OrCancel)
+            {
+                row.state = State::Due;
+            }
+        }
+    }
+
+    /// As `upkeep::release_followers`.
+    fn release_due(&mut self, turn: &mut Turn) -> store::Result<()> {
+        self.transactions += 1;
+        let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
+        let due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
+        let follow_up = |ids: &[i64]| {
+            self.transact("release blocked runs", |it| {
+                let free = ids.iter().copied().filter(|id| !it.is_locked(*id));
+                let free: BTreeSet<_> = free.collect();
+                for id in &free {
+                    it.runs.get(id).cloned().map_or(Ok(()), |run| it.write(run))?;
+                }
+                Ok(it.follow_up(free))
+            })
+        };
+        turn.work_off(due.into_iter().collect(), follow_up, |_, _| Ok(false)).map(drop)
+    }
+
+    /// Whether a blocked run waits for one that has ended without success, or for such a run.
+    pub(super) fn is_stuck(&self, run: &Run) -> bool {
+        let stuck = |(after, row): (i64, Dependency)| match self.runs.get(&after) {
+            Some(before) if before.finished_at.is_none() => self.is_stuck(before),
+            _ => row.state == State::Stuck && row.rule == AfterRule::Success,
+        };
+        run.status == Status::Blocked && self.predecessors(run.id).any(stuck)
+    }
+}
+
 /// Hooks.
 impl Database {
     /// jobctl.enqueue_hooks: those of the given runs that have ended in this transaction. Returns
@@ -1734,7 +1957,12 @@ impl Database {
                 granted_runs.extend(granted.then_some(id));
                 answers.push(OperationResult { id, status, granted });
             }
-            it.enqueue_hooks(granted_runs);
+            if doing == "prune" {
+                it.delete_all(&granted_runs);
+            } else {
+                granted_runs.retain(|id| it.runs[id].finished_at.is_some());
+                it.follow_up(granted_runs);
+            }
             Ok(answers)
         })
     }
@@ -1765,7 +1993,7 @@ impl Database {
                 let attempt = it.ended_now(worker, started, "interrupted", error);
                 it.note((run.id, run.attempts), attempt);
             }
-            if run.error_type.as_deref() == Some("expired") {
+            if matches!(run.error_type.as_deref(), Some("expired" | "predecessor")) {
                 (run.last_error, run.error_type) = (None, None);
             }
             let keeps_time = run.status == Status::Cancelled && !terms.cancelled_now;
@@ -1821,16 +2049,21 @@ impl Database {
         ids: &[i64],
         from: &[Status],
     ) -> store::Result<Vec<OperationResult>> {
-        self.act("prune", ids, from, |it, run| {
-            let is_final = run.finished_at.is_some();
-            if is_final {
-                it.delete(run.id);
-            }
-            Ok(is_final)
-        })
+        self.act("prune", ids, from, |_, run| Ok(run.finished_at.is_some()))
     }
 
-    /// Deletes a run and its history.
+    /// Deletes runs, their history and what they wait for.
+    fn delete_all(&mut self, ids: &BTreeSet<i64>) {
+        ids.iter().for_each(|id| self.delete(*id));
+        let runs = &self.runs;
+        self.dependencies.retain(|(after, run), row| {
+            let is_over = row.state == State::Met || !runs.contains_key(after);
+            let is_done = ids.contains(run) && is_over;
+            !is_done && (!ids.contains(after) || runs.contains_key(run))
+        });
+        self.follow_up(ids.clone());
+    }
+
     fn delete(&mut self, id: i64) {
         self.set(id, None);
         let history: Vec<_> =
@@ -1848,10 +2081,14 @@ impl Database {
             };
             let keep = own.map_or(default, Duration::from_secs_f64);
             run.finished_at.is_some_and(|end| end < self.now - interval(keep))
+                && !self.followers(run.id).any(|(follower, row)| {
+                    matches!(row.state, State::Stuck | State::Due)
+                        && self.runs.get(&follower).is_some_and(|it| it.status == Status::Blocked)
+                })
         };
         let old = self.runs.values().filter(|run| is_old(run) && !self.is_locked(run.id));
         let old: Vec<_> = old.map(|run| run.id).take(limit).collect();
-        old.iter().for_each(|id| self.delete(*id));
+        self.delete_all(&old.iter().copied().collect());
         old
     }
 

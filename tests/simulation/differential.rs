@@ -26,15 +26,16 @@ use crate::connect::{ConnectionThread, Target};
 use crate::exit::Exit;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
-use crate::job::enqueue::KeyScope;
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
 use crate::job::failure::ErrorType;
 use crate::job::next_status::NextStatus;
 use crate::job::seen_ticks::SeenTicks;
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, FencingToken, Finish,
-    HoldTarget, Holder, Keep, Kind, Lane, NewRun, Position, RetryTerms, Store, Timeouts, Unlisted,
+    self, Accepted, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, Dependencies,
+    FencingToken, Finish, HoldTarget, Holder, Keep, Kind, Lane, NewRun, Position, Predecessor,
+    RetryTerms, Store, Timeouts, Unlisted,
 };
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
@@ -101,6 +102,7 @@ const RESET: &str = "
     DELETE FROM jobctl.job_workers;
     DELETE FROM jobctl.job_locked_runs;
     DELETE FROM jobctl.job_holds;
+    DELETE FROM jobctl.job_dependencies;
     DELETE FROM jobctl.job_events;
     DELETE FROM jobctl.job_figures;
     DELETE FROM public.refused;
@@ -128,6 +130,9 @@ const ROWS: &str = "
     UNION ALL SELECT 'kept ' || run_id || ' ' || attempt, to_jsonb(kept) - '{run_id, attempt,
         started_at}'::text[]
     FROM jobctl.job_locked_runs AS kept
+    UNION ALL SELECT 'dependency ' || after_id || ' ' || run_id,
+        to_jsonb(it) - '{after_id, run_id}'::text[]
+    FROM jobctl.job_dependencies AS it
     UNION ALL SELECT 'holds', jsonb_agg(jsonb_build_array(scope, name, held_until, run_id)
         ORDER BY scope, name, held_until, run_id)
     FROM jobctl.job_holds HAVING count(*) > 0";
@@ -164,7 +169,7 @@ impl Random {
 #[derive(Debug)]
 enum Operation {
     Tick(usize, Request),
-    Enqueue(Vec<NewRun>),
+    Enqueue(Vec<NewRun>, Vec<Dependencies>),
     Retry(Vec<i64>, Vec<Status>, RetryTerms),
     Cancel(Vec<i64>, Vec<Status>),
     Remove(Vec<i64>, Vec<Status>),
@@ -336,9 +341,9 @@ impl Party<'_> {
             actions(answers.map(|(answers, _)| answers))
         };
         match operation {
-            Operation::Enqueue(runs) => {
+            Operation::Enqueue(runs, dependencies) => {
                 let runs = runs.iter().map(NewRun::encode).collect();
-                said(store.enqueue(Arc::new(runs), |_| ()))
+                said(store.enqueue(Arc::new(runs), dependencies.clone(), |_| ()))
             }
             Operation::Retry(ids, from, terms) => act(&store::Operation::Retry(*terms), ids, from),
             Operation::Cancel(ids, from) => act(&store::Operation::Cancel, ids, from),
@@ -444,8 +449,9 @@ impl Real {
                 claim_error: None,
                 slow: None,
             };
-            // It may still be searching for runs that can't be claimed.
-            tick.perform(Request::Wake(end()));
+            // It may still be searching for runs that can't be claimed, in several steps.
+            let mut wakes = || tick.perform(Request::Wake(end()));
+            while matches!(wakes(), Answer::Wake { is_searching: true, .. }) {}
             tick.holder = session.holder.clone();
             tick.plan.worker.clone_from(&session.holder.worker);
             tick.plan.filter = session.filter.clone();
@@ -570,7 +576,11 @@ fn rows_of(model: &Database) -> Rows {
     holds.sort_unstable();
     let holds: Vec<_> = holds.into_iter().map(|it| json!([it.0, it.1, it.3, it.4])).collect();
     let holds = (!holds.is_empty()).then(|| row("holds".to_owned(), &holds));
-    runs.chain(attempts).chain(definitions).chain(workers).chain(kept).chain(holds).collect()
+    let dependencies = model.dependencies.iter();
+    let dependencies =
+        dependencies.map(|((after, run), it)| row(format!("dependency {after} {run}"), it));
+    let rows = runs.chain(attempts).chain(definitions).chain(workers).chain(kept).chain(holds);
+    rows.chain(dependencies).collect()
 }
 
 /// Writes times and numbers in one way.
@@ -726,11 +736,23 @@ impl Sequence {
             }
             56..58 => tick(Request::Leave { slow: None }),
             58..60 => tick(Request::Prune),
-            64..72 => Operation::Enqueue(match (seed % 200, step) {
-                // More lanes than a claim looks at.
-                (0, 5) => (0..1003).map(run_of_lane).collect(),
-                _ => vec![self.new_run()],
-            }),
+            // More lanes than a claim looks at.
+            64..72 if (seed % 200, step) == (0, 5) => {
+                Operation::Enqueue((0..1003).map(run_of_lane).collect(), Vec::new())
+            }
+            64..72 => {
+                // The last id does not exist.
+                let ids: Vec<_> = self.model.runs.keys().copied().chain([1_000_000]).collect();
+                let after = self.random.percent(50).then(|| {
+                    let rules = [AfterRule::Success, AfterRule::AnyEnd, AfterRule::OrCancel];
+                    let mut after: Vec<_> = (0..=self.random.below(2))
+                        .map(|_| Predecessor::Id(self.random.of(&ids)))
+                        .collect();
+                    after.dedup_by_key(|it| format!("{it:?}"));
+                    Dependencies { run: 0, after, rule: self.random.of(&rules) }
+                });
+                Operation::Enqueue(vec![self.new_run()], after.into_iter().collect())
+            }
             72..77 => {
                 let cancelled_now = random.percent(30);
                 let terms = RetryTerms { cancelled_now, unsettled: random.percent(50) };
@@ -967,8 +989,25 @@ impl Sequence {
                 self.last = Some((*index, again(request)));
                 said_of(answer)
             }
-            Operation::Enqueue(runs) => {
-                format!("{:?}", runs.iter().map(|run| model.enqueue(run)).collect::<Vec<_>>())
+            Operation::Enqueue(runs, dependencies) => {
+                let mut answers: Vec<_> = runs.iter().map(|run| model.enqueue(run)).collect();
+                for Dependencies { run, after, rule } in dependencies {
+                    let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) =
+                        answers[*run].clone().accepted_run()
+                    else {
+                        continue;
+                    };
+                    let id_of = |after: &Predecessor| match after {
+                        Predecessor::Id(id) => *id,
+                        Predecessor::InBatch(_) => unreachable!(),
+                    };
+                    let after: Vec<_> = after.iter().map(id_of).collect();
+                    if let Some(refused) = model.wait_for(id, &after, *rule) {
+                        model.set(id, None);
+                        answers[*run] = refused;
+                    }
+                }
+                format!("{answers:?}")
             }
             Operation::Retry(ids, from, terms) => actions(model.retry(ids, from, *terms)),
             Operation::Cancel(ids, from) => actions(model.cancel(ids, from)),
@@ -1150,6 +1189,7 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         max_waiting: None,
         when_full: "refuse".to_owned(),
         snooze: random.of(&["run", "job"]).to_owned(),
+        pass_result: false,
         max_attempts: 1 + random.below(3) as i32,
         timeout: random.maybe(&[10.0]),
         max_age: None,

@@ -8,9 +8,9 @@ use super::world::{What, World};
 use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition;
-use crate::job::enqueue::KeyScope;
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
 use crate::job::status::{HoldScope, Status};
-use crate::store::{HoldTarget, Keep, Kind, NewRun, RetryTerms, Unlisted};
+use crate::store::{Accepted, HoldTarget, Keep, Kind, NewRun, RetryTerms, Unlisted};
 
 const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
 
@@ -70,7 +70,28 @@ fn enqueue(world: &mut World) {
         key,
         ..NewRun::default()
     };
-    let answer = world.database.enqueue(&run);
+    let existing: Vec<_> = world.database.runs.keys().copied().collect();
+    let mut answer = world.database.enqueue(&run);
+    let random = &mut world.random;
+    if let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) =
+        answer.clone().accepted_run()
+        && !existing.is_empty()
+        && random.chance(30)
+    {
+        let rules = [AfterRule::Success, AfterRule::AnyEnd, AfterRule::OrCancel];
+        let rule = rules[random.below(3) as usize];
+        // Mostly runs that have not ended.
+        let recent = existing.len().saturating_sub(8);
+        let mut after: Vec<_> = (0..random.between(1, 3))
+            .map(|_| existing[recent + random.below((existing.len() - recent) as u64) as usize])
+            .collect();
+        after.dedup();
+        if let Some(refused) = world.database.wait_for(id, &after, rule) {
+            world.database.set(id, None);
+            answer = refused;
+        }
+        world.note(|| format!("run {id} waits for {after:?}, {rule}: {answer:?}"));
+    }
     world.note(|| format!("an application enqueues {job}: {answer:?}"));
     if answer.is_new() {
         world.checks.changed(&world.database, &By::Operator("enqueue"), world.now);
@@ -105,11 +126,12 @@ pub(super) fn operate(world: &mut World) {
     let id = *ids.get(world.random.below(ids.len() as u64) as usize).unwrap_or(&1);
     let name = ["minutely", "other"][world.random.below(2) as usize];
     let database = &mut world.database;
-    let waiting = [Status::Queued, Status::Failed];
+    let waiting = [Status::Queued, Status::Failed, Status::Blocked];
     let (doing, result) = match world.random.below(23) {
         0..9 => return enqueue(world),
         9..11 => {
-            let from = [Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
+            let from =
+                [Status::Blocked, Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
             let terms = RetryTerms::default();
             ("retry", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
         }
@@ -122,7 +144,7 @@ pub(super) fn operate(world: &mut World) {
             ("again", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
         }
         12..14 => {
-            let from = [waiting[0], waiting[1], Status::Running];
+            let from = [waiting[0], waiting[1], waiting[2], Status::Running];
             ("cancel", database.cancel(&[id], &from).map(|done| format!("{done:?}")))
         }
         14 => ("pause", database.pause(name).map(|done| format!("{done:?}"))),

@@ -9,9 +9,11 @@ use super::super::machine::Event;
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
-use super::database::{Database, Run};
+use super::database::{Database, Dependency, Run, State};
 use super::host::{Execution, Pool, Tick, Waits};
 use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
+use crate::job::enqueue::AfterRule;
+use crate::job::status::Status;
 use crate::store::{FencingToken, LeaseState, Renewed, StepResult};
 use crate::tick::execution::{Ended, Task};
 
@@ -54,6 +56,9 @@ variants! {
     ShareNotLimited 500 "max_running_per_share is not looked at",
     RateNotCounted 500 "starts do not count against the rate",
     HoldIgnored 500 "held runs are claimed",
+    FollowerEarly 500 "a run starts after the first of the runs that it waits for",
+    FollowerLost 500 "a run stays blocked although all runs that it waits for have succeeded",
+    DeadReleases 500 "a dead run releases the runs that wait for its success",
     ExpiryIgnored 500 "expired runs are claimed",
     StartsExpired 500 "a claimed run starts although it has expired since",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
@@ -278,6 +283,9 @@ impl Variant {
                     | Self::HoldIgnored
                     | Self::ExpiryIgnored
                     | Self::HookTwice
+                    | Self::FollowerEarly
+                    | Self::FollowerLost
+                    | Self::DeadReleases
             ),
             Request::Wake(_) => {
                 matches!(self, Self::FiredTwice | Self::KeptIgnored | Self::HookLost)
@@ -297,6 +305,9 @@ impl Variant {
         if is_kept && self == Self::KeptIgnored {
             database.kept.clear();
         }
+        if is_kept && self == Self::DeadReleases {
+            database.dependencies.values_mut().for_each(|row| row.rule = AfterRule::AnyEnd);
+        }
         if is_kept && self == Self::HoldIgnored {
             database.holds.clear();
         }
@@ -311,6 +322,34 @@ impl Variant {
         let Some(saved) = saved else { return };
         match self {
             Self::HoldIgnored => database.holds = saved.holds,
+            Self::DeadReleases => {
+                for (key, row) in saved.dependencies {
+                    database.dependencies.entry(key).and_modify(|it| it.rule = row.rule);
+                }
+            }
+            Self::FollowerEarly => {
+                let is_met = |(key, row): &(&(i64, i64), &Dependency)| {
+                    row.state == State::Met
+                        && saved.dependencies.get(key).is_some_and(|it| it.state != State::Met)
+                };
+                let met: Vec<_> =
+                    database.dependencies.iter().filter(is_met).map(|((_, run), _)| *run).collect();
+                for id in met {
+                    let run = database.runs.get(&id).filter(|run| run.status == Status::Blocked);
+                    if let Some(run) = run.cloned() {
+                        database.set(id, Some(Run { status: Status::Queued, ..run }));
+                    }
+                }
+            }
+            Self::FollowerLost => {
+                for (id, run) in saved.runs {
+                    let is_queued =
+                        database.runs.get(&id).is_some_and(|it| it.status == Status::Queued);
+                    if run.status == Status::Blocked && is_queued {
+                        database.set(id, Some(run));
+                    }
+                }
+            }
             Self::KeptIgnored => database.kept = saved.kept,
             Self::ExpiryIgnored => {
                 for (id, run) in saved.runs {

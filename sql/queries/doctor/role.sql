@@ -16,7 +16,7 @@ FROM (
             AS records_effects,
         bool_and(function.may)
             FILTER (
-                WHERE function.name IN ('count_attempts', 'enqueue_hooks', 'fire', 'hold_snoozed')
+                WHERE function.name IN ('count_attempts', 'fire', 'follow_up', 'hold_snoozed')
             ) AS ticks
     FROM (
         SELECT proname AS name, has_function_privilege(oid, 'EXECUTE') AS may

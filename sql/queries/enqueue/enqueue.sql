@@ -91,7 +91,7 @@ inserted AS (
         WHERE idempotency_key IS NOT NULL
             AND (
                 key_scope = 'retained'
-                OR (key_scope = 'live' AND status IN ('queued', 'running', 'failed'))
+                OR (key_scope = 'live' AND status IN ('blocked', 'queued', 'running', 'failed'))
             )
         DO NOTHING
     RETURNING

@@ -26,7 +26,7 @@ JOIN jobctl.job_runs AS run
     AND run.key_scope = coalesce(asked.key_scope, 'retained')
     AND (
         run.key_scope = 'retained'
-        OR (run.key_scope = 'live' AND run.status IN ('queued', 'running', 'failed'))
+        OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
     )
 CROSS JOIN LATERAL (
     SELECT

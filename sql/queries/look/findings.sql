@@ -351,6 +351,22 @@ CROSS JOIN LATERAL (
 ) AS newest
 UNION ALL
 SELECT
+    'runs_stuck',
+    awaited.follower_job,
+    NULL,
+    NULL,
+    max(awaited.follower_id),
+    min(before.finished_at),
+    count(DISTINCT awaited.follower_id),
+    NULL,
+    max(before.finished_at)
+FROM jobctl.awaited_runs AS awaited
+LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
+WHERE coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+    AND ($1::text[] IS NULL OR awaited.follower_job = ANY ($1::text[]))
+GROUP BY awaited.follower_job
+UNION ALL
+SELECT
     'run_long',
     run.job_type,
     NULL,

@@ -97,7 +97,8 @@ ended_or_waiting AS (
                     OR run.key_scope <> 'replaced'
                         AND (
                             $6::text IS NOT NULL
-                            OR coalesce(run.error_type, '') NOT IN ('expired', 'dropped')
+                            OR coalesce(run.error_type, '')
+                                NOT IN ('expired', 'dropped', 'predecessor')
                         )
                 )
         )
@@ -117,7 +118,7 @@ unfinished AS (
     WHERE (
             run.status = 'running'
             OR coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
-                AND run.status IN ('queued', 'failed')
+                AND run.status IN ('blocked', 'queued', 'failed')
         )
         AND run.created_at >= coalesce($12::timestamptz, '-infinity')
         AND run.created_at < coalesce($13::timestamptz, 'infinity')

@@ -3,7 +3,7 @@
 -- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
 SELECT
     asked.live,
-    run.status IN ('queued', 'failed') AS waiting,
+    run.status IN ('blocked', 'queued', 'failed') AS waiting,
     CASE WHEN asked.live THEN run.attempts ELSE attempt.attempt END AS attempt,
     CASE WHEN asked.live THEN run.live_output ELSE attempt.output END AS output
 FROM jobctl.job_runs AS run

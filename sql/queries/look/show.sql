@@ -48,6 +48,13 @@ SELECT
     hold.held_until,
     hold.held_by,
     hold.reason AS hold_reason,
+    after.runs AS after,
+    ARRAY(
+        SELECT waits.run_id
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.after_id = run.id
+        ORDER BY waits.run_id
+    ) AS followers,
     -- The columns above are the fields of `show`.
     now() AS now,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
@@ -70,7 +77,7 @@ SELECT
         FROM jobctl.job_runs AS newer
         WHERE newer.idempotency_key = run.idempotency_key
             AND newer.key_scope = 'live'
-            AND newer.status IN ('queued', 'running', 'failed')
+            AND newer.status IN ('blocked', 'queued', 'running', 'failed')
             AND run.key_scope = 'replaced'
     ) AS replaced_by,
     (
@@ -118,7 +125,11 @@ SELECT
             LIMIT 1000
         ) AS lately
     ) AS seconds_a_run,
-    serving.served_at
+    serving.served_at,
+    cardinality(after.runs) AS predecessors,
+    after.unmet,
+    after.unmet_statuses,
+    after.first_unmet
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
@@ -130,6 +141,30 @@ CROSS JOIN LATERAL (
     WHERE cardinality(workers.queues) = 0
         OR run.queue = ANY (workers.queues)
 ) AS serving
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(array_agg(before.id ORDER BY before.id), '{}') AS runs,
+        count(*) FILTER (WHERE before.is_unmet) AS unmet,
+        min(before.id) FILTER (WHERE before.is_unmet) AS first_unmet,
+        -- Such as: 2 running, 1 dead
+        (
+            SELECT
+                string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.runs DESC)
+            FROM (
+                SELECT coalesce(other.status, 'deleted') AS status, count(*) AS runs
+                FROM jobctl.job_dependencies AS waits
+                LEFT JOIN jobctl.job_runs AS other ON other.id = waits.after_id
+                WHERE waits.run_id = run.id
+                    AND waits.state <> 'met'
+                GROUP BY other.status
+            ) AS counted
+        ) AS unmet_statuses
+    FROM (
+        SELECT waits.after_id AS id, waits.state <> 'met' AS is_unmet
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = run.id
+    ) AS before
+) AS after
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,

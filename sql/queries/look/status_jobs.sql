@@ -1,5 +1,6 @@
 -- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
--- queued or failed run counts as `not_due` before its time and as `due` after it. A settled run
+-- queued or failed run counts as `not_due` before its time and as `due` after it, a blocked one as
+-- `not_due`. A settled run
 -- does not count. Run times are of the newest 200 successes within 24 hours, because reading their
 -- attempts takes longer than counting the runs.
 -- $1  job; NULL for all
@@ -7,6 +8,11 @@ WITH standing AS (
     SELECT run.job_type, run.status, run.run_at
     FROM jobctl.job_runs AS run
     WHERE run.status IN ('queued', 'failed')
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+    UNION ALL
+    SELECT run.job_type, run.status, 'infinity'
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'blocked'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
     SELECT run.job_type, run.status, NULL

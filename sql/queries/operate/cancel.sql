@@ -1,5 +1,5 @@
--- queued or failed -> cancelled. For a running run only the request is recorded: its worker sees it
--- at the next heartbeat. A hold by a run that asked for a later attempt ends.
+-- blocked, queued or failed -> cancelled. For a running run only the request is recorded: its
+-- worker sees it at the next heartbeat. A hold by a run that asked for a later attempt ends.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- A row per existing id: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
@@ -20,7 +20,7 @@ stopped AS (
         updated_at = now()
     FROM asked
     WHERE run.id = asked.id
-        AND asked.status IN ('queued', 'failed', 'running')
+        AND asked.status IN ('blocked', 'queued', 'failed', 'running')
         AND asked.status = ANY ($2::text[])
     RETURNING run.id, run.job_type, run.status
 ),
@@ -35,8 +35,8 @@ released AS (
     USING stopped
     WHERE hold.run_id = stopped.id
 ),
-hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(stopped.id))
+followed AS MATERIALIZED (
+    SELECT jobctl.follow_up(array_agg(stopped.id))
     FROM stopped
     WHERE stopped.status = 'cancelled'
 )
@@ -46,4 +46,4 @@ SELECT
     stopped.id IS NOT NULL AS granted
 FROM asked
 LEFT JOIN stopped ON stopped.id = asked.id
-CROSS JOIN hooked
+CROSS JOIN followed

@@ -18,4 +18,5 @@ WHERE run.finished_at < now() - least(
         WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $2::float8))
         ELSE coalesce(definition.keep, make_interval(secs => $1::float8))
     END
+    AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id)
 GROUP BY run.status

@@ -70,7 +70,7 @@ granted AS (
         ), 1000) AS detail
     FROM asked
     CROSS JOIN wanted
-    WHERE asked.status IN ('queued', 'failed', 'dead')
+    WHERE asked.status IN ('blocked', 'queued', 'failed', 'dead')
         AND asked.status = ANY ($2::text[])
         AND (wanted.max_attempts IS NULL OR asked.counted_attempts < wanted.max_attempts)
 ),

@@ -7,7 +7,7 @@ WITH edited AS (
         payload = $2::text::jsonb,
         updated_at = now()
     WHERE run.id = ANY ($1::bigint[])
-        AND run.status IN ('queued', 'failed', 'dead')
+        AND run.status IN ('blocked', 'queued', 'failed', 'dead')
     RETURNING run.id, run.job_type
 )
 INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)

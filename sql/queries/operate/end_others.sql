@@ -37,6 +37,11 @@ ended AS (
             WHERE run.job_type = removed.name
                 AND run.job_type NOT IN ('shell', 'http')
                 AND run.status IN ('queued', 'failed')
+        ) + (
+            SELECT count(*)
+            FROM jobctl.job_runs AS run
+            WHERE run.job_type = removed.name
+                AND run.status = 'blocked'
         ) AS waiting
     FROM removed
 ),

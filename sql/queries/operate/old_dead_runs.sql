@@ -3,7 +3,9 @@
 -- $1  job    $2  age    $3  after    $4  limit
 SELECT
     run.id,
-    run.finished_at < now() - make_interval(secs => $2::float8) AS is_old,
+    run.finished_at < now() - make_interval(secs => $2::float8)
+        AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id)
+        AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young
 FROM jobctl.job_runs AS run
 WHERE run.job_type = $1::text

@@ -10,7 +10,8 @@ SELECT
     run.id,
     coalesce(
         run.status IN ('succeeded', 'cancelled')
-            AND run.finished_at < now() - make_interval(secs => $2::float8),
+            AND run.finished_at < now() - make_interval(secs => $2::float8)
+            AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id),
         false
     ) AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young

@@ -1,5 +1,5 @@
 -- succeeded, dead or cancelled -> deleted: runs that are old. Skips locked runs. A trigger deletes
--- their history. Writes one event, with the number of runs.
+-- their history. Keeps runs that another one waits for. Writes one event, with the number of runs.
 -- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old, if no
 --     definition says it
 -- $4  host_user    $5  reason, for the trail
@@ -15,6 +15,7 @@ WITH old AS MATERIALIZED (
             WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
             ELSE coalesce(definition.keep, make_interval(secs => $2::float8))
         END
+        AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id)
     FOR UPDATE OF run SKIP LOCKED
 ),
 deleted AS (

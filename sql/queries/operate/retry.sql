@@ -56,10 +56,12 @@ retried AS (
         END,
         -- Other errors are of an attempt, and stay.
         last_error = CASE
-            WHEN run.error_type IN ('expired', 'dropped') THEN NULL
+            WHEN run.error_type IN ('expired', 'dropped', 'predecessor') THEN NULL
             ELSE run.last_error
         END,
-        error_type = nullif(nullif(run.error_type, 'expired'), 'dropped'),
+        error_type = CASE
+            WHEN run.error_type NOT IN ('expired', 'dropped', 'predecessor') THEN run.error_type
+        END,
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
@@ -73,7 +75,7 @@ retried AS (
             SELECT FROM jobctl.job_runs AS heir
             WHERE heir.idempotency_key = run.idempotency_key
                 AND heir.key_scope = 'live'
-                AND heir.status IN ('queued', 'running', 'failed')
+                AND heir.status IN ('blocked', 'queued', 'running', 'failed')
                 AND run.key_scope <> 'retained'
                 AND heir.id <> run.id
         )

@@ -280,7 +280,35 @@ SELECT
     claimed.backoff,
     -- Several runs use a live key one after the other, and their effects differ.
     CASE WHEN claimed.key_scope = 'retained' THEN claimed.idempotency_key END AS key,
-    to_char(claimed.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS scheduled_for
+    to_char(claimed.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+        AS scheduled_for,
+    (
+        SELECT string_agg(waits.after_id::text, ',' ORDER BY waits.after_id)
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = claimed.id
+    ) AS after,
+    -- The ends of the outputs of these runs, 262,144 characters of all together.
+    CASE
+        WHEN definition.pass_result THEN (
+            SELECT
+                jsonb_agg(
+                    jsonb_build_object(
+                        'run', before.id,
+                        'output', right(before.output, 262144 / before.runs::integer)
+                    )
+                    ORDER BY before.id
+                )::text
+            FROM (
+                SELECT waits.after_id AS id, attempt.output, count(*) OVER () AS runs
+                FROM jobctl.job_dependencies AS waits
+                LEFT JOIN jobctl.job_runs AS run ON run.id = waits.after_id
+                LEFT JOIN jobctl.job_attempts AS attempt
+                    ON attempt.run_id = run.id
+                    AND attempt.attempt = run.attempts
+                WHERE waits.run_id = claimed.id
+            ) AS before
+        )
+    END AS results
 FROM (
     SELECT max(lanes.queue) AS queue, max(lanes.priority) AS priority
     FROM lanes

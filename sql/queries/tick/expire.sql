@@ -32,11 +32,11 @@ counted AS MATERIALIZED (
     )
     FROM ended
 ),
-hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(ended.id))
+followed AS MATERIALIZED (
+    SELECT jobctl.follow_up(array_agg(ended.id))
     FROM ended
 )
 SELECT ended.id
 FROM ended
 CROSS JOIN counted
-CROSS JOIN hooked
+CROSS JOIN followed

@@ -174,8 +174,8 @@ counted AS MATERIALIZED (
     )
     FROM recorded
 ),
-hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(recorded.run_id)) AS enqueues
+followed AS MATERIALIZED (
+    SELECT jobctl.follow_up(array_agg(recorded.run_id)) AS queues
     FROM recorded
     WHERE recorded.status_now IN ('succeeded', 'dead', 'cancelled')
         -- Writes the history before the function reads it.
@@ -192,8 +192,8 @@ SELECT
     recorded.attempt,
     recorded.claimed_at,
     recorded.status_now AS status,
-    hooked.enqueues AS enqueues_hooks
+    followed.queues AS queues_runs
 FROM recorded
 CROSS JOIN counted
-CROSS JOIN hooked
+CROSS JOIN followed
 LEFT JOIN snoozed ON true

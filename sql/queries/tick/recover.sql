@@ -112,8 +112,8 @@ counted AS MATERIALIZED (
     )
     FROM recovered
 ),
-hooked AS MATERIALIZED (
-    SELECT jobctl.enqueue_hooks(array_agg(recovered.id))
+followed AS MATERIALIZED (
+    SELECT jobctl.follow_up(array_agg(recovered.id))
     FROM recovered
     WHERE recovered.status IN ('dead', 'cancelled')
         -- Writes the history before the function reads it.
@@ -125,4 +125,4 @@ SELECT
     coalesce(recovered.expires_first, false) AS expires_first
 FROM recovered
 CROSS JOIN counted
-CROSS JOIN hooked
+CROSS JOIN followed

@@ -31,6 +31,6 @@ WITH released AS (
         AND run.started_at = unstarted.claimed_at
     RETURNING run.id, run.status
 )
-SELECT jobctl.enqueue_hooks(array_agg(released.id))
+SELECT jobctl.follow_up(array_agg(released.id))
 FROM released
 WHERE released.status = 'cancelled'

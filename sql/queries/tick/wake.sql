@@ -23,7 +23,11 @@ WITH seen AS MATERIALIZED (
             WHERE run.expires_at <= now()
                 AND run.status IN ('queued', 'failed')
         ) AS expired,
-        EXISTS (SELECT FROM jobctl.job_locked_runs) AS locked
+        EXISTS (SELECT FROM jobctl.job_locked_runs) AS locked,
+        EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.state = 'due'
+        ) AS followers
 ),
 reported AS (
     INSERT INTO jobctl.job_workers AS worker (
@@ -91,6 +95,7 @@ SELECT
     seen.lost,
     seen.expired,
     seen.locked,
+    seen.followers,
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.enabled

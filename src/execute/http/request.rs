@@ -217,6 +217,7 @@ mod tests {
             max_attempts: 10,
             idempotency_key: "weekly é\n1".to_owned(),
             scheduled_for: None,
+            after: None,
         }
     }
 

@@ -1,0 +1,116 @@
+-- Lets runs that this transaction has enqueued wait for other runs: one pair an element. The runs
+-- are blocked until their predecessors have ended as the rules ask, see job_dependencies. Returns
+-- the run, the code and the reason of a refusal.
+--
+-- A predecessor may end before this transaction commits, by a transaction that does not see these
+-- rows. So they are due, and the next tick decides about the runs; no lock keeps a predecessor from
+-- starting. Other transactions do not see the runs that this one has enqueued, and a run that has
+-- succeeded stays so.
+--
+-- SECURITY DEFINER: a role that may enqueue reads no table. It can only name predecessors that
+-- run_states shows to it, and learns of others as much as of missing ones.
+CREATE OR REPLACE FUNCTION jobctl.wait_for(
+    runs bigint[],
+    predecessors bigint[],
+    rules text[],
+    caller jobctl.caller DEFAULT CURRENT_USER,
+    OUT run_id bigint,
+    OUT code text,
+    OUT reason text
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    most CONSTANT integer := 10000;
+    refused record;
+BEGIN
+    SELECT asked.run_id, asked.id, asked.rule, run.id IS NULL AS is_missing, run.status
+    INTO refused
+    FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
+    LEFT JOIN jobctl.job_runs AS run
+        ON run.id = asked.id
+        AND (
+            run.enqueued_by = SESSION_USER
+            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+        )
+    WHERE run.id IS NULL
+        OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
+        OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
+    ORDER BY asked.id
+    LIMIT 1;
+    IF FOUND THEN
+        run_id := refused.run_id;
+        code := CASE WHEN refused.is_missing THEN 'JC010' ELSE '22023' END;
+        reason := CASE
+            WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN coalesce(refused.rule <> 'or_cancel', true)
+                THEN 'after_rule must be success, any_end or or_cancel'
+            ELSE format(
+                'run %s is %s, which would cancel the new run at once',
+                refused.id,
+                refused.status
+            )
+        END;
+        RETURN;
+    END IF;
+    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+    SELECT DISTINCT ON (run.id, before.id)
+        run.id,
+        before.id,
+        asked.rule,
+        CASE
+            WHEN before.status = 'succeeded' THEN 'met'
+            WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
+            ELSE 'due'
+        END
+    FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
+    JOIN jobctl.job_runs AS run ON run.id = asked.run_id
+    JOIN jobctl.job_runs AS before ON before.id = asked.after_id
+    -- Else any enqueuer could keep the runs of others from starting.
+    WHERE run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked')
+    ON CONFLICT DO NOTHING;
+    SELECT counted.run_id, counted.after_id
+    INTO refused
+    FROM (
+        SELECT waits.run_id, NULL::bigint AS after_id, count(*) AS dependencies
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = ANY (runs)
+        GROUP BY waits.run_id
+        UNION ALL
+        SELECT max(waits.run_id) FILTER (WHERE waits.run_id = ANY (runs)), waits.after_id, count(*)
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.after_id = ANY (predecessors)
+            AND waits.state <> 'met'
+        GROUP BY waits.after_id
+    ) AS counted
+    WHERE counted.dependencies > most
+        AND counted.run_id IS NOT NULL
+    LIMIT 1;
+    IF FOUND THEN
+        run_id := refused.run_id;
+        code := '22023';
+        reason := CASE
+            WHEN refused.after_id IS NULL THEN format('a run can wait for at most %s runs', most)
+            ELSE format('at most %s runs can wait for run %s', most, refused.after_id)
+        END;
+        RETURN;
+    END IF;
+    UPDATE jobctl.job_runs AS run
+    SET status = 'blocked'
+    WHERE run.id = ANY (runs)
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status = 'queued'
+        AND EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        );
+END
+$$;

@@ -1,0 +1,493 @@
+//! Runs that wait for other runs: `--after`, its rules, and what releases them.
+
+use std::fmt::Write as _;
+
+use postgres::Client;
+use rustix::process::Signal;
+
+use crate::support::http_server::HttpServer;
+use crate::support::{Gate, Role, TestDb, wait_until};
+
+const JOBS: &str = "[jobs.export]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n\
+    [jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n";
+
+fn db() -> TestDb {
+    let db = TestDb::new();
+    db.apply(JOBS);
+    db
+}
+
+/// Enqueues a mail that waits for these runs.
+fn mail(db: &TestDb, after: &[i64], flags: &[&str]) -> i64 {
+    let after: Vec<_> = after.iter().map(ToString::to_string).collect();
+    let after = after.join(",");
+    db.enqueue(["mail", "--after", &after].into_iter().chain(flags.iter().copied()))
+}
+
+fn tick(db: &TestDb) {
+    db.jobctl(["tick"]).run().success();
+}
+
+fn state(db: &TestDb, run: i64) -> String {
+    db.query(&format!(
+        "SELECT string_agg(state, ' ' ORDER BY after_id)
+         FROM jobctl.job_dependencies WHERE run_id = {run}"
+    ))
+}
+
+/// The status of each run, in the order of the ids.
+fn statuses(db: &TestDb) -> String {
+    db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
+}
+
+#[test]
+fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
+    let db = db();
+    let (first, second) = (db.enqueue(["export"]), db.enqueue(["export", "--in", "1h"]));
+    let mail = mail(&db, &[first, second], &[]);
+    assert_eq!(db.status(mail), "blocked");
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded queued blocked");
+    let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
+    shown.stdout_has(&format!("waits for 1 of 2 runs, such as run {second}: 1 queued"));
+    db.age();
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    let order = format!(
+        "SELECT bool_and(before.finished_at <= mail.started_at)
+         FROM jobctl.job_runs AS mail, jobctl.job_runs AS before
+         WHERE mail.id = {mail} AND before.id <> {mail}"
+    );
+    assert_eq!(db.query(&order), "t");
+    // A claim begins with the earliest time.
+    assert_eq!(db.of_run(mail, "run_at > created_at"), "t");
+    // One that waits for a run that has succeeded is due.
+    let late = db.enqueue(["mail", "--after", &first.to_string()]);
+    assert_eq!(db.status(late), "queued");
+}
+
+#[test]
+fn a_program_enqueues_a_run_that_waits() {
+    let db = db();
+    let ids = db.query(
+        "WITH a AS (SELECT jobctl.enqueue('export') AS id)
+         SELECT a.id, jobctl.enqueue('mail', after => ARRAY[a.id], after_rule => 'any_end') FROM a",
+    );
+    assert_eq!((ids.as_str(), statuses(&db).as_str()), ("1|2", "queued blocked"));
+    for (call, code) in [
+        ("after => ARRAY[99]", "JC010"),
+        ("after => ARRAY[1], after_rule => 'some'", "22023"),
+        ("after => ARRAY[1], key => 'a', key_scope => 'live', on_conflict => 'replace'", "22023"),
+    ] {
+        let refused = db.try_query(&format!("SELECT jobctl.enqueue('mail', {call})")).unwrap_err();
+        assert_eq!(refused.code().unwrap().code(), code, "{call}");
+    }
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded");
+}
+
+#[test]
+fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
+    let db = db();
+    let batch = r#"{"job_type": "export", "as": "a"}
+        {"job_type": "export", "as": "b", "after": ["a"]}
+        {"job_type": "export", "as": "c", "after": ["a"]}
+        {"job_type": "export", "after": ["b", "c"]}"#;
+    let enqueued = db
+        .jobctl(["enqueue", "--batch", "-", "--then", "mail", r#"{"to": "ana"}"#])
+        .stdin(batch)
+        .run()
+        .success();
+    enqueued.stdout("1\n2\n3\n4\n5\n");
+    assert_eq!(statuses(&db), "queued blocked blocked blocked blocked");
+    assert_eq!(db.of_run(5, "payload ->> 'to'"), "ana");
+    let shown = db.jobctl(["show", "5", "--json"]).run().success();
+    shown.stdout_has("\"after\":[1,2,3,4],\"followers\":[]");
+    tick(&db);
+    assert_eq!(
+        db.query("SELECT string_agg(id::text, ' ' ORDER BY started_at, id) FROM jobctl.job_runs"),
+        "1 2 3 4 5"
+    );
+    assert_eq!(db.query("SELECT count(DISTINCT started_at) FROM jobctl.job_runs"), "4");
+    let list = |flag: &str| {
+        let listed = db.jobctl(["list", flag, "3", "--columns", "id"]).run().success().stdout;
+        listed.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!((list("--after").as_str(), list("--before").as_str()), ("5 4", "1"));
+}
+
+#[test]
+fn a_wrong_name_or_id_enqueues_nothing() {
+    let db = db();
+    for (lines, line, why) in [
+        (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "no earlier line is named `a`"),
+        (
+            "{\"job_type\": \"mail\", \"as\": \"a\"}\n{\"job_type\": \"mail\", \"as\": \"a\"}",
+            2,
+            "an earlier line is named `a`, too",
+        ),
+        ("{\"job_type\": \"mail\"}\n{\"job_type\": \"mail\", \"after\": [77]}", 2, "no run 77"),
+    ] {
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().stdout("");
+        assert!(!refused.status.success());
+        refused.complains_once().stderr_has(&format!("batch line {line}: ")).stderr_has(why);
+    }
+    db.jobctl(["enqueue", "mail", "--after", "77"]).run().exits(3).stderr_has("no run 77");
+    db.jobctl(["enqueue", "mail", "--or-cancel"]).run().exits(2).stderr_has("need --after");
+    let live = ["enqueue", "mail", "--key", "a", "--key-scope", "live", "--after", "77"];
+    let replaces = db.jobctl(live.into_iter().chain(["--on-conflict", "replace"]));
+    replaces.run().exits(2).stderr_has("excludes replace");
+    assert_eq!(statuses(&db), "");
+}
+
+#[test]
+fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
+    let db = db();
+    let bad = db.enqueue(["bad"]);
+    let mail = mail(&db, &[bad], &[]);
+    tick(&db);
+    assert_eq!((statuses(&db).as_str(), state(&db, mail).as_str()), ("dead blocked", "stuck"));
+    db.jobctl(["check"])
+        .run()
+        .exits(1)
+        .stdout_has("1 run of mail waits for runs that did not succeed")
+        .stdout_has(&format!("`jobctl show {mail}` names such runs"));
+    let why = format!("waits for run {bad}, which is dead");
+    db.jobctl(["show", &mail.to_string()]).run().success().stdout_has(&why);
+    // A run that another waits for is not old.
+    db.execute("UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year' WHERE id = 1");
+    db.jobctl(["prune", "--older-than", "1d", "--dead-older-than", "1d", "--yes"]).run().success();
+    assert_eq!(statuses(&db), "dead blocked");
+    db.apply(&JOBS.replace("exit 1", "true"));
+    db.jobctl(["retry", &bad.to_string()]).run().success();
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded");
+}
+
+#[test]
+fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
+    let db = db();
+    db.apply(&format!("{JOBS}[jobs.copy]\nshell = 'true'\non_end = 'export'\n"));
+    let (bad, put_off) = (db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"]));
+    let any_end = mail(&db, &[bad, put_off], &["--after-any-end"]);
+    let copied = db.enqueue(["copy", "--after", &bad.to_string(), "--or-cancel"]);
+    let next = mail(&db, &[copied], &["--or-cancel"]);
+    let last = mail(&db, &[next], &["--after-any-end"]);
+    tick(&db);
+    let error = |run| db.of_run(run, "error_type || ': ' || last_error");
+    assert_eq!(error(copied), format!("predecessor: run {bad} did not succeed: it is dead"));
+    assert_eq!(error(next), format!("predecessor: run {copied} did not succeed: it is cancelled"));
+    assert_eq!(
+        [copied, next, last].map(|run| db.status(run)),
+        ["cancelled", "cancelled", "succeeded"]
+    );
+    // The end of a run that was cancelled so has its hook.
+    assert_eq!(db.query("SELECT payload ->> 'run' FROM jobctl.job_runs WHERE id = 7"), "4");
+    assert_eq!(db.status(any_end), "blocked");
+    db.jobctl(["cancel", &put_off.to_string()]).run().success();
+    assert_eq!(db.status(any_end), "queued");
+    let refused = db.jobctl(["enqueue", "mail", "--after", &bad.to_string(), "--or-cancel"]).run();
+    refused.exits(2).stderr_has(&format!("run {bad} is dead, which would cancel the new run"));
+    // A person can let a blocked run start, or end it.
+    let other = mail(&db, &[bad], &[]);
+    db.jobctl(["retry", &other.to_string()]).run().success();
+    assert_eq!(db.status(other), "queued");
+    let blocked = mail(&db, &[bad], &[]);
+    db.jobctl(["cancel", &blocked.to_string()]).run().success();
+    assert_eq!(db.status(blocked), "cancelled");
+}
+
+#[test]
+fn a_deleted_run_releases_or_cancels_by_the_rules() {
+    let db = db();
+    let put_off = db.enqueue(["export", "--in", "1h"]);
+    let rules: [&[&str]; 3] = [&[], &["--after-any-end"], &["--or-cancel"]];
+    let runs = rules.map(|rule| mail(&db, &[put_off], rule));
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {put_off}"));
+    assert_eq!(runs.map(|run| db.status(run)), ["blocked", "queued", "cancelled"]);
+    let shown = db.jobctl(["show", &runs[0].to_string()]).run().success();
+    shown.stdout_has(&format!("waits for run {put_off}, which is deleted"));
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for");
+    // A deleted run waits for nothing.
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {}", runs[1]));
+    assert_eq!(
+        db.query("SELECT string_agg(run_id::text, ' ') FROM jobctl.job_dependencies"),
+        "2 4"
+    );
+}
+
+/// Ends a run in an open transaction, as a result does.
+fn end(client: &mut Client, run: i64) {
+    client
+        .batch_execute(&format!(
+            "BEGIN;
+             UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {run};
+             SELECT jobctl.follow_up(ARRAY[{run}])"
+        ))
+        .unwrap();
+}
+
+#[test]
+fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
+    for first_commits_first in [true, false] {
+        let db = db();
+        let (first, second) =
+            (db.enqueue(["export", "--in", "1h"]), db.enqueue(["export", "--in", "1h"]));
+        let mail = mail(&db, &[first, second], &[]);
+        let (mut one, mut other) = (db.client(), db.client());
+        end(&mut one, first);
+        end(&mut other, second);
+        let mut order = [one, other];
+        if !first_commits_first {
+            order.reverse();
+        }
+        order.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
+        assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "met due".into()));
+        tick(&db);
+        assert_eq!((db.status(mail), state(&db, mail)), ("succeeded".into(), "met met".into()));
+    }
+}
+
+#[test]
+fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
+    let db = db();
+    let export = db.enqueue(["export"]);
+    let [locked, rejected, free] = [0; 3].map(|_| mail(&db, &[export], &[]));
+    let mut other = db.client();
+    other
+        .batch_execute(&format!(
+            "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS
+                 'BEGIN RAISE EXCEPTION ''not this one''; END';
+             CREATE TRIGGER reject BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                 WHEN (NEW.id = {rejected} AND NEW.status = 'queued') EXECUTE FUNCTION reject()"
+        ))
+        .unwrap();
+    let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE");
+    other.batch_execute(&lock).unwrap();
+    let logged = db.jobctl(["tick"]).run().success().stderr;
+    assert!(logged.contains(&format!("run {rejected} stays blocked: not this one")), "{logged}");
+    let of = |runs: [i64; 4]| runs.map(|run| db.status(run));
+    let runs = [export, locked, rejected, free];
+    assert_eq!(of(runs), ["succeeded", "blocked", "blocked", "succeeded"]);
+    other.batch_execute("ROLLBACK").unwrap();
+    tick(&db);
+    assert_eq!(of(runs), ["succeeded", "succeeded", "blocked", "succeeded"]);
+    other.batch_execute("DROP TRIGGER reject ON jobctl.job_runs").unwrap();
+    tick(&db);
+    assert_eq!(db.status(rejected), "succeeded");
+}
+
+/// The end of a run does not see a dependency that is not yet committed, and does not wait for it.
+#[test]
+fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
+    let db = db();
+    let gate = Gate::new();
+    let gated = gate.enqueue(&db);
+    let running = db.jobctl(["tick"]).spawn();
+    gate.wait_for_starts(1);
+    let mut application = db.client();
+    application.batch_execute("BEGIN").unwrap();
+    let after = format!("SELECT jobctl.enqueue('mail', after => ARRAY[{gated}::bigint])");
+    let mail: i64 = application.query_one(&after, &[]).unwrap().get(0);
+    gate.open();
+    running.wait().success();
+    assert_eq!(db.status(gated), "succeeded");
+    application.batch_execute("COMMIT").unwrap();
+    assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "due".into()));
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded");
+}
+
+/// A transaction with an old snapshot does not see the runs that wait for the one that it ends.
+#[test]
+fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
+    let db = db();
+    db.apply(&format!(
+        "{JOBS}[jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n"
+    ));
+    let drop_oldest = "SELECT jobctl.enqueue('full', run_in => '1 hour')";
+    for is_seen_by_a_tick in [false, true] {
+        let oldest = db.enqueue(["full", "--in", "1h"]);
+        let mut old = db.client();
+        old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM jobctl.job_runs")
+            .unwrap();
+        let mail = mail(&db, &[oldest], &["--after-any-end"]);
+        if is_seen_by_a_tick {
+            tick(&db);
+            assert_eq!(state(&db, mail), "open");
+            let refused = old.batch_execute(drop_oldest).unwrap_err();
+            assert_eq!(refused.code().unwrap().code(), "40001");
+            db.jobctl(["cancel", &oldest.to_string()]).run().success();
+        } else {
+            old.batch_execute(&format!("{drop_oldest}; COMMIT")).unwrap();
+            assert_eq!((db.status(oldest), state(&db, mail)), ("cancelled".into(), "due".into()));
+        }
+        tick(&db);
+        assert_eq!(db.status(mail), "succeeded");
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
+}
+
+/// A chain of cancelled runs may be longer than a statement can follow in its time.
+#[test]
+fn a_long_chain_is_cancelled_in_parts() {
+    let db = db();
+    let mut batch = "{\"job_type\": \"bad\", \"as\": \"0\"}\n".to_owned();
+    for link in 1..=35 {
+        let before = link - 1;
+        writeln!(
+            batch,
+            "{{\"job_type\": \"mail\", \"as\": \"{link}\", \"after\": [\"{before}\"], \
+             \"or_cancel\": true}}"
+        )
+        .unwrap();
+    }
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
+    tick(&db);
+    let cancelled = || {
+        let count = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled'";
+        db.query(count).parse::<i32>().unwrap()
+    };
+    let mut before = cancelled();
+    assert!((10..35).contains(&before), "{before}");
+    // Each wake goes on.
+    while before < 35 {
+        tick(&db);
+        assert!(cancelled() > before, "{before}");
+        before = cancelled();
+    }
+}
+
+#[test]
+fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
+    let db = db();
+    let other = db.enqueue(["export", "--in", "1h"]);
+    let enqueuer = Role::granted(&db, "enqueuer");
+    let own: i64 =
+        enqueuer.jobctl(["enqueue", "export"]).run().success().stdout.trim().parse().unwrap();
+    let enqueue = |after: i64| {
+        enqueuer.jobctl(["enqueue", "mail", "--after", &after.to_string()]).run().stdout("")
+    };
+    // It learns no more of another's run than of a missing one.
+    assert_eq!(enqueue(other).exits(3).stderr, format!("jobctl: no run {other}\n"));
+    assert_eq!(enqueue(77).exits(3).stderr, "jobctl: no run 77\n");
+    let after = own.to_string();
+    enqueuer.jobctl(["enqueue", "mail", "--after", &after]).run().success();
+    // Runs of others, and runs of earlier transactions, can't be made to wait.
+    for run in [other, own] {
+        enqueuer
+            .client()
+            .batch_execute(&format!(
+                "SELECT jobctl.wait_for(ARRAY[{run}]::bigint[], ARRAY[{own}]::bigint[] || {own}
+                     || ARRAY[]::bigint[], ARRAY['success', 'success'])"
+            ))
+            .unwrap();
+    }
+    assert_eq!(statuses(&db), "queued queued blocked");
+    // A person let this run start.
+    let waits = mail(&db, &[other], &[]);
+    db.jobctl(["retry", &waits.to_string()]).run().success();
+    let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
+    enqueuer.client().batch_execute(&call).unwrap();
+    assert_eq!(db.status(waits), "queued");
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {waits}"));
+    let refused = enqueuer.client().batch_execute("SELECT jobctl.follow_up(ARRAY[1])");
+    assert_eq!(refused.unwrap_err().code().unwrap().code(), "42501");
+    tick(&db);
+    assert_eq!(statuses(&db), "queued succeeded succeeded");
+}
+
+#[test]
+fn a_run_waits_for_ten_thousand_runs_at_most() {
+    let db = db();
+    let mut batch = String::new();
+    for _ in 0..10_001 {
+        batch += "{\"job_type\": \"export\"}\n";
+    }
+    let refused = db.jobctl(["enqueue", "--batch", "-", "--then", "mail"]).stdin(batch).run();
+    refused.exits(2).stdout("").stderr_has("a run can wait for at most 10000 runs");
+    let first = db.enqueue(["export", "--in", "1h"]);
+    let mut batch = String::new();
+    for _ in 0..10_001 {
+        writeln!(batch, "{{\"job_type\": \"mail\", \"after\": [{first}]}}").unwrap();
+    }
+    let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().exits(2).stdout("");
+    refused.stderr_has(&format!("at most 10000 runs can wait for run {first}"));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
+
+/// A fan-in with forced failures and a worker that is killed, and a chain, on three hosts.
+#[test]
+fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.part]\nshell = 'read fails; test $JOBCTL_ATTEMPT -gt $fails'\n\
+         backoff = 'fixed:0s'\n[jobs.whole]\nshell = 'true'\n[jobs.link]\nshell = 'true'\n",
+    );
+    let mut batch = String::new();
+    for part in 0..100 {
+        let fails = i32::from(part % 5 == 0);
+        writeln!(batch, "{{\"job_type\": \"part\", \"payload\": {fails}}}").unwrap();
+    }
+    for link in 0..300 {
+        let after =
+            if link > 0 { format!("\"after\": [\"{}\"], ", link - 1) } else { String::new() };
+        writeln!(batch, "{{\"job_type\": \"link\", {after}\"as\": \"{link}\"}}").unwrap();
+    }
+    db.jobctl(["enqueue", "--batch", "-", "--then", "whole"]).stdin(batch).run().success();
+    let host = |worker| db.jobctl(["tick", "--worker", worker, "--lease", "10s"]);
+    let killed = host("w1").spawn();
+    wait_until("some runs to succeed", || {
+        let succeeded = "SELECT count(*) >= 20 FROM jobctl.job_runs WHERE status = 'succeeded'";
+        db.query(succeeded) == "t"
+    });
+    killed.signal(Signal::KILL);
+    let others = ["w2", "w3"].map(|worker| host(worker).spawn());
+    drop(killed.wait());
+    db.expire_leases();
+    others.into_iter().for_each(|tick| drop(tick.wait().success()));
+    let is_done =
+        || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status <> 'succeeded'") == "0";
+    while !is_done() {
+        db.expire_leases();
+        db.age();
+        host("w3").run().success();
+    }
+    let early = "SELECT count(*) FROM jobctl.job_dependencies AS waits
+        JOIN jobctl.job_runs AS run ON run.id = waits.run_id
+        JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE run.started_at < before.finished_at OR waits.state <> 'met'";
+    assert_eq!(db.query(early), "0");
+    let attempts = "SELECT max(attempts) FROM jobctl.job_runs WHERE job_type = 'whole'";
+    assert_eq!(db.query(attempts), "1");
+}
+
+#[test]
+fn a_run_gets_the_ids_and_the_outputs_of_the_runs_that_it_waited_for() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    db.apply(&format!(
+        "[jobs.part]\nshell = 'cat; echo; test $JOBCTL_ATTEMPT = 2'\nbackoff = 'fixed:0s'\n\
+         [jobs.plain]\nshell = 'echo after $JOBCTL_AFTER; cat'\n\
+         [jobs.whole]\nshell = 'cat'\npass_result = true\n\
+         [jobs.call]\nhttp = {{ url = '{}' }}\npass_result = true\n",
+        server.url("/")
+    ));
+    let (a, b) = (db.enqueue(["part", "1"]), db.enqueue(["part", "2"]));
+    let after = format!("{a},{b}");
+    let [plain, whole, _] = ["plain", "whole", "call"]
+        .map(|job| db.enqueue([job, r#"{"to": "ana"}"#, "--after", &after]));
+    let alone = db.enqueue(["whole", "7"]);
+    tick(&db);
+    let output = |run| db.of_attempt(run, 1, "output");
+    assert_eq!(output(plain), format!("after {a},{b}\n{{\"to\": \"ana\"}}"));
+    let expected = serde_json::json!({
+        "payload": {"to": "ana"},
+        "after": [{"run": a, "output": "1\n"}, {"run": b, "output": "2\n"}],
+    });
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(read(&output(whole)), expected);
+    assert_eq!(read(std::str::from_utf8(&server.requests()[0].body).unwrap()), expected);
+    // A run that waited for none has its payload alone.
+    assert_eq!(output(alone), "7");
+}
