@@ -1790,6 +1790,7 @@ CREATE TABLE jobctl.job_runs (
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
 CREATE VIEW jobctl.awaited_runs AS
  SELECT waits.after_id AS id,
+    waits.state,
     follower.id AS follower_id,
     follower.job_type AS follower_job
    FROM (jobctl.job_dependencies waits

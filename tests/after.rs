@@ -151,7 +151,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
         .run()
         .exits(1)
         .stdout_has("1 run of mail waits for runs that did not succeed")
-        .stdout_has(&format!("`jobctl show {mail}` names such runs"));
+        .stdout_has(&format!("`jobctl list --before {mail}` shows these"));
     let why = format!("waits for run {bad}, which is dead");
     db.jobctl(["show", &mail.to_string()]).run().success().stdout_has(&why);
     // A run that another waits for is not old.
@@ -214,6 +214,25 @@ fn a_deleted_run_releases_or_cancels_by_the_rules() {
         db.query("SELECT string_agg(run_id::text, ' ') FROM jobctl.job_dependencies"),
         "2 4"
     );
+}
+
+#[test]
+fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
+    let db = db();
+    let put_off = db.enqueue(["export", "--in", "1h"]);
+    let first = mail(&db, &[put_off], &["--expires-in", "1h", "--key", "k"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '3 hours',
+             expires_at = now() - interval '2 hours' WHERE id = {first}"
+    ));
+    // A repeated enqueue is silent, as others are.
+    let again = db.jobctl(["enqueue", "mail", "--after", "99", "--key", "k"]).run().success();
+    again.stdout(&format!("{first}\n")).stderr("");
+    db.age();
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded");
+    let left = "date_trunc('minute', expires_at - started_at + interval '10 seconds')";
+    assert_eq!(db.of_run(first, left), "01:00:00");
 }
 
 /// Ends a run in an open transaction, as a result does.
@@ -483,7 +502,10 @@ fn a_run_gets_the_ids_and_the_outputs_of_the_runs_that_it_waited_for() {
     assert_eq!(output(plain), format!("after {a},{b}\n{{\"to\": \"ana\"}}"));
     let expected = serde_json::json!({
         "payload": {"to": "ana"},
-        "after": [{"run": a, "output": "1\n"}, {"run": b, "output": "2\n"}],
+        "after": [
+            {"run": a, "job": "part", "status": "succeeded", "output": "1\n"},
+            {"run": b, "job": "part", "status": "succeeded", "output": "2\n"},
+        ],
     });
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(read(&output(whole)), expected);

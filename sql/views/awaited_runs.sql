@@ -2,6 +2,7 @@
 CREATE OR REPLACE VIEW jobctl.awaited_runs AS
 SELECT
     waits.after_id AS id,
+    waits.state,
     follower.id AS follower_id,
     follower.job_type AS follower_job
 FROM jobctl.job_dependencies AS waits

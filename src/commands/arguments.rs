@@ -68,10 +68,10 @@ pub(super) struct Filter {
     /// Only runs whose last failure belongs to this incident of `failures --group`
     #[arg(long, value_name = "INCIDENT", value_parser = incident)]
     incident: Option<(i64, i32)>,
-    /// Only runs that wait for this run
+    /// Only runs that wait or waited for this run
     #[arg(long, value_name = "ID", value_parser = run_id)]
     after: Option<i64>,
-    /// Only runs that this run waits for
+    /// Only runs that this run waits or waited for
     #[arg(long, value_name = "ID", value_parser = run_id, conflicts_with = "after")]
     before: Option<i64>,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date

@@ -1,6 +1,6 @@
 //! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -75,8 +75,10 @@ pub(crate) struct Arguments {
         ]
     )]
     batch: Option<String>,
-    /// After the batch, enqueue a run of this job that waits for all runs of the batch
-    #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2, requires = "batch")]
+    /// After the batch, enqueue a run of this job that waits for all runs of the batch;
+    /// --after-any-end and --or-cancel are then its flags
+    #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2, requires = "batch",
+        conflicts_with = "after")]
     then: Vec<String>,
     /// Wait until the run has ended, or this long, and exit as `jobctl wait`
     #[arg(
@@ -168,7 +170,7 @@ struct Request {
     #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
     #[serde(default, deserialize_with = "read::wait")]
     debounce_max: Option<f64>,
-    /// Start only when these runs have succeeded: ids, or in a batch names of earlier lines
+    /// Start only when these runs have succeeded: ids with commas, as 17,18
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = after)]
     #[serde(default)]
     after: Vec<After>,
@@ -251,6 +253,11 @@ impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
+        let rule = self.request.rule();
+        if !self.then.is_empty() {
+            // Of the run of --then, and not of the lines.
+            (self.request.after_any_end, self.request.or_cancel) = (false, false);
+        }
         let mut runs = match &batch {
             Some(file) => read_batch(BufReader::new(open(file)?), |line| {
                 queues.extend(line.queue.clone());
@@ -261,10 +268,9 @@ impl Arguments {
         let mut dependencies = dependencies(&runs)?;
         if let Some(run) = self.then()? {
             let after = (0..runs.len()).map(Predecessor::InBatch).collect();
-            dependencies.push(Dependencies { run: runs.len(), after, rule: self.request.rule() });
+            dependencies.push(Dependencies { run: runs.len(), after, rule });
             runs.push(run);
         }
-        let waiting: HashSet<_> = dependencies.iter().map(|it| it.run).collect();
         let answers = enqueue(database, runs, dependencies, &queues)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
@@ -272,16 +278,6 @@ impl Arguments {
             print::complain(&format!("{runs} dropped: the definition is full"));
         }
         complain_of_existing(&answers);
-        let waits = |index: usize| waiting.contains(&index);
-        let mut kept = answers
-            .iter()
-            .enumerate()
-            .filter(|(index, answer)| answer.result == EnqueueResult::Existing && waits(*index));
-        if let Some(id) = kept.find_map(|(_, answer)| answer.id) {
-            print::complain(&format!(
-                "run {id} has the key, and waits for no other runs than before"
-            ));
-        }
         let printed = match self.output.format() {
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),

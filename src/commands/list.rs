@@ -21,7 +21,7 @@ use crate::text::listing::Listing;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Only these: queued, running, succeeded, failed, dead, cancelled
+    /// Only these: blocked, queued, running, succeeded, failed, dead, cancelled
     #[arg(
         long,
         value_name = "STATUS",

@@ -15,7 +15,8 @@ use crate::store::{Operation, RetryTerms};
 /// makes it due.
 ///
 /// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
-/// expired or were dropped only with --error-type.
+/// expired, were dropped, or waited for a run that did not succeed only with
+/// --error-type.
 ///
 /// --again repeats runs that succeeded: those with the ids, or each that matches
 /// the filters. A run keeps its payload, its key and its effects, so a command of

@@ -190,8 +190,8 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                 if fact.runs == 1 { "waits" } else { "wait" }
             ),
             format!(
-                "{operator}`jobctl show {run}` names such runs: retry them; or retry or cancel the \
-                 runs of {job}"
+                "{operator}`jobctl list --before {run}` shows these: retry them; `jobctl retry \
+                 {run}` starts it without them, `jobctl cancel {run}` ends it"
             ),
         ),
         Code::ScheduleBroken => (

@@ -362,7 +362,8 @@ SELECT
     max(before.finished_at)
 FROM jobctl.awaited_runs AS awaited
 LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
-WHERE coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+WHERE awaited.state = 'stuck'
+    AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
     AND ($1::text[] IS NULL OR awaited.follower_job = ANY ($1::text[]))
 GROUP BY awaited.follower_job
 UNION ALL

@@ -294,12 +294,19 @@ SELECT
                 jsonb_agg(
                     jsonb_build_object(
                         'run', before.id,
+                        'job', before.job_type,
+                        'status', before.status,
                         'output', right(before.output, 262144 / before.runs::integer)
                     )
                     ORDER BY before.id
                 )::text
             FROM (
-                SELECT waits.after_id AS id, attempt.output, count(*) OVER () AS runs
+                SELECT
+                    waits.after_id AS id,
+                    run.job_type,
+                    run.status,
+                    attempt.output,
+                    count(*) OVER () AS runs
                 FROM jobctl.job_dependencies AS waits
                 LEFT JOIN jobctl.job_runs AS run ON run.id = waits.after_id
                 LEFT JOIN jobctl.job_attempts AS attempt
