@@ -150,7 +150,8 @@ CREATE TRIGGER note_change AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
 ALTER ROLE CURRENT_USER SET synchronous_commit = on;
 ";
 
-const EVIDENCE: [&str; 4] = [
+const EVIDENCE: [&str; 5] = [
+    "SELECT concat_ws(' ', '- waits', run_id, after_id, rule) FROM jobctl.job_dependencies",
     "SELECT '- ' || line FROM public.changes ORDER BY place",
     "SELECT concat_ws(' ', '- run', id, status) FROM jobctl.job_runs ORDER BY id",
     "SELECT concat_ws(' ', '- attempt', run_id, attempt, worker, outcome,
@@ -424,6 +425,8 @@ impl Chaos {
                     });
                 }
                 1 => self.enqueue_by_sql(job, &key),
+                3 => self
+                    .enqueue_after(job, random.pick(&["--after-any-end", "--or-cancel"]).unwrap()),
                 // A new schedule, five of whose times have passed.
                 2 if schedules < 4 => {
                     let name = format!("every-minute-{part}-{schedules}");
@@ -471,6 +474,20 @@ impl Chaos {
                 self.note(format!("answer {} {}", enqueue.stdout.trim(), key.unwrap_or("-")));
             }
             Some(5) => {}
+            _ => self.problem(enqueue.to_string()),
+        }
+    }
+
+    /// Enqueues a run that waits for two others. They may be deleted meanwhile, or have died.
+    fn enqueue_after(&self, job: &str, rule: &str) {
+        let others = "SELECT string_agg(id::text, ',')
+             FROM (SELECT id FROM jobctl.job_runs ORDER BY status = 'succeeded', random() LIMIT 2)
+                 AS other";
+        let Ok(others) = self.db.try_query(others) else { return };
+        let enqueue = self.call(&["enqueue", job, "--after", &others, rule]).run();
+        match enqueue.status.code() {
+            Some(0) => self.note(format!("answer {} -", enqueue.stdout.trim())),
+            Some(2 | 3 | 5) => {}
             _ => self.problem(enqueue.to_string()),
         }
     }

@@ -11,7 +11,7 @@
 //! | | `prune RUN`, `retry-all` |
 //! | a trigger | `insert RUN JOB MAX KEY NOMINAL`, `change RUN FROM TO ATTEMPTS MAX` |
 //! | | `claim RUN ATTEMPT JOB SHARE TIME EXPIRES`, `payload RUN VERSION` |
-//! | at the end | `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
+//! | at the end | `waits RUN AFTER RULE`, `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
 //! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
 //!
 //! `fault` means that the tick gets SIGKILL or SIGSTOP, or that the machine stalls. From then on,
@@ -72,6 +72,7 @@ pub fn broken(text: &str) -> Vec<String> {
     log.neither_held_nor_expired_runs_are_claimed();
     log.the_last_version_of_a_payload_runs();
     log.archived_or_kept();
+    log.runs_wait_for_others();
     log.broken.into_inner()
 }
 
@@ -243,7 +244,9 @@ impl<'a> Log<'a> {
                 let added = number(now) - attempts;
                 let is_legal = match (from, to, added) {
                     ("queued" | "failed", "running", 1)
-                    | ("queued" | "failed", "cancelled", 0)
+                    | ("queued" | "failed" | "blocked", "cancelled", 0)
+                    | ("queued", "blocked", 0)
+                    | ("blocked", "queued", 0)
                     | ("running", "succeeded" | "failed" | "dead" | "cancelled" | "queued", 0)
                     | ("running", "queued" | "cancelled", -1)
                     | ("succeeded" | "dead" | "cancelled", "deleted", 0) => true,
@@ -497,6 +500,31 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// A run is claimed only after the others have ended as it asks, or an operator let it start.
+    fn runs_wait_for_others(&self) {
+        for waits in self.all("waits") {
+            let [run, after, rule] = waits[..] else { continue };
+            let is_claim = |line: &Vec<&str>| line.starts_with(&["claim", run]);
+            let is_end = |line: &Vec<&str>| {
+                let ends: &[_] = if rule == "any_end" {
+                    &["succeeded", "dead", "cancelled", "deleted"]
+                } else {
+                    &["succeeded"]
+                };
+                line.starts_with(&["change", after]) && ends.contains(&line[3])
+            };
+            let is_retry = |line: &Vec<&str>| {
+                line[0] == "retry-all" || line[..] == ["retry", run] || line[..] == ["force", run]
+            };
+            let is_allowed = self.lines.iter().any(is_retry);
+            let claimed = self.lines.iter().position(is_claim);
+            let ended = self.lines.iter().position(is_end);
+            if claimed.is_some_and(|at| ended.is_none_or(|end| end > at)) && !is_allowed {
+                self.problem(format!("run {run} was claimed before run {after} had ended"));
+            }
+        }
+    }
+
     fn archived_or_kept(&self) {
         let named = |word: &str| -> BTreeSet<i64> {
             self.all(word).iter().map(|row| number(row[0])).collect()
@@ -547,14 +575,26 @@ const KEPT: &str = "\
 0 change 9 queued cancelled 0 1
 0 change 9 cancelled deleted 0 1
 0 archived 9
+0 insert 4 once 1 - -
+0 change 4 queued blocked 0 1
+0 change 4 blocked queued 0 1
+0 change 4 queued running 1 1
+0 claim 4 1 once s 9000 -
+7 start 4 1 t2 once
+7 effect 4 1 t2 k4
+7 end 4 1 t2 0
+0 change 4 running succeeded 1 1
 7 gone t1
 7 gone t2
+0 waits 4 1 success
 0 run 1 succeeded
 0 run 2 succeeded
+0 run 4 succeeded
 0 recorded k3
 0 attempt 1 1 a lease_expired - 1 3
 0 attempt 1 2 b succeeded 0 4 5
 0 attempt 2 1 b succeeded 0 1 6
+0 attempt 4 1 b succeeded 0 7 7
 ";
 
 /// Asserts that the log with `old` replaced by `new` breaks this promise, and that the log without
@@ -622,6 +662,14 @@ fn broken_rules_of_claims_are_found() {
     breaks("s 4000 5000", "s 5000 5000", "run 1 was claimed after it had expired");
     breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
     breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
+}
+
+#[test]
+fn runs_that_do_not_wait_are_found() {
+    let (old, new) = ("0 change 1 running succeeded 2 2\n", "");
+    let kept = KEPT.replace(old, new).replace("7 gone t1", &format!("{old}7 gone t1"));
+    let broken = broken(&kept);
+    assert_eq!(broken, ["run 4 was claimed before run 1 had ended"], "{broken:?}");
 }
 
 #[test]
