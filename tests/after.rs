@@ -296,6 +296,26 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
     assert_eq!(db.status(rejected), "succeeded");
 }
 
+#[test]
+fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
+    let db = db();
+    let export = db.enqueue(["export"]);
+    let mail = mail(&db, &[export], &[]);
+    let mut other = db.client();
+    other.batch_execute(&format!("BEGIN; DELETE FROM jobctl.job_runs WHERE id = {mail}")).unwrap();
+    tick(&db);
+    assert_eq!(db.status(export), "succeeded");
+    other.batch_execute("ROLLBACK").unwrap();
+    tick(&db);
+    assert_eq!(db.status(mail), "succeeded");
+    // Else its row stays as long as the other run.
+    let bad = db.enqueue(["bad"]);
+    let second = self::mail(&db, &[bad], &[]);
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {second}"));
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id IN ({mail}, {bad})"));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_dependencies"), "0");
+}
+
 /// The end of a run does not see a dependency that is not yet committed, and does not wait for it.
 #[test]
 fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
