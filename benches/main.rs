@@ -9,6 +9,7 @@
 #![allow(clippy::disallowed_types, clippy::print_stderr, clippy::print_stdout, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
+mod after;
 mod alone;
 mod beside;
 mod bulk;
@@ -49,7 +50,7 @@ impl Scale {
 type Measure = fn(Scale) -> Vec<Measured>;
 
 /// All measurements, in the order of the table.
-const MEASURES: [(&str, Measure); 14] = [
+const MEASURES: [(&str, Measure); 15] = [
     ("tick", short::empty_tick),
     ("enqueue", short::enqueue),
     ("shell", drain::shell),
@@ -62,6 +63,7 @@ const MEASURES: [(&str, Measure); 14] = [
     ("beside", beside::beside),
     ("hosts", drain::hosts),
     ("limits", limits::limits),
+    ("after", after::after),
     ("memory", drain::memory),
     ("look", look::look),
 ];
