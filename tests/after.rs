@@ -49,7 +49,9 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     tick(&db);
     assert_eq!(statuses(&db), "succeeded queued blocked");
     let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
-    shown.stdout_has(&format!("waits for 1 of 2 runs, such as run {second}: 1 queued"));
+    let steps = format!("\n`jobctl list --before {mail}` shows what it waits for\n");
+    let why = format!("waits for 1 of 2 runs, such as run {second}: 1 queued");
+    shown.stdout_has(&why).stdout_has(&steps);
     db.age();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded succeeded");
@@ -468,7 +470,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         let fails = i32::from(part % 5 == 0);
         writeln!(batch, "{{\"job_type\": \"part\", \"payload\": {fails}}}").unwrap();
     }
-    for link in 0..300 {
+    for link in 0..1000 {
         let after =
             if link > 0 { format!("\"after\": [\"{}\"], ", link - 1) } else { String::new() };
         writeln!(batch, "{{\"job_type\": \"link\", {after}\"as\": \"{link}\"}}").unwrap();

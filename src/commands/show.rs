@@ -258,7 +258,11 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
 fn next_steps(run: &RunDetails) -> String {
     let mut text = String::new();
     let steps: &[(&str, &str)] = match run.status {
-        Status::Blocked => &[("retry", "lets it start now"), ("cancel", "stops it")],
+        Status::Blocked => &[
+            ("list --before", "shows what it waits for"),
+            ("retry", "lets it start without that"),
+            ("cancel", "stops it"),
+        ],
         Status::Queued if run.run_at > run.now => {
             &[("retry", "starts it now"), ("cancel", "stops it")]
         }
