@@ -262,7 +262,9 @@ impl<'a> Log<'a> {
                 // Interrupted attempts are extra.
                 let (new_max, new_uncounted) = new_max.split_once('+').unwrap_or((new_max, "0"));
                 let more = number(new_uncounted) - uncounted;
-                if more != 0 && (more, from, to) != (1, "running", "queued") {
+                // A run that an operator cancels meanwhile is not queued again.
+                let is_end = matches!((from, to), ("running", "queued" | "cancelled"));
+                if more != 0 && !(more == 1 && is_end) {
                     self.problem(format!("run {run}: {from} -> {to}, uncounted {more:+}"));
                 }
                 uncounted += more;
