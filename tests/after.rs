@@ -129,6 +129,13 @@ fn a_wrong_name_or_id_enqueues_nothing() {
             "an earlier line is named `a`, too",
         ),
         ("{\"job_type\": \"mail\"}\n{\"job_type\": \"mail\", \"after\": [77]}", 2, "no run 77"),
+        // The error is that of the line, and not of one that waits for a run that was undone.
+        (
+            "{\"job_type\": \"export\", \"as\": \"a\"}\n\
+             {\"job_type\": \"mail\", \"after\": [\"a\"]}\n{\"job_type\": \"nosuch\"}",
+            3,
+            "no definition `nosuch`",
+        ),
     ] {
         let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().stdout("");
         assert!(!refused.status.success());

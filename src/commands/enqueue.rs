@@ -315,8 +315,7 @@ impl Arguments {
         let payload = RawValue::from_string(payload.to_owned()).context("cannot read JSON")?;
         let request =
             Request { job_type: job.clone(), payload: Some(payload), ..Request::default() };
-        let request = Request { after: Vec::new(), ..request.over(&self.request) };
-        request.asked(None).map(Some)
+        request.over(&self.request).asked(None).map(Some)
     }
 
     /// Returns the payload of a run of this job.

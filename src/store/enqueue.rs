@@ -206,9 +206,7 @@ impl Store {
             let (runs, order) = (Arc::clone(&runs), Arc::clone(&order));
             let (dependencies, progress) = (Arc::clone(&dependencies), progress.clone());
             let enqueued = self.transact_within(timeouts, "enqueue", move |transaction| {
-                let mut answers = enqueue_chunks(transaction, &runs, &order, &progress)?;
-                wait_for(transaction, &dependencies, &mut answers)?;
-                Ok(answers)
+                enqueue_chunks(transaction, &runs, &order, &dependencies, &progress)
             });
             match enqueued {
                 Err(error) if error.is_locked() && has_keys => {
@@ -236,11 +234,12 @@ fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
     order
 }
 
-/// Enqueues runs in this order, and undoes that if one is rejected.
+/// Enqueues runs in this order, lets them wait for others, and undoes that if one is rejected.
 fn enqueue_chunks(
     transaction: &mut Transaction,
     runs: &[EncodedRun],
     order: &[usize],
+    dependencies: &[Dependencies],
     progress: &impl Fn(usize),
 ) -> PgResult<Vec<Option<Queued>>> {
     let mut answers = vec![Some(Queued::NotTried); runs.len()];
@@ -250,41 +249,44 @@ fn enqueue_chunks(
         let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
         if !chunk.iter().all(is_accepted) {
             transaction.batch_execute("ROLLBACK AND CHAIN")?;
-            break;
+            return Ok(answers);
         }
         done += chunk.len();
         progress(done);
     }
+    if let Some((index, refused)) = wait_for(transaction, dependencies, &answers)? {
+        answers[index] = Some(refused);
+        transaction.batch_execute("ROLLBACK AND CHAIN")?;
+    }
     Ok(answers)
 }
 
-/// Lets new runs wait for others, and undoes the batch if one can't.
+/// Lets new runs wait for others. Returns the first that can't, by its index, and why.
 fn wait_for(
     transaction: &mut Transaction,
     dependencies: &[Dependencies],
-    answers: &mut [Option<Queued>],
-) -> PgResult<()> {
-    let accepted = |answers: &[Option<Queued>], index: usize| {
-        answers[index].clone().and_then(Queued::accepted_run)
+    answers: &[Option<Queued>],
+) -> PgResult<Option<(usize, Queued)>> {
+    let accepted = |index: usize| match &answers[index] {
+        Some(Queued::Accepted(accepted)) => Some(accepted),
+        _ => None,
     };
     let mut pairs = Vec::new();
     for Dependencies { run, after, rule } in dependencies {
-        let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) =
-            accepted(answers, *run)
+        let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) = accepted(*run)
         else {
             continue;
         };
         for predecessor in after {
             let before = match predecessor {
                 Predecessor::Id(id) => Some(*id),
-                Predecessor::InBatch(index) => accepted(answers, *index).and_then(|it| it.id),
+                Predecessor::InBatch(index) => accepted(*index).and_then(|it| it.id),
             };
             let Some(before) = before else {
                 let why = "it waits for a run that was dropped, as its definition is full";
-                answers[*run] = Some(Queued::Refused(Exit::Full, why.to_owned()));
-                return transaction.batch_execute("ROLLBACK AND CHAIN");
+                return Ok(Some((*run, Queued::Refused(Exit::Full, why.to_owned()))));
             };
-            pairs.push((*run, id, before, *rule));
+            pairs.push((*run, *id, before, *rule));
         }
     }
     for chunk in pairs.chunks(PAIRS) {
@@ -298,11 +300,10 @@ fn wait_for(
         if let Some((run_id, code, reason)) = refused {
             let of_run = chunk.iter().find(|(_, run, ..)| *run == run_id);
             let (index, ..) = of_run.unwrap_or(&chunk[0]);
-            answers[*index] = Some(Queued::Refused(error::refusal(&code), reason));
-            return transaction.batch_execute("ROLLBACK AND CHAIN");
+            return Ok(Some((*index, Queued::Refused(error::refusal(&code), reason))));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
