@@ -357,7 +357,7 @@ DECLARE
     refusal text;
     enqueues boolean := false;
 BEGIN
-    IF runs IS NULL OR NOT EXISTS (
+    IF NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN
@@ -987,18 +987,13 @@ DECLARE
 BEGIN
     releases := false;
     cancelled := '{}';
-    FOR level IN 1..11 LOOP
-        EXIT WHEN ended = '{}' OR NOT EXISTS (
+    FOR level IN 1..10 LOOP
+        IF ended = '{}' OR NOT EXISTS (
             SELECT FROM jobctl.job_dependencies AS waits
             WHERE waits.after_id = ANY (ended)
                 AND waits.state <> 'met'
-        );
-        IF level = 11 THEN
-            UPDATE jobctl.job_dependencies AS waits
-            SET state = 'due'
-            WHERE waits.after_id = ANY (ended)
-                AND waits.state <> 'met';
-            EXIT;
+        ) THEN
+            RETURN;
         END IF;
         WITH changed AS (
             UPDATE jobctl.job_dependencies AS waits
@@ -1149,6 +1144,10 @@ BEGIN
         cancelled := cancelled || cancelled_now;
         ended := cancelled_now;
     END LOOP;
+    UPDATE jobctl.job_dependencies AS waits
+    SET state = 'due'
+    WHERE waits.after_id = ANY (ended)
+        AND waits.state <> 'met';
 END
 $$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint

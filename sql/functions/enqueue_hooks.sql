@@ -19,7 +19,7 @@ DECLARE
     refusal text;
     enqueues boolean := false;
 BEGIN
-    IF runs IS NULL OR NOT EXISTS (
+    IF NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.has_hooks
     ) THEN

@@ -31,18 +31,13 @@ DECLARE
 BEGIN
     releases := false;
     cancelled := '{}';
-    FOR level IN 1..11 LOOP
-        EXIT WHEN ended = '{}' OR NOT EXISTS (
+    FOR level IN 1..10 LOOP
+        IF ended = '{}' OR NOT EXISTS (
             SELECT FROM jobctl.job_dependencies AS waits
             WHERE waits.after_id = ANY (ended)
                 AND waits.state <> 'met'
-        );
-        IF level = 11 THEN
-            UPDATE jobctl.job_dependencies AS waits
-            SET state = 'due'
-            WHERE waits.after_id = ANY (ended)
-                AND waits.state <> 'met';
-            EXIT;
+        ) THEN
+            RETURN;
         END IF;
         WITH changed AS (
             UPDATE jobctl.job_dependencies AS waits
@@ -193,5 +188,9 @@ BEGIN
         cancelled := cancelled || cancelled_now;
         ended := cancelled_now;
     END LOOP;
+    UPDATE jobctl.job_dependencies AS waits
+    SET state = 'due'
+    WHERE waits.after_id = ANY (ended)
+        AND waits.state <> 'met';
 END
 $$;

@@ -74,7 +74,7 @@ pub(crate) struct StoredResult {
 #[derive(Debug, Default)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
-    /// Whether these results enqueued hooks.
+    /// Whether these results enqueued hooks, or released or cancelled blocked runs.
     pub(crate) queues_runs: bool,
     /// Runs that another session has locked. Their claims are not released, and their results are
     /// only stored, or not recorded.
@@ -274,14 +274,14 @@ impl Store {
         self.query("look for expired runs", Transaction::list, owned!("tick/expired"; limit))
     }
 
-    /// Returns ended runs whose followers wait for a decision, in random order.
+    /// Returns runs whose followers wait for the decision of a tick, in random order.
     pub(crate) fn due_followers(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let statement = owned!("tick/due_followers"; limit);
         self.query("look for blocked runs", Transaction::list, statement)
     }
 
-    /// Releases or cancels the followers of these ended runs. Returns whether it changed any run.
+    /// Decides about the followers of these runs. Returns whether it changed any of them.
     pub(crate) fn follow_up(&self, ids: Vec<i64>) -> Result<bool> {
         self.query("release blocked runs", Transaction::one, owned!("tick/follow_up"; ids))
     }
@@ -327,8 +327,8 @@ fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/locked"; ids = runs))
 }
 
-/// Records the results of attempts in one statement; returns also whether it enqueued hooks. In the
-/// history, an attempt that lost its lease gets that as its result.
+/// Records the results of attempts in one statement; returns also whether other runs may be due
+/// now. In the history, an attempt that lost its lease gets that as its result.
 fn finish(
     transaction: &mut Transaction,
     worker: &str,

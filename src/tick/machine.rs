@@ -685,7 +685,7 @@ impl Machine {
             self.instructions.push(Instruction::Recorded(judged, status));
         }
         let Some(claim) = sent.claim else {
-            // Released runs and hooks are due. A tick that polls finds them anyway.
+            // Released runs, hooks and followers are due. A tick that polls finds them anyway.
             if (is_released || queues_runs) && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }

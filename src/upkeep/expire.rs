@@ -13,22 +13,16 @@ const EXPIRED_AT_ONCE: usize = 500;
 pub(super) fn expire(store: &Store, turn: &mut Turn) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let mut total = 0;
-    loop {
-        let expired = store.expired(EXPIRED_AT_ONCE)?;
-        let found = expired.len();
-        let expire = |ids: &[i64]| {
-            let ended = store.expire(ids)?;
-            total += ended;
-            Ok(ended > 0)
-        };
-        let has_ended = turn.work_off(expired, expire, |id, why| {
-            LOGGED.call_once(|| log::error!("run {id}: {why}"));
-            Ok(false)
-        })?;
-        if !turn.goes_on(has_ended, found == EXPIRED_AT_ONCE) {
-            break;
-        }
-    }
+    let expire = |ids: &[i64]| {
+        let ended = store.expire(ids)?;
+        total += ended;
+        Ok(ended > 0)
+    };
+    let set_aside = |id, why| {
+        LOGGED.call_once(|| log::error!("run {id}: {why}"));
+        Ok(false)
+    };
+    turn.work_through(EXPIRED_AT_ONCE, |limit| store.expired(limit), expire, set_aside)?;
     if total > 0 {
         log::info!("{} expired", plural::of(total as i64, "run"));
     }

@@ -1,6 +1,6 @@
 //! What every tick does for all runs of the database: it fires due schedules, records stored
-//! results, recovers lost runs, cancels expired ones, and ends or puts off those that can't be
-//! claimed. An item that the database rejects delays no other.
+//! results, recovers lost runs, cancels expired ones, releases blocked ones, and ends or puts off
+//! those that can't be claimed. An item that the database rejects delays no other.
 
 mod expire;
 mod fire;

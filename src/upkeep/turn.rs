@@ -60,6 +60,25 @@ impl Turn {
         Ok(has_changed)
     }
 
+    /// Looks up items, at most `at_once` at a time, and works them off, as long as there is time
+    /// and some of them are changed.
+    pub(super) fn work_through<T>(
+        &mut self,
+        at_once: usize,
+        look_up: impl Fn(usize) -> store::Result<Vec<T>>,
+        mut attempt: impl FnMut(&[T]) -> store::Result<bool>,
+        mut set_aside: impl FnMut(T, store::Error) -> store::Result<bool>,
+    ) -> store::Result<()> {
+        loop {
+            let items = look_up(at_once)?;
+            let is_full = items.len() == at_once;
+            let has_changed = self.work_off(items, &mut attempt, &mut set_aside)?;
+            if !self.goes_on(has_changed, is_full) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Whether to look for more items: the last ones were as many as are looked up at a time. If
     /// none of them was changed, other sessions have locked them, or the database rejects them.
     pub(crate) fn goes_on(&mut self, has_changed: bool, is_full: bool) -> bool {

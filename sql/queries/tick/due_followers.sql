@@ -1,4 +1,4 @@
--- Ended runs whose followers a tick must decide about, see release_followers.sql.
+-- Runs whose followers a tick must decide about, see release_followers.sql.
 -- $1  limit
 -- In random order: if the database rejects many of them, each tick tries others first.
 SELECT due.after_id
