@@ -45,24 +45,13 @@ impl Shape {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "no run waits",
             Self::OneParent => "all others wait for one",
             Self::OneChild => "one waits for all others",
             Self::Layers => "twenty layers, each run waits for three",
             Self::Chain => "one chain",
-        }
-    }
-
-    /// The argument of a peer's script.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::OneParent => "one-parent",
-            Self::OneChild => "one-child",
-            Self::Layers => "layers",
-            Self::Chain => "chain",
         }
     }
 }

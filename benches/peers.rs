@@ -13,10 +13,12 @@ use crate::table::{Goal, Measured, rate};
 /// Each peer's name, the script that fills and drains its queue, and the script's interpreter.
 const PEERS: [(&str, &str, &str); 4] = [
     ("graphile-worker", "graphile_worker.cjs", "node"),
-    ("pg-boss", "pg_boss.cjs", "node"),
+    PG_BOSS,
     ("procrastinate", "procrastinate_worker.py", "python3"),
     ("awa", "awa_worker.py", "python3"),
 ];
+
+const PG_BOSS: (&str, &str, &str) = ("pg-boss", "pg_boss.cjs", "node");
 
 /// Compares the peers' rates with the plain pool, which needed `alone` for the same work.
 pub fn shell(runs: usize, alone: Duration) -> Vec<Measured> {
@@ -31,19 +33,23 @@ pub fn graphs(runs: usize) -> Vec<Measured> {
     let Some(installed) = std::env::var_os("BENCH_PEERS").map(PathBuf::from) else {
         return Vec::new();
     };
-    let script = ("pg-boss", "pg_boss_after.cjs", "node");
-    let took = |shape: Shape, runs| time_drain(&installed, script, runs, shape.word());
+    let took = |shape: Shape, runs| {
+        let after: Vec<_> = (0..runs).map(|place| shape.after(place, runs)).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        serde_json::to_writer(&file, &after).unwrap();
+        time_drain(&installed, PG_BOSS, runs, file.path().to_str())
+    };
     let Some(plain) = took(Shape::None, runs) else { return Vec::new() };
-    let all = runs;
+    let jobs_a_second = |runs: usize, took: Duration| runs as f64 / took.as_secs_f64();
+    let plain = jobs_a_second(runs, plain);
     let row = |shape: Shape| {
         // A chain moves on once a second.
         let runs = if matches!(shape, Shape::Chain) { runs / 500 } else { runs };
         let took = took(shape, runs)?;
-        let rate_of = |runs: usize, took: Duration| runs as f64 / took.as_secs_f64();
         Some(Measured {
-            what: format!("pg-boss: {runs} jobs without work, {} / none", shape.word()),
+            what: format!("pg-boss: {runs} jobs without work, {} / none waits", shape.name()),
             figures: rate(runs, took),
-            value: rate_of(runs, took) / rate_of(all, plain),
+            value: jobs_a_second(runs, took) / plain,
             unit: "",
             goal: Goal::None,
         })
@@ -57,7 +63,7 @@ fn drain(
     runs: usize,
     alone: Duration,
 ) -> Option<Measured> {
-    let took = time_drain(installed, peer, runs, "")?;
+    let took = time_drain(installed, peer, runs, None)?;
     Some(Measured {
         what: format!("{}: {runs} x sh -c true, concurrency 8 / a bare pool of threads", peer.0),
         figures: rate(runs, took),
@@ -67,12 +73,12 @@ fn drain(
     })
 }
 
-/// Returns how long a peer needs for this many jobs.
+/// Returns how long a peer needs for this many jobs; its script gets the `argument`, too.
 fn time_drain(
     installed: &Path,
     (name, script, interpreter): (&str, &str, &str),
     runs: usize,
-    shape: &str,
+    argument: Option<&str>,
 ) -> Option<Duration> {
     let database = Database::new();
     let count = runs.to_string();
@@ -81,7 +87,8 @@ fn time_drain(
         command
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers").join(script))
             .arg(what)
-            .args([count.as_str(), shape]);
+            .arg(&count)
+            .args(argument);
         command
             .env("DATABASE_URL", &database.url)
             .env("NODE_PATH", installed.join("node_modules"))

@@ -1,9 +1,12 @@
 // pg-boss on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time. Its worker
 // waits half a second between fetches, so jobs are fetched by hand, 200 at a time, and completed so.
+// With a FILE after N, the jobs do no work, and wait for others: a JSON array for each job, with the
+// places of those. The resolver of dependencies looks once a second, the shortest that it allows.
 const { spawn } = require("node:child_process");
+const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");
 
-const [, , what, count] = process.argv;
+const [, , what, count, file] = process.argv;
 const QUEUE = "shell";
 const shell = () =>
   new Promise((resolve, reject) => {
@@ -11,19 +14,39 @@ const shell = () =>
       code === 0 ? resolve() : reject(new Error(`exit ${code}`)),
     );
   });
+const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
+
+function fill(boss) {
+  const after = file ? JSON.parse(readFileSync(file)) : [];
+  // A flow needs a dependency.
+  if (after.every((places) => places.length === 0)) {
+    return boss.insert(QUEUE, Array.from({ length: Number(count) }, () => ({})));
+  }
+  const job = (places, place) => ({ ref: `${place}`, name: QUEUE, dependsOn: places.map(String) });
+  return boss.flow(after.map(job));
+}
 
 async function main() {
   // It is an ES module, and `import` does not look into NODE_PATH.
   const { PgBoss } = await import(pathToFileURL(require.resolve("pg-boss")));
-  const boss = new PgBoss({ connectionString: process.env.DATABASE_URL, supervise: false, schedule: false });
+  const boss = new PgBoss({
+    connectionString: process.env.DATABASE_URL,
+    supervise: Boolean(file) && what === "drain",
+    schedule: false,
+    flowIntervalSeconds: 1,
+  });
   boss.on("error", console.error);
   await boss.start();
   if (what === "fill") {
     await boss.createQueue(QUEUE);
-    await boss.insert(QUEUE, Array.from({ length: Number(count) }, () => ({})));
+    await fill(boss);
   } else {
     for (let done = 0; done < Number(count); ) {
       const jobs = await boss.fetch(QUEUE, { batchSize: 200 });
+      if (jobs.length === 0) {
+        await pause();
+        continue;
+      }
       let next = 0;
       const lane = async () => {
         while (next < jobs.length) {
@@ -31,7 +54,9 @@ async function main() {
           await shell();
         }
       };
-      await Promise.all(Array.from({ length: 8 }, lane));
+      if (!file) {
+        await Promise.all(Array.from({ length: 8 }, lane));
+      }
       await boss.complete(QUEUE, jobs.map((job) => job.id));
       done += jobs.length;
     }
