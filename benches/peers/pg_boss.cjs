@@ -1,7 +1,8 @@
 // pg-boss on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time. Its worker
 // waits half a second between fetches, so jobs are fetched by hand, 200 at a time, and completed so.
-// With a FILE after N, the jobs do no work, and wait for others: a JSON array for each job, with the
-// places of those. The resolver of dependencies looks once a second, the shortest that it allows.
+// With a FILE after N, the jobs do no work and wait for others: the file has a JSON array of arrays,
+// for each job the places of the jobs that it waits for. pg-boss looks for jobs that need no longer
+// wait once a second, as often as it allows.
 const { spawn } = require("node:child_process");
 const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");

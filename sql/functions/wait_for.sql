@@ -4,8 +4,8 @@
 --
 -- A predecessor may end before this transaction commits, by a transaction that does not see these
 -- rows. So they are due, and the next tick decides about the runs; no lock keeps a predecessor from
--- starting. Other transactions do not see the runs that this one has enqueued, and a run that has
--- succeeded stays so.
+-- starting. Two kinds of rows need no tick. No other transaction sees the runs that this one has
+-- enqueued, so none can end them. And a run that has succeeded has met every rule.
 --
 -- SECURITY DEFINER: a role that may enqueue reads no table. It can only name predecessors that
 -- run_states shows to it, and learns of others as much as of missing ones.

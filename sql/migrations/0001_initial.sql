@@ -390,8 +390,9 @@ CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id)
 CREATE INDEX job_runs_blocked ON jobctl.job_runs (job_type, id)
     WHERE status = 'blocked';
 
--- Which runs wait for which. A row stays as long as its run, so that the run can name its
--- predecessors. No foreign keys: see forget_history.
+-- Which runs wait for which. A row that is met stays as long as its run, so that the run can name
+-- its predecessors; another one stays until both runs are gone. No foreign keys: see
+-- forget_history.
 CREATE TABLE jobctl.job_dependencies (
     run_id bigint NOT NULL,
     after_id bigint NOT NULL,
