@@ -978,6 +978,7 @@ CREATE FUNCTION jobctl.release_followers(ended bigint[], OUT releases boolean, O
     AS $$
 DECLARE
     candidates bigint[];
+    decidable bigint[];
     part bigint[];
     rest bigint[];
     undecided bigint[];
@@ -1040,9 +1041,27 @@ BEGIN
                 PERFORM pg_sleep(0.005);
             END IF;
         END LOOP;
+        -- Runs that start or are cancelled. The lock keeps the others as they are.
+        decidable := ARRAY(
+            SELECT candidate.id
+            FROM unnest(candidates) AS candidate (id)
+            -- EXISTS reads one entry of thousands.
+            WHERE NOT EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = candidate.id
+                        AND waits.state <> 'met'
+                )
+                OR EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = candidate.id
+                        AND waits.after_id = ANY (ended)
+                        AND waits.state = 'stuck'
+                        AND waits.rule = 'or_cancel'
+                )
+        );
         -- All of them, or one by one if the database rejects that: no run delays the others.
         cancelled_now := '{}';
-        part := candidates;
+        part := decidable;
         rest := '{}';
         WHILE part <> '{}' LOOP
             BEGIN
@@ -1064,14 +1083,6 @@ BEGIN
                     ) AS refused ON true
                     WHERE run.id = ANY (part)
                         AND run.status = 'blocked'
-                        AND (
-                            refused.after_id IS NOT NULL
-                            OR NOT EXISTS (
-                                SELECT FROM jobctl.job_dependencies AS waits
-                                WHERE waits.run_id = run.id
-                                    AND waits.state <> 'met'
-                            )
-                        )
                     FOR NO KEY UPDATE OF run SKIP LOCKED
                 ),
                 decided AS (
@@ -1117,24 +1128,8 @@ BEGIN
         undecided := ARRAY(
             SELECT run.id
             FROM jobctl.job_runs AS run
-            WHERE run.id = ANY (candidates)
+            WHERE run.id = ANY (CASE WHEN has_lock THEN decidable ELSE candidates END)
                 AND run.status = 'blocked'
-                AND (
-                    NOT has_lock
-                    -- EXISTS reads one entry of thousands.
-                    OR NOT EXISTS (
-                        SELECT FROM jobctl.job_dependencies AS waits
-                        WHERE waits.run_id = run.id
-                            AND waits.state <> 'met'
-                    )
-                    OR EXISTS (
-                        SELECT FROM jobctl.job_dependencies AS waits
-                        WHERE waits.run_id = run.id
-                            AND waits.after_id = ANY (ended)
-                            AND waits.state = 'stuck'
-                            AND waits.rule = 'or_cancel'
-                    )
-                )
         );
         UPDATE jobctl.job_dependencies AS waits
         SET state = 'due'

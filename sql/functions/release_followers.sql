@@ -22,6 +22,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     candidates bigint[];
+    decidable bigint[];
     part bigint[];
     rest bigint[];
     undecided bigint[];
@@ -84,9 +85,27 @@ BEGIN
                 PERFORM pg_sleep(0.005);
             END IF;
         END LOOP;
+        -- Runs that start or are cancelled. The lock keeps the others as they are.
+        decidable := ARRAY(
+            SELECT candidate.id
+            FROM unnest(candidates) AS candidate (id)
+            -- EXISTS reads one entry of thousands.
+            WHERE NOT EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = candidate.id
+                        AND waits.state <> 'met'
+                )
+                OR EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = candidate.id
+                        AND waits.after_id = ANY (ended)
+                        AND waits.state = 'stuck'
+                        AND waits.rule = 'or_cancel'
+                )
+        );
         -- All of them, or one by one if the database rejects that: no run delays the others.
         cancelled_now := '{}';
-        part := candidates;
+        part := decidable;
         rest := '{}';
         WHILE part <> '{}' LOOP
             BEGIN
@@ -108,14 +127,6 @@ BEGIN
                     ) AS refused ON true
                     WHERE run.id = ANY (part)
                         AND run.status = 'blocked'
-                        AND (
-                            refused.after_id IS NOT NULL
-                            OR NOT EXISTS (
-                                SELECT FROM jobctl.job_dependencies AS waits
-                                WHERE waits.run_id = run.id
-                                    AND waits.state <> 'met'
-                            )
-                        )
                     FOR NO KEY UPDATE OF run SKIP LOCKED
                 ),
                 decided AS (
@@ -161,24 +172,8 @@ BEGIN
         undecided := ARRAY(
             SELECT run.id
             FROM jobctl.job_runs AS run
-            WHERE run.id = ANY (candidates)
+            WHERE run.id = ANY (CASE WHEN has_lock THEN decidable ELSE candidates END)
                 AND run.status = 'blocked'
-                AND (
-                    NOT has_lock
-                    -- EXISTS reads one entry of thousands.
-                    OR NOT EXISTS (
-                        SELECT FROM jobctl.job_dependencies AS waits
-                        WHERE waits.run_id = run.id
-                            AND waits.state <> 'met'
-                    )
-                    OR EXISTS (
-                        SELECT FROM jobctl.job_dependencies AS waits
-                        WHERE waits.run_id = run.id
-                            AND waits.after_id = ANY (ended)
-                            AND waits.state = 'stuck'
-                            AND waits.rule = 'or_cancel'
-                    )
-                )
         );
         UPDATE jobctl.job_dependencies AS waits
         SET state = 'due'
