@@ -1183,7 +1183,7 @@ BEGIN
     RETURN replaced;
 END
 $$;
-CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer)
+CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer, stuck boolean)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1194,7 +1194,8 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         run.attempts,
         run.error_type,
         attempt.exit_code,
-        attempt.signal
+        attempt.signal,
+        run.status = 'blocked' AND (jobctl.stuck_predecessor(run.id)).id IS NOT NULL
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
@@ -1289,6 +1290,34 @@ BEGIN
         RETURN NEXT;
     END LOOP;
 END
+$$;
+CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    WITH RECURSIVE blocked (id) AS (
+        SELECT run
+        -- Else nothing is searched.
+        WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
+        UNION
+        SELECT before.id
+        FROM blocked
+        JOIN jobctl.job_dependencies AS waits
+            ON waits.run_id = blocked.id
+            AND waits.state IN ('open', 'due')
+        JOIN jobctl.job_runs AS before
+            ON before.id = waits.after_id
+            AND before.status = 'blocked'
+    )
+    SELECT waits.after_id, coalesce(before.status, 'deleted')
+    FROM blocked
+    JOIN jobctl.job_dependencies AS waits
+        ON waits.run_id = blocked.id
+        AND waits.state = 'stuck'
+    LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+    WHERE coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+    ORDER BY waits.after_id
+    LIMIT 1
 $$;
 CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
 use crate::support::{Gate, Role, TestDb, wait_until};
+use crate::wait::waits;
 
 const JOBS: &str = "[jobs.export]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n\
     [jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n";
@@ -50,7 +51,7 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     assert_eq!(statuses(&db), "succeeded queued blocked");
     let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
     let steps = format!("\n`jobctl list --before {mail}` shows what it waits for\n");
-    let why = format!("waits for 1 of 2 runs, such as run {second}: 1 queued");
+    let why = format!("1 of 2 runs are done, 1 queued, such as run {second}");
     shown.stdout_has(&why).stdout_has(&steps);
     db.age();
     tick(&db);
@@ -104,7 +105,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
     assert_eq!(statuses(&db), "queued blocked blocked blocked blocked");
     assert_eq!(db.of_run(5, "payload ->> 'to'"), "ana");
     let shown = db.jobctl(["show", "5", "--json"]).run().success();
-    shown.stdout_has("\"after\":[1,2,3,4],\"followers\":[]");
+    shown.stdout_has("\"after\":[1,2,3,4],\"after_rule\":\"success\",\"followers\":[]");
     tick(&db);
     assert_eq!(
         db.query("SELECT string_agg(id::text, ' ' ORDER BY started_at, id) FROM jobctl.job_runs"),
@@ -171,6 +172,46 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
+}
+
+#[test]
+fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
+    let db = db();
+    let bad = db.enqueue(["bad"]);
+    let middle = mail(&db, &[bad], &[]);
+    let last = mail(&db, &[middle], &["--after-any-end"]).to_string();
+    let wait = db.jobctl(["wait", &last]).env("PGAPPNAME", "waits").spawn();
+    wait_until("it waits", || waits(&db, "waits"));
+    tick(&db);
+    let why = format!("waits for run {middle}, which is blocked; run {bad} is dead");
+    db.jobctl(["show", &last, "--format", "table"])
+        .run()
+        .success()
+        .stdout_has(&why)
+        .stdout_has("after rule:  any_end");
+    // A new wait says it at once, and each says it once.
+    let says = format!(
+        "jobctl: run {last} can't start: a run that comes first is dead, cancelled or deleted; \
+         `jobctl show {last}` names it\n"
+    );
+    let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
+    db.jobctl(["wait", &last, "--timeout", "1s"])
+        .run()
+        .exits(124)
+        .stderr(&(says.clone() + &goes_on));
+    db.apply(&JOBS.replace("exit 1", "true"));
+    db.jobctl(["retry", &bad.to_string()]).run().success();
+    (0..3).for_each(|_| tick(&db));
+    wait.wait().success().stderr(&says);
+    // A deleted run has no status, and all runs after it are stuck, too.
+    let gone = db.enqueue(["export", "--in", "1h"]);
+    let last = [mail(&db, &[gone], &[]), mail(&db, &[gone], &[])];
+    let last = mail(&db, &last, &[]);
+    tick(&db);
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
+    tick(&db);
+    let why = format!("0 of 2 runs are done, 2 blocked; run {gone} is deleted");
+    db.jobctl(["show", &last.to_string()]).run().success().stdout_has(&why);
 }
 
 #[test]

@@ -517,6 +517,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("replace_waiting", 'f', ""),
             ("run_states", 't', ""),
             ("set_aside_unclaimable", 'f', ""),
+            ("stuck_predecessor", 'f', ""),
             ("try_enqueue", 't', ",lock_timeout=2s"),
             ("wait_for", 't', "")
         ]

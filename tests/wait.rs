@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::support::{Gate, Proxy, Role, TestDb, wait_until};
 
 /// Whether a session of this application has ended a transaction.
-fn waits(db: &TestDb, application: &str) -> bool {
+pub fn waits(db: &TestDb, application: &str) -> bool {
     db.query(&format!(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
              AND application_name = '{application}' AND query = 'COMMIT' AND state = 'idle')"

@@ -1,7 +1,8 @@
 -- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the caller or
 -- a role of the caller enqueued, and of all runs if the caller may read their status. The exit
--- code and the signal are those of the last attempt. SECURITY DEFINER: an enqueuer reads no table,
--- and learns no error, output or payload here.
+-- code and the signal are those of the last attempt. A run is stuck if another one must be retried
+-- before it can start. SECURITY DEFINER: an enqueuer reads no table, and learns no error, output or
+-- payload here, and no id of another run.
 CREATE OR REPLACE FUNCTION jobctl.run_states(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -13,7 +14,8 @@ RETURNS TABLE (
     attempts integer,
     error_type text,
     exit_code integer,
-    signal integer
+    signal integer,
+    stuck boolean
 )
 LANGUAGE sql
 STABLE
@@ -27,7 +29,8 @@ AS $$
         run.attempts,
         run.error_type,
         attempt.exit_code,
-        attempt.signal
+        attempt.signal,
+        run.status = 'blocked' AND (jobctl.stuck_predecessor(run.id)).id IS NOT NULL
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id

@@ -43,6 +43,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.incident,
     jobctl.next_time,
     jobctl.run_states,
+    jobctl.stuck_predecessor,
     jobctl.try_enqueue,
     jobctl.is_own_effect,
     jobctl.may_settle,

@@ -70,4 +70,4 @@ GRANT SELECT (
     cause
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.incident, jobctl.run_states TO {role};
+GRANT EXECUTE ON FUNCTION jobctl.incident, jobctl.run_states, jobctl.stuck_predecessor TO {role};

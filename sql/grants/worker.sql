@@ -37,5 +37,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.is_own_effect,
     jobctl.may_settle,
     jobctl.run_states,
+    jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable
     TO {role};

@@ -67,7 +67,8 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (mut store, signals, began) = (Some(database.open()?), signals()?, Instant::now());
         let (mut pause, mut away_since) = (FIRST_PAUSE, None);
-        let mut waited = Waited { unfinished: self.ids.iter().copied().collect(), ended: vec![] };
+        let mut waited =
+            Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let stopped = loop {
             let opened = store.take().map_or_else(|| database.open(), Ok);
             match opened.and_then(|open| waited.look(&open).map(|()| open)) {
@@ -112,13 +113,16 @@ impl Arguments {
     }
 }
 
+#[derive(Default)]
 struct Waited {
     unfinished: BTreeSet<i64>,
+    /// Those that can't start unless a person retries another run.
+    stuck: BTreeSet<i64>,
     ended: Vec<RunState>,
 }
 
 impl Waited {
-    /// Looks at the unfinished runs.
+    /// Looks at the unfinished runs. Complains of those that have become stuck.
     fn look(&mut self, store: &Store) -> anyhow::Result<()> {
         let found = store.run_states(self.unfinished.iter().copied().collect())?;
         let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
@@ -128,6 +132,19 @@ impl Waited {
             let why = format!("cannot wait for run {id}: no such run, or another role enqueued it");
             return Err(Fault::new(Exit::NotFound, why).into());
         }
+        let stuck = found.iter().filter(|state| state.stuck).map(|state| state.id).collect();
+        let mut new = BTreeSet::difference(&stuck, &self.stuck);
+        if let Some(id) = new.next() {
+            let runs = match new.count() {
+                0 => format!("run {id}"),
+                more => format!("{} runs, such as run {id},", more + 1),
+            };
+            print::complain(&format!(
+                "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
+                 `jobctl show {id}` names it"
+            ));
+        }
+        self.stuck = stuck;
         let ended = found.into_iter().filter(|state| state.status.is_final());
         for state in ended {
             self.unfinished.remove(&state.id);

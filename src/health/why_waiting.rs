@@ -29,14 +29,23 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     }
 }
 
-/// Returns the runs that a blocked run waits for.
+/// Returns the runs that a blocked run waits for, and the one that must be retried first.
 fn blocked(run: &RunDetails) -> Option<String> {
-    let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, .. } = run;
-    let first = first_unmet.map(|id| format!("run {id}"))?;
+    let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
+    let first = (*first_unmet)?;
     let statuses = unmet_statuses.as_deref().unwrap_or_default();
-    Some(match predecessors {
-        1 => format!("waits for {first}, which is {}", statuses.trim_start_matches("1 ")),
-        _ => format!("waits for {unmet} of {predecessors} runs, such as {first}: {statuses}"),
+    let waits = match i64::from(*predecessors) {
+        1 => format!("waits for run {first}, which is {}", statuses.trim_start_matches("1 ")),
+        all => {
+            let example =
+                if stuck_on.is_none() { format!(", such as run {first}") } else { String::new() };
+            format!("{} of {all} runs are done, {statuses}{example}", all - unmet)
+        }
+    };
+    let stuck = stuck_on.filter(|id| *predecessors > 1 || *id != first);
+    Some(match (stuck, &run.stuck_status) {
+        (Some(id), Some(status)) => format!("{waits}; run {id} is {status}"),
+        _ => waits,
     })
 }
 
@@ -302,6 +311,35 @@ mod tests {
             ..running()
         };
         says(&lost, "its lease expired 4m ago; the next tick recovers it");
+    }
+
+    #[test]
+    fn a_blocked_run_names_the_runs_that_it_waits_for() {
+        let blocked =
+            |predecessors, unmet, statuses: &str, stuck: Option<(i64, &str)>| RunDetails {
+                status: Status::Blocked,
+                predecessors,
+                unmet,
+                unmet_statuses: Some(statuses.to_owned()),
+                first_unmet: Some(17),
+                stuck_on: stuck.map(|(id, _)| id),
+                stuck_status: stuck.map(|(_, status)| status.to_owned()),
+                ..due()
+            };
+        says(&blocked(1, 1, "1 running", None), "waits for run 17, which is running");
+        says(&blocked(1, 1, "1 dead", Some((17, "dead"))), "waits for run 17, which is dead");
+        says(
+            &blocked(1, 1, "1 blocked", Some((3, "deleted"))),
+            "waits for run 17, which is blocked; run 3 is deleted",
+        );
+        says(
+            &blocked(100, 3, "2 failed, 1 running", None),
+            "97 of 100 runs are done, 2 failed, 1 running, such as run 17",
+        );
+        says(
+            &blocked(100, 3, "2 failed, 1 dead", Some((18, "dead"))),
+            "97 of 100 runs are done, 2 failed, 1 dead; run 18 is dead",
+        );
     }
 
     #[test]

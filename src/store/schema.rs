@@ -51,8 +51,9 @@ static OBJECTS: &[Migration] = files![
         "functions/is_operator", "functions/is_own_effect", "functions/keep_effect",
         "functions/may_settle", "functions/next_time", "functions/record_effect",
         "functions/refuse_update", "functions/release_followers", "functions/replace_waiting",
-        "functions/run_states", "functions/set_aside_unclaimable", "functions/try_enqueue",
-        "functions/wait_for", "views/awaited_runs", "views/current_holds", "views/daily_figures",
+        "functions/run_states", "functions/set_aside_unclaimable",
+        "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_for",
+        "views/awaited_runs", "views/current_holds", "views/daily_figures",
         "views/dead_runs", "views/leases", "views/long_running_runs", "views/unaccepted_restores",
 ];
 

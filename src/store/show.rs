@@ -23,6 +23,8 @@ rows! {
         /// Of the last attempt.
         pub(crate) exit_code: Option<i32>,
         pub(crate) signal: Option<i32>,
+        /// Another run must be retried before it can start.
+        pub(crate) stuck: bool,
     }
 }
 
@@ -82,6 +84,9 @@ rows! {
         pub(crate) unmet: i64,
         pub(crate) unmet_statuses: Option<String>,
         pub(crate) first_unmet: Option<i64>,
+        /// The run that must be retried before it can start, see stuck_predecessor.sql.
+        pub(crate) stuck_on: Option<i64>,
+        pub(crate) stuck_status: Option<String>,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }

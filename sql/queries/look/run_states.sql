@@ -8,5 +8,6 @@ SELECT
     state.attempts,
     state.error_type,
     state.exit_code,
-    state.signal
+    state.signal,
+    state.stuck
 FROM jobctl.run_states($1::bigint[]) AS state

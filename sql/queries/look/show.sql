@@ -49,6 +49,7 @@ SELECT
     hold.held_by,
     hold.reason AS hold_reason,
     after.runs AS after,
+    after.rule AS after_rule,
     ARRAY(
         SELECT waits.run_id
         FROM jobctl.job_dependencies AS waits
@@ -129,7 +130,9 @@ SELECT
     cardinality(after.runs) AS predecessors,
     after.unmet,
     after.unmet_statuses,
-    after.first_unmet
+    after.first_unmet,
+    stuck.id AS stuck_on,
+    stuck.status AS stuck_status
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
@@ -144,6 +147,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT
         coalesce(array_agg(before.id ORDER BY before.id), '{}') AS runs,
+        string_agg(DISTINCT before.rule, ', ') AS rule,
         count(*) FILTER (WHERE before.is_unmet) AS unmet,
         min(before.id) FILTER (WHERE before.is_unmet) AS first_unmet,
         -- Such as: 2 running, 1 dead
@@ -160,11 +164,12 @@ CROSS JOIN LATERAL (
             ) AS counted
         ) AS unmet_statuses
     FROM (
-        SELECT waits.after_id AS id, waits.state <> 'met' AS is_unmet
+        SELECT waits.after_id AS id, waits.rule, waits.state <> 'met' AS is_unmet
         FROM jobctl.job_dependencies AS waits
         WHERE waits.run_id = run.id
     ) AS before
 ) AS after
+LEFT JOIN LATERAL jobctl.stuck_predecessor(run.id) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,
