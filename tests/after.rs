@@ -123,11 +123,26 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
 fn a_wrong_name_or_id_enqueues_nothing() {
     let db = db();
     for (lines, line, why) in [
-        (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "no earlier line is named `a`"),
+        (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
+        (r#"{"job_type": "mail", "after": ["77"]}"#, 1, "write the id of a run without quotes"),
+        (r#"{"job_type": "mail", "as": "a", "after": ["a"]}"#, 1, "can't wait for itself"),
+        (r#"{"job_type": "mail", "after": [null]}"#, 1, "expected the id of a run or the name"),
+        (
+            "{\"job_type\": \"mail\", \"as\": \"orders\"}\n\
+             {\"job_type\": \"mail\", \"after\": [\"oders\"]}",
+            2,
+            "no line is named `oders`; did you mean `orders`?",
+        ),
+        (
+            "{\"job_type\": \"mail\", \"after\": [\"b\"]}\n\n\
+             {\"job_type\": \"mail\", \"as\": \"b\"}",
+            1,
+            "`after`: line 3, named `b`, must come first",
+        ),
         (
             "{\"job_type\": \"mail\", \"as\": \"a\"}\n{\"job_type\": \"mail\", \"as\": \"a\"}",
             2,
-            "an earlier line is named `a`, too",
+            "`as`: line 1 is named `a`, too",
         ),
         ("{\"job_type\": \"mail\"}\n{\"job_type\": \"mail\", \"after\": [77]}", 2, "no run 77"),
         // The error is that of the line, and not of one that waits for a run that was undone.
@@ -143,6 +158,8 @@ fn a_wrong_name_or_id_enqueues_nothing() {
         refused.complains_once().stderr_has(&format!("batch line {line}: ")).stderr_has(why);
     }
     db.jobctl(["enqueue", "mail", "--after", "77"]).run().exits(3).stderr_has("no run 77");
+    let twice = ["enqueue", "--batch", "-", "--then", "mail", "--then", "mail"];
+    db.jobctl(twice).stdin("").run().exits(2).stderr_has("cannot be used multiple times");
     db.jobctl(["enqueue", "mail", "--or-cancel"]).run().exits(2).stderr_has("need --after");
     let live = ["enqueue", "mail", "--key", "a", "--key-scope", "live", "--after", "77"];
     let replaces = db.jobctl(live.into_iter().chain(["--on-conflict", "replace"]));

@@ -1,0 +1,339 @@
+//! `jobctl enqueue`: one run, or a batch. All checks come before the first row.
+
+mod batch;
+pub(super) mod request;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::mem::take;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ArgAction, Args, ValueHint};
+
+use self::request::{Asked, Request, at_line, check_job};
+use super::{DatabaseFlags, wait};
+use crate::exit::{Exit, Fault};
+use crate::files;
+use crate::job::action::{self, JobKind};
+use crate::job::enqueue::{AfterRule, EnqueueResult};
+use crate::job::payload::{self, PAYLOAD_LIMIT};
+use crate::job::status::Status;
+use crate::print::{self, Format, Output, Progress};
+use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
+use crate::text::{duration, plural, timestamp};
+
+/// Enqueue a job and print its run's id
+///
+/// JOB is the name of a definition. Or it is shell or http; then the payload has
+/// the command or the call:
+///
+///   jobctl enqueue send_weekly_report '{"user_id": 12345}'
+///   jobctl enqueue shell -- pg_dump -f /backup/app.sql app
+///   jobctl enqueue shell '{"command": "pg_dump -Z6 app >new && mv new app.gz"}'
+///   jobctl enqueue http '{"url": "https://app.example/mail", "json": {"user": 5}}'
+///
+/// A flag has precedence over the definition. Without a flag and a definition, the
+/// queue is `default`, the priority 0, the backoff exponential:1m..30m, and a run
+/// starts at most 10 times. An http job then has a timeout of 30s, a shell job
+/// none.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Arguments {
+    /// A definition's name, or shell or http
+    #[arg(value_name = "JOB", required_unless_present = "batch")]
+    job: Option<String>,
+    /// JSON; with a command after --, the input of the command
+    #[arg(allow_negative_numbers = true, conflicts_with = "payload_file")]
+    payload: Option<String>,
+    /// Run this command, without a shell in between
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Read the payload from a file, or from stdin
+    #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
+    payload_file: Option<String>,
+    #[command(flatten)]
+    request: Request,
+    /// Enqueue a JSON object a line, all or none: job_type, payload, idempotency_key, and flags
+    #[arg(
+        long,
+        value_name = "FILE|-",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = [
+            "job", "payload", "command", "run_at", "in", "next", "time_zone", "key", "key_scope",
+            "on_conflict", "debounce", "debounce_max", "payload_file"
+        ]
+    )]
+    batch: Option<String>,
+    /// After the batch, enqueue a run of this job that waits for all runs of the batch;
+    /// --after-any-end and --or-cancel are then its flags
+    #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2,
+        action = ArgAction::Set, requires = "batch",
+        conflicts_with = "after")]
+    then: Vec<String>,
+    /// Wait until the run has ended, or this long, and exit as `jobctl wait`
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = duration::parse
+    )]
+    wait: Option<Option<Duration>>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Arguments {
+    pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let batch = self.batch.take();
+        let mut queues = BTreeSet::from_iter(self.request.queue.clone());
+        let rule = self.request.rule();
+        if !self.then.is_empty() {
+            // Of the run of --then, and not of the lines.
+            (self.request.after_any_end, self.request.or_cancel) = (false, false);
+        }
+        let mut runs = match &batch {
+            Some(file) => batch::read(BufReader::new(open(file)?), |line| {
+                queues.extend(line.queue.clone());
+                line.over(&self.request)
+            })?,
+            None => vec![self.asked()?],
+        };
+        let mut dependencies = batch::dependencies(&runs)?;
+        if let Some(run) = self.then()? {
+            let after = (0..runs.len()).map(Predecessor::InBatch).collect();
+            dependencies.push(Dependencies { run: runs.len(), after, rule });
+            runs.push(run);
+        }
+        let answers = enqueue(database, runs, dependencies, &queues)?;
+        let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
+        if dropped > 0 {
+            let runs = plural::of(dropped as i64, "run");
+            print::complain(&format!("{runs} dropped: the definition is full"));
+        }
+        complain_of_existing(&answers);
+        let printed = match self.output.format() {
+            Format::Json if batch.is_some() => print::json(&answers),
+            Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
+            Format::Table | Format::Tsv => print_ids(self.output, &answers),
+        };
+        printed.with_context(|| match (&batch, answers.as_slice()) {
+            (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
+            _ => format!("{} runs are enqueued", answers.len()),
+        })?;
+        let Some(timeout) = self.wait else { return Ok(Exit::Done) };
+        let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
+        let ended = match ids.is_empty() {
+            false => wait::Arguments::of(ids, timeout).run(database)?,
+            true => Exit::Done,
+        };
+        Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })
+    }
+
+    fn asked(&mut self) -> anyhow::Result<Asked> {
+        let job = self.job.take().unwrap_or_default();
+        let payload = self.payload(&job)?;
+        let request = take(&mut self.request).of_job(job, payload)?;
+        if request.after.is_empty() && request.rule() != AfterRule::Success {
+            return Err(Fault::usage("--after-any-end and --or-cancel need --after").into());
+        }
+        request.asked(None)
+    }
+
+    /// The run of `--then`, with the values of the flags.
+    fn then(&self) -> anyhow::Result<Option<Asked>> {
+        let Some(job) = self.then.first() else { return Ok(None) };
+        let payload = self.then.get(1).map_or("{}", String::as_str);
+        let payload = payload::check(payload.as_bytes()).map_err(Fault::usage)?;
+        check_job(job, payload).map_err(Fault::usage)?;
+        let request = Request::default().of_job(job.clone(), payload.to_owned())?;
+        request.over(&self.request).asked(None).map(Some)
+    }
+
+    /// Returns the payload of a run of this job.
+    fn payload(&self, job: &str) -> anyhow::Result<String> {
+        let given = match (&self.payload_file, &self.payload) {
+            (Some(file), _) => Some(read_payload(file)?),
+            (None, payload) => payload.as_ref().map(|payload| payload.clone().into_bytes()),
+        };
+        let refuse =
+            |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(job, payload)));
+        let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
+        let payload = given.as_deref().map(check).transpose()?;
+        let payload = match (self.command.is_empty(), payload) {
+            (false, stdin) if JobKind::of(job) == Some(JobKind::Shell) => {
+                command_payload(&self.command, stdin)?
+            }
+            (false, _) => {
+                let why = format!("a command after -- needs the job shell, not {job}");
+                return Err(Fault::usage(why).into());
+            }
+            (true, Some(payload)) => payload.to_owned(),
+            (true, None) if action::is_built_in(job) => {
+                let why = format!("job {job} needs a payload{}", tip(job, b""));
+                return Err(Fault::usage(why).into());
+            }
+            (true, None) => "{}".to_owned(),
+        };
+        check_job(job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
+        Ok(payload)
+    }
+}
+
+/// Complains of keys whose run will not run, or later than asked.
+fn complain_of_existing(answers: &[Accepted]) {
+    let complain = |matches: &dyn Fn(&Accepted) -> bool, why: &dyn Fn(&Accepted, i64) -> String| {
+        let mut found = answers.iter().filter(|answer| matches(answer));
+        let first = found.next().and_then(|first| Some((first, first.id?)));
+        if let Some((first, id)) = first {
+            let such = match found.count() {
+                0 => format!("run {id} has the key and"),
+                more => format!("{} runs have the keys, such as run {id}, which", more + 1),
+            };
+            print::complain(&format!("{such} {}", why(first, id)));
+        }
+    };
+    let has_ended =
+        |answer: &Accepted| matches!(answer.status, Some(Status::Cancelled | Status::Dead));
+    complain(&has_ended, &|first, id| {
+        let status = first.status.map_or("", Status::as_str);
+        format!("is {status}, so nothing will run; `jobctl retry {id}`, or use another key")
+    });
+    complain(&|answer| answer.due_at.is_some(), &|first, id| {
+        let due = first.due_at.map(timestamp::instant).unwrap_or_default();
+        format!("is due at {due}, later than asked; `jobctl retry {id}` makes it due now")
+    });
+}
+
+/// The payload of a shell job that runs these words, with `stdin` as its input.
+fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<String> {
+    let command = serde_json::to_string(words).context("cannot write JSON")?;
+    let stdin = stdin.map(|stdin| format!(r#", "stdin": {stdin}"#)).unwrap_or_default();
+    let payload = format!(r#"{{"command": {command}{stdin}}}"#);
+    payload::check(payload.as_bytes()).map_err(Fault::usage)?;
+    Ok(payload)
+}
+
+/// Suggests a command line if the payload of a built-in job is not an object.
+fn tip(job: &str, payload: &[u8]) -> &'static str {
+    match JobKind::of(job) {
+        _ if payload.trim_ascii_start().starts_with(b"{") => "",
+        Some(JobKind::Shell) => "; to run a command: jobctl enqueue shell -- COMMAND",
+        Some(JobKind::Http) => r#"; for a call write: jobctl enqueue http '{"url": "URL"}'"#,
+        None => "",
+    }
+}
+
+/// Reads a payload from a file, or from stdin if its name is `-`.
+pub(super) fn read_payload(file: &str) -> anyhow::Result<Vec<u8>> {
+    // Read one byte more than allowed, to see whether the payload is too long.
+    let mut reader = open(file)?.take(PAYLOAD_LIMIT as u64 + 1);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).with_context(|| format!("cannot read `{file}`"))?;
+    Ok(bytes)
+}
+
+fn open(file: &str) -> anyhow::Result<File> {
+    files::input(file).with_context(|| format!("cannot open `{file}`"))
+}
+
+/// Enqueues all runs or none.
+fn enqueue(
+    database: &DatabaseFlags,
+    mut runs: Vec<Asked>,
+    dependencies: Vec<Dependencies>,
+    queues: &BTreeSet<String>,
+) -> anyhow::Result<Vec<Accepted>> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = database.open()?;
+    if runs.iter().any(|asked| asked.next.is_some()) {
+        let now = store.now()?;
+        for one in &mut runs {
+            let Some(schedule) = &one.next else { continue };
+            let next = schedule.first(now).map_err(|why| at_line(one.line, Fault::usage(why)))?;
+            let mut run = one.run.decode();
+            run.run_at = Some(next);
+            *one = Asked::new(one.line, &run, None)?;
+        }
+    }
+    super::warn_of_queues(&store, queues.iter().map(String::as_str));
+    let progress = Progress::of(Some(runs.len()));
+    let shown = progress.clone();
+    let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
+    let runs = Arc::new(runs);
+    let queued = store.enqueue(Arc::clone(&runs), dependencies, move |done| shown.show(done));
+    progress.clear();
+    let queued = queued?;
+    let fault = |index: usize, answer: &Queued| match answer {
+        Queued::Accepted(_) | Queued::NotTried => None,
+        Queued::Undefined => Some(super::no_definition(&store, &runs[index].decode().job_type)),
+        Queued::Refused(exit, why) => Some(Fault::new(*exit, why)),
+        Queued::KeyTaken => {
+            let key = runs[index].key();
+            let taken = key.map_or("", |(key, _)| key);
+            // The other run is rolled back too, so the error names its line.
+            let mut others = queued.iter().zip(&*runs).zip(&lines);
+            let other = others.find(|((it, its), _)| it.is_new() && its.key() == key);
+            let (place, remedy) = match other {
+                Some((_, Some(line))) => (format!("is also in line {line}, with"), ""),
+                _ => ("belongs to a run with".to_owned(), "; use another key"),
+            };
+            let why = format!("key `{taken}` {place} another job or payload{remedy}");
+            Some(Fault::new(Exit::Conflict, why))
+        }
+    };
+    let mut faults = queued.iter().enumerate().zip(&lines);
+    let fault = faults.find_map(|((index, answer), line)| Some((*line, fault(index, answer)?)));
+    if let Some((line, fault)) = fault {
+        return Err(at_line(line, fault).into());
+    }
+    let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
+    complain_of_replaced(&store, &answers, &runs);
+    Ok(answers)
+}
+
+/// Complains of replaced runs that keep another queue, priority or number of attempts than asked.
+/// An enqueuer may not read runs.
+fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]) {
+    let replaced = answers.iter().zip(runs).filter(|(it, _)| it.result == EnqueueResult::Replaced);
+    let asked: HashMap<_, _> =
+        replaced.filter_map(|(answer, run)| Some((answer.id?, run.decode()))).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
+    let kept = |run: &Run| {
+        let NewRun { queue, priority, max_attempts, .. } = asked.get(&run.id)?;
+        let differs = [
+            ("queue", queue.as_ref().is_some_and(|queue| *queue != run.queue)),
+            ("priority", priority.is_some_and(|priority| priority != run.priority)),
+            ("max_attempts", max_attempts.is_some_and(|most| most != run.max_attempts)),
+        ];
+        let words: Vec<_> = differs.iter().filter(|(_, it)| *it).map(|(word, _)| *word).collect();
+        (!words.is_empty()).then(|| (run.id, words.join(" and ")))
+    };
+    let mut kept = runs.iter().filter_map(kept);
+    if let Some((id, words)) = kept.next() {
+        let others = match kept.count() {
+            0 => String::new(),
+            more => format!(", and {} too", plural::of(more as i64, "other run")),
+        };
+        print::complain(&format!(
+            "run {id} was waiting, and keeps its {words}{others}; `jobctl edit` changes them"
+        ));
+    }
+}
+
+/// Prints bare ids, for scripts; the line of a dropped run is empty.
+fn print_ids(output: Output, answers: &[Accepted]) -> anyhow::Result<()> {
+    let header = if output.header && output.format() == Format::Tsv { "id\n" } else { "" };
+    let id = |answer: &Accepted| answer.id.map(|id| id.to_string()).unwrap_or_default();
+    let lines = answers.iter().map(|answer| id(answer) + "\n").collect::<String>();
+    print::answer(&format!("{header}{lines}"))
+}

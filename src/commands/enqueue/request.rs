@@ -1,0 +1,345 @@
+//! A run to enqueue, as the flags or a line of a batch describe it.
+
+use std::mem::take;
+use std::time::Duration;
+
+use anyhow::Context;
+use chrono::{DateTime, Utc};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::arguments::{Read, run_id, run_key, seconds, share, time, within};
+use crate::exit::Fault;
+use crate::job::action::{self, Action, MOST_ATTEMPTS};
+use crate::job::backoff;
+use crate::job::definition;
+use crate::job::enqueue::{AfterRule, KeyScope, OnConflict};
+use crate::job::payload;
+use crate::schedule::Schedule;
+use crate::store::{EncodedRun, NewRun};
+use crate::text::duration::YEAR;
+use crate::text::timestamp;
+
+/// A run as the flags or a line of a batch describe it. The flags are also the defaults of the
+/// lines.
+#[derive(Args, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    #[arg(skip)]
+    job_type: String,
+    #[arg(skip)]
+    payload: Option<Box<RawValue>>,
+    /// The queue; a tick can serve only some queues
+    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[serde(default, deserialize_with = "read::queue")]
+    pub(super) queue: Option<String>,
+    /// Runs with a smaller number start first
+    #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
+    priority: Option<i32>,
+    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
+    #[serde(default, deserialize_with = "read::backoff")]
+    backoff: Option<String>,
+    /// Number of attempts, crashes included, after which the run is dead
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_ATTEMPTS))]
+    max_attempts: Option<i32>,
+    /// Time limit of one attempt
+    #[arg(long, value_name = "DURATION", value_parser = timeout())]
+    #[serde(default, deserialize_with = "read::timeout")]
+    timeout: Option<f64>,
+    /// Do not start before this time: RFC 3339, with its offset
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "in")]
+    #[serde(default, deserialize_with = "read::time")]
+    run_at: Option<DateTime<Utc>>,
+    /// Do not start before this much time has passed
+    #[arg(long, value_name = "DURATION", value_parser = wait())]
+    #[serde(default, deserialize_with = "read::wait")]
+    r#in: Option<f64>,
+    /// Do not start before the next time of this schedule, as in a definition: '0 9 * * mon'
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["run_at", "in"])]
+    next: Option<String>,
+    /// Time zone of --next: an area and city as in America/New_York [default: UTC]
+    #[arg(long, value_name = "TZ", requires = "next")]
+    time_zone: Option<String>,
+    /// Cancel the run if it has not started this long after its time
+    #[arg(long, value_name = "DURATION", value_parser = expires_in())]
+    #[serde(default, deserialize_with = "read::expires_in")]
+    expires_in: Option<f64>,
+    /// The tenant or customer it runs for: runs of a limited job start in turns between shares
+    #[arg(long, value_name = "NAME", value_parser = share)]
+    #[serde(default, deserialize_with = "read::share")]
+    share: Option<String>,
+    /// Enqueue once: the same key and payload return the same run
+    #[arg(long, value_name = "KEY", value_parser = run_key)]
+    #[serde(default, deserialize_with = "read::key", rename = "idempotency_key")]
+    key: Option<String>,
+    /// How long the key is taken: retained (until pruned) or live (until finished)
+    #[arg(long, value_name = "SCOPE", requires = "key")]
+    #[serde(default, deserialize_with = "read::key_scope")]
+    key_scope: Option<KeyScope>,
+    /// If the key has a run: same returns it if the payload is equal, replace changes the waiting
+    /// run (needs --key-scope live), error fails [default: same]
+    #[arg(long, value_name = "WHAT", requires = "key", hide_possible_values = true)]
+    #[serde(default, deserialize_with = "read::on_conflict")]
+    on_conflict: Option<OnConflict>,
+    /// Start when this much time has passed without another enqueue of this key; replaces the
+    /// waiting run, and needs --key-scope live
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "key",
+        value_parser = wait(),
+        conflicts_with_all = ["run_at", "in", "next"]
+    )]
+    #[serde(default, deserialize_with = "read::wait")]
+    debounce: Option<f64>,
+    /// Start at the latest this much time after the first enqueue
+    #[arg(long, value_name = "DURATION", requires = "debounce", value_parser = wait())]
+    #[serde(default, deserialize_with = "read::wait")]
+    debounce_max: Option<f64>,
+    /// Start only when these runs have succeeded: ids with commas, as 17,18
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = after)]
+    #[serde(default)]
+    pub(super) after: Vec<After>,
+    /// Start when the runs of --after have ended, with or without success
+    #[arg(long)]
+    #[serde(default)]
+    pub(super) after_any_end: bool,
+    /// Cancel the run if one of the runs of --after dies or is cancelled
+    #[arg(long, conflicts_with = "after_any_end")]
+    #[serde(default)]
+    pub(super) or_cancel: bool,
+    /// The name of a line of a batch, for `after` in later lines.
+    #[arg(skip)]
+    r#as: Option<String>,
+}
+
+/// A run that another waits for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "expected the id of a run or the name of an earlier line")]
+pub(super) enum After {
+    Id(i64),
+    Name(String),
+}
+
+fn after(text: &str) -> Result<After, String> {
+    run_id(text).map(After::Id)
+}
+
+/// Readers of the fields of a line, by the rules of the flags.
+mod read {
+    use serde::{Deserializer, de};
+
+    use super::*;
+
+    macro_rules! readers {
+        ($($name:ident: $kind:ty = $reader:expr;)+) => {$(
+            pub(super) fn $name<'de, D>(deserializer: D) -> Result<Option<$kind>, D::Error>
+            where
+                D: Deserializer<'de>,
+            {
+                let text = Option::<String>::deserialize(deserializer)?;
+                text.map(|text| $reader(&text)).transpose().map_err(de::Error::custom)
+            }
+        )+};
+    }
+
+    readers! {
+        queue: String = definition::queue;
+        backoff: String = backoff::check;
+        timeout: f64 = super::timeout();
+        time: DateTime<Utc> = super::time;
+        wait: f64 = super::wait();
+        expires_in: f64 = super::expires_in();
+        share: String = super::share;
+        key: String = run_key;
+        key_scope: KeyScope = str::parse;
+        on_conflict: OnConflict = str::parse;
+    }
+}
+
+/// A run to enqueue.
+pub(super) struct Asked {
+    /// The line of a batch.
+    pub(super) line: Option<usize>,
+    pub(super) run: EncodedRun,
+    /// The run's time is the next time of this schedule.
+    pub(super) next: Option<Box<Schedule>>,
+    pub(super) waits: Option<Box<Waits>>,
+}
+
+impl Asked {
+    /// Fails if the run would expire too late.
+    pub(super) fn new(
+        line: Option<usize>,
+        run: &NewRun,
+        next: Option<Schedule>,
+    ) -> anyhow::Result<Self> {
+        let expiry = run.run_at.zip(run.expires_in);
+        if expiry.is_some_and(|(run_at, wait)| timestamp::after(run_at, wait).is_none()) {
+            let why = "expires_in is out of range; the run would expire after the year 9999";
+            return Err(at_line(line, Fault::usage(why)).into());
+        }
+        Ok(Self { line, run: run.encode(), next: next.map(Box::new), waits: None })
+    }
+}
+
+/// What a run of a batch is called, and what it waits for.
+#[derive(Debug)]
+pub(super) struct Waits {
+    pub(super) name: Option<String>,
+    pub(super) after: Vec<After>,
+    pub(super) rule: AfterRule,
+}
+
+impl Request {
+    /// Reads a line of a batch.
+    pub(super) fn from_line(text: &[u8]) -> Result<Self, String> {
+        // The parser counts lines from 1 in each part.
+        let place = |why: String, column| why.replace(" at line 1 column ", column);
+        let line: Self = payload::read(text).map_err(|why| place(why, " at column "))?;
+        let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
+        payload::check(payload.as_bytes())
+            .and_then(|payload| check_job(&line.job_type, payload))
+            .map_err(|why| place(why, " at its column "))?;
+        Ok(line)
+    }
+
+    /// With a payload that is JSON.
+    pub(super) fn of_job(self, job_type: String, payload: String) -> anyhow::Result<Self> {
+        let payload = RawValue::from_string(payload).context("cannot read JSON")?;
+        Ok(Self { job_type, payload: Some(payload), ..self })
+    }
+
+    /// Fills in what a line of a batch omits.
+    pub(super) fn over(self, flags: &Self) -> Self {
+        Self {
+            queue: self.queue.or_else(|| flags.queue.clone()),
+            backoff: self.backoff.or_else(|| flags.backoff.clone()),
+            priority: self.priority.or(flags.priority),
+            max_attempts: self.max_attempts.or(flags.max_attempts),
+            timeout: self.timeout.or(flags.timeout),
+            expires_in: self.expires_in.or(flags.expires_in),
+            share: self.share.or_else(|| flags.share.clone()),
+            after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
+            or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
+            after: if self.after.is_empty() { flags.after.clone() } else { self.after },
+            ..self
+        }
+    }
+
+    pub(super) fn rule(&self) -> AfterRule {
+        match (self.after_any_end, self.or_cancel) {
+            (true, _) => AfterRule::AnyEnd,
+            (_, true) => AfterRule::OrCancel,
+            _ => AfterRule::Success,
+        }
+    }
+
+    pub(super) fn asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
+        let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
+        if !after.is_empty()
+            && (self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace))
+        {
+            let why = "`after` excludes replace and debounce";
+            return Err(at_line(line, Fault::usage(why)).into());
+        } else if self.after_any_end && self.or_cancel {
+            let why = "`after_any_end` and `or_cancel` exclude each other";
+            return Err(at_line(line, Fault::usage(why)).into());
+        }
+        let is_used = name.is_some() || !after.is_empty();
+        let waits = is_used.then(|| Box::new(Waits { name, after, rule }));
+        let (run, next) = self.new_run().map_err(|why| at_line(line, Fault::usage(why)))?;
+        Ok(Asked { waits, ..Asked::new(line, &run, next)? })
+    }
+
+    /// Checks what a parser of one value can't see. The run starts at the next time of the
+    /// schedule, if there is one.
+    fn new_run(self) -> Result<(NewRun, Option<Schedule>), String> {
+        let has_time = [self.run_at.is_some(), self.r#in.is_some(), self.next.is_some()];
+        let times = has_time.into_iter().chain([self.debounce.is_some()]);
+        if self.job_type.contains('\0') {
+            return Err("`job_type`: NUL not allowed".to_owned());
+        } else if times.filter(|is_given| *is_given).count() > 1 {
+            return Err("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned());
+        } else if self.time_zone.is_some() && self.next.is_none() {
+            return Err("`time_zone` needs `next`".to_owned());
+        } else if self.key_scope.is_some() && self.key.is_none() {
+            return Err("`key_scope` needs an `idempotency_key`".to_owned());
+        } else if let Some(n) = self.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
+            let allowed = format!("allowed are 1 to {MOST_ATTEMPTS}");
+            return Err(format!("`max_attempts`: {n} is out of range; {allowed}"));
+        }
+        let time_zone = self.time_zone.as_deref().unwrap_or("UTC");
+        let next = self.next.map(|next| Schedule::parse(&next, time_zone)).transpose();
+        let next = next.map_err(|why| format!("`next`: {why}"))?;
+        let mut run = NewRun {
+            job_type: self.job_type,
+            payload: self.payload.map_or("{}".to_owned(), |payload| payload.get().to_owned()),
+            queue: self.queue,
+            priority: self.priority,
+            run_at: self.run_at,
+            after: self.r#in,
+            max_attempts: self.max_attempts,
+            timeout: self.timeout,
+            backoff: self.backoff,
+            expires_in: self.expires_in,
+            share: self.share,
+            key: self.key,
+            key_scope: self.key_scope,
+            on_conflict: self.on_conflict,
+            debounce: self.debounce,
+            debounce_max: self.debounce_max,
+        };
+        check_conflict(&mut run)?;
+        Ok((run, next))
+    }
+}
+
+/// Reads the time limit of an attempt.
+pub(in crate::commands) fn timeout() -> impl Read<f64> {
+    let (least, most) = action::TIMEOUT_RANGE;
+    seconds(least, most)
+}
+
+/// Reads a wait; `--run-at` can reach farther.
+pub(in crate::commands) fn wait() -> impl Read<f64> {
+    seconds(Duration::ZERO, 10 * YEAR)
+}
+
+fn expires_in() -> impl Read<f64> {
+    let (least, most) = definition::EXPIRES_RANGE;
+    seconds(least, most)
+}
+
+/// Checks what a run does if its key has a run. A debounced run replaces it.
+fn check_conflict(run: &mut NewRun) -> Result<(), &'static str> {
+    let replaces = run.replaces() || run.debounce.is_some();
+    if run.key.is_none() && run.on_conflict.is_some_and(|what| what != OnConflict::Same) {
+        return Err("on_conflict needs a key");
+    } else if run.debounce.is_some()
+        && run.on_conflict.is_some_and(|what| what != OnConflict::Replace)
+    {
+        return Err("debounce replaces the waiting run, so on_conflict must be replace");
+    } else if replaces && (run.key.is_none() || run.scope() != KeyScope::Live) {
+        return Err("replace and debounce need a key with the key_scope live");
+    } else if run.debounce_max.is_some_and(|most| run.debounce.is_none_or(|wait| most < wait)) {
+        return Err("debounce_max needs a debounce, and must not be shorter");
+    }
+    if replaces {
+        run.on_conflict = Some(OnConflict::Replace);
+    }
+    Ok(())
+}
+
+/// Adds the line of a batch to an error.
+pub(super) fn at_line(line: Option<usize>, fault: Fault) -> Fault {
+    let Some(line) = line else { return fault };
+    Fault::new(fault.exit, format!("cannot enqueue: batch line {line}: {fault}"))
+}
+
+/// Checks a job and its payload without the database.
+pub(in crate::commands) fn check_job(job: &str, payload: &str) -> Result<(), String> {
+    Action::parse(job, payload).map_or(Ok(()), |action| action?.check_program())
+}
