@@ -33,8 +33,8 @@ fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
             assert_eq!(db.status(id), status);
         } else {
             edited.exits(4).stdout("").stderr(&format!(
-                "jobctl: cannot edit run {id}: its status is {status}; only blocked, \
-                 queued, failed and dead runs can be edited\n"
+                "jobctl: cannot edit run {id}: its status is {status}; only waiting \
+                 and dead runs can be edited\n"
             ));
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
         }
@@ -50,8 +50,8 @@ fn edit_changes_the_time_of_waiting_runs_only() {
     let ids = [queued, failed, dead].map(|id| id.to_string());
     let edited = db.jobctl(["edit", "--run-at", time]).args(ids.iter().map(String::as_str)).run();
     edited.exits(4).stdout(&format!("{queued}\tedited\n{failed}\tedited\n")).stderr(&format!(
-        "jobctl: cannot edit run {dead}: its status is dead; only blocked, queued and failed runs \
-         have a time; a retry makes other runs due\n"
+        "jobctl: cannot edit run {dead}: its status is dead; only waiting runs have a time; \
+         a retry makes other runs due\n"
     ));
     for id in [queued, failed] {
         assert_eq!(db.of_run(id, &format!("run_at = '{time}'")), "t");

@@ -29,17 +29,15 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let (from, all): (&[_], _) = if self.all_waiting {
-            (&[Status::Blocked, Status::Queued, Status::Failed], Some("waiting"))
-        } else {
-            let all = self.all.then_some("unfinished");
-            (&[Status::Blocked, Status::Queued, Status::Failed, Status::Running], all)
+        let (from, all) = match self.all_waiting {
+            true => (Status::that(|status| status.is_waiting()), Some("waiting")),
+            false => (Status::that(|status| !status.is_final()), self.all.then_some("unfinished")),
         };
         self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
         let request = BulkRequest {
             operation: Operation::Cancel,
-            from,
+            from: &from,
             granted: &|status| match status {
                 Status::Running => "cancel requested",
                 _ => "cancelled",

@@ -78,16 +78,11 @@ impl Arguments {
             fits_jobs(&store, self.runs.ids(), payload)?;
         }
         let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
-        let (from, only): (&[_], _) = if self.all_waiting || has_time {
-            (
-                &[Status::Blocked, Status::Queued, Status::Failed],
-                "only blocked, queued and failed runs have a time; a retry makes other runs due",
-            )
-        } else {
-            (
-                &[Status::Blocked, Status::Queued, Status::Failed, Status::Dead],
-                "only blocked, queued, failed and dead runs can be edited",
-            )
+        let needs_time = self.all_waiting || has_time;
+        let from = Status::that(|it| it.is_waiting() || *it == Status::Dead && !needs_time);
+        let only = match needs_time {
+            true => "only waiting runs have a time; a retry makes other runs due",
+            false => "only waiting and dead runs can be edited",
         };
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
             self.values;
@@ -96,7 +91,7 @@ impl Arguments {
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = BulkRequest {
             operation: Operation::Edit(edit),
-            from,
+            from: &from,
             granted: &|_| "edited",
             why: &|_, status| match from.contains(&status) {
                 true => "its starts so far use up --max-attempts; give a larger number".to_owned(),

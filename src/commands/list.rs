@@ -70,15 +70,11 @@ const RUNNING: Table<'_> = Table::new(
 impl Arguments {
     /// The usual columns of runs with these statuses.
     fn table(&self) -> &'static Table<'static> {
-        let only = |wanted: &[Status]| {
-            !self.status.is_empty() && self.status.iter().all(|status| wanted.contains(status))
-        };
-        if only(&[Status::Blocked, Status::Queued, Status::Failed]) {
-            &WAITING
-        } else if only(&[Status::Running]) {
-            &RUNNING
-        } else {
-            &TABLE
+        match self.status.as_slice() {
+            [] => &TABLE,
+            statuses if statuses.iter().all(|it| it.is_waiting()) => &WAITING,
+            statuses if statuses.iter().all(|it| *it == Status::Running) => &RUNNING,
+            _ => &TABLE,
         }
     }
 

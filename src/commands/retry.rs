@@ -61,7 +61,7 @@ impl Arguments {
         }
         let from: Vec<_> = match all {
             Some(status) => vec![status],
-            None => Status::ALL.into_iter().filter(|status| self.takes(*status)).collect(),
+            None => Status::that(|status| self.takes(*status)),
         };
         let store = database.open()?;
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };

@@ -29,8 +29,21 @@ words! {
 }
 
 impl Status {
+    /// Returns whether the run waits for an attempt, due or not.
+    pub(crate) fn is_waiting(self) -> bool {
+        match self {
+            Self::Blocked | Self::Queued | Self::Failed => true,
+            Self::Running | Self::Succeeded | Self::Dead | Self::Cancelled => false,
+        }
+    }
+
     /// Returns whether the run has ended, and only an operator can start it again.
     pub(crate) fn is_final(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Dead | Self::Cancelled)
+        self != Self::Running && !self.is_waiting()
+    }
+
+    /// Returns the statuses for which this is true.
+    pub(crate) fn that(is_meant: impl FnMut(&Self) -> bool) -> Vec<Self> {
+        Self::ALL.into_iter().filter(is_meant).collect()
     }
 }

@@ -16,7 +16,9 @@ WITH asked AS MATERIALIZED (
         run.started_at,
         run.live_output,
         run.idempotency_key,
-        run.key_scope
+        run.key_scope,
+        -- Why it was cancelled. Other errors are of an attempt, and stay.
+        coalesce(run.error_type, '') IN ('expired', 'dropped', 'predecessor') AS has_cancel_error
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
         AND (run.settled_at IS NULL OR NOT $6::boolean)
@@ -54,14 +56,8 @@ retried AS (
                 AND least(run.run_at, run.expires_at) > now()
                 THEN run.expires_at
         END,
-        -- Other errors are of an attempt, and stay.
-        last_error = CASE
-            WHEN run.error_type IN ('expired', 'dropped', 'predecessor') THEN NULL
-            ELSE run.last_error
-        END,
-        error_type = CASE
-            WHEN run.error_type NOT IN ('expired', 'dropped', 'predecessor') THEN run.error_type
-        END,
+        last_error = CASE WHEN NOT asked.has_cancel_error THEN run.last_error END,
+        error_type = CASE WHEN NOT asked.has_cancel_error THEN run.error_type END,
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
