@@ -112,7 +112,19 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         let listed = db.jobctl(["list", "--incident", &member]).run().success().stdout;
         let runs: Vec<_> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
         assert_eq!(runs, [third, second, first].map(|id| id.to_string()), "{member}");
+        let failures = |flags: &[&str]| {
+            let failures =
+                db.jobctl(["failures", "--incident", &member]).args(flags.iter().copied());
+            failures.run().success().stdout.lines().count().to_string()
+        };
+        let attempts = all[0]["failures"].to_string();
+        assert_eq!((failures(&[]), failures(&["--group"])), (attempts, "1".to_owned()));
+        assert_eq!(failures(&["--until", "2026-01-31 09:00", "--worker", "web1"]), "1");
     }
+    db.jobctl(["failures", "--incident", &format!("{first}.9")])
+        .run()
+        .exits(3)
+        .stderr_has("has no failed attempt 9, and so no incident; `jobctl failures --group`");
     db.jobctl(["settle", &first.to_string()]).run().success();
     let settled = incidents(&db, &["--job", "backup", "--until", "2026-01-31 09:00"]);
     assert_eq!(fields(&settled[0], &["dead", "settled"]), json!([0, 1]));

@@ -117,14 +117,11 @@ impl Filter {
             Some(key) if key.ends_with('*') => (key.strip_suffix('*').map(str::to_owned), None),
             key => (None, key),
         };
-        let ids = self.incident.map(|(run_id, attempt)| {
-            store.incident_runs(run_id, attempt)?.ok_or_else(|| {
-                let why = format!("run {run_id} has no failed attempt {attempt}, and so no");
-                let remedy = "`jobctl failures --group` lists the incidents";
-                anyhow::Error::new(Fault::new(Exit::NotFound, format!("{why} incident; {remedy}")))
-            })
-        });
-        let mut ids = ids.transpose()?;
+        let mut ids = None;
+        if let Some((run, attempt)) = self.incident {
+            let runs = store.incident_runs(run, attempt)?;
+            ids = Some(runs.ok_or_else(|| no_incident((run, attempt)))?);
+        }
         if let Some(id) = self.after.or(self.before) {
             let related = store.related_runs(id, self.after.is_some())?;
             let is_asked = |id: &i64| ids.as_ref().is_none_or(|ids| ids.contains(id));
@@ -342,9 +339,15 @@ fn member(text: &str) -> Result<(String, String), String> {
     parts.map(owned).ok_or_else(|| "must be a path and a value, as in order.id=17".to_owned())
 }
 
+/// Returns the error for an attempt that has no incident.
+pub(super) fn no_incident((run, attempt): (i64, i32)) -> Fault {
+    let why = format!("run {run} has no failed attempt {attempt}, and so no incident");
+    Fault::new(Exit::NotFound, format!("{why}; `jobctl failures --group` lists the incidents"))
+}
+
 /// Reads the id of an incident: a run and the number of its attempt, as in 17.2; 0 stands for a run
 /// that died without a failed attempt.
-fn incident(text: &str) -> Result<(i64, i32), String> {
+pub(super) fn incident(text: &str) -> Result<(i64, i32), String> {
     let read = text.split_once('.').and_then(|(run, attempt)| {
         let attempt = attempt.parse().ok().filter(|attempt| *attempt >= 0)?;
         Some((run_id(run).ok()?, attempt))

@@ -1,9 +1,12 @@
 //! `jobctl failures`: failed attempts, and why they failed.
 
+use chrono::TimeDelta;
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{HEADING, Shown, TimeZone, job, print_first, share, within, worker};
+use super::arguments::{
+    HEADING, Shown, TimeZone, incident, job, no_incident, print_first, share, within, worker,
+};
 use crate::job::definition;
 use crate::job::failure::ErrorType;
 use crate::print::{Output, Table};
@@ -20,8 +23,10 @@ use crate::text::duration::DAY;
 ///   jobctl failures --since 22:00 --worker web1
 ///
 /// With --group, an incident is one line, over all jobs, shares and
-/// workers. Those with dead runs come first. The id selects its runs:
+/// workers. Those with dead runs come first. The id selects its
+/// attempts, and its runs:
 ///
+///   jobctl failures --incident 17.2
 ///   jobctl list --incident 17.2
 ///   jobctl retry --all-dead --incident 17.2
 #[derive(Args, Debug)]
@@ -63,8 +68,11 @@ struct AttemptFilter {
     /// Only attempts with this text in their error or last line of output, in upper or lower case
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
+    /// Only attempts of this incident of --group
+    #[arg(long, value_name = "INCIDENT", value_parser = incident)]
+    incident: Option<(i64, i32)>,
     /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
-    /// before --until]
+    /// before --until; with --incident, any time]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
     /// Only attempts that ended before then
@@ -92,14 +100,32 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         let AttemptFilter { job: jobs, worker, queue, share, error_type, error, .. } = self.filter;
-        let AttemptFilter { since, until, time_zone, .. } = self.filter;
+        let AttemptFilter { incident, since, until, time_zone, .. } = self.filter;
         for job in &jobs {
             super::known_job(&store, job)?;
         }
-        let since = since.or(until.is_none().then_some(When::Ago(DAY)));
-        let [since, until] = time_zone.window(&store, [since, until])?;
+        let is_bounded = until.is_some() || incident.is_some();
+        let since = since.or((!is_bounded).then_some(When::Ago(DAY)));
+        let [mut since, mut until] = time_zone.window(&store, [since, until])?;
+        if let Some((run, attempt)) = incident {
+            let window = store.incident_window(run, attempt)?;
+            let window = window.ok_or_else(|| no_incident((run, attempt)))?;
+            let end = window.last_at + TimeDelta::microseconds(1);
+            since = since.max(Some(window.first_at));
+            until = Some(until.map_or(end, |until| until.min(end)));
+        }
         let since = since.or_else(|| until.map(|until| until - DAY));
-        let filter = FailureFilter { since, until, jobs, worker, queue, share, error_type, error };
+        let filter = FailureFilter {
+            since,
+            until,
+            jobs,
+            worker,
+            queue,
+            share,
+            error_type,
+            error,
+            like: incident,
+        };
         let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
         print_first(self.output, &self.shown, self.limit, which, table, |wanted| match self.group {
             true => store.list_incidents(filter, wanted),

@@ -67,14 +67,18 @@ pub(crate) struct FailureFilter {
     pub(crate) error_type: Option<ErrorType>,
     /// A text in the error or in the last line of output.
     pub(crate) error: Option<String>,
+    /// The run and the number of an attempt: only those that failed like it.
+    pub(crate) like: Option<(i64, i32)>,
 }
 
 impl FailureFilter {
     /// Returns whether it selects all failed attempts of its window.
     fn is_window(&self) -> bool {
-        let Self { since: _, until: _, jobs, worker, queue, share, error_type, error } = self;
+        let Self { since: _, until: _, jobs, worker, queue, share, .. } = self;
+        let Self { error_type, error, like, .. } = self;
         let texts = [worker, queue, share, error];
-        jobs.is_empty() && error_type.is_none() && texts.into_iter().all(Option::is_none)
+        let has_text = texts.into_iter().any(Option::is_some);
+        !has_text && jobs.is_empty() && error_type.is_none() && like.is_none()
     }
 }
 
@@ -83,6 +87,12 @@ rows! {
     struct Attempt {
         run_id: i64,
         attempt: i32,
+    }
+
+    /// The ends of the first and the last attempt of an incident.
+    pub(crate) struct IncidentWindow {
+        pub(crate) first_at: DateTime<Utc>,
+        pub(crate) last_at: DateTime<Utc>,
     }
 
     /// Failed attempts with one cause, in a row, over all jobs and workers.
@@ -228,6 +238,16 @@ impl Store {
         })
     }
 
+    /// Returns when the incident of this attempt began and ended; `None` if it did not fail.
+    pub(crate) fn incident_window(
+        &self,
+        run_id: i64,
+        attempt: i32,
+    ) -> Result<Option<IncidentWindow>> {
+        let statement = owned!("look/incident_window"; run_id, attempt);
+        self.query("read an incident", Transaction::first, statement)
+    }
+
     /// Returns the runs that wait for a run, or for which it waits.
     pub(crate) fn related_runs(&self, id: i64, followers: bool) -> Result<Vec<i64>> {
         let statement = owned!("look/related_runs"; id, followers);
@@ -249,9 +269,10 @@ fn failed_attempts(
 ) -> PgResult<(Vec<i64>, Vec<i32>)> {
     let FailureFilter { since, until, worker, queue, share, error_type, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
+    let (of_run, of_attempt) = filter.like.unzip();
     let found: Vec<Attempt> = transaction.list(query!(
         "look/failed_attempts";
-        since, until, jobs, worker, queue, share, error_type, error, limit,
+        since, until, jobs, worker, queue, share, error_type, error, of_run, of_attempt, limit,
     ))?;
     Ok(found.into_iter().map(|it| (it.run_id, it.attempt)).unzip())
 }

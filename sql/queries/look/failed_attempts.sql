@@ -3,7 +3,8 @@
 -- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type
 -- $8  error, a text in the error or the last line of output, in any case of letters; NULL for any,
 --     like the others
--- $9  limit; NULL for all
+-- $9  of_run  $10  of_attempt: only attempts that failed like this one; NULL for all
+-- $11 limit; NULL for all
 SELECT attempt.run_id, attempt.attempt
 FROM jobctl.job_attempts AS attempt
 JOIN jobctl.job_runs AS run
@@ -25,5 +26,15 @@ WHERE attempt.outcome IN ('failed', 'lease_expired')
             lower($8::text)
         ) > 0
     )
+    AND (
+        $9::bigint IS NULL
+        OR EXISTS (
+            SELECT FROM jobctl.job_attempts AS given
+            WHERE given.run_id = $9::bigint
+                AND given.attempt = $10::integer
+                AND given.cause = attempt.cause
+                AND given.error_type IS NOT DISTINCT FROM attempt.error_type
+        )
+    )
 ORDER BY attempt.finished_at DESC, attempt.run_id DESC, attempt.attempt DESC
-LIMIT $9::bigint
+LIMIT $11::bigint
