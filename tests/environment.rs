@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 64] = [
+const REFUSED: [(&[&str], &str, &str); 65] = [
     (&["enqueue", "shell", "{}"], "--after", "x"),
     (&["list"], "--before", "x"),
     (&["list"], "--incident", "17"),
@@ -35,6 +35,7 @@ const REFUSED: [(&[&str], &str, &str); 64] = [
     (&["enqueue", "shell"], "--payload-file", "/nowhere/file"),
     (&["enqueue"], "--batch", "/nowhere/file"),
     (&["tick"], "--concurrency", "0"),
+    (&["tick"], "--run", "0"),
     (&["tick"], "--max-time", "5"),
     (&["tick"], "--lease", "5"),
     (&["tick"], "--grace", "5"),

@@ -126,3 +126,60 @@ fn it_waits_through_an_outage_of_the_database() {
     proxy.restore();
     wait.wait().success().stdout("").stderr_has("waiting for the database: ");
 }
+
+#[test]
+fn enqueue_runs_one_run_here_and_now() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.one]\nshell = 'true'\nmax_running = 1\n\
+         [jobs.bad]\nshell = 'exit 7'\nmax_attempts = 1\n",
+    );
+    // Runs that come first, also of the same limited job, are left alone.
+    let first = db.enqueue(["one", "--priority", "-5"]);
+    let shell = db.enqueue_script("true");
+    let enqueue =
+        |arguments: &[&str]| db.jobctl(["enqueue", "--run"]).args(arguments.iter().copied()).run();
+    let run = shell + 1;
+    enqueue(&["one"]).success().stdout(&format!("{run}\n")).stderr("");
+    assert_eq!(db.of_attempt(run, 1, "outcome"), "succeeded");
+    let bad = run + 1;
+    enqueue(&["bad"]).exits(1).stderr_has(&format!("run {bad} of job bad is dead after 1 attempt"));
+    enqueue(&["shell", "--wait=1m", "--", "true"]).success();
+    assert_eq!((db.status(first).as_str(), db.status(shell).as_str()), ("queued", "queued"));
+    for flags in [["--in", "1h"], ["--after", "1"], ["--batch", "-"]] {
+        enqueue(&[&flags[..], &["one"]].concat()).exits(2).stderr_has("cannot be used with");
+    }
+    // The flags of the tick are those of its variables.
+    let off = db.jobctl(["enqueue", "shell", "--run", "--wait=1s", "--", "true"]);
+    let off = off.env("JOBCTL_TICK_SHELL", "off").run().exits(124);
+    off.stderr_has("has not started; `jobctl show");
+    let runs = db.query("SELECT count(*) FROM jobctl.job_runs");
+    let wrong = db.jobctl(["enqueue", "one", "--run"]).env("JOBCTL_TICK_LEASE", "5").run();
+    wrong
+        .exits(2)
+        .stdout("")
+        .stderr_has("in the variables of `tick`: invalid value '5' for '--lease");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), runs);
+    db.jobctl(["hold", "--job", "one"]).run().success();
+    enqueue(&["one", "--wait=1s"]).exits(124).stderr_has("has not started; `jobctl show");
+    db.jobctl(["release", "--job", "one"]).run().success();
+    // The same for a run that exists.
+    db.jobctl(["tick", "--run", &first.to_string(), "--dry-run"]).run().success().stdout_has("one");
+    db.jobctl(["tick", "--run", &first.to_string()]).run().success();
+    assert_eq!((db.status(first).as_str(), db.status(shell).as_str()), ("succeeded", "queued"));
+}
+
+#[test]
+fn a_lingering_tick_runs_what_enqueue_was_asked_to_run() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let gated = db.enqueue_script(&gate.script());
+    let tick = db.jobctl(["tick", "--linger", "--max-time", "1h"]).spawn();
+    db.wait_for_status(gated, "running");
+    db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().success().stderr("");
+    assert_eq!(db.status(gated), "running");
+    gate.open();
+    db.wait_for_status(gated, "succeeded");
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+}

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMat
 use super::Cli;
 use super::completions::with_candidates;
 use super::env_file;
+use crate::exit::Fault;
 use crate::text::did_you_mean;
 
 /// Variables that hold for all commands.
@@ -45,6 +46,20 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<A: Args> Environment<A> {
+    /// Reads the flags of another command from their variables alone.
+    pub(super) fn of_variables(command: &'static str) -> Result<A, Fault> {
+        let parser = Self::augment_args(Command::default().name(command));
+        let matches = parser.try_get_matches_from([command]);
+        let read = matches.and_then(|matches| A::from_arg_matches(&matches));
+        read.map_err(|usage| {
+            let text = usage.to_string();
+            let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Fault::usage(format!("in the variables of `{command}`: {why}"))
+        })
     }
 }
 

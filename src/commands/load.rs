@@ -230,6 +230,7 @@ impl Arguments {
                 excluded_jobs: Vec::new(),
                 excluded_kinds: Vec::new(),
                 excluded_runs: Vec::new(),
+                only_run: None,
                 lease: LEASE,
             },
             concurrency: usize::from(self.concurrency),

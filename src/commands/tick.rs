@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{host_name, length, up_to, within, worker};
+use super::arguments::{host_name, length, run_id, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::Fault;
 use crate::health;
@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
         value_parser = crate::job::definition::queue
     )]
     queue: Vec<String>,
+    /// Only this run, if it is due and nothing holds it
+    #[arg(long, value_name = "ID", value_parser = run_id)]
+    run: Option<i64>,
     /// The worker's name [default: the host name]
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
@@ -95,6 +98,11 @@ const PREVIEW: Table<'_> = Table::new(
 );
 
 impl Arguments {
+    /// The same tick, but it starts only this run, and once.
+    pub(super) fn of_run(self, id: i64) -> Self {
+        Self { run: Some(id), limit: Some(1), linger: false, dry_run: false, ..self }
+    }
+
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
         let built_in = || vec![JobKind::Shell.to_string()];
@@ -108,6 +116,7 @@ impl Arguments {
             excluded_jobs,
             excluded_kinds,
             excluded_runs: Vec::new(),
+            only_run: self.run,
             lease: self.lease,
         };
         let worker = self.worker.unwrap_or_else(host_name);

@@ -84,6 +84,8 @@ pub(crate) struct ClaimFilter {
     pub(crate) excluded_kinds: Vec<JobKind>,
     /// Excluded runs, which can be neither claimed nor put off.
     pub(crate) excluded_runs: Vec<i64>,
+    /// The only run to claim.
+    pub(crate) only_run: Option<i64>,
     pub(crate) lease: Duration,
 }
 
@@ -365,10 +367,11 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<DueRun>> {
         let worker = worker.to_owned();
-        let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } =
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, .. } =
             wanted.clone();
         let statement = owned!(
-            "tick/preview"; queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker
+            "tick/preview";
+            queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker, only_run,
         );
         self.query("look for due runs", Transaction::list, statement)
     }
@@ -420,7 +423,8 @@ pub(super) fn claim(
     claim: &Claim,
     wanted: &ClaimFilter,
 ) -> PgResult<ClaimResult> {
-    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, lease } = wanted;
+    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, lease } =
+        wanted;
     let Limited { runs: within_limits, mut result } =
         if claim.limits { within_limits(transaction, claim, wanted)? } else { Limited::default() };
     let limited = column(&within_limits, |run| run.id);
@@ -452,6 +456,7 @@ pub(super) fn claim(
         place_queues = column(&within_limits, |run| run.place_queue.as_str()),
         place_run_at = column(&within_limits, |run| run.place_run_at),
         place_ids = column(&within_limits, |run| run.place_of),
+        only_run,
     ))?;
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;
@@ -504,7 +509,7 @@ fn within_limits(
     claim: &Claim,
     wanted: &ClaimFilter,
 ) -> PgResult<Limited> {
-    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, .. } = wanted;
+    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, .. } = wanted;
     let mut limited = Limited::default();
     let mut locked: Vec<i64> = Vec::new();
     let after = claim.after_definition.unwrap_or(0);
@@ -529,6 +534,7 @@ fn within_limits(
         excluded_runs,
         after_definitions = column(&claim.after_shares, |last| last.definition),
         after_shares = column(&claim.after_shares, |last| last.share.as_str()),
+        only_run,
     );
     for row in transaction.rows(within_limits)? {
         if row.try_get::<_, Option<i64>>("id")?.is_some() {

@@ -469,6 +469,7 @@ impl World {
             excluded_jobs: Vec::new(),
             excluded_kinds: Vec::new(),
             excluded_runs: Vec::new(),
+            only_run: None,
             lease: self.lease,
         };
         let name = format!("t{}", self.ticks.len());

@@ -13,6 +13,7 @@
 -- $17 limited_ids    $18 are_last_attempts    $19 payload_bytes
 -- and their places in the order of all jobs, see within_limits.sql:
 -- $20 place_priorities    $21 place_queues    $22 place_run_at    $23 place_ids
+-- $24 only_run: NULL for any
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
 -- more lanes.
@@ -146,6 +147,7 @@ free AS MATERIALIZED (
             AND run.run_at <= now()
             AND coalesce(run.expires_at > now(), true)
             AND run.id <> ALL ($8::bigint[])
+            AND ($24::bigint IS NULL OR run.id = $24::bigint)
             -- `coalesce` hides the comparison from the planner. If most runs are of one job, it
             -- would expect that hardly any run passes, and read and sort the whole lane. Each list
             -- is read once, into a hash table.

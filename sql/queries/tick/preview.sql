@@ -1,7 +1,7 @@
 -- The runs that a claim would claim now, in the same order. Locks nothing.
 -- $1  queues, empty for all            $2  excluded_jobs    $3  limit
 -- $4  excluded_kinds of definitions    $5  excluded_runs
--- $6  worker
+-- $6  worker    $7  only_run: NULL for any
 SELECT
     run.id,
     run.job_type,
@@ -15,6 +15,7 @@ WHERE run.status IN ('queued', 'failed')
     AND run.run_at <= now()
     AND coalesce(run.expires_at > now(), true)
     AND run.id <> ALL ($5::bigint[])
+    AND ($7::bigint IS NULL OR run.id = $7::bigint)
     AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
     AND run.job_type <> ALL ($2::text[])
     AND NOT EXISTS (

@@ -4,7 +4,7 @@
 --     same time
 -- $2  queues, empty for all    $3  at_most, per definition    $4  excluded_runs
 -- The shares after which to continue:
--- $5  after_definitions    $6  after_shares
+-- $5  after_definitions    $6  after_shares    $7  only_run: NULL for any
 --
 -- The shares of a definition take turns, a run a turn. They begin after the share that was claimed
 -- last, by name.
@@ -219,6 +219,7 @@ locked AS MATERIALIZED (
             AND run.run_at <= now()
             AND coalesce(run.expires_at > now(), true)
             AND run.id <> ALL ($4::bigint[])
+            AND ($7::bigint IS NULL OR run.id = $7::bigint)
             AND NOT EXISTS (
                 SELECT FROM jobctl.job_runs AS replaced
                 WHERE replaced.status = 'running'

@@ -9,13 +9,14 @@ use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::mem::take;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 
 use self::request::{Asked, Request, at_line, check_job};
-use super::{DatabaseFlags, wait};
+use super::{DatabaseFlags, Environment, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
@@ -25,6 +26,10 @@ use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::{duration, plural, timestamp};
+
+/// How long another tick of this worker may take to start a run.
+const START_LIMIT: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Enqueue a job and print its run's id
 ///
@@ -83,12 +88,17 @@ pub(crate) struct Arguments {
         value_parser = duration::parse
     )]
     wait: Option<Option<Duration>>,
+    /// Make its first attempt here and now, as `jobctl tick --run`, and wait as with --wait
+    #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
+    run: bool,
     #[command(flatten)]
     output: Output,
 }
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let tick = || Environment::<tick::Arguments>::of_variables("tick");
+        let tick = self.run.then(tick).transpose()?;
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
         let rule = self.request.rule();
@@ -125,8 +135,11 @@ impl Arguments {
             (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
-        let Some(timeout) = self.wait else { return Ok(Exit::Done) };
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
+        if let (Some(tick), Some(id)) = (tick, ids.first()) {
+            run_here(tick.of_run(*id), *id, database)?;
+        }
+        let Some(timeout) = self.wait.or(self.run.then_some(None)) else { return Ok(Exit::Done) };
         let ended = match ids.is_empty() {
             false => wait::Arguments::of(ids, timeout).run(database)?,
             true => Exit::Done,
@@ -182,6 +195,25 @@ impl Arguments {
         check_job(job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
         Ok(payload)
     }
+}
+
+/// Makes an attempt of a run, and complains if it has not started after that.
+fn run_here(tick: tick::Arguments, id: i64, database: &DatabaseFlags) -> anyhow::Result<()> {
+    tick.run(database)?;
+    let store = database.open()?;
+    let until = Instant::now() + START_LIMIT;
+    while store
+        .run_states(vec![id])?
+        .iter()
+        .any(|state| state.status.is_waiting() && state.attempts == 0)
+    {
+        if Instant::now() > until {
+            print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
+            break;
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// Complains of keys whose run will not run, or later than asked.
