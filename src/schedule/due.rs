@@ -211,6 +211,134 @@ mod tests {
         assert_eq!(batches(&[0, TIMES_AT_ONCE + 1, 0, 1]), [1, 1, 2]);
     }
 
+    /// An hourly schedule in UTC that was last read at its next time, 0:00, and is due now.
+    fn hourly(minutes_late: i64) -> DueSchedule {
+        DueSchedule {
+            name: "cleanup_nightly".to_owned(),
+            schedule: "@hourly".to_owned(),
+            time_zone: "UTC".to_owned(),
+            most_fires: 100,
+            spread: 300.0,
+            seen: Some(clock(0)),
+            now: clock(minutes_late),
+            ..DueSchedule::default()
+        }
+    }
+
+    fn clock(minutes: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::days(20_000) + TimeDelta::minutes(minutes)
+    }
+
+    /// Checks the fired times, in hours, and the number of the others.
+    #[track_caller]
+    fn fires(due: DueSchedule, hours: &[i64], missed: i64) {
+        let (plans, errors) = plan_fires(vec![due]);
+        assert_eq!((plans.len(), errors), (1, vec![]));
+        let plan = &plans[0];
+        assert_eq!(plan.times, hours.iter().map(|hour| clock(hour * 60)).collect::<Vec<_>>());
+        assert_eq!((plan.missed, plan.next), (missed, Some(clock(240))));
+        assert_eq!((plan.put_off_until, plan.delay), (None, 229.0));
+    }
+
+    #[test]
+    fn a_late_tick_fires_the_newest_times_and_counts_the_others() {
+        let late = || hourly(200);
+        fires(late(), &[0, 1, 2, 3], 0);
+        fires(DueSchedule { most_fires: 4, ..late() }, &[0, 1, 2, 3], 0);
+        fires(DueSchedule { most_fires: 3, ..late() }, &[1, 2, 3], 1);
+        fires(DueSchedule { most_fires: 1, ..late() }, &[3], 3);
+        let skips = |late| DueSchedule { catch_up: "skip".to_owned(), ..hourly(late) };
+        fires(skips(200), &[], 4);
+        fires(skips(183), &[], 4);
+        // A tick that is two minutes late is on time.
+        fires(skips(182), &[3], 3);
+        fires(DueSchedule { most_fires: 1, ..skips(182) }, &[3], 3);
+    }
+
+    #[test]
+    fn a_new_schedule_waits_for_its_first_time_and_a_broken_one_is_put_off() {
+        let new = DueSchedule { seen: None, ..hourly(200) };
+        let broken = |text: &str| DueSchedule { schedule: text.to_owned(), ..hourly(200) };
+        let never = DueSchedule { seen: None, ..broken("0 0 30 2 *") };
+        let (plans, errors) = plan_fires(vec![broken("x"), new, never]);
+        let of = |plan: &FirePlan| (plan.times.len(), plan.next, plan.put_off_until);
+        let put_off = Some(clock(260));
+        assert_eq!(
+            plans.iter().map(of).collect::<Vec<_>>(),
+            [(0, Some(clock(0)), put_off), (0, Some(clock(240)), None), (0, None, put_off)]
+        );
+        assert_eq!(errors.len(), 2);
+        assert!(errors[0].starts_with("schedule of `cleanup_nightly` does not fire: "));
+    }
+
+    /// An hourly schedule, half an hour before its next time at 1:00.
+    fn scheduled() -> Scheduled {
+        Scheduled {
+            name: "a".to_owned(),
+            schedule: Some("@hourly".to_owned()),
+            time_zone: "Europe/Berlin".to_owned(),
+            enabled: true,
+            paused_at: None,
+            next_run_at: Some(clock(60)),
+            skipped_fires: 0,
+            last_status: None,
+            last_succeeded_at: None,
+            now: clock(30),
+        }
+    }
+
+    /// Returns whether it is broken, and whether it skips times.
+    fn states(one: &Scheduled) -> (bool, bool) {
+        (is_broken(one), is_skipping(one))
+    }
+
+    #[test]
+    fn a_schedule_skips_times_if_its_next_time_is_too_late() {
+        let next = |minutes| Scheduled { next_run_at: Some(clock(minutes)), ..scheduled() };
+        assert_eq!(states(&next(60)), (false, false));
+        assert_eq!(states(&next(61)), (false, true));
+        // A clock that was five minutes ahead has fired 1:00 already.
+        assert_eq!(states(&Scheduled { now: clock(56), ..next(120) }), (false, false));
+        assert_eq!(states(&Scheduled { now: clock(54), ..next(120) }), (false, true));
+    }
+
+    #[test]
+    fn a_schedule_is_broken_if_it_should_fire_and_never_will() {
+        let shown = |one: &Scheduled, job: &str| {
+            let (mut state, mut next) = (Some("due".to_owned()), Some(clock(60)));
+            mark_broken(std::slice::from_ref(one), job, &mut state, &mut next);
+            (state.unwrap(), next.is_some())
+        };
+        let due = ("due".to_owned(), true);
+        assert_eq!(shown(&scheduled(), "a"), due);
+        for text in ["x", "0 0 30 2 *"] {
+            let broken = Scheduled { schedule: Some(text.to_owned()), ..scheduled() };
+            assert_eq!(states(&broken), (true, false));
+            assert_eq!(shown(&broken, "a"), ("broken".to_owned(), false));
+            assert_eq!(shown(&broken, "b"), due);
+            for asleep in [
+                Scheduled { enabled: false, ..broken.clone() },
+                Scheduled { paused_at: Some(clock(0)), ..broken.clone() },
+                Scheduled { schedule: None, ..broken.clone() },
+            ] {
+                assert_eq!(states(&asleep), (false, false));
+            }
+        }
+    }
+
+    #[test]
+    fn the_zones_in_use_are_those_of_schedules_that_fire() {
+        let tokyo = || Scheduled { time_zone: "Asia/Tokyo".to_owned(), ..scheduled() };
+        let zones = zones_in_use(&[
+            scheduled(),
+            Scheduled { time_zone: "UTC".to_owned(), ..scheduled() },
+            Scheduled { schedule: None, ..tokyo() },
+            Scheduled { enabled: false, ..tokyo() },
+        ]);
+        let instants = [clock(30), clock(60), clock(30 + 183 * 24 * 60)];
+        assert_eq!(zones, instants.map(|at| ("Europe/Berlin".to_owned(), at)).into());
+    }
+
     #[test]
     fn a_schedule_that_is_put_off_keeps_its_next_time() {
         let [now, seen] = [7200, 60].map(|at| DateTime::from_timestamp(at, 0).unwrap());

@@ -116,7 +116,7 @@ impl Schedule {
     /// Returns the nominal times after `after` and up to `until`, by period.
     fn times(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> impl Iterator<Item = Span> + '_ {
         // Instants at the ends of chrono's range have no local time.
-        let is_known = (1..=9999).contains(&after.year()) && after < until;
+        let is_known = (1..=9999).contains(&after.year());
         let periods = is_known.then(|| self.zone.periods(after)).into_iter().flatten();
         let until = until.min(END);
         periods
@@ -279,6 +279,31 @@ mod tests {
                 "12-30T22:00Z = 12:00+14:00",
             ],
         );
+    }
+
+    #[test]
+    fn a_mark_names_the_local_times_of_the_gap() {
+        let mark = |expression: &str, zone: &str, from: &str| {
+            schedule(expression, zone).fires(at(from)).find_map(|fire| fire.mark).unwrap()
+        };
+        assert_eq!(
+            mark("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z"),
+            "right after a gap: 2026-03-08 02:00 to 03:00 does not exist"
+        );
+        assert_eq!(
+            mark("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z"),
+            "right after a gap: 2011-12-30 00:00 to 2011-12-31 00:00 does not exist"
+        );
+    }
+
+    #[test]
+    fn a_schedule_has_words_and_no_times_before_the_calendar() {
+        let daily = schedule("0 9 * * mon", "Europe/Berlin");
+        assert_eq!(daily.words(), "At 09:00 on Monday (Europe/Berlin time).");
+        assert_eq!(daily.after(DateTime::<Utc>::MIN_UTC), None);
+        assert_eq!(daily.after(DateTime::<Utc>::MAX_UTC), None);
+        let now = at("2026-01-05T08:00:00Z");
+        assert_eq!(daily.missed(now, now, 5), (vec![], 0));
     }
 
     #[test]
