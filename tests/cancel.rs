@@ -3,13 +3,14 @@
 use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, wait_until};
 
-pub const STATUSES: [&str; 6] = ["queued", "running", "succeeded", "failed", "dead", "cancelled"];
+pub const STATUSES: [&str; 7] =
+    ["queued", "running", "succeeded", "failed", "dead", "cancelled", "blocked"];
 
 /// Enqueues a run and sets its status by SQL.
 pub fn run_in(db: &TestDb, status: &str) -> i64 {
     let id = db.enqueue(["shell", "--", "true"]);
     let columns = match status {
-        "queued" => "",
+        "queued" | "blocked" => "",
         "running" => {
             ", attempts = 1, locked_by = 'elsewhere', locked_until = now() + interval '1 hour'"
         }
@@ -25,7 +26,7 @@ pub fn run_in(db: &TestDb, status: &str) -> i64 {
 #[test]
 fn a_cancelled_waiting_run_never_starts() {
     let db = TestDb::new();
-    for status in ["queued", "failed"] {
+    for status in ["queued", "failed", "blocked"] {
         let id = run_in(&db, status).to_string();
         db.jobctl(["cancel", &id]).run().success().stdout(&format!("{id}\tcancelled\n"));
     }
@@ -35,7 +36,7 @@ fn a_cancelled_waiting_run_never_starts() {
         db.query(
             "SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled' AND started_at IS NULL"
         ),
-        "2"
+        "3"
     );
 }
 
@@ -50,7 +51,7 @@ fn cancel_ends_waiting_runs_asks_running_ones_and_refuses_others() {
         let before = db.of_run(id, "job_runs::text");
         let cancelled = db.jobctl(["cancel", &id.to_string()]).run();
         match status {
-            "queued" | "failed" => {
+            "queued" | "failed" | "blocked" => {
                 cancelled.success().stdout(&format!("{id}\tcancelled\n")).stderr("");
                 let attempts = i32::from(status == "failed");
                 assert_eq!(
@@ -160,14 +161,15 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     assert_eq!(db.status(other), "queued");
     db.jobctl(["cancel", "--all-waiting", "--yes", "--verbose"]).run().success().stderr("").stdout(
         &ids.iter()
-            .filter(|(status, _)| matches!(*status, "queued" | "failed"))
+            .filter(|(status, _)| matches!(*status, "queued" | "failed" | "blocked"))
             .map(|(_, id)| *id)
             .chain([other])
             .map(|id| format!("{id}\tcancelled\n"))
             .collect::<String>(),
     );
     for (status, id) in ids {
-        let now = if matches!(status, "queued" | "failed") { "cancelled" } else { status };
+        let now =
+            if matches!(status, "queued" | "failed" | "blocked") { "cancelled" } else { status };
         assert_eq!(
             db.of_run(id, "status, cancel_requested_at IS NULL"),
             format!("{now}|{}", if now == status { "t" } else { "f" })
@@ -187,13 +189,14 @@ fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
         db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {id}"));
         id
     });
-    let [queued, running, _, failed, ..] = of_job;
+    let [queued, running, _, failed, _, _, blocked] = of_job;
     let cancel = ["cancel", "--all", "--job", "report", "--yes", "--verbose"];
     db.jobctl(cancel).run().success().stderr("").stdout(&format!(
-        "{queued}\tcancelled\n{running}\tcancel requested\n{failed}\tcancelled\n"
+        "{queued}\tcancelled\n{running}\tcancel requested\n{failed}\tcancelled\n\
+         {blocked}\tcancelled\n"
     ));
     assert_eq!(ids.map(|id| db.status(id)), STATUSES);
-    let now = ["cancelled", "running", "succeeded", "cancelled", "dead", "cancelled"];
+    let now = ["cancelled", "running", "succeeded", "cancelled", "dead", "cancelled", "cancelled"];
     assert_eq!(of_job.map(|id| db.status(id)), now);
     assert_eq!(db.of_run(running, "cancel_requested_at IS NOT NULL"), "t");
 }

@@ -27,7 +27,7 @@ fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
         let id = run_in(&db, status);
         let before = db.of_run(id, "job_runs::text");
         let edited = db.jobctl(["edit", &id.to_string()]).args(FLAGS).run();
-        if matches!(status, "queued" | "failed" | "dead") {
+        if matches!(status, "queued" | "failed" | "dead" | "blocked") {
             edited.success().stdout(&format!("{id}\tedited\n")).stderr("");
             assert_eq!(db.of_run(id, VALUES), "slow|-5|fixed:5s|20|90");
             assert_eq!(db.status(id), status);
@@ -155,8 +155,8 @@ fn all_waiting_edits_the_runs_that_match_the_filters() {
         assert_eq!(db.of_run(id, "queue"), "default");
     }
     let edit = ["edit", "--all-waiting", "--yes", "--verbose", "--priority", "7"];
-    let [queued, _, _, failed, ..] = ids;
-    let lines = format!("{queued}\tedited\n{failed}\tedited\n{other}\tedited\n");
+    let [queued, _, _, failed, _, _, blocked] = ids;
+    let lines = format!("{queued}\tedited\n{failed}\tedited\n{blocked}\tedited\n{other}\tedited\n");
     db.jobctl(edit).run().success().stdout(&lines);
     db.jobctl(["edit", "--from-queue", "mail", "--priority", "7"])
         .run()

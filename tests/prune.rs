@@ -51,7 +51,7 @@ fn prune_deletes_only_old_finished_runs() {
         let (younger, older) = if status == "dead" { (89, 91) } else { (29, 31) };
         kept.push(insert_aged(&db, status, younger));
         let old = insert_aged(&db, status, older);
-        if matches!(status, "queued" | "running" | "failed") {
+        if matches!(status, "queued" | "running" | "failed" | "blocked") {
             kept.push(old);
         }
     }
@@ -60,7 +60,7 @@ fn prune_deletes_only_old_finished_runs() {
         .success()
         .stdout("succeeded\t1\ncancelled\t1\ndead\t1\n")
         .stderr("");
-    assert_eq!(ids(&db).len(), 12);
+    assert_eq!(ids(&db).len(), 2 * STATUSES.len());
     db.jobctl(["prune"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
     assert_eq!(ids(&db), kept);
     let history = db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY run_id");
@@ -75,7 +75,7 @@ fn prune_deletes_only_old_finished_runs() {
     db.jobctl(["prune", "--dead-older-than", "88d"]).run().success().stdout("dead\t1\n");
     assert_eq!(
         db.query("SELECT DISTINCT status FROM jobctl.job_runs ORDER BY 1"),
-        "failed\nqueued\nrunning"
+        "blocked\nfailed\nqueued\nrunning"
     );
 }
 
