@@ -1041,7 +1041,7 @@ BEGIN
                 PERFORM pg_sleep(0.005);
             END IF;
         END LOOP;
-        -- Runs that start or are cancelled. The lock keeps the others as they are.
+        -- Runs that start or are cancelled now. Without the lock, a tick decides about the others.
         decidable := ARRAY(
             SELECT candidate.id
             FROM unnest(candidates) AS candidate (id)
@@ -1195,7 +1195,17 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         run.error_type,
         attempt.exit_code,
         attempt.signal,
-        run.status = 'blocked' AND (jobctl.stuck_predecessor(run.id)).id IS NOT NULL
+        run.status = 'blocked'
+            AND EXISTS (
+                SELECT
+                FROM jobctl.stuck_predecessor(ARRAY(
+                    SELECT blocked.id
+                    FROM jobctl.job_runs AS blocked
+                    WHERE blocked.id = ANY (runs)
+                        AND blocked.status = 'blocked'
+                )) AS stuck
+                WHERE stuck.id IS NOT NULL
+            )
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
@@ -1291,32 +1301,45 @@ BEGIN
     END LOOP;
 END
 $$;
-CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text) RETURNS record
+CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[], OUT id bigint, OUT status text) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     WITH RECURSIVE blocked (id) AS (
-        SELECT run
+        SELECT unnest(runs)
         -- Else nothing is searched.
         WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
         UNION
         SELECT before.id
         FROM blocked
-        JOIN jobctl.job_dependencies AS waits
-            ON waits.run_id = blocked.id
-            AND waits.state IN ('open', 'due')
-        JOIN jobctl.job_runs AS before
-            ON before.id = waits.after_id
-            AND before.status = 'blocked'
+        -- OFFSET 0: one run at a time, by the indexes.
+        CROSS JOIN LATERAL (
+            SELECT run.id
+            FROM jobctl.job_dependencies AS waits
+            JOIN jobctl.job_runs AS run
+                ON run.id = waits.after_id
+                AND run.status = 'blocked'
+            WHERE waits.run_id = blocked.id
+                AND waits.state IN ('open', 'due')
+            OFFSET 0
+        ) AS before
     )
-    SELECT waits.after_id, coalesce(before.status, 'deleted')
-    FROM blocked
-    JOIN jobctl.job_dependencies AS waits
-        ON waits.run_id = blocked.id
-        AND waits.state = 'stuck'
-    LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-    WHERE coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
-    ORDER BY waits.after_id
+    SELECT ended.id, ended.status
+    FROM (
+        SELECT blocked.id
+        FROM blocked
+        LIMIT 10000
+    ) AS searched
+    CROSS JOIN LATERAL (
+        SELECT waits.after_id AS id, coalesce(before.status, 'deleted') AS status
+        FROM jobctl.job_dependencies AS waits
+        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE waits.run_id = searched.id
+            AND waits.state = 'stuck'
+        OFFSET 0
+    ) AS ended
+    WHERE ended.status IN ('dead', 'cancelled', 'deleted')
+    ORDER BY ended.id
     LIMIT 1
 $$;
 CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record

@@ -209,7 +209,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     // A new wait says it at once, and each says it once.
     let says = format!(
         "jobctl: run {last} can't start: a run that comes first is dead, cancelled or deleted; \
-         `jobctl show {last}` names it\n"
+         `jobctl show {last}` says which\n"
     );
     let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
     db.jobctl(["wait", &last, "--timeout", "1s"])

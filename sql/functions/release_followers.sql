@@ -85,7 +85,7 @@ BEGIN
                 PERFORM pg_sleep(0.005);
             END IF;
         END LOOP;
-        -- Runs that start or are cancelled. The lock keeps the others as they are.
+        -- Runs that start or are cancelled now. Without the lock, a tick decides about the others.
         decidable := ARRAY(
             SELECT candidate.id
             FROM unnest(candidates) AS candidate (id)

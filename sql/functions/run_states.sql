@@ -1,8 +1,8 @@
 -- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the caller or
 -- a role of the caller enqueued, and of all runs if the caller may read their status. The exit
--- code and the signal are those of the last attempt. A run is stuck if another one must be retried
--- before it can start. SECURITY DEFINER: an enqueuer reads no table, and learns no error, output or
--- payload here, and no id of another run.
+-- code and the signal are those of the last attempt. Blocked runs are stuck if another run must be
+-- retried before all of them can start. SECURITY DEFINER: an enqueuer reads no table, and learns no
+-- error, output or payload here, and no id of another run.
 CREATE OR REPLACE FUNCTION jobctl.run_states(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -30,7 +30,17 @@ AS $$
         run.error_type,
         attempt.exit_code,
         attempt.signal,
-        run.status = 'blocked' AND (jobctl.stuck_predecessor(run.id)).id IS NOT NULL
+        run.status = 'blocked'
+            AND EXISTS (
+                SELECT
+                FROM jobctl.stuck_predecessor(ARRAY(
+                    SELECT blocked.id
+                    FROM jobctl.job_runs AS blocked
+                    WHERE blocked.id = ANY (runs)
+                        AND blocked.status = 'blocked'
+                )) AS stuck
+                WHERE stuck.id IS NOT NULL
+            )
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id

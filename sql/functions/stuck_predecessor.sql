@@ -1,32 +1,45 @@
--- The first run that keeps a blocked run from starting: it is dead, cancelled or deleted, and the
--- blocked run waits for it, or for other blocked runs that do. Returns a row of NULL if there is
--- none.
-CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text)
+-- The first run that keeps blocked runs from starting: it is dead, cancelled or deleted, and one of
+-- these runs waits for it, or for other blocked runs that do. Returns a row of NULL if there is
+-- none. Looks at 10,000 blocked runs at most, which takes some hundredths of a second.
+CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(runs bigint[], OUT id bigint, OUT status text)
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE blocked (id) AS (
-        SELECT run
+        SELECT unnest(runs)
         -- Else nothing is searched.
         WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
         UNION
         SELECT before.id
         FROM blocked
-        JOIN jobctl.job_dependencies AS waits
-            ON waits.run_id = blocked.id
-            AND waits.state IN ('open', 'due')
-        JOIN jobctl.job_runs AS before
-            ON before.id = waits.after_id
-            AND before.status = 'blocked'
+        -- OFFSET 0: one run at a time, by the indexes.
+        CROSS JOIN LATERAL (
+            SELECT run.id
+            FROM jobctl.job_dependencies AS waits
+            JOIN jobctl.job_runs AS run
+                ON run.id = waits.after_id
+                AND run.status = 'blocked'
+            WHERE waits.run_id = blocked.id
+                AND waits.state IN ('open', 'due')
+            OFFSET 0
+        ) AS before
     )
-    SELECT waits.after_id, coalesce(before.status, 'deleted')
-    FROM blocked
-    JOIN jobctl.job_dependencies AS waits
-        ON waits.run_id = blocked.id
-        AND waits.state = 'stuck'
-    LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-    WHERE coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
-    ORDER BY waits.after_id
+    SELECT ended.id, ended.status
+    FROM (
+        SELECT blocked.id
+        FROM blocked
+        LIMIT 10000
+    ) AS searched
+    CROSS JOIN LATERAL (
+        SELECT waits.after_id AS id, coalesce(before.status, 'deleted') AS status
+        FROM jobctl.job_dependencies AS waits
+        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE waits.run_id = searched.id
+            AND waits.state = 'stuck'
+        OFFSET 0
+    ) AS ended
+    WHERE ended.status IN ('dead', 'cancelled', 'deleted')
+    ORDER BY ended.id
     LIMIT 1
 $$;

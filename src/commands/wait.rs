@@ -116,13 +116,13 @@ impl Arguments {
 #[derive(Default)]
 struct Waited {
     unfinished: BTreeSet<i64>,
-    /// Those that can't start unless a person retries another run.
-    stuck: BTreeSet<i64>,
+    /// Some can't start unless a person retries another run.
+    is_stuck: bool,
     ended: Vec<RunState>,
 }
 
 impl Waited {
-    /// Looks at the unfinished runs. Complains of those that have become stuck.
+    /// Looks at the unfinished runs. Complains if some have become stuck.
     fn look(&mut self, store: &Store) -> anyhow::Result<()> {
         let found = store.run_states(self.unfinished.iter().copied().collect())?;
         let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
@@ -132,19 +132,18 @@ impl Waited {
             let why = format!("cannot wait for run {id}: no such run, or another role enqueued it");
             return Err(Fault::new(Exit::NotFound, why).into());
         }
-        let stuck = found.iter().filter(|state| state.stuck).map(|state| state.id).collect();
-        let mut new = BTreeSet::difference(&stuck, &self.stuck);
-        if let Some(id) = new.next() {
-            let runs = match new.count() {
-                0 => format!("run {id}"),
-                more => format!("{} runs, such as run {id},", more + 1),
+        let stuck: Vec<_> = found.iter().filter(|state| state.stuck).collect();
+        if !stuck.is_empty() && !self.is_stuck {
+            let (runs, names) = match *stuck {
+                [run] => (format!("run {}", run.id), format!("show {}", run.id)),
+                ref runs => (format!("some of {} blocked runs", runs.len()), "check".to_owned()),
             };
             print::complain(&format!(
                 "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
-                 `jobctl show {id}` names it"
+                 `jobctl {names}` says which"
             ));
         }
-        self.stuck = stuck;
+        self.is_stuck = !stuck.is_empty();
         let ended = found.into_iter().filter(|state| state.status.is_final());
         for state in ended {
             self.unfinished.remove(&state.id);
@@ -174,15 +173,17 @@ fn signals() -> anyhow::Result<Receiver<u8>> {
     Ok(receiver)
 }
 
-fn failure(state: &RunState) -> Option<String> {
+/// Returns what a person must know of a run that ended, or whose last attempt failed.
+pub(super) fn failure(state: &RunState) -> Option<String> {
     let RunState { id, job, attempts, error_type, exit_code, signal, .. } = state;
     match state.status {
-        Status::Dead => {
+        Status::Dead | Status::Failed => {
             let attempts = plural::of(i64::from(*attempts), "attempt");
             let failure = exit_code.map(Failure::ExitCode).or(signal.map(Failure::Signal));
             let type_of = || error_type.clone().unwrap_or_default();
             let why = failure.map_or_else(type_of, |failure| failure.to_string());
-            Some(format!("run {id} of job {job} is dead after {attempts}: {why}"))
+            let failed = if state.status == Status::Dead { "is dead" } else { "failed" };
+            Some(format!("run {id} of job {job} {failed} after {attempts}: {why}"))
         }
         Status::Cancelled => Some(format!("run {id} of job {job} was cancelled")),
         _ => None,

@@ -23,7 +23,7 @@ rows! {
         /// Of the last attempt.
         pub(crate) exit_code: Option<i32>,
         pub(crate) signal: Option<i32>,
-        /// Another run must be retried before it can start.
+        /// Another run must be retried before all blocked ones of these runs can start.
         pub(crate) stuck: bool,
     }
 }
