@@ -144,42 +144,90 @@ fn enqueue_runs_one_run_here_and_now() {
     assert_eq!(db.of_attempt(run, 1, "outcome"), "succeeded");
     let bad = run + 1;
     enqueue(&["bad"]).exits(1).stderr_has(&format!("run {bad} of job bad is dead after 1 attempt"));
-    enqueue(&["shell", "--wait=1m", "--", "true"]).success();
+    enqueue(&["shell", "--wait=1m", "--key", "a", "--", "true"]).success();
+    enqueue(&["shell", "--key", "a", "--", "true"]).success().stdout(&format!("{}\n", bad + 1));
+    let retried = enqueue(&["shell", "--wait=1s", "--", "false"]).exits(124);
+    retried.stderr_has("of job shell failed after 1 attempt: exit status 1\n");
     assert_eq!((db.status(first).as_str(), db.status(shell).as_str()), ("queued", "queued"));
+    // It is not a tick of the worker, which would have a row.
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "0");
     for flags in [["--in", "1h"], ["--after", "1"], ["--batch", "-"]] {
         enqueue(&[&flags[..], &["one"]].concat()).exits(2).stderr_has("cannot be used with");
     }
-    // The flags of the tick are those of its variables.
-    let off = db.jobctl(["enqueue", "shell", "--run", "--wait=1s", "--", "true"]);
-    let off = off.env("JOBCTL_TICK_SHELL", "off").run().exits(124);
-    off.stderr_has("has not started; `jobctl show");
-    let runs = db.query("SELECT count(*) FROM jobctl.job_runs");
-    let wrong = db.jobctl(["enqueue", "one", "--run"]).env("JOBCTL_TICK_LEASE", "5").run();
-    wrong
-        .exits(2)
-        .stdout("")
-        .stderr_has("in the variables of `tick`: invalid value '5' for '--lease");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), runs);
-    db.jobctl(["hold", "--job", "one"]).run().success();
-    enqueue(&["one", "--wait=1s"]).exits(124).stderr_has("has not started; `jobctl show");
-    db.jobctl(["release", "--job", "one"]).run().success();
-    // The same for a run that exists.
-    db.jobctl(["tick", "--run", &first.to_string(), "--dry-run"]).run().success().stdout_has("one");
-    db.jobctl(["tick", "--run", &first.to_string()]).run().success();
-    assert_eq!((db.status(first).as_str(), db.status(shell).as_str()), ("succeeded", "queued"));
 }
 
 #[test]
-fn a_lingering_tick_runs_what_enqueue_was_asked_to_run() {
+fn a_run_that_does_not_start_here_waits_for_a_tick() {
+    let db = TestDb::new();
+    db.apply("[jobs.one]\nshell = 'true'\n");
+    let runs = || db.query("SELECT count(*) FROM jobctl.job_runs");
+    let enqueue = |variable: &str, value: &str| {
+        let enqueue = db.jobctl(["enqueue", "shell", "--run", "--wait=1s", "--", "true"]);
+        enqueue.env(variable, value).run()
+    };
+    let waits = "has not started; `jobctl show";
+    enqueue("JOBCTL_TICK_SHELL", "off").exits(124).stderr_has(waits);
+    db.jobctl(["hold", "--job", "one"]).run().success();
+    db.jobctl(["enqueue", "one", "--run", "--wait=1s"]).run().exits(124).stderr_has(waits);
+    // These flags of a tick are about other runs.
+    for variable in ["JOBCTL_TICK_LINGER", "JOBCTL_TICK_DRY_RUN", "JOBCTL_TICK_PRUNE"] {
+        enqueue(variable, "true").success().stderr("");
+    }
+    enqueue("JOBCTL_TICK_QUEUE", "mail").success().stderr("");
+    let before = runs();
+    enqueue("JOBCTL_TICK_LEASE", "5")
+        .exits(2)
+        .stdout("")
+        .stderr_has("in the variables of `tick`: invalid value '5' for '--lease");
+    let enqueuer = Role::granted(&db, "enqueuer");
+    enqueuer.jobctl(["enqueue", "one", "--run"]).run().exits(7).stdout("");
+    assert_eq!(runs(), before);
+}
+
+#[test]
+fn a_tick_for_one_run_says_why_it_does_nothing() {
+    let db = TestDb::new();
+    let run = db.enqueue_script("true").to_string();
+    let tick = |id: &str| db.jobctl(["tick", "--run", id]).run();
+    db.jobctl(["tick", "--run", &run, "--dry-run"]).run().success().stdout_has("shell");
+    tick(&run).success().stdout("");
+    let why = format!("jobctl: cannot start run {run}: its status is succeeded\n");
+    tick(&run).exits(4).stderr_has(&why);
+    tick("77").exits(3).stderr_has("cannot start run 77: no such run");
+    let later = db.enqueue(["shell", "--in", "1h", "--", "true"]).to_string();
+    tick(&later)
+        .exits(1)
+        .stderr_has(&format!("run {later} has not started; `jobctl show {later}`"));
+    db.jobctl(["tick", "--run", &later, "--linger"]).run().exits(2);
+}
+
+#[test]
+fn runs_that_are_made_here_do_not_wait_for_each_other_or_for_a_tick() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let gated = db.enqueue_script(&gate.script());
-    let tick = db.jobctl(["tick", "--linger", "--max-time", "1h"]).spawn();
-    db.wait_for_status(gated, "running");
-    db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().success().stderr("");
-    assert_eq!(db.status(gated), "running");
+    let script = gate.script();
+    let here = || db.jobctl(["enqueue", "shell", "--run", "--", "sh", "-c", &script]).spawn();
+    let runs = [here(), here(), here()];
+    gate.wait_for_starts(3);
+    // Nor does a tick wait for them.
+    let other = db.enqueue_script("true");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(other), "succeeded");
     gate.open();
-    db.wait_for_status(gated, "succeeded");
-    tick.signal(Signal::TERM);
-    tick.wait().success();
+    for run in runs {
+        run.wait().success().stderr("");
+    }
+}
+
+#[test]
+fn a_signal_ends_an_attempt_here_and_the_wait() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let script = gate.script();
+    let run = db.jobctl(["enqueue", "shell", "--run", "--", "sh", "-c", &script]);
+    let run = run.env("JOBCTL_TICK_GRACE", "0s").spawn();
+    gate.wait_for_starts(1);
+    run.signal(Signal::INT);
+    run.wait().exits(130).stdout("1\n").stderr_has("run 1 is queued; `jobctl wait 1`\n");
+    assert_eq!(db.of_attempt(1, 1, "outcome"), "interrupted");
 }

@@ -341,6 +341,10 @@ fn member(text: &str) -> Result<(String, String), String> {
 
 /// Returns the error for an attempt that has no incident.
 pub(super) fn no_incident((run, attempt): (i64, i32)) -> Fault {
+    if attempt == 0 {
+        let why = format!("run {run} has no failed attempt; `jobctl show {run}` says how it ended");
+        return Fault::new(Exit::NotFound, why);
+    }
     let why = format!("run {run} has no failed attempt {attempt}, and so no incident");
     Fault::new(Exit::NotFound, format!("{why}; `jobctl failures --group` lists the incidents"))
 }

@@ -246,7 +246,7 @@ impl Arguments {
             is_remembered: false,
         };
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
-        tick::run(target, plan, Executor::new(ShellPolicy::Defined, hosts))
+        tick::run(target, plan, Executor::new(ShellPolicy::Defined, hosts)).map(drop)
     }
 }
 

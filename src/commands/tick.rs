@@ -7,11 +7,11 @@ use clap::Args;
 use super::DatabaseFlags;
 use super::arguments::{host_name, length, run_id, up_to, within, worker};
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
-use crate::exit::Fault;
+use crate::exit::{Exit, Fault};
 use crate::health;
 use crate::job::action::JobKind;
 use crate::print::{self, LogFormat, Output, Table};
-use crate::store::ClaimFilter;
+use crate::store::{ClaimFilter, RunState};
 use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Plan};
 
@@ -48,8 +48,14 @@ pub(crate) struct Arguments {
         value_parser = crate::job::definition::queue
     )]
     queue: Vec<String>,
-    /// Only this run, if it is due and nothing holds it
-    #[arg(long, value_name = "ID", value_parser = run_id)]
+    /// Make one attempt of this run, if it is due and nothing holds it, and do nothing else. Other
+    /// ticks of this worker may claim meanwhile
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = run_id,
+        conflicts_with_all = ["limit", "linger", "queue", "prune"]
+    )]
     run: Option<i64>,
     /// The worker's name [default: the host name]
     #[arg(long, value_name = "WORKER", value_parser = worker)]
@@ -97,41 +103,88 @@ const PREVIEW: Table<'_> = Table::new(
     "no run is due",
 );
 
-impl Arguments {
-    /// The same tick, but it starts only this run, and once.
-    pub(super) fn of_run(self, id: i64) -> Self {
-        Self { run: Some(id), limit: Some(1), linger: false, dry_run: false, ..self }
-    }
+/// What became of a run that a tick was to start.
+pub(super) struct Attempted {
+    pub(super) state: RunState,
+    /// A signal came.
+    pub(super) interrupted: bool,
+    pub(super) has_started: bool,
+}
 
-    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
-        let built_in = || vec![JobKind::Shell.to_string()];
-        let (excluded_jobs, excluded_kinds) = match self.shell {
-            ShellPolicy::Any => (Vec::new(), Vec::new()),
-            ShellPolicy::Defined => (built_in(), Vec::new()),
-            ShellPolicy::Off => (built_in(), vec![JobKind::Shell]),
-        };
-        let filter = ClaimFilter {
-            queues: self.queue,
-            excluded_jobs,
-            excluded_kinds,
-            excluded_runs: Vec::new(),
-            only_run: self.run,
-            lease: self.lease,
-        };
-        let worker = self.worker.unwrap_or_else(host_name);
+impl Arguments {
+    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         if self.dry_run {
+            let Plan { worker, filter, .. } = self.plan();
             let at_most = self.limit.map_or(i64::MAX, i64::from);
             let store = database.open()?;
             let runs = store.preview(&worker, &filter, at_most)?;
             print::rows(self.output, &runs, &PREVIEW)?;
             let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
             print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
-            return Ok(());
+        } else if let Some(id) = self.run {
+            let attempted = self.run_one(id, database)?;
+            if !attempted.has_started && !attempted.interrupted {
+                return Ok(Exit::CouldNot);
+            }
+        } else {
+            let (plan, executor) = (self.plan(), self.executor()?);
+            execute::raise_descriptor_limit(plan.concurrency);
+            tick::run(database.target()?, plan, executor)?;
         }
+        Ok(Exit::Done)
+    }
+
+    /// Makes one attempt of a waiting run. Complains if it does not start.
+    pub(super) fn run_one(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Attempted> {
+        let state = || -> anyhow::Result<_> {
+            let states = database.open()?.run_states(vec![id])?;
+            let missing =
+                || Fault::new(Exit::NotFound, format!("cannot start run {id}: no such run"));
+            Ok(states.into_iter().next().ok_or_else(missing)?)
+        };
+        let before = state()?;
+        if !before.status.is_waiting() {
+            let why = format!("cannot start run {id}: its status is {}", before.status);
+            return Err(Fault::new(Exit::Conflict, why).into());
+        }
+        let plan = self.plan();
         let plan = Plan {
-            worker,
-            filter,
+            filter: ClaimFilter { only_run: Some(id), queues: Vec::new(), ..plan.filter },
+            bounds: Bounds { limit: 1, linger: false, prunes: false, ..plan.bounds },
+            is_remembered: false,
+            ..plan
+        };
+        let interrupted = tick::run(database.target()?, plan, self.executor()?)?;
+        let state = state()?;
+        let has_started = state.attempts > before.attempts;
+        if !has_started && !interrupted {
+            print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
+        }
+        Ok(Attempted { state, interrupted, has_started })
+    }
+
+    fn executor(&self) -> anyhow::Result<Executor> {
+        let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
+        Ok(Executor::new(self.shell, hosts))
+    }
+
+    fn plan(&self) -> Plan {
+        let built_in = || vec![JobKind::Shell.to_string()];
+        let (excluded_jobs, excluded_kinds) = match self.shell {
+            ShellPolicy::Any => (Vec::new(), Vec::new()),
+            ShellPolicy::Defined => (built_in(), Vec::new()),
+            ShellPolicy::Off => (built_in(), vec![JobKind::Shell]),
+        };
+        Plan {
+            worker: self.worker.clone().unwrap_or_else(host_name),
+            filter: ClaimFilter {
+                queues: self.queue.clone(),
+                excluded_jobs,
+                excluded_kinds,
+                excluded_runs: Vec::new(),
+                only_run: self.run,
+                lease: self.lease,
+            },
             concurrency: usize::from(self.concurrency),
             bounds: Bounds {
                 limit: self.limit.map_or(usize::MAX, |limit| limit as usize),
@@ -142,9 +195,7 @@ impl Arguments {
             },
             keep: self.prune.then(|| self.ages.keep()),
             is_remembered: true,
-        };
-        execute::raise_descriptor_limit(plan.concurrency);
-        tick::run(database.target()?, plan, Executor::new(self.shell, hosts))
+        }
     }
 }
 

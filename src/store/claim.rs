@@ -84,7 +84,7 @@ pub(crate) struct ClaimFilter {
     pub(crate) excluded_kinds: Vec<JobKind>,
     /// Excluded runs, which can be neither claimed nor put off.
     pub(crate) excluded_runs: Vec<i64>,
-    /// The only run to claim.
+    /// The only run to claim, without the worker's claim right.
     pub(crate) only_run: Option<i64>,
     pub(crate) lease: Duration,
 }

@@ -83,9 +83,9 @@ struct Process {
     summary: Summary,
 }
 
-/// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
-/// their leases expire and another tick recovers them.
-pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<()> {
+/// Runs a tick to its end, and returns whether a signal came. A failed job is not an error. If the
+/// tick must exit while it holds runs, their leases expire and another tick recovers them.
+pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<bool> {
     let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
     let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
@@ -125,7 +125,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
             }
             Step::Exit(result) => {
                 process.exit(result.is_ok(), driver.machine.other_claims());
-                return result;
+                return result.map(|()| process.was_interrupted);
             }
         }
     }

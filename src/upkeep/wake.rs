@@ -69,6 +69,12 @@ impl Upkeep<'_> {
     /// Takes or renews the claim right, fires schedules, records stored results, recovers lost
     /// runs, ends expired ones, and searches for due runs that can't be claimed.
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
+        // A tick for one run leaves the claim right to the tick that takes all runs, and is not a
+        // sign that the worker serves its queues.
+        if self.filter.only_run.is_some() {
+            self.search_unclaimable(asked.claim_error, || true)?;
+            return Ok(Woken { may_claim: true, limits: true, ..Woken::default() });
+        }
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), *self.batch);
         let (filter, own) = (&*self.filter, &asked.own_claims);

@@ -1004,7 +1004,7 @@ impl Database {
             let allowed = definition.allowed(self.now);
             let free = [free, allowed].into_iter().flatten().min().unwrap_or(i64::MAX);
             let free = usize::try_from(free).unwrap_or(0);
-            due.retain(|run| !filter.excludes(run.id) && !self.is_locked(run.id));
+            due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
             due.retain(|run| !self.is_held(run) && !run.is_expired(self.now));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
@@ -1091,7 +1091,7 @@ impl Database {
                 after.is_none_or(|after| (run.run_at, run.id) > after)
                     && run.run_at <= now
                     && !run.is_expired(now)
-                    && !filter.excludes(run.id)
+                    && !filter.excluded_runs.contains(&run.id)
                     && self.is_job_served(&run.job_type, filter)
                     && !is_limited(run)
                     && !self.is_held(run)
@@ -1377,7 +1377,7 @@ impl Database {
         let is_due = |run: &&Run| {
             run.run_at <= self.now
                 && !run.is_expired(self.now)
-                && !filter.excludes(run.id)
+                && !filter.excluded_runs.contains(&run.id)
                 && filter.serves(&run.queue)
                 && self.is_job_served(&run.job_type, filter)
                 && !self.is_held(run)
@@ -1442,10 +1442,6 @@ impl Database {
 }
 
 impl ClaimFilter {
-    fn excludes(&self, run: i64) -> bool {
-        self.excluded_runs.contains(&run) || self.only_run.is_some_and(|only| only != run)
-    }
-
     fn serves(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|it| it == queue)
     }

@@ -620,7 +620,7 @@ fn filter(random: &mut Random) -> ClaimFilter {
         excluded_jobs: some(random.percent(10), &["shell"]),
         excluded_kinds: if random.percent(10) { vec![JobKind::Http] } else { Vec::new() },
         excluded_runs: Vec::new(),
-        only_run: if random.percent(3) { random.maybe(&[1, 2, 3, 5, 8]) } else { None },
+        only_run: None,
         lease: LEASE,
     }
 }

@@ -1,5 +1,5 @@
 -- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
--- has its worker's claim right.
+-- has its worker's claim right. A claim of only one run needs no right.
 -- $1  worker    $2  tick    $3  at_most, n    $4  lease, seconds    $5  queues, empty for all
 -- $6  excluded_jobs    $7  excluded_kinds of definitions    $8  excluded_runs
 -- The lanes and the runs after which to continue; NULL for a full scan:
@@ -87,10 +87,15 @@ held AS MATERIALIZED (
 ),
 claim_right AS MATERIALIZED (
     SELECT
-    FROM jobctl.job_workers AS worker
-    WHERE worker.worker = $1::text
-        AND worker.claiming_tick = $2::text
-        AND worker.claiming_until > now()
+    WHERE (
+            $24::bigint IS NOT NULL
+            OR EXISTS (
+                SELECT FROM jobctl.job_workers AS worker
+                WHERE worker.worker = $1::text
+                    AND worker.claiming_tick = $2::text
+                    AND worker.claiming_until > now()
+            )
+        )
         AND NOT EXISTS (
             SELECT FROM held
             WHERE (held.scope, held.name) IN (('all', ''), ('worker', $1::text))

@@ -9,8 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::mem::take;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
@@ -27,9 +26,8 @@ use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::{duration, plural, timestamp};
 
-/// How long another tick of this worker may take to start a run.
-const START_LIMIT: Duration = Duration::from_secs(1);
-const POLL: Duration = Duration::from_millis(50);
+/// The status of a shell's command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 /// Enqueue a job and print its run's id
 ///
@@ -88,7 +86,7 @@ pub(crate) struct Arguments {
         value_parser = duration::parse
     )]
     wait: Option<Option<Duration>>,
-    /// Make its first attempt here and now, as `jobctl tick --run`, and wait as with --wait
+    /// Make its first attempt in this process, as `jobctl tick --run`, and wait as with --wait
     #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
     run: bool,
     #[command(flatten)]
@@ -99,6 +97,9 @@ impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let tick = || Environment::<tick::Arguments>::of_variables("tick");
         let tick = self.run.then(tick).transpose()?;
+        if self.run {
+            database.open()?.claim_nothing()?;
+        }
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
         let rule = self.request.rule();
@@ -136,8 +137,10 @@ impl Arguments {
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
-        if let (Some(tick), Some(id)) = (tick, ids.first()) {
-            run_here(tick.of_run(*id), *id, database)?;
+        if let (Some(tick), Some(run)) = (tick, answers.first())
+            && let Some(exit) = run_here(&tick, run, database)?
+        {
+            return Ok(exit);
         }
         let Some(timeout) = self.wait.or(self.run.then_some(None)) else { return Ok(Exit::Done) };
         let ended = match ids.is_empty() {
@@ -197,23 +200,23 @@ impl Arguments {
     }
 }
 
-/// Makes an attempt of a run, and complains if it has not started after that.
-fn run_here(tick: tick::Arguments, id: i64, database: &DatabaseFlags) -> anyhow::Result<()> {
-    tick.run(database)?;
-    let store = database.open()?;
-    let until = Instant::now() + START_LIMIT;
-    while store
-        .run_states(vec![id])?
-        .iter()
-        .any(|state| state.status.is_waiting() && state.attempts == 0)
-    {
-        if Instant::now() > until {
-            print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
-            break;
-        }
-        thread::sleep(POLL);
+/// Makes the first attempt of a run. Returns the exit status if a signal ended that.
+fn run_here(
+    tick: &tick::Arguments,
+    run: &Accepted,
+    database: &DatabaseFlags,
+) -> anyhow::Result<Option<Exit>> {
+    let is_waiting = run.status.is_none_or(Status::is_waiting);
+    let Some(id) = run.id.filter(|_| is_waiting) else { return Ok(None) };
+    let tick::Attempted { state, interrupted, .. } = tick.run_one(id, database)?;
+    if interrupted && !state.status.is_final() {
+        print::complain(&format!("run {id} is {}; `jobctl wait {id}`", state.status));
+        return Ok(Some(Exit::Passed(INTERRUPTED)));
     }
-    Ok(())
+    if state.status == Status::Failed {
+        wait::failure(&state).into_iter().for_each(|why| print::complain(&why));
+    }
+    Ok(None)
 }
 
 /// Complains of keys whose run will not run, or later than asked.
