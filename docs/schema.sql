@@ -1187,6 +1187,24 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+    WITH RECURSIVE stuck (id) AS (
+        SELECT waits.run_id
+        FROM jobctl.job_dependencies AS waits
+        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE waits.state = 'stuck'
+            AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+        UNION
+        SELECT follower.id
+        FROM stuck
+        -- OFFSET 0: one run at a time, by the index.
+        CROSS JOIN LATERAL (
+            SELECT waits.run_id AS id
+            FROM jobctl.job_dependencies AS waits
+            WHERE waits.after_id = stuck.id
+                AND waits.state IN ('open', 'due')
+            OFFSET 0
+        ) AS follower
+    )
     SELECT
         run.id,
         run.job_type,
@@ -1196,16 +1214,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         attempt.exit_code,
         attempt.signal,
         run.status = 'blocked'
-            AND EXISTS (
-                SELECT
-                FROM jobctl.stuck_predecessor(ARRAY(
-                    SELECT blocked.id
-                    FROM jobctl.job_runs AS blocked
-                    WHERE blocked.id = ANY (runs)
-                        AND blocked.status = 'blocked'
-                )) AS stuck
-                WHERE stuck.id IS NOT NULL
-            )
+            AND run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
@@ -1301,12 +1310,12 @@ BEGIN
     END LOOP;
 END
 $$;
-CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[], OUT id bigint, OUT status text) RETURNS record
+CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     WITH RECURSIVE blocked (id) AS (
-        SELECT unnest(runs)
+        SELECT run
         -- Else nothing is searched.
         WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
         UNION
@@ -1314,11 +1323,11 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[], OUT id bigint, OUT statu
         FROM blocked
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT run.id
+            SELECT awaited.id
             FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS run
-                ON run.id = waits.after_id
-                AND run.status = 'blocked'
+            JOIN jobctl.job_runs AS awaited
+                ON awaited.id = waits.after_id
+                AND awaited.status = 'blocked'
             WHERE waits.run_id = blocked.id
                 AND waits.state IN ('open', 'due')
             OFFSET 0

@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
     let parsed = commands::parse();
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
     // Other commands may ask a question, which only the terminal's own process group can.
-    if tick.is_some()
+    if parsed.as_ref().is_ok_and(|cli| cli.command.executes_jobs())
         && let Some(exit) = execute::run_as_process_one()
     {
         return exit;

@@ -51,7 +51,7 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     assert_eq!(statuses(&db), "succeeded queued blocked");
     let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
     let steps = format!("\n`jobctl list --before {mail}` shows what it waits for\n");
-    let why = format!("1 of 2 runs are done, 1 queued, such as run {second}");
+    let why = format!("waits for 1 of 2 runs (1 queued); the first is run {second}");
     shown.stdout_has(&why).stdout_has(&steps);
     db.age();
     tick(&db);
@@ -227,7 +227,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     tick(&db);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
     tick(&db);
-    let why = format!("0 of 2 runs are done, 2 blocked; run {gone} is deleted");
+    let why = format!("waits for 2 of 2 runs (2 blocked); run {gone} is deleted");
     db.jobctl(["show", &last.to_string()]).run().success().stdout_has(&why);
 }
 

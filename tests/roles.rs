@@ -610,6 +610,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "caller" | "role" => "CURRENT_USER",
         "recorded_by" => "'postgres'",
         "worker" => "'w'",
+        "run" => "1",
         "runs" | "predecessors" | "ended" => "'{1}'",
         "rules" => "'{success}'",
         "after_rule" => "'success'",

@@ -170,10 +170,26 @@ fn a_run_that_does_not_start_here_waits_for_a_tick() {
     db.jobctl(["hold", "--job", "one"]).run().success();
     db.jobctl(["enqueue", "one", "--run", "--wait=1s"]).run().exits(124).stderr_has(waits);
     // These flags of a tick are about other runs.
-    for variable in ["JOBCTL_TICK_LINGER", "JOBCTL_TICK_DRY_RUN", "JOBCTL_TICK_PRUNE"] {
-        enqueue(variable, "true").success().stderr("");
-    }
+    let held = ["enqueue", "one", "--run", "--wait=1s"];
+    let held = db.jobctl(held).env("JOBCTL_TICK_LINGER", "true").run().exits(124);
+    held.stderr_has(waits);
     enqueue("JOBCTL_TICK_QUEUE", "mail").success().stderr("");
+    db.execute("UPDATE jobctl.job_runs SET finished_at = '2020-01-01' WHERE status = 'succeeded'");
+    enqueue("JOBCTL_TICK_PRUNE", "true").success().stderr("");
+    assert_eq!(
+        db.query("SELECT count(*) FROM jobctl.job_runs WHERE finished_at < '2021-01-01'"),
+        "1"
+    );
+    // Nor does it start more runs of a job than the definition allows.
+    db.apply("[jobs.one]\nshell = 'true'\nmax_running = 1\n");
+    db.jobctl(["release", "--job", "one"]).run().success();
+    db.execute(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
+             locked_by = 'w', locked_until = now() + interval '1 hour'
+         WHERE id = (SELECT min(id) FROM jobctl.job_runs WHERE job_type = 'one')",
+    );
+    db.leaves_running();
+    db.jobctl(["enqueue", "one", "--run", "--wait=1s"]).run().exits(124).stderr_has(waits);
     let before = runs();
     enqueue("JOBCTL_TICK_LEASE", "5")
         .exits(2)
@@ -187,9 +203,10 @@ fn a_run_that_does_not_start_here_waits_for_a_tick() {
 #[test]
 fn a_tick_for_one_run_says_why_it_does_nothing() {
     let db = TestDb::new();
-    let run = db.enqueue_script("true").to_string();
+    let [run, _other] = [(); 2].map(|()| db.enqueue_script("true").to_string());
     let tick = |id: &str| db.jobctl(["tick", "--run", id]).run();
-    db.jobctl(["tick", "--run", &run, "--dry-run"]).run().success().stdout_has("shell");
+    let planned = db.jobctl(["tick", "--run", &run, "--dry-run"]).run().success().stdout;
+    assert!(planned.starts_with(&format!("{run}\t")) && planned.lines().count() == 1, "{planned}");
     tick(&run).success().stdout("");
     let why = format!("jobctl: cannot start run {run}: its status is succeeded\n");
     tick(&run).exits(4).stderr_has(&why);
@@ -209,9 +226,11 @@ fn runs_that_are_made_here_do_not_wait_for_each_other_or_for_a_tick() {
     let here = || db.jobctl(["enqueue", "shell", "--run", "--", "sh", "-c", &script]).spawn();
     let runs = [here(), here(), here()];
     gate.wait_for_starts(3);
-    // Nor does a tick wait for them.
+    // Nor does a tick wait for them, if it has a free slot.
     let other = db.enqueue_script("true");
-    db.jobctl(["tick"]).run().success();
+    db.jobctl(["tick", "--concurrency", "3"]).run().success();
+    assert_eq!(db.status(other), "queued");
+    db.jobctl(["tick", "--concurrency", "4"]).run().success();
     assert_eq!(db.status(other), "succeeded");
     gate.open();
     for run in runs {
@@ -230,4 +249,33 @@ fn a_signal_ends_an_attempt_here_and_the_wait() {
     run.signal(Signal::INT);
     run.wait().exits(130).stdout("1\n").stderr_has("run 1 is queued; `jobctl wait 1`\n");
     assert_eq!(db.of_attempt(1, 1, "outcome"), "interrupted");
+}
+
+#[test]
+fn a_run_that_another_tick_took_first_is_waited_for() {
+    let db = TestDb::new();
+    // As a lingering tick does: it claims the run before `enqueue` has looked at it.
+    db.execute(
+        "CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             NEW.status := 'succeeded';
+             NEW.attempts := 1;
+             NEW.finished_at := now();
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER take BEFORE INSERT ON jobctl.job_runs
+             FOR EACH ROW EXECUTE FUNCTION take()",
+    );
+    db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().success().stderr("");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+}
+
+#[test]
+fn no_run_starts_here_after_a_restore_that_is_not_accepted() {
+    let db = TestDb::new();
+    let run = db.enqueue_script("true").to_string();
+    db.execute("INSERT INTO jobctl.job_events (action) VALUES ('restore')");
+    db.jobctl(["tick", "--run", &run]).run().exits(7).stderr_has("accept-restore");
+    db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().exits(7);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
 }

@@ -1,8 +1,9 @@
 -- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the caller or
 -- a role of the caller enqueued, and of all runs if the caller may read their status. The exit
--- code and the signal are those of the last attempt. Blocked runs are stuck if another run must be
--- retried before all of them can start. SECURITY DEFINER: an enqueuer reads no table, and learns no
--- error, output or payload here, and no id of another run.
+-- code and the signal are those of the last attempt. A blocked run is stuck if it waits, directly
+-- or through other blocked runs, for a dead, cancelled or deleted one; at most 10,000 stuck runs
+-- are known. SECURITY DEFINER: an enqueuer reads no table, and learns no error, output or payload
+-- here, and no id of another run.
 CREATE OR REPLACE FUNCTION jobctl.run_states(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -22,6 +23,24 @@ STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+    WITH RECURSIVE stuck (id) AS (
+        SELECT waits.run_id
+        FROM jobctl.job_dependencies AS waits
+        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE waits.state = 'stuck'
+            AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+        UNION
+        SELECT follower.id
+        FROM stuck
+        -- OFFSET 0: one run at a time, by the index.
+        CROSS JOIN LATERAL (
+            SELECT waits.run_id AS id
+            FROM jobctl.job_dependencies AS waits
+            WHERE waits.after_id = stuck.id
+                AND waits.state IN ('open', 'due')
+            OFFSET 0
+        ) AS follower
+    )
     SELECT
         run.id,
         run.job_type,
@@ -31,16 +50,7 @@ AS $$
         attempt.exit_code,
         attempt.signal,
         run.status = 'blocked'
-            AND EXISTS (
-                SELECT
-                FROM jobctl.stuck_predecessor(ARRAY(
-                    SELECT blocked.id
-                    FROM jobctl.job_runs AS blocked
-                    WHERE blocked.id = ANY (runs)
-                        AND blocked.status = 'blocked'
-                )) AS stuck
-                WHERE stuck.id IS NOT NULL
-            )
+            AND run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id

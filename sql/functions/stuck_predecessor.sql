@@ -1,13 +1,13 @@
--- The first run that keeps blocked runs from starting: it is dead, cancelled or deleted, and one of
--- these runs waits for it, or for other blocked runs that do. Returns a row of NULL if there is
--- none. Looks at 10,000 blocked runs at most, which takes some hundredths of a second.
-CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(runs bigint[], OUT id bigint, OUT status text)
+-- The first dead, cancelled or deleted run for which a blocked run waits, directly or through other
+-- blocked runs. Returns a row of NULL if there is none. Looks at 10,000 blocked runs at most, which
+-- takes some hundredths of a second.
+CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text)
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE blocked (id) AS (
-        SELECT unnest(runs)
+        SELECT run
         -- Else nothing is searched.
         WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
         UNION
@@ -15,11 +15,11 @@ AS $$
         FROM blocked
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT run.id
+            SELECT awaited.id
             FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS run
-                ON run.id = waits.after_id
-                AND run.status = 'blocked'
+            JOIN jobctl.job_runs AS awaited
+                ON awaited.id = waits.after_id
+                AND awaited.status = 'blocked'
             WHERE waits.run_id = blocked.id
                 AND waits.state IN ('open', 'due')
             OFFSET 0

@@ -168,6 +168,15 @@ impl Command {
     pub(crate) fn tick(&self) -> Option<&tick::Arguments> {
         if let Self::Tick(Environment(tick)) = self { Some(tick) } else { None }
     }
+
+    /// Returns whether it starts commands of jobs.
+    pub(crate) fn executes_jobs(&self) -> bool {
+        match self {
+            Self::Tick(_) => true,
+            Self::Enqueue(Environment(enqueue)) => enqueue.run,
+            _ => false,
+        }
+    }
 }
 
 /// Where the database is.

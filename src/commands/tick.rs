@@ -1,5 +1,6 @@
 //! `jobctl tick`: the command that cron runs.
 
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,7 +14,7 @@ use crate::job::action::JobKind;
 use crate::print::{self, LogFormat, Output, Table};
 use crate::store::{ClaimFilter, RunState};
 use crate::text::duration::{DAY, SECOND};
-use crate::tick::{self, Bounds, Plan};
+use crate::tick::{self, Bounds, Outcome, Plan};
 
 /// Run all due runs, then exit; cron calls it
 ///
@@ -48,8 +49,8 @@ pub(crate) struct Arguments {
         value_parser = crate::job::definition::queue
     )]
     queue: Vec<String>,
-    /// Make one attempt of this run, if it is due and nothing holds it, and do nothing else. Other
-    /// ticks of this worker may claim meanwhile
+    /// Make one attempt of this waiting run and exit, without the other duties of a tick. The exit
+    /// status is 1 if the run can't start now
     #[arg(
         long,
         value_name = "ID",
@@ -103,13 +104,11 @@ const PREVIEW: Table<'_> = Table::new(
     "no run is due",
 );
 
-/// What became of a run that a tick was to start.
-pub(super) struct Attempted {
-    pub(super) state: RunState,
-    /// A signal came.
-    pub(super) interrupted: bool,
-    pub(super) has_started: bool,
-}
+/// How often to try to claim a run: another session may lock its row for a moment.
+const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_millis(100);
+/// The status of a shell's command that Ctrl-C ended.
+pub(super) const INTERRUPTED: Exit = Exit::Passed(130);
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
@@ -119,48 +118,56 @@ impl Arguments {
             let store = database.open()?;
             let runs = store.preview(&worker, &filter, at_most)?;
             print::rows(self.output, &runs, &PREVIEW)?;
-            let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
-            print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
-        } else if let Some(id) = self.run {
-            let attempted = self.run_one(id, database)?;
-            if !attempted.has_started && !attempted.interrupted {
-                return Ok(Exit::CouldNot);
+            if self.run.is_none() {
+                let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
+                print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
             }
-        } else {
+            return Ok(Exit::Done);
+        }
+        let Some(id) = self.run else {
             let (plan, executor) = (self.plan(), self.executor()?);
             execute::raise_descriptor_limit(plan.concurrency);
             tick::run(database.target()?, plan, executor)?;
-        }
-        Ok(Exit::Done)
-    }
-
-    /// Makes one attempt of a waiting run. Complains if it does not start.
-    pub(super) fn run_one(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Attempted> {
-        let state = || -> anyhow::Result<_> {
-            let states = database.open()?.run_states(vec![id])?;
-            let missing =
-                || Fault::new(Exit::NotFound, format!("cannot start run {id}: no such run"));
-            Ok(states.into_iter().next().ok_or_else(missing)?)
+            return Ok(Exit::Done);
         };
-        let before = state()?;
-        if !before.status.is_waiting() {
-            let why = format!("cannot start run {id}: its status is {}", before.status);
+        let states = database.open()?.run_states(vec![id])?;
+        let Some(RunState { status, .. }) = states.first() else {
+            let why = format!("cannot start run {id}: no such run");
+            return Err(Fault::new(Exit::NotFound, why).into());
+        };
+        if !status.is_waiting() {
+            let why = format!("cannot start run {id}: its status is {status}");
             return Err(Fault::new(Exit::Conflict, why).into());
         }
-        let plan = self.plan();
-        let plan = Plan {
-            filter: ClaimFilter { only_run: Some(id), queues: Vec::new(), ..plan.filter },
-            bounds: Bounds { limit: 1, linger: false, prunes: false, ..plan.bounds },
-            is_remembered: false,
-            ..plan
-        };
-        let interrupted = tick::run(database.target()?, plan, self.executor()?)?;
-        let state = state()?;
-        let has_started = state.attempts > before.attempts;
-        if !has_started && !interrupted {
-            print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
+        let Outcome { runs_started, interrupted } = self.run_one(id, database)?;
+        Ok(match (runs_started, interrupted) {
+            (1.., _) => Exit::Done,
+            (0, true) => INTERRUPTED,
+            (0, false) => {
+                complain_of_waiting(id);
+                Exit::CouldNot
+            }
+        })
+    }
+
+    /// Makes one attempt of a run, if a tick could start it now.
+    pub(super) fn run_one(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Outcome> {
+        let mut tries = 1;
+        loop {
+            let plan = self.plan();
+            let plan = Plan {
+                filter: ClaimFilter { only_run: Some(id), queues: Vec::new(), ..plan.filter },
+                bounds: Bounds { limit: 1, linger: false, prunes: false, ..plan.bounds },
+                is_remembered: false,
+                ..plan
+            };
+            let done = tick::run(database.target()?, plan, self.executor()?)?;
+            if done.runs_started > 0 || done.interrupted || tries == TRIES {
+                return Ok(done);
+            }
+            thread::sleep(PAUSE);
+            tries += 1;
         }
-        Ok(Attempted { state, interrupted, has_started })
     }
 
     fn executor(&self) -> anyhow::Result<Executor> {
@@ -197,6 +204,11 @@ impl Arguments {
             is_remembered: true,
         }
     }
+}
+
+/// Complains of a run that did not start.
+pub(super) fn complain_of_waiting(id: i64) {
+    print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
 }
 
 fn host(text: &str) -> Result<String, String> {

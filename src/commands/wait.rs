@@ -134,13 +134,14 @@ impl Waited {
         }
         let stuck: Vec<_> = found.iter().filter(|state| state.stuck).collect();
         if !stuck.is_empty() && !self.is_stuck {
-            let (runs, names) = match *stuck {
-                [run] => (format!("run {}", run.id), format!("show {}", run.id)),
-                ref runs => (format!("some of {} blocked runs", runs.len()), "check".to_owned()),
+            let id = stuck.iter().map(|run| run.id).min().unwrap_or_default();
+            let runs = match stuck.len() {
+                1 => format!("run {id}"),
+                more => format!("{more} runs, such as run {id},"),
             };
             print::complain(&format!(
                 "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
-                 `jobctl {names}` says which"
+                 `jobctl show {id}` says which"
             ));
         }
         self.is_stuck = !stuck.is_empty();

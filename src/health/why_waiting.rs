@@ -29,22 +29,20 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     }
 }
 
-/// Returns the runs that a blocked run waits for, and the one that must be retried first.
+/// Returns the runs that a blocked run waits for, and one that keeps it from starting.
 fn blocked(run: &RunDetails) -> Option<String> {
     let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
     let first = (*first_unmet)?;
     let statuses = unmet_statuses.as_deref().unwrap_or_default();
-    let waits = match i64::from(*predecessors) {
+    let waits = match predecessors {
         1 => format!("waits for run {first}, which is {}", statuses.trim_start_matches("1 ")),
-        all => {
-            let example =
-                if stuck_on.is_none() { format!(", such as run {first}") } else { String::new() };
-            format!("{} of {all} runs are done, {statuses}{example}", all - unmet)
-        }
+        all => format!("waits for {unmet} of {all} runs ({statuses})"),
     };
-    let stuck = stuck_on.filter(|id| *predecessors > 1 || *id != first);
-    Some(match (stuck, &run.stuck_status) {
-        (Some(id), Some(status)) => format!("{waits}; run {id} is {status}"),
+    Some(match (stuck_on, &run.stuck_status) {
+        (Some(id), Some(status)) if *predecessors > 1 || *id != first => {
+            format!("{waits}; run {id} is {status}")
+        }
+        _ if *predecessors > 1 => format!("{waits}; the first is run {first}"),
         _ => waits,
     })
 }
@@ -334,11 +332,11 @@ mod tests {
         );
         says(
             &blocked(100, 3, "2 failed, 1 running", None),
-            "97 of 100 runs are done, 2 failed, 1 running, such as run 17",
+            "waits for 3 of 100 runs (2 failed, 1 running); the first is run 17",
         );
         says(
             &blocked(100, 3, "2 failed, 1 dead", Some((18, "dead"))),
-            "97 of 100 runs are done, 2 failed, 1 dead; run 18 is dead",
+            "waits for 3 of 100 runs (2 failed, 1 dead); run 18 is dead",
         );
     }
 

@@ -359,6 +359,27 @@ impl Store {
         Ok((seen, before))
     }
 
+    /// Looks before a claim of one run, which needs no claim right. Fails if a tick has noticed a
+    /// restore that no operator has accepted.
+    pub(crate) fn look(&self, holder: &Holder, own: &[FencingToken]) -> Result<BeforeWork> {
+        let worker = holder.worker.clone();
+        let (ids, attempts, claimed_at) = FencingToken::columns(own);
+        self.checks_version.set(true);
+        let seen = self.transact("look for due runs", move |transaction| {
+            let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
+            let before: BeforeWork = transaction.one(statement)?;
+            Ok(match before.restored_at {
+                Some(lost)
+                    if !transaction.one(query!("tick/restore_accepted"; worker, lost))? =>
+                {
+                    None
+                }
+                _ => Some(before),
+            })
+        })?;
+        seen.ok_or_else(Error::restored)
+    }
+
     /// Returns the runs that `claim` would claim; changes nothing.
     pub(crate) fn preview(
         &self,
@@ -513,7 +534,8 @@ fn within_limits(
     let mut limited = Limited::default();
     let mut locked: Vec<i64> = Vec::new();
     let after = claim.after_definition.unwrap_or(0);
-    let statement = query!("tick/lock_limited"; queues, excluded_jobs, excluded_kinds, after);
+    let statement =
+        query!("tick/lock_limited"; queues, excluded_jobs, excluded_kinds, after, only_run);
     for row in transaction.rows(statement)? {
         limited.result.last_definition = row.try_get("last")?;
         if let Some(definition) = row.try_get("id")? {

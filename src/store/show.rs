@@ -23,7 +23,7 @@ rows! {
         /// Of the last attempt.
         pub(crate) exit_code: Option<i32>,
         pub(crate) signal: Option<i32>,
-        /// Another run must be retried before all blocked ones of these runs can start.
+        /// It can't start, because a run that it waits for is dead, cancelled or deleted.
         pub(crate) stuck: bool,
     }
 }
@@ -84,7 +84,7 @@ rows! {
         pub(crate) unmet: i64,
         pub(crate) unmet_statuses: Option<String>,
         pub(crate) first_unmet: Option<i64>,
-        /// The run that must be retried before it can start, see stuck_predecessor.sql.
+        /// The run that keeps it from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
         /// By the database's clock.

@@ -83,9 +83,17 @@ struct Process {
     summary: Summary,
 }
 
-/// Runs a tick to its end, and returns whether a signal came. A failed job is not an error. If the
-/// tick must exit while it holds runs, their leases expire and another tick recovers them.
-pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<bool> {
+/// What a tick did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) runs_started: usize,
+    /// Whether a signal came.
+    pub(crate) interrupted: bool,
+}
+
+/// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
+/// their leases expire and another tick recovers them.
+pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<Outcome> {
     let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
     let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
@@ -125,7 +133,8 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
             }
             Step::Exit(result) => {
                 process.exit(result.is_ok(), driver.machine.other_claims());
-                return result.map(|()| process.was_interrupted);
+                let Process { runs_started, was_interrupted: interrupted, .. } = process;
+                return result.map(|()| Outcome { runs_started, interrupted });
             }
         }
     }
@@ -151,7 +160,8 @@ impl Process {
 
     fn exit(&mut self, is_ok: bool, other_claims: bool) {
         self.notes.write();
-        if is_ok && log_enabled!(Level::Info) && io::stderr().is_terminal() {
+        let takes_all = self.plan.filter.only_run.is_none();
+        if takes_all && is_ok && log_enabled!(Level::Info) && io::stderr().is_terminal() {
             self.log_summary(other_claims);
         }
         let transactions = self.database.as_ref().map_or(0, Database::transactions);

@@ -35,7 +35,7 @@ pub(crate) struct Wake {
 /// What a tick learns when it wakes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Woken {
-    /// Whether the tick has its worker's claim right.
+    /// Whether the tick has its worker's claim right, or claims only one run.
     pub(crate) may_claim: bool,
     /// Whether another tick of the worker has it.
     pub(crate) other_claims: bool,
@@ -72,8 +72,9 @@ impl Upkeep<'_> {
         // A tick for one run leaves the claim right to the tick that takes all runs, and is not a
         // sign that the worker serves its queues.
         if self.filter.only_run.is_some() {
+            let limits = self.store.look(self.holder, &asked.own_claims)?.limits;
             self.search_unclaimable(asked.claim_error, || true)?;
-            return Ok(Woken { may_claim: true, limits: true, ..Woken::default() });
+            return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), *self.batch);

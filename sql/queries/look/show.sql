@@ -169,7 +169,7 @@ CROSS JOIN LATERAL (
         WHERE waits.run_id = run.id
     ) AS before
 ) AS after
-LEFT JOIN LATERAL jobctl.stuck_predecessor(ARRAY[run.id]) AS stuck ON run.status = 'blocked'
+LEFT JOIN LATERAL jobctl.stuck_predecessor(run.id) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,

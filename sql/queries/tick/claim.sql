@@ -1,5 +1,6 @@
 -- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
--- has its worker's claim right. A claim of only one run needs no right.
+-- has its worker's claim right. A claim of only one run needs no right, so that `tick --run` never
+-- waits for another tick.
 -- $1  worker    $2  tick    $3  at_most, n    $4  lease, seconds    $5  queues, empty for all
 -- $6  excluded_jobs    $7  excluded_kinds of definitions    $8  excluded_runs
 -- The lanes and the runs after which to continue; NULL for a full scan:

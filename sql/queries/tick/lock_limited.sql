@@ -3,6 +3,7 @@
 -- definitions that another claim has locked.
 -- $1  queues, empty for all    $2  excluded_jobs    $3  excluded_kinds of definitions
 -- $4  after: begin after the definition with this id
+-- $5  only_run: only the definition of this run; NULL for any
 -- A row per definition, and whether it is `locked` now, or one row without a definition. Each row
 -- names the last definition that this claim looked at, if there may be more.
 --
@@ -12,6 +13,14 @@ WITH looked_at AS MATERIALIZED (
     SELECT definition.*
     FROM jobctl.job_definitions AS definition
     WHERE definition.is_limited AND definition.id > $4::bigint
+        AND (
+            $5::bigint IS NULL
+            OR definition.name = (
+                SELECT run.job_type
+                FROM jobctl.job_runs AS run
+                WHERE run.id = $5::bigint
+            )
+        )
     ORDER BY definition.id
     LIMIT 1000
 ),

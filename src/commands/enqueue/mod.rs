@@ -15,7 +15,7 @@ use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 
 use self::request::{Asked, Request, at_line, check_job};
-use super::{DatabaseFlags, Environment, tick, wait};
+use super::{DatabaseFlags, Environment, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
@@ -25,9 +25,6 @@ use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::{duration, plural, timestamp};
-
-/// The status of a shell's command that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
 
 /// Enqueue a job and print its run's id
 ///
@@ -88,7 +85,7 @@ pub(crate) struct Arguments {
     wait: Option<Option<Duration>>,
     /// Make its first attempt in this process, as `jobctl tick --run`, and wait as with --wait
     #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
-    run: bool,
+    pub(super) run: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -137,8 +134,10 @@ impl Arguments {
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
-        if let (Some(tick), Some(run)) = (tick, answers.first())
-            && let Some(exit) = run_here(&tick, run, database)?
+        let is_waiting = |answer: &&Accepted| answer.status.is_none_or(Status::is_waiting);
+        if let (Some(tick), Some(id)) =
+            (tick, answers.iter().find(is_waiting).and_then(|answer| answer.id))
+            && let Some(exit) = run_here(&tick, id, database)?
         {
             return Ok(exit);
         }
@@ -200,21 +199,36 @@ impl Arguments {
     }
 }
 
-/// Makes the first attempt of a run. Returns the exit status if a signal ended that.
+/// Makes an attempt of a run that waits. Returns the exit status if a signal ended that. In any
+/// other case, the wait goes on: also if another tick was faster, or the database is away.
 fn run_here(
     tick: &tick::Arguments,
-    run: &Accepted,
+    id: i64,
     database: &DatabaseFlags,
 ) -> anyhow::Result<Option<Exit>> {
-    let is_waiting = run.status.is_none_or(Status::is_waiting);
-    let Some(id) = run.id.filter(|_| is_waiting) else { return Ok(None) };
-    let tick::Attempted { state, interrupted, .. } = tick.run_one(id, database)?;
-    if interrupted && !state.status.is_final() {
+    let state = |store: &Store| Ok(store.run_states(vec![id])?.into_iter().next());
+    let attempt = || -> anyhow::Result<_> {
+        let done = tick.run_one(id, database)?;
+        Ok((done, database.open().and_then(|store| state(&store))?))
+    };
+    let (done, state) = match attempt() {
+        Err(error) if exit_of(&error) == Exit::Unavailable => {
+            print::complain(&format!("run {id} is enqueued; waiting for the database: {error:#}"));
+            return Ok(None);
+        }
+        other => other?,
+    };
+    let Some(state) = state else { return Ok(None) };
+    if done.interrupted && !state.status.is_final() {
         print::complain(&format!("run {id} is {}; `jobctl wait {id}`", state.status));
-        return Ok(Some(Exit::Passed(INTERRUPTED)));
+        return Ok(Some(tick::INTERRUPTED));
     }
-    if state.status == Status::Failed {
-        wait::failure(&state).into_iter().for_each(|why| print::complain(&why));
+    match state.status {
+        Status::Failed if done.runs_started > 0 => {
+            wait::failure(&state).into_iter().for_each(|why| print::complain(&why));
+        }
+        status if status.is_waiting() && done.runs_started == 0 => tick::complain_of_waiting(id),
+        _ => {}
     }
     Ok(None)
 }
