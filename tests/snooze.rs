@@ -195,6 +195,35 @@ fn a_snooze_can_hold_its_job() {
 }
 
 #[test]
+fn an_operation_that_waited_for_a_snooze_ends_its_hold() {
+    let db = TestDb::new();
+    db.apply("[jobs.pay]\nshell = 'exit 75'\nsnooze = 'job'\n");
+    for act in [&["retry"][..], &["cancel"], &["edit", "--in", "2h"]] {
+        let run = db.enqueue(["pay"]);
+        let mut client = db.client();
+        let mut tick = client.transaction().unwrap();
+        // As the statement that records the result.
+        tick.batch_execute(&format!(
+            "UPDATE jobctl.job_runs SET updated_at = now() WHERE id = {run};
+             INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
+             VALUES ('job', 'pay', now() + interval '1 hour', {run})"
+        ))
+        .unwrap();
+        let id = run.to_string();
+        let act = db.jobctl(act.iter().copied().chain([id.as_str()])).spawn();
+        wait_until("it waits for the row", || {
+            db.query(
+                "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'",
+            ) == "1"
+        });
+        tick.commit().unwrap();
+        act.wait().success();
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "0");
+    }
+}
+
+#[test]
 fn a_job_has_one_hold_by_snoozes_until_the_latest_time() {
     let db = TestDb::new();
     db.apply(

@@ -1,5 +1,5 @@
 -- blocked, queued or failed -> cancelled. For a running run only the request is recorded: its
--- worker sees it at the next heartbeat. A hold by a run that asked for a later attempt ends.
+-- worker sees it at the next heartbeat.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- A row per existing id: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
@@ -29,11 +29,6 @@ trail AS (
     SELECT 'cancel', stopped.id, stopped.job_type, $3::text, $4::text, 'was ' || asked.status
     FROM stopped
     JOIN asked ON asked.id = stopped.id
-),
-released AS (
-    DELETE FROM jobctl.job_holds AS hold
-    USING stopped
-    WHERE hold.run_id = stopped.id
 ),
 followed AS MATERIALIZED (
     SELECT jobctl.follow_up(array_agg(stopped.id))

@@ -3,7 +3,7 @@
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
 -- $11 backoff
--- expires_at moves with run_at. A new run_at ends a hold by a run that asked for a later attempt.
+-- expires_at moves with run_at.
 -- A row per existing id: its status, and whether it has these values now.
 WITH wanted AS (
     SELECT
@@ -92,12 +92,6 @@ edited AS (
     CROSS JOIN wanted
     WHERE run.id = granted.id
         AND granted.detail <> ''
-),
-released AS (
-    DELETE FROM jobctl.job_holds AS hold
-    USING granted, wanted
-    WHERE hold.run_id = granted.id
-        AND wanted.run_at IS NOT NULL
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)

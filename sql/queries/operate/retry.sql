@@ -1,7 +1,7 @@
 -- Any status of `from` -> queued, due now. A cancelled run keeps its time if that is still in the
 -- future. A running run is taken from its worker. If no attempt is left, as many are added as the
 -- run had at first. A retried run expires only if it keeps its time. A run that a newer one
--- replaced gets its live key back. A hold by a run that asked for a later attempt ends.
+-- replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  cancelled_now: whether cancelled runs are due now, too
 -- $6  unsettled: whether settled runs are left out
@@ -92,11 +92,6 @@ trail AS (
     SELECT 'retry', retried.id, retried.job_type, $3::text, $4::text, 'was ' || asked.status
     FROM retried
     JOIN asked ON asked.id = retried.id
-),
-released AS (
-    DELETE FROM jobctl.job_holds AS hold
-    USING retried
-    WHERE hold.run_id = retried.id
 ),
 history AS (
     INSERT INTO jobctl.job_attempts (
