@@ -210,7 +210,7 @@ impl FieldRule {
             format!("the step of `{item}` in the {name} field is wrong; {allowed}")
         })?;
         // As in cron, a step may exceed its range; then only the first value remains.
-        Ok((low..=high).step_by(step as usize).fold(0, |values, value| values | 1 << value))
+        Ok((low..=high).step_by(step as usize).map(|value| 1 << value).sum())
     }
 
     fn value(&self, text: &str) -> Result<u32, String> {

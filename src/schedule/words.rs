@@ -28,7 +28,7 @@ fn time(expression: &Expression) -> String {
     let values: Vec<_> = minutes.iter().collect();
     let (minutes, of) = match step(&values) {
         Some(1) if values.len() == 60 => ("every minute".to_owned(), "in"),
-        Some(step) if values[0] == 0 && step > 1 && step as usize * values.len() == 60 => {
+        Some(step) if values[0] == 0 && step as usize * values.len() == 60 => {
             (format!("every {step} minutes"), "in")
         }
         _ => (format!("at {}", numbers("minute", &values)), "of"),
@@ -147,6 +147,8 @@ mod tests {
         says("* * * * *", "Every minute every day");
         says("*/15 * * * *", "Every 15 minutes every day");
         says("0,30 * * * *", "Every 30 minutes every day");
+        says("0,20,40 9-11 * * *", "Every 20 minutes in hours 9 through 11 every day");
+        says("0-29 * * * *", "At minutes 0 through 29 of every hour every day");
         says("15,45 * * * *", "At minutes 15 and 45 of every hour every day");
         says("*/7 * * * *", "At every 7th minute from 0 through 56 of every hour every day");
         says("5-59/15 * * * *", "At every 15th minute from 5 through 50 of every hour every day");

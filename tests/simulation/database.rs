@@ -646,6 +646,11 @@ impl Database {
     ) -> store::Result<Woken> {
         let Holder { worker, tick } = &session.holder.clone();
         let has_time = session.now < asked.until;
+        if session.filter.only_run.is_some() {
+            let limits = self.definitions.values().any(Definition::is_limited);
+            self.search_all(session, asked, true)?;
+            return Ok(Woken { may_claim: true, limits, ..Woken::default() });
+        }
         let report = |it: &mut Self, session: &Session| {
             it.transact("look for due runs", |it| it.report(session, asked))
         };
@@ -687,19 +692,7 @@ impl Database {
             };
             held_by_others = self.running().filter(is_held).count();
         }
-        if let Some(error) = &asked.claim_error {
-            let error = store::Error::new(error.kind, error.exit, error.to_string());
-            let suspects = Bisection::of(self.preview(worker, &session.filter, 5000));
-            session.search = Some((suspects, Some(error)));
-        }
-        while session.search.is_some() {
-            let step = self.search(session);
-            session.search.take_if(|(suspects, _)| suspects.is_done());
-            step?;
-            if !has_time {
-                break;
-            }
-        }
+        self.search_all(session, asked, has_time)?;
         let other_claims = !may_claim && seen.claiming_tick.is_some();
         Ok(Woken {
             may_claim,
@@ -710,6 +703,30 @@ impl Database {
             took: Duration::ZERO,
             longest: Duration::ZERO,
         })
+    }
+
+    /// As `Upkeep::search_unclaimable`.
+    fn search_all(
+        &mut self,
+        session: &mut Session,
+        asked: &Wake,
+        has_time: bool,
+    ) -> store::Result<()> {
+        if let Some(error) = &asked.claim_error {
+            let error = store::Error::new(error.kind, error.exit, error.to_string());
+            let suspects =
+                Bisection::of(self.preview(&session.holder.worker, &session.filter, 5000));
+            session.search = Some((suspects, Some(error)));
+        }
+        while session.search.is_some() {
+            let step = self.search(session);
+            session.search.take_if(|(suspects, _)| suspects.is_done());
+            step?;
+            if !has_time {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// wake.sql
@@ -985,7 +1002,11 @@ impl Database {
     fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<(i64, i64)>, bool) {
         let (mut runs, mut skipped) = (Vec::new(), false);
         for (name, definition) in &self.definitions {
-            if !definition.is_limited() || !self.is_job_served(name, filter) {
+            let is_other = |id: &i64| self.runs.get(id).is_none_or(|run| run.job_type != *name);
+            if !definition.is_limited()
+                || !self.is_job_served(name, filter)
+                || filter.only_run.as_ref().is_some_and(is_other)
+            {
                 continue;
             }
             let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
@@ -1004,7 +1025,7 @@ impl Database {
             let allowed = definition.allowed(self.now);
             let free = [free, allowed].into_iter().flatten().min().unwrap_or(i64::MAX);
             let free = usize::try_from(free).unwrap_or(0);
-            due.retain(|run| !filter.excluded_runs.contains(&run.id) && !self.is_locked(run.id));
+            due.retain(|run| !filter.excludes(run.id) && !self.is_locked(run.id));
             due.retain(|run| !self.is_held(run) && !run.is_expired(self.now));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
@@ -1074,8 +1095,9 @@ impl Database {
             if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), false) };
         let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
             row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
-                && !self.holds_worker(&holder.worker)
         });
+        let may_claim =
+            (has_right || filter.only_run.is_some()) && !self.holds_worker(&holder.worker);
         let mut lanes: Lanes<'_> = BTreeMap::new();
         for run in self.waiting() {
             lanes.entry((&run.queue, run.priority)).or_default().push(run);
@@ -1091,7 +1113,7 @@ impl Database {
                 after.is_none_or(|after| (run.run_at, run.id) > after)
                     && run.run_at <= now
                     && !run.is_expired(now)
-                    && !filter.excluded_runs.contains(&run.id)
+                    && !filter.excludes(run.id)
                     && self.is_job_served(&run.job_type, filter)
                     && !is_limited(run)
                     && !self.is_held(run)
@@ -1107,7 +1129,7 @@ impl Database {
             ((it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id), *id)
         }));
         due.sort_unstable();
-        due.truncate(if has_right { at_most } else { 0 });
+        due.truncate(if may_claim { at_most } else { 0 });
         let mut claimed = Vec::new();
         let mut bytes = 0;
         for (place, (_, id)) in due.iter().enumerate() {
@@ -1377,7 +1399,7 @@ impl Database {
         let is_due = |run: &&Run| {
             run.run_at <= self.now
                 && !run.is_expired(self.now)
-                && !filter.excluded_runs.contains(&run.id)
+                && !filter.excludes(run.id)
                 && filter.serves(&run.queue)
                 && self.is_job_served(&run.job_type, filter)
                 && !self.is_held(run)
@@ -1442,6 +1464,10 @@ impl Database {
 }
 
 impl ClaimFilter {
+    fn excludes(&self, run: i64) -> bool {
+        self.excluded_runs.contains(&run) || self.only_run.is_some_and(|only| only != run)
+    }
+
     fn serves(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|it| it == queue)
     }

@@ -620,7 +620,7 @@ fn filter(random: &mut Random) -> ClaimFilter {
         excluded_jobs: some(random.percent(10), &["shell"]),
         excluded_kinds: if random.percent(10) { vec![JobKind::Http] } else { Vec::new() },
         excluded_runs: Vec::new(),
-        only_run: None,
+        only_run: if random.percent(5) { random.maybe(&[1, 2, 3, 5, 8]) } else { None },
         lease: LEASE,
     }
 }
