@@ -102,6 +102,8 @@ pub fn claim(client: &mut Client, at_most: i32) -> Vec<Row> {
         (&texts, Type::TEXT_ARRAY),
         (&times, Type::TIMESTAMPTZ_ARRAY),
         (&ids, Type::INT8_ARRAY),
+        // Any run.
+        (&None::<i64>, Type::INT8),
     ];
     client.query_typed(include_str!("../sql/queries/tick/claim.sql"), arguments).unwrap()
 }
