@@ -1188,18 +1188,19 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     WITH RECURSIVE stuck (id) AS (
-        SELECT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-        WHERE waits.state = 'stuck'
-            AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+        SELECT awaited.follower_id
+        FROM jobctl.awaited_runs AS awaited
+        WHERE awaited.is_stuck
         UNION
         SELECT follower.id
         FROM stuck
-        -- OFFSET 0: one run at a time, by the index.
+        -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT waits.run_id AS id
+            SELECT run.id
             FROM jobctl.job_dependencies AS waits
+            JOIN jobctl.job_runs AS run
+                ON run.id = waits.run_id
+                AND run.status = 'blocked'
             WHERE waits.after_id = stuck.id
                 AND waits.state IN ('open', 'due')
             OFFSET 0
@@ -1340,14 +1341,12 @@ CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status t
         LIMIT 10000
     ) AS searched
     CROSS JOIN LATERAL (
-        SELECT waits.after_id AS id, coalesce(before.status, 'deleted') AS status
-        FROM jobctl.job_dependencies AS waits
-        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-        WHERE waits.run_id = searched.id
-            AND waits.state = 'stuck'
+        SELECT awaited.id, awaited.status
+        FROM jobctl.awaited_runs AS awaited
+        WHERE awaited.follower_id = searched.id
+            AND awaited.is_stuck
         OFFSET 0
     ) AS ended
-    WHERE ended.status IN ('dead', 'cancelled', 'deleted')
     ORDER BY ended.id
     LIMIT 1
 $$;
@@ -1847,9 +1846,12 @@ CREATE VIEW jobctl.awaited_runs AS
  SELECT waits.after_id AS id,
     waits.state,
     follower.id AS follower_id,
-    follower.job_type AS follower_job
-   FROM (jobctl.job_dependencies waits
+    follower.job_type AS follower_job,
+    COALESCE(before.status, 'deleted'::text) AS status,
+    ((waits.state = 'stuck'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
+   FROM ((jobctl.job_dependencies waits
      JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.status = 'blocked'::text))))
+     LEFT JOIN jobctl.job_runs before ON ((before.id = waits.after_id)))
   WHERE (waits.state = ANY (ARRAY['stuck'::text, 'due'::text]));
 CREATE TABLE jobctl.job_holds (
     id uuid DEFAULT gen_random_uuid() NOT NULL,

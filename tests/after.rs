@@ -220,6 +220,15 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     db.jobctl(["retry", &bad.to_string()]).run().success();
     (0..3).for_each(|_| tick(&db));
     wait.wait().success().stderr(&says);
+    // Nor is a run stuck behind one that a person has let start.
+    db.apply(JOBS);
+    let dead = db.enqueue(["bad"]);
+    let middle = mail(&db, &[dead], &[]);
+    let last = mail(&db, &[middle], &[]).to_string();
+    tick(&db);
+    db.jobctl(["retry", &middle.to_string()]).run().success();
+    let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
+    db.jobctl(["wait", &last, "--timeout", "1s"]).run().exits(124).stderr(&goes_on);
     // A deleted run has no status, and all runs after it are stuck, too.
     let gone = db.enqueue(["export", "--in", "1h"]);
     let last = [mail(&db, &[gone], &[]), mail(&db, &[gone], &[])];

@@ -24,18 +24,19 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH RECURSIVE stuck (id) AS (
-        SELECT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-        WHERE waits.state = 'stuck'
-            AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+        SELECT awaited.follower_id
+        FROM jobctl.awaited_runs AS awaited
+        WHERE awaited.is_stuck
         UNION
         SELECT follower.id
         FROM stuck
-        -- OFFSET 0: one run at a time, by the index.
+        -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT waits.run_id AS id
+            SELECT run.id
             FROM jobctl.job_dependencies AS waits
+            JOIN jobctl.job_runs AS run
+                ON run.id = waits.run_id
+                AND run.status = 'blocked'
             WHERE waits.after_id = stuck.id
                 AND waits.state IN ('open', 'due')
             OFFSET 0

@@ -32,14 +32,12 @@ AS $$
         LIMIT 10000
     ) AS searched
     CROSS JOIN LATERAL (
-        SELECT waits.after_id AS id, coalesce(before.status, 'deleted') AS status
-        FROM jobctl.job_dependencies AS waits
-        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-        WHERE waits.run_id = searched.id
-            AND waits.state = 'stuck'
+        SELECT awaited.id, awaited.status
+        FROM jobctl.awaited_runs AS awaited
+        WHERE awaited.follower_id = searched.id
+            AND awaited.is_stuck
         OFFSET 0
     ) AS ended
-    WHERE ended.status IN ('dead', 'cancelled', 'deleted')
     ORDER BY ended.id
     LIMIT 1
 $$;

@@ -4,9 +4,14 @@ SELECT
     waits.after_id AS id,
     waits.state,
     follower.id AS follower_id,
-    follower.job_type AS follower_job
+    follower.job_type AS follower_job,
+    coalesce(before.status, 'deleted') AS status,
+    -- Else it was retried since.
+    waits.state = 'stuck'
+        AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck
 FROM jobctl.job_dependencies AS waits
 JOIN jobctl.job_runs AS follower
     ON follower.id = waits.run_id
     AND follower.status = 'blocked'
+LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
 WHERE waits.state IN ('stuck', 'due');

@@ -362,8 +362,7 @@ SELECT
     max(before.finished_at)
 FROM jobctl.awaited_runs AS awaited
 LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
-WHERE awaited.state = 'stuck'
-    AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted')
+WHERE awaited.is_stuck
     AND ($1::text[] IS NULL OR awaited.follower_job = ANY ($1::text[]))
 GROUP BY awaited.follower_job
 UNION ALL
