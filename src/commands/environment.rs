@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use clap::builder::{FalseyValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Id};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Id, Parser as _,
+};
 
 use super::Cli;
 use super::completions::with_candidates;
@@ -49,18 +51,13 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
     }
 }
 
-impl<A: Args> Environment<A> {
-    /// Reads the flags of another command from their variables alone.
-    pub(super) fn of_variables(command: &'static str) -> Result<A, Fault> {
-        let parser = Self::augment_args(Command::default().name(command));
-        let matches = parser.try_get_matches_from([command]);
-        let read = matches.and_then(|matches| A::from_arg_matches(&matches));
-        read.map_err(|usage| {
-            let text = usage.to_string();
-            let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            Fault::usage(format!("in the variables of `{command}`: {why}"))
-        })
-    }
+/// Reads a command without arguments: its flags come from their variables alone.
+pub(super) fn of_variables(command: &str) -> Result<Cli, Fault> {
+    Cli::try_parse_from(["jobctl", command]).map_err(|usage| {
+        let text = usage.to_string();
+        let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Fault::usage(format!("in the variables of `{command}`: {why}"))
+    })
 }
 
 /// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:

@@ -340,9 +340,8 @@ impl Store {
                 before = transaction.one(statement)?;
             }
             let stored = seen.tick(transaction.created_at.unwrap_or_default());
-            if let Some(lost) = before.restored_at.or_else(|| seen_before.lost(stored))
-                && !transaction.one::<bool>(query!("tick/restore_accepted"; worker, lost))?
-            {
+            let lost = before.restored_at.or_else(|| seen_before.lost(stored));
+            if !accepts(transaction, &worker, lost)? {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(before.restored_at.is_some()));
             }
@@ -368,14 +367,7 @@ impl Store {
         let seen = self.transact("look for due runs", move |transaction| {
             let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
             let before: BeforeWork = transaction.one(statement)?;
-            Ok(match before.restored_at {
-                Some(lost)
-                    if !transaction.one(query!("tick/restore_accepted"; worker, lost))? =>
-                {
-                    None
-                }
-                _ => Some(before),
-            })
+            Ok(accepts(transaction, &worker, before.restored_at)?.then_some(before))
         })?;
         seen.ok_or_else(Error::restored)
     }
@@ -436,6 +428,16 @@ impl Store {
         let statement = owned!("tick/leave"; worker = worker.to_owned(), tick = tick.to_owned());
         self.query("release the claim right", Transaction::execute, statement).map(drop)
     }
+}
+
+/// Returns whether no restore was noticed, or an operator has accepted it for this worker.
+fn accepts(
+    transaction: &mut Transaction,
+    worker: &str,
+    restored_at: Option<DateTime<Utc>>,
+) -> PgResult<bool> {
+    restored_at
+        .map_or(Ok(true), |lost| transaction.one(query!("tick/restore_accepted"; worker, lost)))
 }
 
 pub(super) fn claim(

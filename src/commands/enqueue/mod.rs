@@ -15,7 +15,8 @@ use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 
 use self::request::{Asked, Request, at_line, check_job};
-use super::{DatabaseFlags, Environment, exit_of, tick, wait};
+use super::environment::of_variables;
+use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
@@ -92,11 +93,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let tick = || Environment::<tick::Arguments>::of_variables("tick");
-        let tick = self.run.then(tick).transpose()?;
-        if self.run {
-            database.open()?.claim_nothing()?;
-        }
+        let here = self.run.then(|| of_variables("tick")).transpose()?;
         let batch = self.batch.take();
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
         let rule = self.request.rule();
@@ -117,6 +114,9 @@ impl Arguments {
             dependencies.push(Dependencies { run: runs.len(), after, rule });
             runs.push(run);
         }
+        if self.run {
+            database.open()?.claim_nothing()?;
+        }
         let answers = enqueue(database, runs, dependencies, &queues)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
@@ -134,10 +134,10 @@ impl Arguments {
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
-        let is_waiting = |answer: &&Accepted| answer.status.is_none_or(Status::is_waiting);
-        if let (Some(tick), Some(id)) =
-            (tick, answers.iter().find(is_waiting).and_then(|answer| answer.id))
-            && let Some(exit) = run_here(&tick, id, database)?
+        if let Some(tick) = here.as_ref().and_then(|cli| cli.command.tick())
+            && let [Accepted { id: Some(id), status, .. }] = answers[..]
+            && status.is_none_or(Status::is_waiting)
+            && let Some(exit) = run_here(tick, id, database)?
         {
             return Ok(exit);
         }
