@@ -155,12 +155,7 @@ fn a_run_that_is_locked_for_a_moment_is_waited_for() {
     let runs = five_runs(&db, "queued");
     let mut other = lock(&db, &runs[2], "UPDATE");
     let cancel = db.jobctl(["cancel", "--all", "--yes"]).spawn();
-    wait_until("the command to wait for the run", || {
-        db.query(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-             wait_event_type = 'Lock'",
-        ) == "1"
-    });
+    wait_until("the command to wait for the run", || db.waiting_for_locks() == 1);
     // The others are cancelled already.
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'"), "1");
     other.batch_execute("COMMIT").unwrap();

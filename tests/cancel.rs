@@ -239,12 +239,7 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
             .query_one("SELECT run::text FROM jobctl.job_runs AS run WHERE id = $1", &[&id])
             .unwrap();
         let asked = db.jobctl(command).spawn();
-        wait_until("the command to wait for the row", || {
-            db.query(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-                 wait_event_type = 'Lock'",
-            ) == "1"
-        });
+        wait_until("the command to wait for the row", || db.waiting_for_locks() == 1);
         other.commit().unwrap();
         asked.wait().success().stdout("").stderr("");
         assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");

@@ -152,18 +152,12 @@ fn an_unstarted_claim_is_released_even_if_its_row_was_locked() {
     let late: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
     // Another session locks the first of them between its claim and its release.
     let holder = db.block_claims_of(&format!("NEW.id = {}", late[0]));
-    let waiting = |sessions: &str| {
-        db.query(&format!(
-            "SELECT count(*) >= {sessions} FROM pg_stat_activity
-             WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )) == "t"
-    };
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
-    wait_until("the claim to wait", || waiting("1"));
+    wait_until("the claim to wait", || db.waiting_for_locks() >= 1);
     let mut other = db.client();
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {} FOR UPDATE", late[0]);
     let locking = std::thread::spawn(move || other.batch_execute(&lock).map(|()| other));
-    wait_until("the other session to wait", || waiting("2"));
+    wait_until("the other session to wait", || db.waiting_for_locks() >= 2);
     drop(holder);
     let mut other = locking.join().unwrap().unwrap();
     gate.wait_for_starts(2);

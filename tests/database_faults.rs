@@ -273,10 +273,8 @@ fn a_lingering_tick_survives_a_lock() {
     let mut client = db.client();
     let mut locked = client.transaction().unwrap();
     locked.execute("SELECT FROM jobctl.job_workers FOR UPDATE", &[]).unwrap();
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-        wait_event_type = 'Lock'";
-    wait_until("the tick to wait for the lock", || db.query(waiting) == "1");
-    wait_until("the tick to give up", || db.query(waiting) == "0");
+    wait_until("the tick to wait for the lock", || db.waiting_for_locks() == 1);
+    wait_until("the tick to give up", || db.waiting_for_locks() == 0);
     locked.rollback().unwrap();
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");

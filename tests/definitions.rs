@@ -343,9 +343,7 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
     let mut ticks = queues.map(|name| {
         db.jobctl(["tick", "--worker", name, "--queue", name]).current_dir(folder.path()).spawn()
     });
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-        wait_event_type = 'Lock'";
-    wait_until("all to claim", || db.query(waiting) == "3");
+    wait_until("all to claim", || db.waiting_for_locks() == 3);
     gate.batch_execute("COMMIT").unwrap();
     wait_until("each to have claimed or ended", || {
         let ended = ticks.iter_mut().filter_map(|tick| (!tick.is_running()).then_some(())).count();

@@ -211,12 +211,7 @@ fn an_operation_that_waited_for_a_snooze_ends_its_hold() {
         .unwrap();
         let id = run.to_string();
         let act = db.jobctl(act.iter().copied().chain([id.as_str()])).spawn();
-        wait_until("it waits for the row", || {
-            db.query(
-                "SELECT count(*) FROM pg_stat_activity
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'",
-            ) == "1"
-        });
+        wait_until("the command to wait for the row", || db.waiting_for_locks() == 1);
         tick.commit().unwrap();
         act.wait().success();
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "0");

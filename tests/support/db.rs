@@ -254,6 +254,15 @@ impl TestDb {
         super::wait_until(&format!("run {id} to be {status}"), || self.status(id) == status);
     }
 
+    /// Returns how many sessions wait for a lock.
+    pub fn waiting_for_locks(&self) -> usize {
+        let waiting = self.query(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        );
+        waiting.parse().unwrap()
+    }
+
     /// Waits until the lease of a run was renewed so many times.
     #[track_caller]
     pub fn wait_for_renewals(&self, id: i64, renewals: u32) {
