@@ -35,7 +35,7 @@ impl BatchSize {
     /// the cause instead of the items. Then the next batches grow again.
     pub(crate) fn too_long(&mut self, size: usize, error: &Error) {
         self.rejected(size);
-        if error.is_too_slow() {
+        if error.is_too_slow {
             self.in_time = self.at_most;
         }
     }
@@ -105,7 +105,7 @@ impl<T> Bisection<T> {
     ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
-            Err(error) if size > 1 && error.is_too_slow() => self.size.too_long(size, &error),
+            Err(error) if size > 1 && error.is_too_slow => self.size.too_long(size, &error),
             Err(error) if size > 1 && error.may_be_about_rows() => self.size.rejected(size),
             Err(error) if !error.may_be_about_rows() => return Err(error),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),

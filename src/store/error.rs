@@ -33,9 +33,11 @@ pub(crate) struct Error {
     pub(crate) exit: Exit,
     cause: String,
     remedy: &'static str,
-    pub(super) is_too_slow: bool,
+    /// A time limit ended the statement. It may succeed with fewer rows.
+    pub(crate) is_too_slow: bool,
     is_locked: bool,
-    may_be_committed: bool,
+    /// The answer to COMMIT is missing.
+    pub(crate) may_be_committed: bool,
 }
 
 /// The codes of `jobctl.enqueue` that jobctl handles separately.
@@ -74,16 +76,6 @@ impl Error {
     /// Returns whether a row may have caused the error. Then other rows may succeed.
     pub(crate) fn may_be_about_rows(&self) -> bool {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
-    }
-
-    /// Returns whether a time limit ended the statement. It may succeed with fewer rows.
-    pub(crate) fn is_too_slow(&self) -> bool {
-        self.is_too_slow
-    }
-
-    /// Returns whether the answer to COMMIT is missing.
-    pub(crate) fn may_be_committed(&self) -> bool {
-        self.may_be_committed
     }
 
     /// Returns whether another session held a lock for too long.

@@ -206,20 +206,13 @@ fn bytes_of(writes: &[PendingWrite]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::machine::tests::run;
+    use super::super::machine::tests::{judged, run};
     use super::*;
-    use crate::job::attempt::{AttemptResult, JobOutput};
-    use crate::job::failure::Failure;
-    use crate::job::next_status::Prospect;
     use crate::store::Kind;
 
     /// A result with this many bytes of output, whose job ended at `finished`.
     fn result(id: i64, bytes: usize, finished: Instant) -> PendingWrite {
-        let output = JobOutput { text: "x".repeat(bytes), bytes: bytes as u64, truncated: false };
-        let result = AttemptResult { output, ..AttemptResult::unstarted(Failure::Signal(9)) };
-        let judged =
-            JudgedAttempt::new(run(id), result, Prospect::Transient, (finished, finished), 0.5);
-        PendingWrite::Record(Box::new(judged))
+        PendingWrite::Record(Box::new(judged(id, bytes, finished)))
     }
 
     fn release(id: i64) -> PendingWrite {
