@@ -20,6 +20,7 @@ mod session;
 mod show;
 mod statement;
 mod status;
+mod wake;
 
 use std::cell::Cell;
 use std::sync::Arc;
