@@ -109,9 +109,7 @@ impl Prefetch {
             return 0;
         }
         let window = self.window().as_secs_f64();
-        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)).filter(|mean| *mean < window) else {
-            return 0;
-        };
+        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)) else { return 0 };
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,

@@ -6,7 +6,7 @@ use super::*;
 use crate::job::attempt::{AttemptResult, JobOutput};
 use crate::job::failure::Failure;
 use crate::job::next_status::Prospect;
-use crate::store::ClaimResult;
+use crate::store::{ClaimResult, Position};
 
 /// A tick with a lease of 30 s: a job stops 22.5 s after its renewal was sent. All renewals and
 /// steps take equally long.
@@ -343,7 +343,10 @@ fn each_duty_has_its_time() {
     // Without the claim right, a tick wakes to ask for it.
     let mut idle = Tick::of(LINGERING).claims(Vec::new());
     idle.machine.claims.right_lost();
-    assert_eq!(idle.duties(), [Duty::Wake]);
+    assert_eq!((idle.duties(), idle.machine.other_claims()), (vec![Duty::Wake], false));
+    let (woken, now) = (Woken { other_claims: true, ..Woken::default() }, idle.now);
+    idle.machine.claims.woken(now, woken, now);
+    assert!(idle.machine.other_claims());
     // A short tick wakes no more once nothing is due.
     let bounds = Bounds { linger: false, ..LINGERING };
     let mut holding = Tick::of(bounds).claims(vec![run(1)]);
@@ -357,6 +360,8 @@ fn each_duty_has_its_time() {
         (stopped - MILLISECOND, vec![Duty::Renew]),
         (stopped, Vec::new()),
         (stopped + MILLISECOND, Vec::new()),
+        // Nor is output stored, although there is time for it.
+        (stopped + seconds(60.0), Vec::new()),
     ] {
         holding.lease_ends(at);
         assert_eq!(holding.duties(), renews);
@@ -795,6 +800,29 @@ fn an_idle_tick_claims_what_its_results_have_made_due() {
     tick.machine.now += MILLISECOND;
     tick.machine.stepped(sent, StepResult { queues_runs: true, ..StepResult::default() });
     assert_eq!(tick.machine.claims.due(), due);
+}
+
+/// A slow scan has claimed all due runs, and a claim that continues after them finds no other.
+#[test]
+fn only_a_tick_that_holds_runs_waits_before_it_repeats_a_slow_scan() {
+    for (keeps, claimed, waits) in
+        [(true, vec![], true), (false, vec![], false), (false, vec![run(2)], true)]
+    {
+        let mut tick = Tick::of(LINGERING).claims(Vec::new());
+        let scan = tick.step(true, None);
+        let found = Claimed { position: Some(Position::default()), ..run(1) };
+        let taken = ClaimResult { claimed: vec![found], ..ClaimResult::default() };
+        let claiming = seconds(1.0);
+        tick.machine.stepped(scan, StepResult { taken, claiming, ..StepResult::default() });
+        let next = tick.step(true, None);
+        assert!(next.claim.as_ref().unwrap().after.is_some());
+        if !keeps {
+            tick.machine.leases.remove(&run(1).token());
+        }
+        let taken = ClaimResult { claimed, ..ClaimResult::default() };
+        tick.machine.stepped(next, StepResult { taken, ..StepResult::default() });
+        assert_eq!(tick.machine.claims.due() > Some(tick.now), waits);
+    }
 }
 
 #[test]
