@@ -179,6 +179,28 @@ fn edit_moves_expires_at_and_replace_resets_it() {
 }
 
 #[test]
+fn an_edited_run_without_an_expiry_never_expires() {
+    let db = TestDb::new();
+    let first = db.enqueue(["shell", "--", "true"]);
+    let follower = db.enqueue(["shell", "--after", &first.to_string(), "--", "true"]);
+    let later = db.enqueue(["shell", "--expires-in", "5m", "--", "true"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET expires_at = '9999-12-31 23:59:59Z' WHERE id = {later}"
+    ));
+    db.jobctl(["edit", "--all-waiting", "--in", "1h", "--yes"]).run().success();
+    let expires = "SELECT string_agg(coalesce(expires_at::text, 'never'), ' ' ORDER BY id)
+                   FROM jobctl.job_runs";
+    assert_eq!(db.query(expires), "never never 9999-12-31 23:59:59+00");
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
+    // A run that waits for others expires later, but not after the last time there is.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET expires_at = '9999-12-31 23:59:59Z' WHERE id = {follower}"
+    ));
+    db.jobctl(["tick"]).run().success().stderr_has("succeeded");
+    assert_eq!([first, follower, later].map(|id| db.status(id)), ["succeeded"; 3]);
+}
+
+#[test]
 fn a_claimed_run_that_expires_before_its_start_does_not_start() {
     let db = TestDb::new();
     let folder = temp_dir();

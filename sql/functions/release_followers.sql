@@ -135,7 +135,14 @@ BEGIN
                         status = CASE WHEN free.after_id IS NULL THEN 'queued' ELSE 'cancelled' END,
                         -- Claims begin with the earliest time, and this run was not due before.
                         run_at = greatest(run.run_at, now()),
-                        expires_at = run.expires_at + greatest(now() - run.run_at, interval '0'),
+                        -- `least` ignores NULL.
+                        expires_at = CASE
+                            WHEN run.expires_at IS NOT NULL
+                                THEN least(
+                                    run.expires_at + greatest(now() - run.run_at, interval '0'),
+                                    '9999-12-31 23:59:59Z'
+                                )
+                        END,
                         last_error = 'run ' || free.after_id || ' did not succeed: it is '
                             || free.status,
                         error_type = CASE WHEN free.after_id IS NOT NULL THEN 'predecessor' END,

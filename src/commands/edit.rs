@@ -30,7 +30,7 @@ use crate::store::{Edit, Operation, Store};
     mut_arg("queue", |filter| filter.long("from-queue"))
 )]
 pub(crate) struct Arguments {
-    /// All queued and failed runs, due or not; filters narrow them down
+    /// All blocked, queued and failed runs, due or not; filters narrow them down
     #[arg(id = "All", long = "all-waiting", conflicts_with_all = ["ids", "payload_file"])]
     all_waiting: bool,
     #[command(flatten)]

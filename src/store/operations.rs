@@ -67,7 +67,7 @@ pub(crate) struct RetryTerms {
 }
 
 /// New values of runs; `None` keeps the old one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Edit {
     pub(crate) queue: Option<String>,
     pub(crate) priority: Option<i32>,

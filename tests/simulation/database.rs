@@ -24,7 +24,7 @@ use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, Accepted, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction,
-    DueRun, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
+    DueRun, Edit, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
     OperationResult, Position, Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult,
     Unlisted,
 };
@@ -2064,6 +2064,39 @@ impl Database {
                 (run.status, run.finished_at) = (Status::Cancelled, Some(it.now));
             }
             run.cancel_requested_at.get_or_insert(it.now);
+            run.updated_at = it.now;
+            it.write(run).map(|()| true)
+        })
+    }
+
+    /// edit.sql
+    pub(super) fn edit(
+        &mut self,
+        ids: &[i64],
+        from: &[Status],
+        edit: &Edit,
+    ) -> store::Result<Vec<OperationResult>> {
+        self.act("edit", ids, from, |it, mut run| {
+            let counted = run.attempts - run.uncounted_attempts;
+            let is_editable = match run.status {
+                Status::Blocked | Status::Queued | Status::Failed | Status::Dead => true,
+                Status::Running | Status::Succeeded | Status::Cancelled => false,
+            };
+            if !is_editable || edit.max_attempts.is_some_and(|most| counted >= most) {
+                return Ok(false);
+            }
+            let before = run.clone();
+            run.priority = edit.priority.unwrap_or(run.priority);
+            run.max_attempts = edit.max_attempts.unwrap_or(run.max_attempts);
+            if let Some(after) = edit.after {
+                it.end_holds_by(run.id);
+                run.run_at = it.now + seconds(after);
+                let shift = run.run_at - before.run_at;
+                run.expires_at = run.expires_at.map(|at| at + shift);
+            }
+            if run == before {
+                return Ok(true);
+            }
             run.updated_at = it.now;
             it.write(run).map(|()| true)
         })

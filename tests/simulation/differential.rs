@@ -33,7 +33,7 @@ use crate::job::seen_ticks::SeenTicks;
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{self, FirePlan};
 use crate::store::{
-    self, Accepted, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, Dependencies,
+    self, Accepted, Applied, ApplyMode, ApplyTerms, Cause, Claim, ClaimFilter, Dependencies, Edit,
     FencingToken, Finish, HoldTarget, Holder, Keep, Kind, Lane, NewRun, Position, Predecessor,
     RetryTerms, Store, Timeouts, Unlisted,
 };
@@ -172,6 +172,7 @@ enum Operation {
     Enqueue(Vec<NewRun>, Vec<Dependencies>),
     Retry(Vec<i64>, Vec<Status>, RetryTerms),
     Cancel(Vec<i64>, Vec<Status>),
+    Edit(Vec<i64>, Vec<Status>, Edit),
     Remove(Vec<i64>, Vec<Status>),
     Pause(String),
     Resume(String),
@@ -347,6 +348,9 @@ impl Party<'_> {
             }
             Operation::Retry(ids, from, terms) => act(&store::Operation::Retry(*terms), ids, from),
             Operation::Cancel(ids, from) => act(&store::Operation::Cancel, ids, from),
+            Operation::Edit(ids, from, edit) => {
+                act(&store::Operation::Edit(edit.clone()), ids, from)
+            }
             Operation::Remove(ids, from) => act(&store::Operation::Remove, ids, from),
             Operation::Pause(name) => said(store.pause(name.clone(), cause)),
             Operation::Resume(name) => {
@@ -759,7 +763,16 @@ impl Sequence {
                 let terms = RetryTerms { cancelled_now, unsettled: random.percent(50) };
                 Operation::Retry(self.ids(), self.statuses(), terms)
             }
-            77..81 => Operation::Cancel(self.ids(), self.statuses()),
+            77..79 => Operation::Cancel(self.ids(), self.statuses()),
+            79..81 => {
+                let edit = Edit {
+                    priority: random.maybe(&[0, 1]),
+                    after: random.maybe(&[0.0, 1.0, 60.0]),
+                    max_attempts: random.maybe(&[1, 3]),
+                    ..Edit::default()
+                };
+                Operation::Edit(self.ids(), self.statuses(), edit)
+            }
             81..82 => Operation::Remove(self.ids(), self.statuses()),
             82..83 => Operation::Pause(random.of(&JOBS).to_owned()),
             83..84 => {
@@ -1012,6 +1025,7 @@ impl Sequence {
             }
             Operation::Retry(ids, from, terms) => actions(model.retry(ids, from, *terms)),
             Operation::Cancel(ids, from) => actions(model.cancel(ids, from)),
+            Operation::Edit(ids, from, edit) => actions(model.edit(ids, from, edit)),
             Operation::Remove(ids, from) => actions(model.remove(ids, from)),
             Operation::Pause(name) => said(model.pause(name)),
             Operation::Resume(name) => said(model.resume(name)),

@@ -80,10 +80,14 @@ edited AS (
         queue = coalesce(wanted.queue, run.queue),
         priority = coalesce(wanted.priority, run.priority),
         run_at = coalesce(wanted.run_at, run.run_at),
-        expires_at = least(
-            run.expires_at + (coalesce(wanted.run_at, run.run_at) - run.run_at),
-            '9999-12-31 23:59:59Z'
-        ),
+        -- `least` ignores NULL.
+        expires_at = CASE
+            WHEN run.expires_at IS NOT NULL
+                THEN least(
+                    run.expires_at + (coalesce(wanted.run_at, run.run_at) - run.run_at),
+                    '9999-12-31 23:59:59Z'
+                )
+        END,
         max_attempts = coalesce(wanted.max_attempts, run.max_attempts),
         timeout = coalesce(wanted.timeout, run.timeout),
         backoff = coalesce(wanted.backoff, run.backoff),
