@@ -178,7 +178,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
         .run()
         .exits(1)
         .stdout_has("1 run of mail waits for runs that did not succeed")
-        .stdout_has(&format!("`jobctl list --before {mail}` shows these"));
+        .stdout_has(&format!("`jobctl show {mail}` names them"));
     let why = format!("waits for run {bad}, which is dead");
     db.jobctl(["show", &mail.to_string()]).run().success().stdout_has(&why);
     // A run that another waits for is not old.
@@ -608,4 +608,23 @@ fn a_run_gets_the_ids_and_the_outputs_of_the_runs_that_it_waited_for() {
     assert_eq!(read(std::str::from_utf8(&server.requests()[0].body).unwrap()), expected);
     // A run that waited for none has its payload alone.
     assert_eq!(output(alone), "7");
+}
+
+/// As after a restore of some tables alone.
+#[test]
+fn a_blocked_run_without_known_predecessors_waits_for_a_person() {
+    let db = TestDb::new();
+    let first = db.enqueue(["shell", "--", "true"]).to_string();
+    let run = db.enqueue(["shell", "--after", &first, "--", "true"]);
+    db.execute("DELETE FROM jobctl.job_dependencies");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(run), "blocked");
+    let why = format!("waits for runs that are gone; `jobctl retry {run}` starts it");
+    db.jobctl(["show", &run.to_string()]).run().success().stdout_has(&why);
+    let found = "1 run of shell waits for runs that did not succeed or are gone";
+    db.jobctl(["check"]).run().exits(1).stdout_has(found);
+    db.jobctl(["retry", &run.to_string()]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(run), "succeeded");
+    db.jobctl(["check"]).run().success();
 }

@@ -146,6 +146,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         // No other worker recovers the run.
         wait_until("the lease in the row to end", || db.query(IS_OVER) == "1");
         assert_eq!(shop.look(), "");
+        db.jobctl(["show", "1"]).run().success().stdout_has("its job has ended").nowhere("expired");
         assert_eq!(db.of_run(1, "status, attempts"), "running|1");
         locker.batch_execute(end).unwrap();
         // As if the row had been locked for half a minute.
@@ -286,9 +287,15 @@ fn a_kept_lease_counts_as_a_lease() {
     );
     db.jobctl(["tick", "--worker", "w", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(waiting), "queued");
+    db.jobctl(["show", "2"]).run().success().stdout_has("locked_until").nowhere("expired");
+    db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().nowhere("lease");
+    db.jobctl(["report"]).run().success().nowhere("lease expired");
     db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
     db.jobctl(["forget", "w"]).run().exits(4).stderr_has("holds runs");
-    db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '1 second'");
+    db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '2 seconds'");
+    db.jobctl(["show", "2"]).run().success().stdout_has("its lease expired 2s ago");
+    db.jobctl(["report"]).run().success().stdout_has("lease expired");
+    db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().stdout_has("lease");
     db.jobctl(["forget", "w"]).run().success();
     db.jobctl(["tick", "--worker", "w", "--concurrency", "1"])
         .run()

@@ -121,15 +121,19 @@ pub(crate) fn restore(format: &str, file: &Path, into: &TestDb) {
 #[test]
 fn a_replica_takes_over_when_its_sequences_are_set() {
     let [old, new] = [TestDb::new(), TestDb::new()];
+    let documented = include_str!("../docs/operations.md");
+    let publication = &documented[documented.find("CREATE PUBLICATION").unwrap()..];
+    old.execute(publication.split_once(';').unwrap().0);
+    let unpublished =
+        "SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'jobctl'
+        AND tablename NOT IN (SELECT tablename FROM pg_publication_tables)";
+    assert_eq!(old.query(unpublished), "schema_migrations");
     if old.query("SHOW wal_level") != "logical" {
         return leave_out("logical replication", "the server's wal_level is not logical");
     }
-    let tables = "SELECT string_agg(format('jobctl.%I', tablename), ', ') FROM pg_tables
-                  WHERE schemaname = 'jobctl' AND tablename <> 'schema_migrations'";
     old.apply("[jobs.a]\nshell = 'true'\n");
     let done = old.enqueue(["a", "--key", "k"]);
     old.jobctl(["tick", "--quiet"]).run().success();
-    old.execute(&format!("CREATE PUBLICATION jobctl FOR TABLE {}", old.query(tables)));
     // Both databases are on one server, where the subscription can't create its slot.
     let slot = old.name();
     old.execute(&format!("SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"));
@@ -138,8 +142,9 @@ fn a_replica_takes_over_when_its_sequences_are_set() {
         old.url()
     ));
     let waiting = old.enqueue(["a"]);
+    let follower = old.enqueue(["a", "--after", &waiting.to_string()]);
     // The tables are copied one by one.
-    let arrived = "SELECT (SELECT count(*) FROM jobctl.job_runs) = 2
+    let arrived = "SELECT (SELECT count(*) FROM jobctl.job_runs) = 3
                        AND (SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel)";
     wait_until("the replica to have all rows", || new.query(arrived) == "t");
     new.execute(&format!("DROP SUBSCRIPTION {slot}"));
@@ -154,6 +159,7 @@ fn a_replica_takes_over_when_its_sequences_are_set() {
     assert!(new.enqueue(["a"]) > waiting);
     new.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(new.of_run(waiting, "status, attempts"), "succeeded|1");
+    assert_eq!(new.of_run(follower, "status, attempts"), "succeeded|1");
     assert_eq!(new.of_attempt(done, 1, "outcome"), "succeeded");
-    assert_eq!(new.query("SELECT sum(succeeded) FROM jobctl.job_figures"), "3");
+    assert_eq!(new.query("SELECT sum(succeeded) FROM jobctl.job_figures"), "4");
 }

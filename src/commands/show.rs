@@ -120,7 +120,7 @@ impl Arguments {
 
 /// Returns what may keep a waiting or lost run from being executed; nothing for other runs.
 fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
-    let is_lost = run.locked_until.is_some_and(|until| until < run.now);
+    let is_lost = run.locked_until.is_some_and(|until| until < run.now) && !run.has_result;
     if !is_waiting(run) && !is_lost {
         return Ok(Vec::new());
     }

@@ -17,7 +17,7 @@ const COUNTED: i64 = 1000;
 /// no explanation. `findings` are those of its job and of all workers.
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match run.status {
-        Status::Blocked => blocked(run),
+        Status::Blocked => Some(blocked(run)),
         Status::Queued | Status::Failed => Some(waiting(run, findings)),
         Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),
@@ -30,21 +30,23 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
 }
 
 /// Returns the runs that a blocked run waits for, and one that keeps it from starting.
-fn blocked(run: &RunDetails) -> Option<String> {
+fn blocked(run: &RunDetails) -> String {
     let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
-    let first = (*first_unmet)?;
+    let Some(first) = *first_unmet else {
+        return format!("waits for runs that are gone; `jobctl retry {}` starts it", run.id);
+    };
     let statuses = unmet_statuses.as_deref().unwrap_or_default();
     let waits = match predecessors {
         1 => format!("waits for run {first}, which is {}", statuses.trim_start_matches("1 ")),
         all => format!("waits for {unmet} of {all} runs ({statuses})"),
     };
-    Some(match (stuck_on, &run.stuck_status) {
+    match (stuck_on, &run.stuck_status) {
         (Some(id), Some(status)) if *predecessors > 1 || *id != first => {
             format!("{waits}; run {id} is {status}")
         }
         _ if *predecessors > 1 => format!("{waits}; the first is run {first}"),
         _ => waits,
-    })
+    }
 }
 
 fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
@@ -151,6 +153,10 @@ fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 }
 
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
+    if run.has_result {
+        let why = "its job has ended; the result is recorded once no other session locks the run";
+        return Some(why.to_owned());
+    }
     let missing = findings.iter().find(|finding| finding.code == Some(Code::WorkerMissing));
     let then = missing.map_or("the next tick recovers it", |missing| &missing.found);
     let expired = run.locked_until.filter(|until| *until < run.now);

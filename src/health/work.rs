@@ -24,7 +24,7 @@ const CHECKS: [(&str, &str); 19] = [
     ("overdue runs", "no run in a served queue is overdue"),
     ("claims", "the database rejects no claim"),
     ("snoozes", "no run has asked for a later attempt ten times"),
-    ("blocked runs", "no run waits for one that did not succeed"),
+    ("blocked runs", "no run waits for one that did not succeed or is gone"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("dead runs", "no dead run needs attention"),
@@ -185,13 +185,13 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::RunsStuck => (
             format!(
-                "{} of {job} {} for runs that did not succeed",
+                "{} of {job} {} for runs that did not succeed or are gone",
                 runs(""),
                 if fact.runs == 1 { "waits" } else { "wait" }
             ),
             format!(
-                "{operator}`jobctl list --before {run}` shows these: retry them; `jobctl retry \
-                 {run}` starts it without them, `jobctl cancel {run}` ends it"
+                "{operator}`jobctl show {run}` names them; retry those that are left, or `jobctl \
+                 retry {run}` to start it without them, or `jobctl cancel {run}`"
             ),
         ),
         Code::ScheduleBroken => (

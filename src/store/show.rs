@@ -87,6 +87,8 @@ rows! {
         /// The run that keeps it from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
+        /// Its job has ended, but another session has locked the run.
+        pub(crate) has_result: bool,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }

@@ -299,17 +299,17 @@ SELECT
     'lease_lost',
     NULL,
     NULL,
-    left(run.locked_by, 255),
-    min(run.id),
-    min(run.locked_until),
+    left(lease.worker, 255),
+    min(lease.id),
+    min(lease.locked_until),
     count(*),
     NULL,
     NULL
-FROM jobctl.job_runs AS run
-WHERE run.status = 'running'
-    AND run.locked_until < now() - make_interval(secs => $3::float8)
-    AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
-GROUP BY run.locked_by
+FROM jobctl.leases AS lease
+WHERE lease.locked_until < now() - make_interval(secs => $3::float8)
+    AND NOT lease.has_result
+    AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
+GROUP BY lease.worker
 UNION ALL
 SELECT
     'schedule_late',
@@ -352,19 +352,32 @@ CROSS JOIN LATERAL (
 UNION ALL
 SELECT
     'runs_stuck',
-    awaited.follower_job,
+    stuck.job,
     NULL,
     NULL,
-    max(awaited.follower_id),
-    min(before.finished_at),
-    count(DISTINCT awaited.follower_id),
+    max(stuck.id),
+    min(stuck.since),
+    count(DISTINCT stuck.id),
     NULL,
-    max(before.finished_at)
-FROM jobctl.awaited_runs AS awaited
-LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
-WHERE awaited.is_stuck
-    AND ($1::text[] IS NULL OR awaited.follower_job = ANY ($1::text[]))
-GROUP BY awaited.follower_job
+    max(stuck.since)
+FROM (
+    SELECT awaited.follower_job AS job, awaited.follower_id AS id, before.finished_at AS since
+    FROM jobctl.awaited_runs AS awaited
+    LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
+    WHERE awaited.is_stuck
+    UNION ALL
+    -- A restore of some tables alone may lack what these wait for.
+    SELECT run.job_type, run.id, NULL
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'blocked'
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        )
+) AS stuck
+WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
+GROUP BY stuck.job
 UNION ALL
 SELECT
     'run_long',

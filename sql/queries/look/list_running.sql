@@ -6,14 +6,15 @@ SELECT
     left(run.locked_by, 255) AS locked_by,
     run.started_at,
     extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
-    run.locked_until,
+    lease.locked_until,
     -- The columns above are the fields of `status`.
     now() AS now,
     run.attempts,
     run.max_attempts + run.uncounted_attempts AS max_attempts,
-    run.locked_until < now() AS is_lost,
+    lease.locked_until < now() AND NOT lease.has_result AS is_lost,
     run.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM jobctl.job_runs AS run
+JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
     AND ($1::text IS NULL OR run.job_type = $1::text)
 ORDER BY run.started_at, run.id

@@ -32,7 +32,7 @@ SELECT
     run.expires_at,
     run.share,
     run.locked_by,
-    run.locked_until,
+    coalesce(lease.locked_until, run.locked_until) AS locked_until,
     run.cancel_requested_at,
     right(run.live_output, 8192) AS live_output,
     run.last_error,
@@ -132,8 +132,10 @@ SELECT
     after.unmet_statuses,
     after.first_unmet,
     stuck.id AS stuck_on,
-    stuck.status AS stuck_status
+    stuck.status AS stuck_status,
+    coalesce(lease.has_result, false) AS has_result
 FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.leases AS lease ON lease.id = run.id
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
 CROSS JOIN LATERAL (

@@ -40,9 +40,8 @@ CROSS JOIN (
 CROSS JOIN (
     SELECT
         count(*) AS runs,
-        count(*) FILTER (WHERE run.locked_until < now()) AS lost
-    FROM jobctl.job_runs AS run
-    WHERE run.status = 'running'
+        count(*) FILTER (WHERE lease.locked_until < now() AND NOT lease.has_result) AS lost
+    FROM jobctl.leases AS lease
 ) AS running
 CROSS JOIN (
     SELECT
