@@ -302,3 +302,10 @@ impl fmt::Display for Error {
 }
 
 impl StdError for Error {}
+
+#[cfg(test)]
+impl Error {
+    pub(crate) fn example(kind: Kind) -> Self {
+        Self::new(kind, Exit::CouldNot, "the statement failed")
+    }
+}

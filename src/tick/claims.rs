@@ -22,6 +22,9 @@ const RIGHT_POLL: Duration = Duration::from_secs(1);
 /// After a failed request, or a job that this host could not start, the tick claims nothing for
 /// this long.
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
+/// After a claim of runs of limited definitions took too long, the tick claims only others for this
+/// long: as long as a tick of cron lasts.
+const LIMITED_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Claims {
@@ -46,8 +49,11 @@ pub(super) struct Claims {
     right_lasts: Instant,
     /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
-    /// To choose among the runs of limited definitions took too long, so this tick leaves them out.
-    leaves_out_limited: bool,
+    /// To choose among the runs of limited definitions took too long, so until then they are left
+    /// out.
+    unlimited_until: Instant,
+    /// The connection was lost during the latest such choice.
+    lost_limited: bool,
 }
 
 impl Claims {
@@ -65,7 +71,8 @@ impl Claims {
             woken: Woken::default(),
             right_lasts: now,
             gives_up_right: false,
-            leaves_out_limited: false,
+            unlimited_until: now,
+            lost_limited: false,
         }
     }
 
@@ -160,7 +167,7 @@ impl Claims {
             after_lane: self.cursor.after_lane.clone(),
             after_definition: self.cursor.after_definition,
             after_shares: self.cursor.after_shares.clone(),
-            limits: self.woken.limits && !self.leaves_out_limited,
+            limits: self.woken.limits && now >= self.unlimited_until,
         })
     }
 
@@ -198,9 +205,16 @@ impl Claims {
         self.batch.too_long(size, error);
     }
 
-    /// Leaves out the runs of limited definitions. They must not keep others from being claimed.
-    pub(super) fn leave_out_limited(&mut self) {
-        self.leaves_out_limited = true;
+    /// A claim that chose among the runs of limited definitions took too long. Returns whether they
+    /// are left out for some time, so that they do not keep others from being claimed: if it
+    /// `is_slow`, or if the connection was lost once more. One lost connection may be an outage.
+    pub(super) fn limited_failed(&mut self, now: Instant, is_slow: bool, is_lost: bool) -> bool {
+        let leaves_out = is_slow || is_lost && self.lost_limited;
+        self.lost_limited = is_lost && !leaves_out;
+        if leaves_out {
+            self.unlimited_until = now + LIMITED_PAUSE;
+        }
+        leaves_out
     }
 
     /// A claim succeeded: the next one may take twice as many.
@@ -219,6 +233,7 @@ impl Claims {
         taken: &ClaimResult,
         holds: bool,
     ) {
+        self.lost_limited &= !claim.limits;
         if taken.claimed.is_empty() && now >= self.right_lasts {
             // Perhaps the right ended before the claim, so ask for it again.
             self.woken.may_claim &= !claim.release_right;
@@ -389,15 +404,25 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_takes_payloads_for_all_threads_and_leaves_out_limits_that_take_too_long() {
+    fn a_claim_takes_payloads_for_all_threads_and_leaves_out_limits_that_took_too_long() {
         let (mut claims, now) = with_right(false);
         let limits = Woken { may_claim: true, limits: true, ..Woken::default() };
         claims.woken(now, limits, now + RIGHT);
         let first = claims.next(now, &pool(2, 0)).unwrap();
         let bytes = prefetch::BYTES_AHEAD + 2 * PAYLOAD_LIMIT;
         assert_eq!((first.bytes, first.limits), (i64::try_from(bytes).unwrap(), true));
-        claims.leave_out_limited();
-        assert!(!claims.next(now, &pool(2, 0)).unwrap().limits);
+        let limits = |claims: &mut Claims, now| claims.next(now, &pool(2, 0)).unwrap().limits;
+        // A lost connection may be an outage, a second one is not.
+        assert!(!claims.limited_failed(now, false, true) && limits(&mut claims, now));
+        claims.claimed(now, &first, now, Duration::ZERO, &taken([1, 2]), true);
+        assert!(!claims.limited_failed(now, false, true) && limits(&mut claims, now));
+        assert!(!claims.limited_failed(now, false, false) && limits(&mut claims, now));
+        for (is_slow, is_lost) in [(true, false), (false, true)] {
+            assert!(!claims.limited_failed(now, false, true));
+            assert!(claims.limited_failed(now, is_slow, is_lost));
+            assert!(!limits(&mut claims, now + LIMITED_PAUSE - Duration::from_millis(1)));
+            assert!(limits(&mut claims, now + LIMITED_PAUSE));
+        }
     }
 
     #[test]

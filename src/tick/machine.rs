@@ -725,17 +725,21 @@ impl Machine {
             self.writes.answer_lost(&sent.writes);
         }
         if self.took_too_long(sent.at) {
-            match &sent.claim {
-                Some(claim) if claim.limits && sent.writes.is_empty() && error.is_too_slow => {
-                    self.claims.leave_out_limited();
+            if sent.claim.as_ref().is_some_and(|claim| claim.limits) && sent.writes.is_empty() {
+                let is_slow = error.is_too_slow;
+                if self.claims.limited_failed(self.now, is_slow, error.kind == Kind::Lost) {
                     let limit = duration::show(self.timing.timeouts.statement);
                     let line = format!(
-                        "jobs with limits wait: claiming their runs took longer than {limit}; this \
-                         tick claims only runs of jobs without limits"
+                        "jobs with limits wait for a minute: claiming their runs took longer than \
+                         {limit}; until then, this tick claims only runs of jobs without limits"
                     );
                     self.log(Level::Warn, line);
+                }
+                if is_slow {
                     return Ok(());
                 }
+            }
+            match &sent.claim {
                 Some(claim) if sent.writes.is_empty() && claim.at_most > 1 => {
                     self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
                     if error.kind == Kind::Busy {

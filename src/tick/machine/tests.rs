@@ -176,7 +176,7 @@ fn woke(woken: Woken) -> Answer {
 }
 
 fn error(kind: Kind) -> store::Error {
-    store::Error::new(kind, Exit::CouldNot, "the statement failed")
+    store::Error::example(kind)
 }
 
 fn sent(duty: Duty, at: Instant) -> Sent {
@@ -709,6 +709,7 @@ fn a_claim_that_took_too_long_is_repeated_for_half_of_the_runs() {
     assert_eq!(fails(short, Kind::Busy, 3, false, true), (true, 3, false));
     assert_eq!(fails(long, Kind::Busy, 3, true, true), (false, 3, true));
     assert_eq!(fails(long, Kind::Busy, 3, true, false), (false, 1, false));
+    assert_eq!(fails(long, Kind::Lost, 3, true, false), (true, 1, false));
     // With a result, one of them alone may have been the cause.
     let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
     let mut step = tick.step(true, Some(1));
