@@ -45,7 +45,11 @@ WITH matching AS NOT MATERIALIZED (
             OR NOT EXISTS (
                 SELECT
                 FROM unnest($8::text[], $9::text[]) AS wanted (path, value)
-                WHERE run.payload #>> string_to_array(wanted.path, '.')
+                -- `#>>` returns NULL for the value null, too.
+                WHERE coalesce(
+                        run.payload #>> string_to_array(wanted.path, '.'),
+                        (run.payload #> string_to_array(wanted.path, '.'))::text
+                    )
                     IS DISTINCT FROM wanted.value
             )
         )
