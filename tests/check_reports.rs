@@ -95,14 +95,25 @@ fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
 #[test]
 fn an_outage_of_the_database_is_reported_too() {
     let state = temp_dir();
-    let check = || -> Finished {
-        let check: Invocation<'_> = jobctl(["check", "--exec", "cat >&2; echo reported >&2"]);
+    let reports = state.path().join("reports");
+    let command = format!("cat >>{}", reports.display());
+    let reported = |flags: &[&str]| {
+        let check: Invocation<'_> = jobctl(["check", "--exec", &command]);
+        let check = check.args(flags.iter().copied());
         let check = check.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none");
-        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run()
+        let check = check.env("XDG_STATE_HOME", state.path().to_str().unwrap());
+        check.run().exits(5).stderr_has("cannot connect");
+        let lines = std::fs::read_to_string(&reports).unwrap_or_default();
+        std::fs::write(&reports, "").unwrap();
+        lines.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    check().exits(5).stderr_has("cannot connect");
-    let again = check().exits(5);
-    assert_eq!(again.stderr.lines().count(), 1, "{}", again.stderr);
+    assert_eq!(reported(&[]), ["new:"]);
+    assert!(reported(&[]).is_empty());
+    // As other problems, it is reported again after the time of --repeat.
+    for (repeat, again) in [("0s", &["cannot"][..]), ("1h", &[])] {
+        assert_eq!(reported(&["--repeat", repeat]), ["new:"]);
+        assert_eq!(reported(&["--repeat", repeat]), again);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `jobctl check`: prints nothing while all is well, else a line for each problem.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
@@ -210,9 +210,7 @@ impl Arguments {
         }
         let hidden = hidden(&mut previous, findings);
         let resolved: Vec<_> = previous.lines.into_values().filter(|_| self.resolved).collect();
-        let since_reported = (now - previous.reported_at).to_std().unwrap_or_default();
-        let is_due =
-            self.repeat.is_some_and(|repeat| since_reported >= repeat) && !known.is_empty();
+        let is_due = self.is_repeated(previous.reported_at, now) && !known.is_empty();
         let reports = is_due || !new.is_empty() || !resolved.is_empty();
         if reports {
             let fine = findings.is_empty();
@@ -227,7 +225,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// Reports once that the database can't be reached. The problems in the note stay there.
+    /// Reports that the database can't be reached: once, and again after `--repeat` by this host's
+    /// clock. The problems in the note stay there.
     fn report_outage(
         &self,
         note: &Note,
@@ -237,12 +236,26 @@ impl Arguments {
         let mut remembered: Remembered = note.read().unwrap_or_default();
         let found = format!("{error:#}");
         let outage = Finding { severity: Severity::Bad, found, ..Finding::default() };
-        if !remembered.subjects.contains(&outage.subject()) {
-            self.report(Some(receiver), &News { new: vec![&outage], ..News::default() })?;
-            remembered.add(&outage);
-            remembered.write(note);
+        // There is no other clock now.
+        let now = DateTime::<Utc>::from(SystemTime::now());
+        let is_known = remembered.subjects.contains(&outage.subject());
+        if is_known && !self.is_repeated(remembered.reported_at, now) {
+            return Ok(());
         }
+        let (known, new) = if is_known { (vec![&outage], vec![]) } else { (vec![], vec![&outage]) };
+        self.report(Some(receiver), &News { new, known, ..News::default() })?;
+        remembered.reported_at = now;
+        if !is_known {
+            remembered.add(&outage);
+        }
+        remembered.write(note);
         Ok(())
+    }
+
+    /// Whether problems that were reported then are reported again now.
+    fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+        let since = (now - reported_at).to_std().unwrap_or_default();
+        self.repeat.is_some_and(|repeat| since >= repeat)
     }
 
     /// Prints the news, or passes them on as the job of a run gets its payload.
