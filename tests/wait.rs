@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Gate, Proxy, Role, TestDb, wait_until};
+use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
 
 /// Whether a session of this application has ended a transaction.
 pub fn waits(db: &TestDb, application: &str) -> bool {
@@ -110,6 +110,13 @@ fn an_enqueuer_waits_for_its_own_runs_only() {
     for role in ["viewer", "worker", "operator"] {
         Role::granted(&db, role).jobctl(["wait", &own, &others]).run().exits(1);
     }
+}
+
+#[test]
+fn an_outage_at_the_start_is_waited_for_as_well() {
+    let wait = jobctl(["wait", "1", "--timeout", "100ms"]);
+    let wait = wait.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none").run();
+    wait.exits(124).stderr_has("waiting for the database").stderr_has("run 1 goes on");
 }
 
 #[test]

@@ -65,8 +65,8 @@ impl Arguments {
 
     /// Goes on while the database is away for a short time.
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let (mut store, signals, began) = (Some(database.open()?), signals()?, Instant::now());
-        let (mut pause, mut away_since) = (FIRST_PAUSE, None);
+        let (signals, began) = (signals()?, Instant::now());
+        let (mut store, mut pause, mut away_since) = (None::<Store>, FIRST_PAUSE, None);
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let stopped = loop {
