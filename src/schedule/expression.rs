@@ -293,6 +293,7 @@ mod tests {
         weekdays("mon-Fri", &[1, 2, 3, 4, 5]);
         weekdays("5-7", &[0, 5, 6]);
         weekdays("sat-sun", &[0, 6]);
+        weekdays("sun-sun", &[0]);
         weekdays("sun-tue", &[0, 1, 2]);
         weekdays("0-7", &[0, 1, 2, 3, 4, 5, 6]);
         weekdays("1-7/2", &[0, 1, 3, 5]);
@@ -355,6 +356,7 @@ mod tests {
         refuses("**/5 * * * *", "`**/5` in the minute field is wrong; write `*/5`");
         refuses("* ** * * *", "`**` in the hour field is wrong; write `*`");
         refuses("5-1 * * * *", "`5-1` in the minute field runs backwards");
+        refuses("5-0 * * * *", "`5-0` in the minute field runs backwards");
         refuses("1,2,,3 * * * *", "the minute field is `1,2,,3`, a list with an empty item");
         refuses("* 1, * * *", "the hour field is `1,`, a list with an empty item");
         for (text, found) in [

@@ -68,7 +68,7 @@ fn months(months: Field) -> String {
 fn numbers(unit: &str, values: &[u32]) -> String {
     match (step(values), values) {
         (_, [value]) => format!("{unit} {value}"),
-        (Some(step), [first, _, .., last]) if step > 1 && values.len() > 2 => {
+        (Some(step), [first, _, .., last]) if step > 1 => {
             format!("every {} {unit} from {first} through {last}", ordinal(step))
         }
         _ => format!("{unit}s {}", ranges(values, |value| value.to_string())),
@@ -85,7 +85,7 @@ fn ranges(values: &[u32], show: impl Fn(u32) -> String) -> String {
     let mut words = Vec::new();
     for row in values.chunk_by(|value, next| value + 1 == *next) {
         match row {
-            [first, _, .., last] if row.len() > 2 => {
+            [first, _, .., last] => {
                 words.push(format!("{} through {}", show(*first), show(*last)));
             }
             _ => words.extend(row.iter().map(|value| show(*value))),
@@ -151,6 +151,11 @@ mod tests {
         says("0-29 * * * *", "At minutes 0 through 29 of every hour every day");
         says("15,45 * * * *", "At minutes 15 and 45 of every hour every day");
         says("*/7 * * * *", "At every 7th minute from 0 through 56 of every hour every day");
+        says("*/11 * * * *", "At every 11th minute from 0 through 55 of every hour every day");
+        says("*/13 * * * *", "At every 13th minute from 0 through 52 of every hour every day");
+        says("*/21 * * * *", "At every 21st minute from 0 through 42 of every hour every day");
+        says("*/22 * * * *", "At every 22nd minute from 0 through 44 of every hour every day");
+        says("*/23 * * * *", "At every 23rd minute from 0 through 46 of every hour every day");
         says("5-59/15 * * * *", "At every 15th minute from 5 through 50 of every hour every day");
         says("@hourly", "At minute 0 of every hour every day");
         says("*/60 * * * *", "At minute 0 of every hour every day");

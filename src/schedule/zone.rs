@@ -149,6 +149,12 @@ mod tests {
     }
 
     #[test]
+    fn the_period_after_the_last_change_is_the_last() {
+        let utc = Zone::parse("UTC").unwrap();
+        assert_eq!(utc.periods(DateTime::UNIX_EPOCH).take(2).count(), 1);
+    }
+
+    #[test]
     fn a_name_of_a_megabyte_is_rejected_quickly_and_shortened() {
         let why = Zone::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err();
         assert!(why.len() < 200, "{why}");

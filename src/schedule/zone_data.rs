@@ -170,6 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn only_known_versions_differ() {
+        let of = |version: &str| ZoneData { version: version.to_owned(), directory: None };
+        let reported = |version: &str| of(version).program_version();
+        assert_eq!(reported("2026a"), concat!(env!("CARGO_PKG_VERSION"), "+tzdata.2026a"));
+        assert!(of("2026a").differs_from(&reported("2025b")));
+        assert!(!of("2026a").differs_from(&reported("2026a")));
+        assert!(!of("2026a").differs_from(&reported(UNKNOWN)));
+        assert!(!of(UNKNOWN).differs_from(&reported("2026a")));
+        assert!(!of("2026a").differs_from("0.1.0"), "it reports no version of rules");
+    }
+
+    #[test]
     fn the_version_comes_from_the_folder_or_the_copy() {
         let folder = tempfile::tempdir().unwrap();
         let shown = || ZoneData::of(folder.path().to_owned()).to_string();

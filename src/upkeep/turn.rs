@@ -85,3 +85,93 @@ impl Turn {
         has_changed && is_full && self.begins()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::{Error, Kind};
+
+    fn rejected() -> Error {
+        Error::example(Kind::Data)
+    }
+
+    fn two_at_a_time() -> BatchSize {
+        let mut size = BatchSize::default();
+        size.rejected(4);
+        size
+    }
+
+    #[test]
+    fn a_rejected_item_is_set_aside_and_costs_the_others_nothing() {
+        let mut turn = Turn::new(None, BatchSize::default());
+        let (mut done, mut aside) = (Vec::new(), Vec::new());
+        let attempt = |part: &[i32]| match part.contains(&3) {
+            true => Err(rejected()),
+            false => {
+                done.extend(part);
+                Ok(true)
+            }
+        };
+        let set_aside = |item, _| {
+            aside.push(item);
+            Ok(false)
+        };
+        assert!(turn.work_off((1..=5).collect(), attempt, set_aside).unwrap());
+        done.sort_unstable();
+        assert_eq!((done, aside), (vec![1, 2, 4, 5], vec![3]));
+        assert_eq!((turn.has_changed, turn.is_cut), (true, false));
+        // To set an item aside is a change, too.
+        let mut turn = Turn::new(None, BatchSize::default());
+        assert!(turn.work_off(vec![3], |_| Err(rejected()), |_, _| Ok(true)).unwrap());
+        assert!(turn.has_changed);
+        let set_aside = |_, why| Err(why);
+        assert!(turn.work_off(vec![3], |_| Err(rejected()), set_aside).is_err());
+    }
+
+    #[test]
+    fn without_time_one_part_is_tried_and_the_next_turn_does_the_rest() {
+        let over = Instant::now();
+        for changes in [true, false] {
+            let (mut turn, mut tried) = (Turn::new(Some(over), two_at_a_time()), 0);
+            let attempt = |part: &[i32]| {
+                tried += part.len();
+                Ok(changes)
+            };
+            assert_eq!(turn.work_off(vec![1, 2, 3], attempt, |_, why| Err(why)).unwrap(), changes);
+            // Rows that other sessions have locked do not call for another turn.
+            assert_eq!((tried, turn.has_changed, turn.is_cut), (2, changes, changes));
+            assert!(!turn.begins() && turn.is_cut);
+        }
+        let mut turn = Turn::new(Some(over), two_at_a_time());
+        let rejects = |_: &[i32]| Err(rejected());
+        assert!(!turn.work_off(vec![1, 2, 3], rejects, |_, why| Err(why)).unwrap());
+        assert!(turn.is_cut, "smaller parts may be accepted");
+        assert_eq!(turn.batch.at_most(), 1);
+        for until in [None, Some(over + Duration::from_secs(3600))] {
+            let mut turn = Turn::new(until, BatchSize::default());
+            assert!(turn.begins() && !turn.is_cut);
+        }
+    }
+
+    #[test]
+    fn items_are_looked_up_until_they_are_few_or_nothing_changes() {
+        for (looked_up, changes, over, times) in [
+            (vec![2, 2, 1], true, false, 3),
+            (vec![2, 2, 0], true, false, 3),
+            (vec![2, 2, 2], false, false, 1),
+            (vec![2, 2, 2], true, true, 1),
+        ] {
+            let mut turn = Turn::new(over.then(Instant::now), BatchSize::default());
+            let asked = std::cell::Cell::new(0);
+            let look_up = |at_once| {
+                assert_eq!(at_once, 2);
+                asked.set(asked.get() + 1);
+                Ok(vec![(); looked_up[asked.get() - 1]])
+            };
+            turn.work_through(2, look_up, |_| Ok(changes), |_, why| Err(why)).unwrap();
+            assert_eq!((asked.get(), turn.is_cut), (times, over));
+        }
+    }
+}
