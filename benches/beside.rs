@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::database::Database;
+use crate::peers::{self, Neighbour};
 use crate::process;
 use crate::table::{Goal, Measured, median, percentile};
 use crate::wait;
@@ -21,6 +22,7 @@ SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
 ";
 /// Threads that start bare processes, and jobs that run at a time.
 const THREADS: usize = 8;
+const UNFINISHED: &str = "SELECT count(*) FROM jobctl.job_runs WHERE finished_at IS NULL";
 const TRUE: &str = r#"{"command": ["true"]}"#;
 
 /// What runs beside pgbench.
@@ -35,6 +37,8 @@ enum Beside {
     Runs(usize),
     /// Threads start `true` this many times in a second, without a database.
     Processes(usize),
+    /// A peer's program enqueues this many jobs in a second, and starts `true` for each.
+    Peer(Neighbour, usize),
 }
 
 pub fn beside(scale: Scale) -> Vec<Measured> {
@@ -43,7 +47,7 @@ pub fn beside(scale: Scale) -> Vec<Measured> {
     let size = scale.of(10, 1).to_string();
     process::time(pgbench(&database, &["--initialize", "--quiet", "--scale", &size]));
     let [some, many] = RATES;
-    let cases = [
+    let mut cases = vec![
         (Beside::Idle, "an idle tick with --linger".to_owned()),
         (Beside::Runs(some), format!("{some} enqueues and runs a second")),
         (Beside::Enqueues(some), format!("{some} enqueues a second")),
@@ -52,14 +56,20 @@ pub fn beside(scale: Scale) -> Vec<Measured> {
         (Beside::Enqueues(many), format!("{many} enqueues a second")),
         (Beside::Processes(many), format!("{many} bare processes a second")),
     ];
-    let mut measured = cases.clone().map(|_| Vec::new());
+    let of_peer = |rate: usize, it: Neighbour| {
+        (Beside::Peer(it, rate), format!("{rate} enqueues and jobs a second of {}", it.peer.name))
+    };
+    cases.extend(RATES.iter().flat_map(|rate| peers::neighbours().map(|it| of_peer(*rate, it))));
+    let mut measured = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
-        let alone = latencies(&database, Beside::Nothing, lasts);
+        let alone = latencies(&database, Beside::Nothing, lasts).unwrap();
         for ((case, _), pairs) in cases.iter().zip(&mut measured) {
-            pairs.push((latencies(&database, *case, lasts), alone));
+            let beside = latencies(&database, *case, lasts);
+            pairs.extend(beside.map(|beside| (beside, alone)));
         }
     }
-    cases.into_iter().zip(measured).map(|((case, what), pairs)| row(case, &what, &pairs)).collect()
+    let measured = cases.into_iter().zip(measured).filter(|(_, pairs)| !pairs.is_empty());
+    measured.map(|((case, what), pairs)| row(case, &what, &pairs)).collect()
 }
 
 fn row(case: Beside, what: &str, pairs: &[([f64; 2], [f64; 2])]) -> Measured {
@@ -88,8 +98,13 @@ fn row(case: Beside, what: &str, pairs: &[([f64; 2], [f64; 2])]) -> Measured {
     }
 }
 
-/// Returns the median of pgbench's latencies and the 99th percentile, in milliseconds.
-fn latencies(database: &Database, beside: Beside, lasts: Duration) -> [f64; 2] {
+/// Returns the median of pgbench's latencies and the 99th percentile, in milliseconds. `None`: the
+/// peer is not installed.
+fn latencies(database: &Database, beside: Beside, lasts: Duration) -> Option<[f64; 2]> {
+    let peer = match beside {
+        Beside::Peer(neighbour, rate) => Some(peers::work(neighbour.peer, database, rate)?),
+        _ => None,
+    };
     let tick = matches!(beside, Beside::Idle | Beside::Runs(_)).then(|| {
         let threads = THREADS.to_string();
         let tick = ["tick", "--linger", "--concurrency", &threads, "--max-time", "10m"];
@@ -107,18 +122,21 @@ fn latencies(database: &Database, beside: Beside, lasts: Duration) -> [f64; 2] {
         }
         run(database, lasts)
     });
-    if let Beside::Runs(rate) = beside {
-        let enqueued = rate * lasts.as_secs() as usize;
-        let done =
-            database.number("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
-        let behind = enqueued.saturating_sub(usize::try_from(done).unwrap());
-        if behind > enqueued / 10 {
-            eprintln!("the tick is {behind} of {enqueued} runs behind");
-        }
+    let (what, rate, unfinished) = match beside {
+        Beside::Runs(rate) => ("jobctl", rate, UNFINISHED),
+        Beside::Peer(Neighbour { peer, unfinished, .. }, rate) => (peer.name, rate, unfinished),
+        _ => ("", 0, "SELECT 0::bigint"),
+    };
+    let (all, behind) = (rate * lasts.as_secs() as usize, database.number(unfinished));
+    if usize::try_from(behind).unwrap() > all / 10 {
+        eprintln!("{what} is {behind} of about {all} jobs behind");
     }
-    drop(tick);
+    drop((tick, peer));
+    if let Beside::Peer(Neighbour { schema, .. }, _) = beside {
+        database.execute([&format!("DROP SCHEMA {schema} CASCADE")]);
+    }
     database.execute(["TRUNCATE jobctl.job_runs, jobctl.job_attempts", "CHECKPOINT"]);
-    latencies
+    Some(latencies)
 }
 
 fn run(database: &Database, lasts: Duration) -> [f64; 2] {

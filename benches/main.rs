@@ -16,6 +16,7 @@ mod bulk;
 mod claim;
 mod database;
 mod drain;
+mod history;
 mod limits;
 mod linger;
 mod look;
@@ -68,8 +69,8 @@ const MEASURES: [(&str, Measure); 15] = [
     ("look", look::look),
 ];
 
-/// Takes half an hour, so it is measured only if it is named.
-const SOAK: (&str, Measure) = ("soak", soak::soak);
+/// They take half an hour each, so they are measured only if they are named.
+const LONG: [(&str, Measure); 2] = [("soak", soak::soak), ("history", history::history)];
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -90,8 +91,8 @@ fn main() {
     table::print_header();
     let chosen = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
     let mut measured = Vec::new();
-    let soak = [SOAK].into_iter().filter(|(name, _)| names.iter().any(|one| one == name));
-    let chosen = MEASURES.into_iter().filter(|(name, _)| chosen(name)).chain(soak);
+    let long = LONG.into_iter().filter(|(name, _)| names.iter().any(|one| one == name));
+    let chosen = MEASURES.into_iter().filter(|(name, _)| chosen(name)).chain(long);
     for (name, measure) in chosen {
         let rows = measure(scale);
         rows.iter().for_each(|row| table::print_row(name, row));

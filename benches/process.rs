@@ -20,8 +20,8 @@ impl Jobctl {
     }
 
     /// Starts a tick with `--linger`.
-    pub fn lingers(mut self) -> Lingering {
-        Lingering(self.0.spawn().unwrap())
+    pub fn lingers(mut self) -> Running {
+        Running(self.0.spawn().unwrap())
     }
 
     #[track_caller]
@@ -46,10 +46,10 @@ pub fn of_server(program: &str) -> Command {
     command
 }
 
-/// A tick that polls until it is dropped.
-pub struct Lingering(Child);
+/// A process that goes on until it is dropped.
+pub struct Running(pub Child);
 
-impl Drop for Lingering {
+impl Drop for Running {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();

@@ -22,25 +22,32 @@ pub enum Statements {
 
 /// Returns the time that one session needs for this many runs.
 pub fn drain(database: &Database, runs: usize, statements: Statements) -> Duration {
+    let mut client = claiming(database);
+    let started = Instant::now();
+    for _ in 0..runs.div_ceil(AT_ONCE) {
+        match statements {
+            Statements::Plain => plain(&mut client),
+            Statements::Own => _ = own(&mut client, AT_ONCE),
+        }
+    }
+    let took = started.elapsed();
+    database.assert_all_ran_once(runs);
+    took
+}
+
+/// Returns a session of the worker `bench`, which has the claim right, with the settings of a tick.
+pub fn claiming(database: &Database) -> Client {
     let mut client = database.client();
     client
         .batch_execute(
             "SET enable_seqscan = off; SET random_page_cost = 1.1; SET jit = off;
              INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick, \
              claiming_until)
-             VALUES ('bench', '', now(), 'bench', now() + interval '1 hour')",
+             VALUES ('bench', '', now(), 'bench', now() + interval '1 hour')
+             ON CONFLICT (worker) DO UPDATE SET claiming_until = excluded.claiming_until",
         )
         .unwrap();
-    let started = Instant::now();
-    for _ in 0..runs.div_ceil(AT_ONCE) {
-        match statements {
-            Statements::Plain => plain(&mut client),
-            Statements::Own => own(&mut client),
-        }
-    }
-    let took = started.elapsed();
-    database.assert_all_ran_once(runs);
-    took
+    client
 }
 
 fn plain(client: &mut Client) {
@@ -108,10 +115,14 @@ pub fn claim(client: &mut Client, at_most: i32) -> Vec<Row> {
     client.query_typed(include_str!("../sql/queries/tick/claim.sql"), arguments).unwrap()
 }
 
-fn own(client: &mut Client) {
+/// Claims and records this many runs, which are due. Returns how long each took.
+pub fn own(client: &mut Client, runs: usize) -> [Duration; 2] {
+    let started = Instant::now();
     client.batch_execute("BEGIN").unwrap();
-    let claimed = claim(client, i32::try_from(AT_ONCE).unwrap());
-    client.batch_execute("COMMIT; BEGIN").unwrap();
+    let claimed = claim(client, i32::try_from(runs).unwrap());
+    client.batch_execute("COMMIT").unwrap();
+    let claimed_in = started.elapsed();
+    assert_eq!(claimed.len(), runs);
     let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
     let claimed_at: Vec<DateTime<Utc>> = claimed.iter().map(|run| run.get("claimed_at")).collect();
     let (succeeded, texts) = (vec!["succeeded"; ids.len()], vec![None::<&str>; ids.len()]);
@@ -136,6 +147,9 @@ fn own(client: &mut Client) {
         (&seconds, Type::FLOAT8_ARRAY),
         (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
     ];
+    let started = Instant::now();
+    client.batch_execute("BEGIN").unwrap();
     client.query_typed(include_str!("../sql/queries/tick/finish.sql"), finish).unwrap();
     client.batch_execute("COMMIT").unwrap();
+    [claimed_in, started.elapsed()]
 }

@@ -1,9 +1,10 @@
-// graphile-worker on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time. Its
-// local queue fetches jobs in batches, and finished ones are written in batches, as its manual advises
+// graphile-worker on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time; or
+// `work N`, which enqueues N jobs a second and prints a line when the first one has ended. Its local
+// queue fetches jobs in batches, and finished ones are written in batches, as its manual advises
 // for throughput.
 const { spawn } = require("node:child_process");
 const { Pool } = require("pg");
-const { run, runMigrations } = require("graphile-worker");
+const { makeWorkerUtils, run, runMigrations } = require("graphile-worker");
 
 const [, , what, count] = process.argv;
 const connectionString = process.env.DATABASE_URL;
@@ -15,19 +16,17 @@ async function fill() {
   await pool.end();
 }
 
-async function drain() {
-  let done = 0;
-  let finish;
-  const finished = new Promise((resolve) => (finish = resolve));
+// Starts a worker that runs this command for each job.
+function start(command, ended) {
   const shell = () =>
     new Promise((resolve, reject) => {
-      spawn("sh", ["-c", "true"], { stdio: "ignore" }).on("exit", (code) => {
+      spawn(command[0], command.slice(1), { stdio: "ignore" }).on("exit", (code) => {
         if (code !== 0) return reject(new Error(`exit ${code}`));
         resolve();
-        if (++done === Number(count)) finish();
+        ended();
       });
     });
-  const runner = await run({
+  return run({
     taskList: { shell },
     noHandleSignals: true,
     preset: {
@@ -41,11 +40,33 @@ async function drain() {
       },
     },
   });
+}
+
+async function drain() {
+  let done = 0;
+  let finish;
+  const finished = new Promise((resolve) => (finish = resolve));
+  const runner = await start(["sh", "-c", "true"], () => ++done === Number(count) && finish());
   await finished;
   await runner.stop();
 }
 
-(what === "fill" ? fill() : drain()).catch((error) => {
+async function work() {
+  await runMigrations({ connectionString });
+  let done = 0;
+  await start(["true"], () => done++ === 0 && console.log("works"));
+  const application = await makeWorkerUtils({ connectionString });
+  const started = Date.now();
+  for (let sent = 0; ; ) {
+    const due = Math.floor(((Date.now() - started) / 1000) * Number(count)) + 1;
+    const jobs = Array.from({ length: due - sent }, () => ({ identifier: "shell" }));
+    if (jobs.length > 0) await application.addJobs(jobs);
+    sent = due;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(1, 1000 / Number(count))));
+  }
+}
+
+({ fill, drain, work })[what]().catch((error) => {
   console.error(error);
   process.exit(1);
 });

@@ -1,5 +1,6 @@
-// pg-boss on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time. Its worker
-// waits half a second between fetches, so jobs are fetched by hand, 200 at a time, and completed so.
+// pg-boss on the work of `make bench`: `fill N`, then `drain N` with eight jobs at a time; or `work N`,
+// which enqueues N jobs a second and prints a line when the first ones have ended. Its worker waits
+// half a second between fetches, so `drain` fetches jobs by hand, 200 at a time, and completes them so.
 // With a FILE after N, the jobs do no work and wait for others: the file has a JSON array of arrays,
 // for each job the places of the jobs that it waits for. pg-boss looks for jobs that need no longer
 // wait once a second, as often as it allows.
@@ -9,9 +10,10 @@ const { pathToFileURL } = require("node:url");
 
 const [, , what, count, file] = process.argv;
 const QUEUE = "shell";
+const command = what === "work" ? ["true"] : ["sh", "-c", "true"];
 const shell = () =>
   new Promise((resolve, reject) => {
-    spawn("sh", ["-c", "true"], { stdio: "ignore" }).on("exit", (code) =>
+    spawn(command[0], command.slice(1), { stdio: "ignore" }).on("exit", (code) =>
       code === 0 ? resolve() : reject(new Error(`exit ${code}`)),
     );
   });
@@ -27,6 +29,33 @@ function fill(boss) {
   return boss.flow(after.map(job));
 }
 
+// Runs the command for each job, eight at a time.
+function perform(jobs) {
+  let next = 0;
+  const lane = async () => {
+    while (next < jobs.length) {
+      next++;
+      await shell();
+    }
+  };
+  return Promise.all(Array.from({ length: 8 }, lane));
+}
+
+async function work(boss) {
+  let done = 0;
+  await boss.work(QUEUE, { batchSize: 1000, pollingIntervalSeconds: 0.5 }, async (jobs) => {
+    await perform(jobs);
+    if (done++ === 0) console.log("works");
+  });
+  const started = Date.now();
+  for (let sent = 0; ; ) {
+    const due = Math.floor(((Date.now() - started) / 1000) * Number(count)) + 1;
+    if (due > sent) await boss.insert(QUEUE, Array.from({ length: due - sent }, () => ({})));
+    sent = due;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(1, 1000 / Number(count))));
+  }
+}
+
 async function main() {
   // It is an ES module, and `import` does not look into NODE_PATH.
   const { PgBoss } = await import(pathToFileURL(require.resolve("pg-boss")));
@@ -38,9 +67,11 @@ async function main() {
   });
   boss.on("error", console.error);
   await boss.start();
+  if (what !== "drain") await boss.createQueue(QUEUE);
   if (what === "fill") {
-    await boss.createQueue(QUEUE);
     await fill(boss);
+  } else if (what === "work") {
+    await work(boss);
   } else {
     for (let done = 0; done < Number(count); ) {
       const jobs = await boss.fetch(QUEUE, { batchSize: 200 });
@@ -48,16 +79,7 @@ async function main() {
         await pause();
         continue;
       }
-      let next = 0;
-      const lane = async () => {
-        while (next < jobs.length) {
-          next++;
-          await shell();
-        }
-      };
-      if (!file) {
-        await Promise.all(Array.from({ length: 8 }, lane));
-      }
+      if (!file) await perform(jobs);
       await boss.complete(QUEUE, jobs.map((job) => job.id));
       done += jobs.length;
     }
