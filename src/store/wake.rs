@@ -59,7 +59,7 @@ impl WakeResult {
 
     /// Whether the tick changes something before it claims.
     fn has_work(&self) -> bool {
-        self.lost || self.expired || self.locked || self.fires
+        self.lost || self.expired || self.locked || self.followers || self.fires
     }
 }
 
