@@ -126,7 +126,7 @@ fn a_limited_job_that_is_too_slow_to_claim_does_not_keep_other_jobs_waiting() {
     slow_down(&db, "job_definitions", "UPDATE", "true", 4.0);
     // The limit of a statement is a sixth of the lease.
     let tick = db.jobctl(["tick", "--lease", "12s", "--quiet"]).run().success();
-    tick.stderr_has("jobs with limits wait");
+    tick.stderr_has("claiming runs of jobs with limits took longer");
     assert_eq!(db.status(other), "succeeded");
 }
 
@@ -206,5 +206,6 @@ fn a_lost_connection_is_not_taken_for_a_slow_claim_of_a_limited_job() {
     proxy.freeze_after("The due runs of limited definitions");
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]);
     let tick = tick.through(&proxy).run().exits(5);
-    tick.stderr_has("the database does not answer").nowhere("jobs with limits wait");
+    tick.stderr_has("the database does not answer")
+        .nowhere("claiming runs of jobs with limits took longer");
 }

@@ -6,7 +6,7 @@ use super::claim_cursor::ClaimCursor;
 use super::prefetch::{self, Prefetch};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
-use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken};
+use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken, Kind};
 use crate::upkeep::{Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
@@ -24,7 +24,7 @@ const RIGHT_POLL: Duration = Duration::from_secs(1);
 const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 /// After a claim of runs of limited definitions took too long, the tick claims only others for this
 /// long: as long as a tick of cron lasts.
-const LIMITED_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const LIMITED_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(super) struct Claims {
@@ -49,10 +49,10 @@ pub(super) struct Claims {
     right_lasts: Instant,
     /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
-    /// To choose among the runs of limited definitions took too long, so until then they are left
-    /// out.
-    unlimited_until: Instant,
-    /// The connection was lost during the latest such choice.
+    /// Before this time, claims leave out runs of limited definitions, because a claim of them took
+    /// too long.
+    limited_from: Instant,
+    /// The connection was lost during the latest such claim.
     lost_limited: bool,
 }
 
@@ -71,7 +71,7 @@ impl Claims {
             woken: Woken::default(),
             right_lasts: now,
             gives_up_right: false,
-            unlimited_until: now,
+            limited_from: now,
             lost_limited: false,
         }
     }
@@ -167,7 +167,7 @@ impl Claims {
             after_lane: self.cursor.after_lane.clone(),
             after_definition: self.cursor.after_definition,
             after_shares: self.cursor.after_shares.clone(),
-            limits: self.woken.limits && now >= self.unlimited_until,
+            limits: self.woken.limits && now >= self.limited_from,
         })
     }
 
@@ -205,14 +205,16 @@ impl Claims {
         self.batch.too_long(size, error);
     }
 
-    /// A claim that chose among the runs of limited definitions took too long. Returns whether they
-    /// are left out for some time, so that they do not keep others from being claimed: if it
-    /// `is_slow`, or if the connection was lost once more. One lost connection may be an outage.
-    pub(super) fn limited_failed(&mut self, now: Instant, is_slow: bool, is_lost: bool) -> bool {
-        let leaves_out = is_slow || is_lost && self.lost_limited;
+    /// After a claim of runs of limited definitions took too long: leaves these runs out for a
+    /// while, so that others are claimed. Does so if a time limit ended the statement, or if the
+    /// connection was lost for the second time in a row: one loss may be an outage. Returns whether
+    /// it does.
+    pub(super) fn limited_failed(&mut self, now: Instant, error: &store::Error) -> bool {
+        let is_lost = error.kind == Kind::Lost;
+        let leaves_out = error.is_too_slow || is_lost && self.lost_limited;
         self.lost_limited = is_lost && !leaves_out;
         if leaves_out {
-            self.unlimited_until = now + LIMITED_PAUSE;
+            self.limited_from = now + LIMITED_PAUSE;
         }
         leaves_out
     }
@@ -277,7 +279,7 @@ impl Claims {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::store::{Claimed, Kind};
+    use crate::store::Claimed;
 
     const RIGHT: Duration = Duration::from_secs(60);
 
@@ -412,14 +414,20 @@ mod tests {
         let bytes = prefetch::BYTES_AHEAD + 2 * PAYLOAD_LIMIT;
         assert_eq!((first.bytes, first.limits), (i64::try_from(bytes).unwrap(), true));
         let limits = |claims: &mut Claims, now| claims.next(now, &pool(2, 0)).unwrap().limits;
+        let [lost, busy] = [Kind::Lost, Kind::Busy].map(store::Error::example);
+        let mut slow = store::Error::example(Kind::Busy);
+        slow.is_too_slow = true;
         // A lost connection may be an outage, a second one is not.
-        assert!(!claims.limited_failed(now, false, true) && limits(&mut claims, now));
+        assert!(!claims.limited_failed(now, &lost) && limits(&mut claims, now));
         claims.claimed(now, &first, now, Duration::ZERO, &taken([1, 2]), true);
-        assert!(!claims.limited_failed(now, false, true) && limits(&mut claims, now));
-        assert!(!claims.limited_failed(now, false, false) && limits(&mut claims, now));
-        for (is_slow, is_lost) in [(true, false), (false, true)] {
-            assert!(!claims.limited_failed(now, false, true));
-            assert!(claims.limited_failed(now, is_slow, is_lost));
+        assert!(!claims.limited_failed(now, &lost) && limits(&mut claims, now));
+        assert!(!claims.limited_failed(now, &busy) && limits(&mut claims, now));
+        for why in [slow, lost] {
+            assert!(!claims.limited_failed(now, &store::Error::example(Kind::Lost)));
+            // A claim without limits says nothing about them.
+            let other = Claim { limits: false, ..first.clone() };
+            claims.claimed(now, &other, now, Duration::ZERO, &taken([1, 2]), true);
+            assert!(claims.limited_failed(now, &why));
             assert!(!limits(&mut claims, now + LIMITED_PAUSE - Duration::from_millis(1)));
             assert!(limits(&mut claims, now + LIMITED_PAUSE));
         }

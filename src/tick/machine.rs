@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use log::Level;
 
-use super::claims::Claims;
+use super::claims::{Claims, LIMITED_PAUSE};
 use super::execution::{Ended, JudgedAttempt, Task, subject};
 use super::leases::Leases;
 use super::link::Link;
@@ -155,6 +155,7 @@ pub(super) struct Machine {
     /// Results and a claim failed together, so the results are sent without a claim.
     claims_apart: bool,
     has_logged_exhausted: bool,
+    has_logged_limited: bool,
     may_prune: bool,
     /// A signal has asked the tick to stop.
     has_signal: bool,
@@ -186,6 +187,7 @@ impl Machine {
             wakes_again: false,
             claims_apart: false,
             has_logged_exhausted: false,
+            has_logged_limited: false,
             may_prune: bounds.prunes,
             has_signal: false,
         }
@@ -725,25 +727,19 @@ impl Machine {
             self.writes.answer_lost(&sent.writes);
         }
         if self.took_too_long(sent.at) {
-            if sent.claim.as_ref().is_some_and(|claim| claim.limits) && sent.writes.is_empty() {
-                let is_slow = error.is_too_slow;
-                if self.claims.limited_failed(self.now, is_slow, error.kind == Kind::Lost) {
-                    let limit = duration::show(self.timing.timeouts.statement);
-                    let line = format!(
-                        "jobs with limits wait for a minute: claiming their runs took longer than \
-                         {limit}; until then, this tick claims only runs of jobs without limits"
-                    );
-                    self.log(Level::Warn, line);
-                }
-                if is_slow {
-                    return Ok(());
-                }
-            }
             match &sent.claim {
-                Some(claim) if sent.writes.is_empty() && claim.at_most > 1 => {
-                    self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
-                    if error.kind == Kind::Busy {
+                Some(claim) if sent.writes.is_empty() => {
+                    if claim.limits && self.claims.limited_failed(self.now, &error) {
+                        self.log_limited();
+                    }
+                    if claim.limits && error.is_too_slow {
                         return Ok(());
+                    }
+                    if claim.at_most > 1 {
+                        self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
+                        if error.kind == Kind::Busy {
+                            return Ok(());
+                        }
                     }
                 }
                 Some(_) => {}
@@ -774,6 +770,19 @@ impl Machine {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Logs that runs of limited definitions are left out. Warns once, because cron mails warnings.
+    fn log_limited(&mut self) {
+        let is_known = std::mem::replace(&mut self.has_logged_limited, true);
+        let level = if is_known { Level::Debug } else { Level::Warn };
+        let limit = duration::show(self.timing.timeouts.statement);
+        let pause = duration::show(LIMITED_PAUSE);
+        let line = format!(
+            "claiming runs of jobs with limits took longer than {limit}; for {pause} at a time, \
+             this tick claims only runs of other jobs"
+        );
+        self.log(level, line);
     }
 
     fn observe_answer(&mut self, sent: Instant) {

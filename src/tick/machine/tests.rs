@@ -1,4 +1,4 @@
-//! What the machine does after each event, at the edges that the simulation rarely reaches.
+//! Tests of the machine at the limits of its rules, which the simulation rarely reaches.
 
 use std::collections::BTreeSet;
 
@@ -252,7 +252,7 @@ fn a_wake_with_several_answers_is_slow_only_if_one_of_them_is() {
     }
 }
 
-/// A result is short, and one statement with many costs less than many with one.
+/// One statement with many results costs less than many statements with one.
 #[test]
 fn a_result_waits_for_others_while_every_thread_has_work() {
     const BYTES: usize = 7;
@@ -284,7 +284,8 @@ fn a_result_waits_for_others_while_every_thread_has_work() {
     tick.machine.next_renewal = tick.now + MILLISECOND;
     tick.ends(1, 0);
     assert_eq!((tick.results(), tick.machine.until()), (None, Some(tick.now + MILLISECOND)));
-    // Nothing waits if a thread would, many results do, or they take much memory.
+    // A result is sent at once if a thread would be idle, if many results wait, or if they take
+    // much memory.
     let mut tick = with_work();
     tick.pool.waiting = 0;
     tick.ends(1, 0);
@@ -700,7 +701,11 @@ fn a_claim_that_took_too_long_is_repeated_for_half_of_the_runs() {
         let failed = tick.machine.step_failed(step, error, Vec::new()).is_err();
         let next = tick.machine.claims.next(tick.now + seconds(10.0), &tick.pool);
         tick.on(Event::Time);
-        (failed, next.unwrap().at_most, tick.log.contains("jobs with limits wait"))
+        (
+            failed,
+            next.unwrap().at_most,
+            tick.log.contains("claiming runs of jobs with limits took longer than 5s"),
+        )
     };
     let (short, long) = (seconds(5.0) - MILLISECOND, seconds(5.0));
     assert_eq!(fails(long, Kind::Busy, 3, false, true), (false, 1, false));
@@ -719,6 +724,24 @@ fn a_claim_that_took_too_long_is_repeated_for_half_of_the_runs() {
     error.is_too_slow = true;
     assert!(tick.machine.step_failed(step, error, Vec::new()).is_err());
     assert_eq!(tick.machine.claims.next(tick.now + long, &tick.pool).unwrap().at_most, 3);
+}
+
+#[test]
+fn jobs_with_limits_are_left_out_after_two_claims_without_an_answer() {
+    let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
+    let woken = Woken { may_claim: true, limits: true, ..Woken::default() };
+    for (losses, limits, warnings) in [(1, true, 0), (2, false, 1), (3, true, 1), (4, false, 1)] {
+        tick.machine.claims.woken(tick.now, woken, tick.now + seconds(600.0));
+        let mut step = tick.step(true, None);
+        step.claim.as_mut().unwrap().limits = true;
+        tick.now += seconds(5.0);
+        tick.machine.now = tick.now;
+        assert!(tick.machine.step_failed(step, error(Kind::Lost), Vec::new()).is_err());
+        assert_eq!(tick.step(true, None).claim.unwrap().limits, limits, "{losses}");
+        let is_warning = |it: &&Instruction| matches!(it, Instruction::Log(Level::Warn, _));
+        assert_eq!(tick.machine.instructions.iter().filter(is_warning).count(), warnings);
+        tick.now += LIMITED_PAUSE;
+    }
 }
 
 #[test]
@@ -936,7 +959,7 @@ fn an_error_that_may_pass_is_logged_once() {
 
 #[test]
 fn a_tick_that_leaves_exits_whatever_the_error() {
-    for (kind, exits) in [(Kind::Lost, false), (Kind::Busy, true)] {
+    for (kind, is_up) in [(Kind::Lost, false), (Kind::Busy, true)] {
         let mut tick = Tick::of(Bounds { prunes: true, ..LINGERING }).claims(Vec::new());
         tick.machine.turn(PhaseEnd::Idle);
         assert_eq!(tick.duties(), [Duty::Leave, Duty::Prune]);
@@ -945,8 +968,8 @@ fn a_tick_that_leaves_exits_whatever_the_error() {
         let Some(Instruction::Exit(done)) = tick.instructions.pop() else {
             panic!("{:?}", tick.machine)
         };
-        // Only what the tick holds matters after a lost connection.
-        assert_eq!(done.is_err() && tick.machine.link.is_up(), exits);
+        assert!(done.is_err());
+        assert_eq!(tick.machine.link.is_up(), is_up);
     }
 }
 
