@@ -1222,7 +1222,15 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         attempt.exit_code,
         attempt.signal,
         run.status = 'blocked'
-            AND run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+            AND (
+                run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+                -- The rows that say what it waits for are lost.
+                OR NOT EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = run.id
+                        AND waits.state <> 'met'
+                )
+            )
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
@@ -2075,17 +2083,18 @@ CREATE VIEW jobctl.leases AS
      LEFT JOIN jobctl.job_locked_runs kept ON (((kept.run_id = run.id) AND (kept.attempt = run.attempts) AND (kept.started_at = run.started_at))))
   WHERE (run.status = 'running'::text);
 CREATE VIEW jobctl.long_running_runs AS
- SELECT job_runs.id,
-    job_runs.job_type,
-    job_runs.queue,
-    job_runs.attempts,
-    (job_runs.max_attempts + job_runs.uncounted_attempts) AS max_attempts,
-    job_runs.locked_by,
-    job_runs.started_at,
-    (EXTRACT(epoch FROM (now() - job_runs.started_at)))::double precision AS run_time_seconds,
-    job_runs.locked_until
-   FROM jobctl.job_runs
-  WHERE ((job_runs.status = 'running'::text) AND (job_runs.started_at < (now() - '00:10:00'::interval)));
+ SELECT run.id,
+    run.job_type,
+    run.queue,
+    run.attempts,
+    (run.max_attempts + run.uncounted_attempts) AS max_attempts,
+    run.locked_by,
+    run.started_at,
+    (EXTRACT(epoch FROM (now() - run.started_at)))::double precision AS run_time_seconds,
+    lease.locked_until
+   FROM (jobctl.job_runs run
+     JOIN jobctl.leases lease ON ((lease.id = run.id)))
+  WHERE ((run.status = 'running'::text) AND (run.started_at < (now() - '00:10:00'::interval)));
 CREATE TABLE jobctl.schema_migrations (
     version integer,
     name text NOT NULL,

@@ -178,7 +178,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
         .run()
         .exits(1)
         .stdout_has("1 run of mail waits for runs that did not succeed")
-        .stdout_has(&format!("`jobctl show {mail}` names them"));
+        .stdout_has(&format!("`jobctl list --before {mail}` shows the known ones"));
     let why = format!("waits for run {bad}, which is dead");
     db.jobctl(["show", &mail.to_string()]).run().success().stdout_has(&why);
     // A run that another waits for is not old.
@@ -619,11 +619,13 @@ fn a_blocked_run_without_known_predecessors_waits_for_a_person() {
     db.execute("DELETE FROM jobctl.job_dependencies");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(run), "blocked");
-    let why = format!("waits for runs that are gone; `jobctl retry {run}` starts it");
-    db.jobctl(["show", &run.to_string()]).run().success().stdout_has(&why);
-    let found = "1 run of shell waits for runs that did not succeed or are gone";
+    let id = run.to_string();
+    let why = "it is unknown which runs it waits for";
+    db.jobctl(["show", &id]).run().success().stdout_has(why);
+    let found = "1 run of shell waits for runs that did not succeed or are unknown";
     db.jobctl(["check"]).run().exits(1).stdout_has(found);
-    db.jobctl(["retry", &run.to_string()]).run().success();
+    db.jobctl(["wait", &id, "--timeout", "1ms"]).run().exits(124).stderr_has("can't start");
+    db.jobctl(["retry", &id]).run().success();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(run), "succeeded");
     db.jobctl(["check"]).run().success();

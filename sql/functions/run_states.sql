@@ -51,7 +51,15 @@ AS $$
         attempt.exit_code,
         attempt.signal,
         run.status = 'blocked'
-            AND run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+            AND (
+                run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+                -- The rows that say what it waits for are lost.
+                OR NOT EXISTS (
+                    SELECT FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = run.id
+                        AND waits.state <> 'met'
+                )
+            )
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id

@@ -95,6 +95,7 @@ impl Arguments {
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         };
         let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
+            _ if !waited.has_looked => "the database did not answer".to_owned(),
             [id] => format!("run {id} goes on; `jobctl wait {id}`"),
             ref ids => format!("{} go on", plural::of(ids.len() as i64, "run")),
         };
@@ -115,6 +116,7 @@ impl Arguments {
 
 #[derive(Default)]
 struct Waited {
+    has_looked: bool,
     unfinished: BTreeSet<i64>,
     /// Some can't start unless a person retries another run.
     is_stuck: bool,
@@ -125,6 +127,7 @@ impl Waited {
     /// Looks at the unfinished runs. Complains if some have become stuck.
     fn look(&mut self, store: &Store) -> anyhow::Result<()> {
         let found = store.run_states(self.unfinished.iter().copied().collect())?;
+        self.has_looked = true;
         let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
         if found.len() < self.unfinished.len()
             && let Some(id) = self.unfinished.iter().find(|id| !is_found(id))

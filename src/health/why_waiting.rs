@@ -33,7 +33,11 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
 fn blocked(run: &RunDetails) -> String {
     let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
     let Some(first) = *first_unmet else {
-        return format!("waits for runs that are gone; `jobctl retry {}` starts it", run.id);
+        return format!(
+            "it is unknown which runs it waits for: their rows in job_dependencies are missing; \
+             `jobctl retry {}` starts this run",
+            run.id
+        );
     };
     let statuses = unmet_statuses.as_deref().unwrap_or_default();
     let waits = match predecessors {

@@ -24,7 +24,7 @@ const CHECKS: [(&str, &str); 19] = [
     ("overdue runs", "no run in a served queue is overdue"),
     ("claims", "the database rejects no claim"),
     ("snoozes", "no run has asked for a later attempt ten times"),
-    ("blocked runs", "no run waits for one that did not succeed or is gone"),
+    ("blocked runs", "no run waits for one that did not succeed or is unknown"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("dead runs", "no dead run needs attention"),
@@ -185,13 +185,14 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::RunsStuck => (
             format!(
-                "{} of {job} {} for runs that did not succeed or are gone",
+                "{} of {job} {} for runs that did not succeed or are unknown",
                 runs(""),
                 if fact.runs == 1 { "waits" } else { "wait" }
             ),
             format!(
-                "{operator}`jobctl show {run}` names them; retry those that are left, or `jobctl \
-                 retry {run}` to start it without them, or `jobctl cancel {run}`"
+                "{operator}`jobctl list --before {run}` shows the known ones: retry those that did \
+                 not succeed; or `jobctl retry {run}` to start run {run} without them, or `jobctl \
+                 cancel {run}`"
             ),
         ),
         Code::ScheduleBroken => (

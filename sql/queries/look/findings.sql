@@ -366,15 +366,21 @@ FROM (
     LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
     WHERE awaited.is_stuck
     UNION ALL
-    -- A restore of some tables alone may lack what these wait for.
+    -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so some
+    -- of them are enough.
     SELECT run.job_type, run.id, NULL
-    FROM jobctl.job_runs AS run
-    WHERE run.status = 'blocked'
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
-        )
+    FROM (
+        SELECT blocked.job_type, blocked.id
+        FROM jobctl.job_runs AS blocked
+        WHERE blocked.status = 'blocked'
+            AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
+        LIMIT 10000
+    ) AS run
+    WHERE NOT EXISTS (
+        SELECT FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = run.id
+            AND waits.state <> 'met'
+    )
 ) AS stuck
 WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
 GROUP BY stuck.job

@@ -32,7 +32,7 @@ SELECT
     run.expires_at,
     run.share,
     run.locked_by,
-    coalesce(lease.locked_until, run.locked_until) AS locked_until,
+    lease.locked_until,
     run.cancel_requested_at,
     right(run.live_output, 8192) AS live_output,
     run.last_error,

@@ -1,4 +1,4 @@
--- queued, failed or dead: changes values that were given at enqueue. NULL keeps a value.
+-- blocked, queued, failed or dead: changes values that were given at enqueue. NULL keeps a value.
 -- $1  ids      $2  from: statuses that a run may have    $3  host_user    $4  reason
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
