@@ -239,12 +239,12 @@ impl Arguments {
         // There is no other clock now.
         let now = DateTime::<Utc>::from(SystemTime::now());
         let is_known = remembered.subjects.contains(&outage.subject());
-        if is_known && !self.is_repeated(remembered.reported_at, now) {
+        if is_known && !self.is_repeated(remembered.outage_at, now) {
             return Ok(());
         }
         let (known, new) = if is_known { (vec![&outage], vec![]) } else { (vec![], vec![&outage]) };
         self.report(Some(receiver), &News { new, known, ..News::default() })?;
-        remembered.reported_at = now;
+        remembered.outage_at = now;
         if !is_known {
             remembered.add(&outage);
         }
@@ -314,6 +314,9 @@ impl News<'_> {
 #[derive(Default, Deserialize, Serialize)]
 struct Remembered {
     reported_at: DateTime<Utc>,
+    /// When an outage was last reported, by this host's clock.
+    #[serde(default)]
+    outage_at: DateTime<Utc>,
     /// The subjects of its findings, reported or not.
     subjects: Vec<String>,
     /// Their lines by scope.
