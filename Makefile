@@ -61,7 +61,7 @@ mutants: toolchain ## change each pure rule and check that a test fails; SHARD=0
 	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants \
 		--config .ci/mutants.toml --output "$(TARGET)" $(if $(SHARD),--shard $(SHARD)) $(ARGS) || test $$? = 3
 
-bench: ## compare its speed with references and peers; ten minutes
+bench: ## compare its speed with references and peers; twenty minutes
 	benches/peers/install "$(TARGET)/peers"
 	BENCH_PEERS="$$(cd "$(TARGET)/peers" && pwd)" $(BENCH) --json "$(TARGET)/bench.json" $(ARGS)
 

@@ -10,7 +10,8 @@ use crate::{Scale, session};
 /// Runs per statement, and how often each is measured.
 const RUNS: usize = 1000;
 const ROUNDS: usize = 20;
-const WHAT: [&str; 4] = ["enqueue", "claim", "result", "deletion"];
+const WHAT: [&str; 4] =
+    ["enqueue", "claim", "result, without a history of attempts,", "deletion by a process"];
 
 pub fn history(scale: Scale) -> Vec<Measured> {
     let sizes = [1, 10, 100].map(|factor| factor * scale.of(1_000_000, 10_000));
@@ -35,7 +36,7 @@ pub fn history(scale: Scale) -> Vec<Measured> {
 }
 
 /// Adds finished runs of the 30 days before the test, the oldest first. Without their attempts,
-/// which no statement of a tick reads.
+/// whose insertion would take as long again.
 fn grow(database: &Database, from: usize, to: usize) {
     database.execute([
         &format!(

@@ -120,7 +120,7 @@ pub fn own(client: &mut Client, runs: usize) -> [Duration; 2] {
     let started = Instant::now();
     client.batch_execute("BEGIN").unwrap();
     let claimed = claim(client, i32::try_from(runs).unwrap());
-    client.batch_execute("COMMIT").unwrap();
+    client.batch_execute("COMMIT; BEGIN").unwrap();
     let claimed_in = started.elapsed();
     assert_eq!(claimed.len(), runs);
     let ids: Vec<i64> = claimed.iter().map(|run| run.get("id")).collect();
@@ -148,7 +148,6 @@ pub fn own(client: &mut Client, runs: usize) -> [Duration; 2] {
         (&claimed_at, Type::TIMESTAMPTZ_ARRAY),
     ];
     let started = Instant::now();
-    client.batch_execute("BEGIN").unwrap();
     client.query_typed(include_str!("../sql/queries/tick/finish.sql"), finish).unwrap();
     client.batch_execute("COMMIT").unwrap();
     [claimed_in, started.elapsed()]

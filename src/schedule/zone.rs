@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_period_after_the_last_change_is_the_last() {
+    fn a_zone_without_changes_has_one_period() {
         let utc = Zone::parse("UTC").unwrap();
         assert_eq!(utc.periods(DateTime::UNIX_EPOCH).take(2).count(), 1);
     }
