@@ -39,6 +39,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_tick_has_a_name_of_its_own() {
+        let names = [new(), new()];
+        assert_ne!(names[0], names[1]);
+        // A boot has 32 hexadecimal digits.
+        assert!(host().split_once('-').is_some_and(|(boot, _)| boot.len() == 32), "{}", host());
+        let begin = format!("{}.{}.", host(), getpid().as_raw_nonzero());
+        assert!(names.iter().all(|name| name.starts_with(&begin)), "{names:?}");
+    }
+
+    #[test]
     fn only_a_missing_process_of_this_host_is_a_dead_tick() {
         assert!(!is_dead(&new()));
         // Linux assigns no pid as large as this.
