@@ -122,14 +122,19 @@ fn latencies(database: &Database, beside: Beside, lasts: Duration) -> Option<[f6
         }
         run(database, lasts)
     });
-    let (what, rate, unfinished) = match beside {
-        Beside::Runs(rate) => ("jobctl", rate, UNFINISHED),
-        Beside::Peer(Neighbour { peer, unfinished, .. }, rate) => (peer.name, rate, unfinished),
-        _ => ("", 0, "SELECT 0::bigint"),
+    let jobs = match beside {
+        Beside::Runs(rate) => Some(("jobctl", rate, UNFINISHED)),
+        Beside::Peer(Neighbour { peer, unfinished, .. }, rate) => {
+            Some((peer.name, rate, unfinished))
+        }
+        Beside::Nothing | Beside::Idle | Beside::Enqueues(_) | Beside::Processes(_) => None,
     };
-    let (all, behind) = (rate * lasts.as_secs() as usize, database.number(unfinished));
-    if usize::try_from(behind).unwrap() > all / 10 {
-        eprintln!("{what} is {behind} of about {all} jobs behind");
+    if let Some((what, rate, unfinished)) = jobs {
+        let all = rate * lasts.as_secs() as usize;
+        let behind = usize::try_from(database.number(unfinished)).unwrap();
+        if behind > all / 10 {
+            eprintln!("{what} is {behind} of about {all} jobs behind");
+        }
     }
     drop((tick, peer));
     if let Beside::Peer(Neighbour { schema, .. }, _) = beside {

@@ -4,6 +4,7 @@
 // for throughput.
 const { spawn } = require("node:child_process");
 const { Pool } = require("pg");
+const pace = require("./pace.cjs");
 const { makeWorkerUtils, run, runMigrations } = require("graphile-worker");
 
 const [, , what, count] = process.argv;
@@ -56,14 +57,9 @@ async function work() {
   let done = 0;
   await start(["true"], () => done++ === 0 && console.log("works"));
   const application = await makeWorkerUtils({ connectionString });
-  const started = Date.now();
-  for (let sent = 0; ; ) {
-    const due = Math.floor(((Date.now() - started) / 1000) * Number(count)) + 1;
-    const jobs = Array.from({ length: due - sent }, () => ({ identifier: "shell" }));
-    if (jobs.length > 0) await application.addJobs(jobs);
-    sent = due;
-    await new Promise((resolve) => setTimeout(resolve, Math.max(1, 1000 / Number(count))));
-  }
+  await pace(Number(count), (jobs) =>
+    application.addJobs(Array.from({ length: jobs }, () => ({ identifier: "shell" }))),
+  );
 }
 
 ({ fill, drain, work })[what]().catch((error) => {

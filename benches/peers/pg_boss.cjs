@@ -7,6 +7,7 @@
 const { spawn } = require("node:child_process");
 const { readFileSync } = require("node:fs");
 const { pathToFileURL } = require("node:url");
+const pace = require("./pace.cjs");
 
 const [, , what, count, file] = process.argv;
 const QUEUE = "shell";
@@ -47,13 +48,7 @@ async function work(boss) {
     await perform(jobs);
     if (done++ === 0) console.log("works");
   });
-  const started = Date.now();
-  for (let sent = 0; ; ) {
-    const due = Math.floor(((Date.now() - started) / 1000) * Number(count)) + 1;
-    if (due > sent) await boss.insert(QUEUE, Array.from({ length: due - sent }, () => ({})));
-    sent = due;
-    await new Promise((resolve) => setTimeout(resolve, Math.max(1, 1000 / Number(count))));
-  }
+  await pace(Number(count), (jobs) => boss.insert(QUEUE, Array.from({ length: jobs }, () => ({}))));
 }
 
 async function main() {
