@@ -2078,7 +2078,8 @@ CREATE VIEW jobctl.leases AS
     run.locked_by AS worker,
     run.started_at,
     GREATEST(run.locked_until, kept.locked_until) AS locked_until,
-    (kept.result IS NOT NULL) AS has_result
+    (kept.result IS NOT NULL) AS has_result,
+    ((GREATEST(run.locked_until, kept.locked_until) < now()) AND (kept.result IS NULL)) AS is_lost
    FROM (jobctl.job_runs run
      LEFT JOIN jobctl.job_locked_runs kept ON (((kept.run_id = run.id) AND (kept.attempt = run.attempts) AND (kept.started_at = run.started_at))))
   WHERE (run.status = 'running'::text);

@@ -54,29 +54,6 @@ fn set_last_tick(db: &TestDb, age: &str) {
     db.execute(&format!("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '{age}'"));
 }
 
-/// Ends what a run waits for, so that only the release of that run is left to do.
-fn leave_a_follower(db: &TestDb) -> i64 {
-    let first = db.enqueue(["shell", "--", "true"]);
-    let follower = db.enqueue(["shell", "--after", &first.to_string(), "--", "true"]);
-    db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {first};
-         UPDATE jobctl.job_dependencies SET state = 'due'"
-    ));
-    follower
-}
-
-#[test]
-fn no_blocked_run_is_released_before_an_operator_accepts_a_restore() {
-    let db = TestDb::new();
-    let follower = leave_a_follower(&db);
-    db.execute("INSERT INTO jobctl.job_events (action, detail) VALUES ('restore', 'worker web1')");
-    starts_nothing(db.jobctl(["tick", "--worker", "web9"]).run());
-    assert_eq!(db.status(follower), "blocked");
-    db.jobctl(["accept-restore"]).run().success();
-    db.jobctl(["tick", "--worker", "web9"]).run().success();
-    assert_eq!(db.status(follower), "succeeded");
-}
-
 const LOST: &str = "jobctl: cannot start runs: the database is older than a tick has seen it";
 const REMEDY: &str = ", as after a restore; cancel the runs whose work is done, then accept the \
     rest: as an operator, `jobctl accept-restore`";
@@ -84,6 +61,24 @@ const REMEDY: &str = ", as after a restore; cancel the runs whose work is done, 
 #[track_caller]
 fn starts_nothing(tick: Finished) {
     tick.exits(7).complains_once().stderr_has(LOST).stderr_has(REMEDY);
+}
+
+#[test]
+fn no_blocked_run_is_released_before_an_operator_accepts_a_restore() {
+    let db = TestDb::new();
+    let first = db.enqueue(["shell", "--", "true"]);
+    let follower = db.enqueue(["shell", "--after", &first.to_string(), "--", "true"]);
+    // Only the release of the follower is left to do.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {first};
+         UPDATE jobctl.job_dependencies SET state = 'due'"
+    ));
+    db.execute("INSERT INTO jobctl.job_events (action, detail) VALUES ('restore', 'worker web1')");
+    starts_nothing(db.jobctl(["tick", "--worker", "web9"]).run());
+    assert_eq!(db.status(follower), "blocked");
+    db.jobctl(["accept-restore"]).run().success();
+    db.jobctl(["tick", "--worker", "web9"]).run().success();
+    assert_eq!(db.status(follower), "succeeded");
 }
 
 #[test]

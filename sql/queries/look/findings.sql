@@ -306,8 +306,8 @@ SELECT
     NULL,
     NULL
 FROM jobctl.leases AS lease
-WHERE lease.locked_until < now() - make_interval(secs => $3::float8)
-    AND NOT lease.has_result
+WHERE lease.is_lost
+    AND lease.locked_until < now() - make_interval(secs => $3::float8)
     AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
 GROUP BY lease.worker
 UNION ALL

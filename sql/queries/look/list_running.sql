@@ -11,7 +11,7 @@ SELECT
     now() AS now,
     run.attempts,
     run.max_attempts + run.uncounted_attempts AS max_attempts,
-    lease.locked_until < now() AND NOT lease.has_result AS is_lost,
+    lease.is_lost,
     run.cancel_requested_at IS NOT NULL AS cancel_requested
 FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id

@@ -40,7 +40,7 @@ CROSS JOIN (
 CROSS JOIN (
     SELECT
         count(*) AS runs,
-        count(*) FILTER (WHERE lease.locked_until < now() AND NOT lease.has_result) AS lost
+        count(*) FILTER (WHERE lease.is_lost) AS lost
     FROM jobctl.leases AS lease
 ) AS running
 CROSS JOIN (

@@ -17,8 +17,7 @@ WHERE run.status = 'running'
     AND EXISTS (
         SELECT FROM jobctl.leases AS lease
         WHERE lease.id = run.id
-            AND lease.locked_until < now()
-            AND NOT lease.has_result
+            AND lease.is_lost
     )
 ORDER BY random()
 LIMIT $1::bigint

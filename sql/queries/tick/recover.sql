@@ -27,8 +27,7 @@ free AS MATERIALIZED (
         AND EXISTS (
             SELECT FROM jobctl.leases AS lease
             WHERE lease.id = run.id
-                AND lease.locked_until < now()
-                AND NOT lease.has_result
+                AND lease.is_lost
         )
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ),
