@@ -192,7 +192,7 @@ fn an_edited_run_without_an_expiry_never_expires() {
                    FROM jobctl.job_runs";
     assert_eq!(db.query(expires), "never never 9999-12-31 23:59:59+00");
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
-    // A run that waits for others expires later, but not after the last time there is.
+    // A release moves the expiry, but at most to the last time that the schema accepts.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET expires_at = '9999-12-31 23:59:59Z' WHERE id = {follower}"
     ));

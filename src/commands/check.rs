@@ -252,7 +252,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Whether problems that were reported then are reported again now.
+    /// Whether `--repeat` is over since the last report of known problems.
     fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         let since = (now - reported_at).to_std().unwrap_or_default();
         self.repeat.is_some_and(|repeat| since >= repeat)

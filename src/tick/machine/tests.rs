@@ -153,7 +153,7 @@ impl Tick {
         Sent { claim, writes, ..sent(Duty::Step, self.now) }
     }
 
-    /// Lets the lease of run 1 end then.
+    /// Lets the lease of run 1 end at this time.
     fn lease_ends(&mut self, at: Instant) {
         self.machine.leases.get_mut(&run(1).token()).unwrap().extend(at);
     }
