@@ -45,7 +45,8 @@ BEGIN
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
-                WHEN bool_or(ended.status = 'cancelled') THEN 'cancelled'
+                WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
+                    THEN 'cancelled'
             END AS last_status
         FROM unnest(job_types, statuses, outcomes, run_times, waits)
             AS ended (job_type, status, outcome, run_time, wait)
@@ -1237,7 +1238,8 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         AND attempt.attempt = run.attempts
     WHERE run.id = ANY (runs)
         AND (
-            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            run.enqueued_by = SESSION_USER
+            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
 $$;
@@ -1704,7 +1706,14 @@ DECLARE
     most CONSTANT integer := 10000;
     refused record;
 BEGIN
-    SELECT asked.run_id, asked.id, asked.rule, run.id IS NULL AS is_missing, run.status
+    SELECT
+        asked.run_id,
+        asked.id,
+        asked.rule,
+        run.id IS NULL AS is_missing,
+        -- Perhaps to make room for the run that waits for it.
+        coalesce(run.error_type = 'dropped' AND run.finished_at = now(), false) AS is_dropped,
+        run.status
     INTO refused
     FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
     LEFT JOIN jobctl.job_runs AS run
@@ -1717,13 +1726,23 @@ BEGIN
     WHERE run.id IS NULL
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
         OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
+        OR (run.error_type = 'dropped' AND run.finished_at = now())
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
         run_id := refused.run_id;
-        code := CASE WHEN refused.is_missing THEN 'JC010' ELSE '22023' END;
+        code := CASE
+            WHEN refused.is_missing THEN 'JC010'
+            WHEN refused.is_dropped THEN 'JC008'
+            ELSE '22023'
+        END;
         reason := CASE
             WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN refused.is_dropped
+                THEN format(
+                    'it waits for run %s, which was dropped, as its definition is full',
+                    refused.id
+                )
             WHEN coalesce(refused.rule <> 'or_cancel', true)
                 THEN 'after_rule must be success, any_end or or_cancel'
             ELSE format(
@@ -1863,11 +1882,10 @@ CREATE VIEW jobctl.awaited_runs AS
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     COALESCE(before.status, 'deleted'::text) AS status,
-    ((waits.state = 'stuck'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
+    ((waits.state = 'stuck'::text) AND (follower.status = 'blocked'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
    FROM ((jobctl.job_dependencies waits
-     JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.status = 'blocked'::text))))
-     LEFT JOIN jobctl.job_runs before ON ((before.id = waits.after_id)))
-  WHERE (waits.state = ANY (ARRAY['stuck'::text, 'due'::text]));
+     JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.finished_at IS NULL))))
+     LEFT JOIN jobctl.job_runs before ON ((before.id = waits.after_id)));
 CREATE TABLE jobctl.job_holds (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     scope text NOT NULL,

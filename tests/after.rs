@@ -191,6 +191,39 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     assert_eq!(statuses(&db), "succeeded succeeded");
 }
 
+/// The follower reads them at its start, and again at each retry.
+#[test]
+fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.part]\nshell = 'echo done'\nkeep = '0s'\n\
+         [jobs.sum]\nshell = 'cat'\npass_result = true\n",
+    );
+    let (first, late) = (db.enqueue(["part"]), db.enqueue(["part", "--in", "1h"]));
+    let sum = db.enqueue(["sum", "--after", &format!("{first},{late}")]);
+    let other = db.enqueue(["part"]);
+    tick(&db);
+    let old = "UPDATE jobctl.job_runs SET created_at = now() - interval '1 year',
+        finished_at = now() - interval '1 year'";
+    let prunes = |counts: &str| {
+        db.execute(&format!("{old} WHERE finished_at IS NOT NULL"));
+        db.jobctl(["prune", "--dry-run"]).run().success().stdout(counts);
+        db.jobctl(["prune"]).run().success().stdout(counts);
+    };
+    assert_eq!(statuses(&db), "succeeded queued blocked succeeded");
+    prunes("succeeded\t1\n");
+    assert_eq!(db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE id = {other}")), "0");
+    // The second predecessor has ended, too, and the follower has not started.
+    db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {late}"));
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    assert_eq!(statuses(&db), "succeeded succeeded queued");
+    prunes("");
+    tick(&db);
+    let output = db.query(&format!("SELECT output FROM jobctl.job_attempts WHERE run_id = {sum}"));
+    assert_eq!(output.matches(r#""output": "done\n""#).count(), 2, "{output}");
+    prunes("succeeded\t3\n");
+}
+
 #[test]
 fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     let db = db();

@@ -38,7 +38,10 @@ fn a_run_that_did_not_start_in_time_never_starts() {
         let tick = db.jobctl(["tick"]).run().success();
         assert!(tick.stderr.contains("1 run expired"), "{}", tick.stderr);
         assert_expired(&db, late);
-        assert_eq!(db.query("SELECT expired, dead FROM jobctl.daily_figures"), "1|0");
+        assert_eq!(
+            db.query("SELECT expired, dead, last_status FROM jobctl.daily_figures"),
+            "1|0|succeeded"
+        );
         let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
         assert!(metrics.contains("jobctl_expired_total{job_type=\"a\"} 1\n"), "{metrics}");
     }

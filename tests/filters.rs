@@ -146,6 +146,28 @@ fn a_wrong_filter_is_refused() {
     db.jobctl(["list", "--share", "\t"]).run().exits(2).stderr_has("a share must have");
 }
 
+#[test]
+fn a_viewer_may_group_failures_by_each_filter_but_a_text() {
+    let db = TestDb::new();
+    five_dead(&db);
+    let viewer = Role::granted(&db, "viewer");
+    let grouped = |filter: [&str; 2]| viewer.jobctl(["failures", "--group"]).args(filter).run();
+    for (flag, value) in [
+        ("--job", "shell"),
+        ("--share", "bob"),
+        ("--queue", "web2"),
+        ("--worker", "web1"),
+        ("--error-type", "exit_code"),
+        ("--since", "1d"),
+    ] {
+        let listed = grouped([flag, value]).success().stdout;
+        let all = db.jobctl(["failures", "--group", flag, value]).run().success().stdout;
+        assert_eq!(listed, all, "{flag}");
+        assert!(!listed.is_empty(), "{flag}");
+    }
+    grouped(["--error", "space"]).exits(7).stdout("");
+}
+
 /// A worker's login sees all columns; a viewer's sees no payload, and `list` needs it.
 #[test]
 fn a_worker_may_use_filters() {

@@ -17,6 +17,35 @@ fn statuses(db: &TestDb) -> String {
     db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
 }
 
+/// Else the new run could never start, and no command would have said so.
+#[test]
+fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
+    let db = full("drop_oldest");
+    let why = "it waits for run 1, which was dropped, as its definition is full\n";
+    for rule in [&["--after", "1"][..], &["--after", "1", "--after-any-end"]] {
+        db.jobctl(["enqueue", "a"])
+            .args(rule.iter().copied())
+            .run()
+            .exits(9)
+            .stdout("")
+            .stderr_has(why);
+    }
+    let sql = db.client().simple_query("SELECT jobctl.enqueue('a', after => '{1}')").unwrap_err();
+    assert_eq!(sql.as_db_error().unwrap().code().code(), "JC008");
+    let named = r#"{"job_type": "a", "as": "p"}
+        {"job_type": "a"}
+        {"job_type": "a", "after": ["p"]}"#;
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(named).run().exits(9).stdout("");
+    batch.stderr_has("batch line 3: it waits for run ");
+    assert_eq!(statuses(&db), "queued queued");
+    // Another run is dropped.
+    let last = db.enqueue(["a", "--after", "2"]);
+    assert_eq!(
+        (statuses(&db).as_str(), db.status(last).as_str()),
+        ("cancelled queued blocked", "blocked")
+    );
+}
+
 #[test]
 fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
     let db = full("refuse");

@@ -554,6 +554,7 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
     role.jobctl(["pause", "nightly"]).run().success();
     role.jobctl(["resume", "nightly"]).run().success();
     role.jobctl(["enqueue", "a"]).run().success();
+    role.jobctl(["enqueue", "a", "--after", &running.to_string()]).run().success();
     db.execute("INSERT INTO jobctl.job_effects (key) VALUES ('open')");
     role.jobctl(["once", "--settle", "redo", "open"]).run().success();
     role.jobctl(["once", "open", "--", "true"]).run().success();

@@ -49,6 +49,15 @@ fn the_exit_status_tells_how_runs_ended() {
     wait(&[&bad, "--output"]).exits(1).stdout("no\n").stderr(&dead);
     wait(&[&bad, "--exit-status"]).exits(7);
     wait(&[&killed, "--exit-status"]).exits(143);
+    // A command that ended on the signal of its timeout did not die of another's.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET error_type = 'timeout' WHERE id = {killed};
+         UPDATE jobctl.job_runs SET error_type = 'http_status' WHERE id = {bad};
+         UPDATE jobctl.job_attempts SET exit_code = NULL WHERE run_id = {bad}"
+    ));
+    wait(&[&killed]).exits(1).stderr_has("is dead after 1 attempt: timed out\n");
+    wait(&[&bad]).exits(1).stderr_has("is dead after 1 attempt: error type http_status\n");
+    db.execute(&format!("UPDATE jobctl.job_attempts SET exit_code = 7 WHERE run_id = {bad}"));
     let gone = format!("jobctl: run {cancelled} of job shell was cancelled\n");
     wait(&[&cancelled]).exits(10).stderr(&gone);
     wait(&[&bad, &cancelled]).exits(10).stderr(&(dead + &gone));
@@ -92,6 +101,24 @@ fn enqueue_waits_for_its_runs() {
         kill $tick; wait $tick";
     let script = db.script(script).run();
     script.stdout("1\n0\n2\n1\n3\n124\n4\n0\n").stderr_has("run 2 of job shell is dead after 1");
+}
+
+/// `ALTER ROLE ... SET role`: the runs name the login, and the role is not a member of it.
+#[test]
+fn a_login_with_another_role_waits_for_its_own_runs() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let (app, login) = (Role::granted(&db, "enqueuer"), Role::new(&db));
+    db.execute(&format!(
+        "GRANT {0} TO {1}; ALTER ROLE {1} SET role = '{0}'",
+        app.name(),
+        login.name()
+    ));
+    let own = login.jobctl(["enqueue", "a"]).run().success().stdout;
+    let after = login.jobctl(["enqueue", "a", "--after", own.trim()]).run().success().stdout;
+    db.jobctl(["tick"]).run().success();
+    login.jobctl(["wait", own.trim(), after.trim()]).run().success().stderr("");
+    app.jobctl(["wait", own.trim()]).run().exits(3);
 }
 
 #[test]

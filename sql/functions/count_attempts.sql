@@ -56,7 +56,8 @@ BEGIN
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
-                WHEN bool_or(ended.status = 'cancelled') THEN 'cancelled'
+                WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
+                    THEN 'cancelled'
             END AS last_status
         FROM unnest(job_types, statuses, outcomes, run_times, waits)
             AS ended (job_type, status, outcome, run_time, wait)

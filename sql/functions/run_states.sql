@@ -66,7 +66,8 @@ AS $$
         AND attempt.attempt = run.attempts
     WHERE run.id = ANY (runs)
         AND (
-            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+            run.enqueued_by = SESSION_USER
+            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
 $$;

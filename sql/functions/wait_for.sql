@@ -27,7 +27,14 @@ DECLARE
     most CONSTANT integer := 10000;
     refused record;
 BEGIN
-    SELECT asked.run_id, asked.id, asked.rule, run.id IS NULL AS is_missing, run.status
+    SELECT
+        asked.run_id,
+        asked.id,
+        asked.rule,
+        run.id IS NULL AS is_missing,
+        -- Perhaps to make room for the run that waits for it.
+        coalesce(run.error_type = 'dropped' AND run.finished_at = now(), false) AS is_dropped,
+        run.status
     INTO refused
     FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
     LEFT JOIN jobctl.job_runs AS run
@@ -40,13 +47,23 @@ BEGIN
     WHERE run.id IS NULL
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
         OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
+        OR (run.error_type = 'dropped' AND run.finished_at = now())
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
         run_id := refused.run_id;
-        code := CASE WHEN refused.is_missing THEN 'JC010' ELSE '22023' END;
+        code := CASE
+            WHEN refused.is_missing THEN 'JC010'
+            WHEN refused.is_dropped THEN 'JC008'
+            ELSE '22023'
+        END;
         reason := CASE
             WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN refused.is_dropped
+                THEN format(
+                    'it waits for run %s, which was dropped, as its definition is full',
+                    refused.id
+                )
             WHEN coalesce(refused.rule <> 'or_cancel', true)
                 THEN 'after_rule must be success, any_end or or_cancel'
             ELSE format(

@@ -45,6 +45,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.run_states,
     jobctl.stuck_predecessor,
     jobctl.try_enqueue,
+    jobctl.wait_for,
     jobctl.is_own_effect,
     jobctl.may_settle,
     jobctl.definition_keys

@@ -1,4 +1,4 @@
--- Ended runs that blocked ones still wait for, and those whose followers a tick must decide about.
+-- Runs that unfinished ones wait for or have waited for, which may read their results.
 CREATE OR REPLACE VIEW jobctl.awaited_runs AS
 SELECT
     waits.after_id AS id,
@@ -8,10 +8,10 @@ SELECT
     coalesce(before.status, 'deleted') AS status,
     -- Else it was retried since.
     waits.state = 'stuck'
+        AND follower.status = 'blocked'
         AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck
 FROM jobctl.job_dependencies AS waits
 JOIN jobctl.job_runs AS follower
     ON follower.id = waits.run_id
-    AND follower.status = 'blocked'
-LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-WHERE waits.state IN ('stuck', 'due');
+    AND follower.finished_at IS NULL
+LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id;

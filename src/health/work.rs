@@ -262,7 +262,6 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         (Code::WorkerMissing, _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
         (Code::JobStale | Code::DatabaseSlow, _) => None,
         (Code::RestoreUnaccepted, by) => by.as_ref().map(|by| format!("noticed by {by}")),
-        (Code::EffectOpen, key) => key.as_ref().map(|key| format!("the oldest has the key {key}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
         (

@@ -119,7 +119,10 @@ pub(crate) struct ZoneFacts {
 
 impl Store {
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
-        self.query("inspect the session", Transaction::one, owned!("doctor/session"))
+        self.transact("inspect the session", |transaction| {
+            let role: String = transaction.one(query!("doctor/leave_role"))?;
+            transaction.one(query!("doctor/session"; role))
+        })
     }
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {

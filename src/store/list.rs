@@ -270,11 +270,16 @@ fn failed_attempts(
     let FailureFilter { since, until, worker, queue, share, error_type, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
     let (of_run, of_attempt) = filter.like.unzip();
+    let within = limit.filter(|_| error.is_none());
     let found: Vec<Attempt> = transaction.list(query!(
         "look/failed_attempts";
-        since, until, jobs, worker, queue, share, error_type, error, of_run, of_attempt, limit,
+        since, until, jobs, worker, queue, share, error_type, of_run, of_attempt, limit = within,
     ))?;
-    Ok(found.into_iter().map(|it| (it.run_id, it.attempt)).unzip())
+    let ids = |found: Vec<Attempt>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
+    let (run_ids, attempts) = ids(found);
+    let Some(error) = error else { return Ok((run_ids, attempts)) };
+    let with_text = query!("look/attempts_with_text"; run_ids, attempts, error, limit);
+    Ok(ids(transaction.list(with_text)?))
 }
 
 fn list_ids(

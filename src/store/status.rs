@@ -271,19 +271,14 @@ pub(super) fn read_work(
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(thresholds.running), seconds(thresholds.dead_within));
     let failures = seconds(thresholds.failures.map(|(_, within)| within));
-    let mut facts: Vec<Fact> =
+    let facts =
         transaction.list(query!("look/findings"; jobs, tick_age, lag, running, dead, failures))?;
     let stopped = transaction.list(query!("look/stopped"; jobs, tick_age, lag))?;
     let now = transaction.one(query!("look/now"))?;
-    let (operates, sees_sequences, sees_effects) = transaction.one(query!("look/operates"))?;
+    let (operates, sees_sequences) = transaction.one(query!("look/operates"))?;
     let sequences_behind = match sees_sequences {
         true => Some(transaction.list(query!("look/sequences_behind"))?),
         false => None,
     };
-    if let Some(open) = facts.iter_mut().find(|fact| sees_effects && fact.code == Code::EffectOpen)
-    {
-        // The key of the oldest effect.
-        open.detail = transaction.first(query!("effect/list_open"))?;
-    }
     Ok(WorkFacts { now, facts, stopped, sequences_behind, scheduled, operates })
 }

@@ -1,11 +1,12 @@
 -- The properties of this session and its server. Needs no schema and no privilege. One row.
+-- $1  role
 SELECT
     pg_backend_pid() AS pid,
     extract(epoch FROM now() - activity.backend_start)::float8 AS age,
     current_setting('server_version') AS server_version,
     ssl.ssl AS encrypted,
     ssl.version AS tls_version,
-    current_user::text AS role,
+    $1::text AS role,
     current_database()::text AS database,
     current_setting('server_encoding') AS encoding,
     current_setting('TimeZone') AS time_zone,

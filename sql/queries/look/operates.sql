@@ -9,5 +9,4 @@ SELECT
                 AND has_column_privilege('jobctl.' || name, 'id', 'SELECT')
             )
         FROM unnest('{job_runs, job_definitions, job_events}'::text[]) AS name
-    ) AS sees_sequences,
-    has_table_privilege('jobctl.job_effects', 'SELECT') AS sees_effects
+    ) AS sees_sequences

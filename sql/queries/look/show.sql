@@ -14,6 +14,26 @@ WITH workers AS (
         -- A tick with --linger polls many times a second, but rarely updates its row.
         CASE WHEN worker.claiming_until > now() THEN now() ELSE worker.last_tick_at END AS ticked_at
     FROM jobctl.job_workers AS worker
+),
+-- Limits or holds let no run of these jobs start now.
+full_jobs AS MATERIALIZED (
+    SELECT definition.name
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.is_limited
+        AND (
+            definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
+                > now()
+            OR definition.most_running <= (
+                SELECT count(*)
+                FROM jobctl.job_runs AS run
+                WHERE run.status = 'running'
+                    AND run.job_type = definition.name
+            )
+        )
+    UNION ALL
+    SELECT hold.name
+    FROM jobctl.current_holds AS hold
+    WHERE hold.scope = 'job'
 )
 SELECT
     run.id,
@@ -97,7 +117,7 @@ SELECT
     (
         SELECT count(*)
         FROM (
-            SELECT
+            SELECT other.job_type
             FROM jobctl.job_runs AS other
             WHERE other.status IN ('queued', 'failed')
                 AND other.queue = run.queue
@@ -105,6 +125,8 @@ SELECT
                 AND (other.priority, other.run_at, other.id) < (run.priority, run.run_at, run.id)
             LIMIT 1000
         ) AS earlier
+        WHERE earlier.job_type = run.job_type
+            OR earlier.job_type <> ALL (ARRAY(SELECT full_jobs.name FROM full_jobs))
     ) AS ahead,
     -- Of the runs of its queue that ended last after a start, within 10 minutes.
     (

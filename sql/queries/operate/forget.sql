@@ -1,6 +1,7 @@
--- Deletes a worker that does not tick and holds no run, and its holds.
+-- Deletes a worker that does not tick and holds no run, and its holds. A worker that never ticked
+-- may have holds, too.
 -- $1  worker    $2  host_user    $3  reason
--- One row: whether the worker was deleted. Zero rows: no such worker.
+-- One row: whether it was deleted. Zero rows: no such worker.
 WITH known AS MATERIALIZED (
     SELECT worker.worker, worker.last_tick_at
     FROM jobctl.job_workers AS worker
@@ -19,17 +20,24 @@ deleted AS (
 ),
 released AS (
     DELETE FROM jobctl.job_holds AS hold
-    USING deleted
     WHERE hold.scope = 'worker'
-        AND hold.name = deleted.worker
+        AND hold.name = $1::text
+        AND (EXISTS (SELECT FROM deleted) OR NOT EXISTS (SELECT FROM known))
+    RETURNING hold.name
+),
+forgotten AS (
+    SELECT deleted.worker FROM deleted
+    UNION
+    SELECT released.name FROM released
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, host_user, reason, detail)
-    SELECT 'forget', $2::text, $3::text, left('worker ' || deleted.worker, 1000)
-    FROM deleted
+    SELECT 'forget', $2::text, $3::text, left('worker ' || forgotten.worker, 1000)
+    FROM forgotten
 )
 SELECT
-    EXISTS (SELECT FROM deleted) AS forgotten,
+    forgotten.worker IS NOT NULL AS forgotten,
     known.last_tick_at,
     now() AS now
 FROM known
+FULL JOIN forgotten ON forgotten.worker = known.worker

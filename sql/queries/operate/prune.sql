@@ -1,5 +1,6 @@
 -- succeeded, dead or cancelled -> deleted: runs that are old. Skips locked runs. A trigger deletes
--- their history. Keeps runs that another one waits for. Writes one event, with the number of runs.
+-- their history. Keeps runs that an unfinished one waits or has waited for. Writes one event, with
+-- the number of runs.
 -- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old, if no
 --     definition says it
 -- $4  host_user    $5  reason, for the trail

@@ -1,4 +1,5 @@
--- The runs that a claim would claim now, in the same order. Locks nothing.
+-- The runs that a claim would claim now if no definition had limits, in the same order. Locks
+-- nothing.
 -- $1  queues, empty for all            $2  excluded_jobs    $3  limit
 -- $4  excluded_kinds of definitions    $5  excluded_runs
 -- $6  worker    $7  only_run: NULL for any
