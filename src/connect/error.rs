@@ -24,9 +24,11 @@ const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABA
 const CREATE_ROLE: &str =
     "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
 const GRANT_CONNECT: &str = "grant the user CONNECT on the database";
+const GRANT_ROLE: &str = "let it with GRANT, or name another role in `options`";
 const CHECK_RULES: &str = "check user, database and sslmode against pg_hba.conf on the server";
 const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role";
-/// Part of PostgreSQL's message.
+/// Parts of PostgreSQL's messages.
+const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
@@ -163,6 +165,9 @@ impl ConnectError {
         let (kind, remedy) = match (state, state.code().get(..2)) {
             (&SqlState::INVALID_PASSWORD, _) => (Login, CHECK_PASSWORD),
             (&SqlState::INVALID_CATALOG_NAME, _) => (Login, CREATE_DATABASE),
+            (&SqlState::INSUFFICIENT_PRIVILEGE, _) if message.contains(SET_ROLE) => {
+                (Login, GRANT_ROLE)
+            }
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) => (Login, GRANT_CONNECT),
             (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) if is_unknown_role(message) => {
                 (Login, CREATE_ROLE)
@@ -307,6 +312,7 @@ fn of_pooler(message: &str) -> (FailureKind, &'static str) {
         _ if is_behind_pooler(message) && has(&["cached error"]) => (Resources, POOLER_LOGIN),
         _ if is_behind_pooler(message) => (Resources, BEHIND_POOLER),
         _ if is_unknown_role(message) => (Login, CREATE_ROLE),
+        _ if has(&[SET_ROLE]) => (Login, GRANT_ROLE),
         _ if has(&["permission denied for database"]) => (Login, GRANT_CONNECT),
         _ if has(&[NO_LOGIN]) => (Login, GIVE_LOGIN),
         _ if has(&["pg_hba.conf"]) => (Rules, CHECK_RULES),
@@ -388,6 +394,7 @@ mod tests {
             ("role \"ana\" does not exist", "create this role"),
             ("role \"ana\" is not permitted to log in", "let it with ALTER ROLE"),
             ("permission denied for database \"shop\"", "grant the user CONNECT"),
+            ("permission denied to set role \"ana\"", "let it with GRANT"),
             ("pg_hba.conf rejects connection for host \"a\"", "check user, database and sslmode"),
         ] {
             let (exit, remedy) = remedy(message);
