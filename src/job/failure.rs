@@ -49,6 +49,12 @@ pub(crate) enum RetryAfter {
 }
 
 impl RetryAfter {
+    /// Reads a number of seconds. One that is too large is the longest wait.
+    pub(crate) fn seconds(text: &str) -> Option<Self> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| Self::In(Duration::from_secs(text.parse().unwrap_or(u64::MAX))))
+    }
+
     /// Returns the wait from `now`, at most a day.
     pub(crate) fn wait(self, now: DateTime<Utc>) -> Duration {
         let wait = match self {

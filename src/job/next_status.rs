@@ -134,9 +134,9 @@ fn asked_in(output: &str) -> Option<Duration> {
     let is_named =
         |line: &&str| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
     let asked = output.lines().rev().find(is_named)?[NAME.len()..].trim();
-    let seconds = || asked.parse().ok().map(Duration::from_secs);
-    let wait = duration::parse(asked).ok().or_else(seconds)?;
-    Some(RetryAfter::In(wait).wait(DateTime::UNIX_EPOCH).max(duration::SECOND))
+    let wait = || duration::parse(asked).ok().map(RetryAfter::In);
+    let asked = RetryAfter::seconds(asked).or_else(wait)?;
+    Some(asked.wait(DateTime::UNIX_EPOCH).max(duration::SECOND))
 }
 
 #[cfg(test)]
@@ -235,6 +235,7 @@ mod tests {
         snoozes("shell", shell, exit(75), "retry-after: 90d\n", Some(86400));
         snoozes("shell", shell, exit(75), "Retry-After: 600\r\n", Some(600));
         snoozes("shell", shell, exit(75), "retry-after: 0s", Some(1));
+        snoozes("shell", shell, exit(75), "retry-after: 99999999999999999999999", Some(86400));
         let huge = "retry-after: 18446744073709551615s 500ms 500ms";
         snoozes("shell", shell, exit(75), huge, Some(300));
         snoozes("shell", shell, exit(75), "retry-after: soon\nx retry-after: 1s", Some(300));

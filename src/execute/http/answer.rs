@@ -52,9 +52,8 @@ fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
         values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::trim)
     };
     let wish = only(header::RETRY_AFTER)?;
-    if !wish.is_empty() && wish.bytes().all(|byte| byte.is_ascii_digit()) {
-        // If the number is too large, wait for the longest time.
-        return Some(RetryAfter::In(Duration::from_secs(wish.parse().unwrap_or(u64::MAX))));
+    if let Some(asked) = RetryAfter::seconds(wish) {
+        return Some(asked);
     }
     let until = date(wish)?;
     Some(match only(header::DATE).and_then(date) {
