@@ -31,6 +31,14 @@ fn definitions(db: &TestDb) -> String {
 }
 
 #[test]
+fn a_file_that_is_not_utf_8_is_refused_with_its_line() {
+    let folder = temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), b"[jobs.a]\nshell = 'caf\xe9'\n").unwrap();
+    let refused = TestDb::new().jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
+    refused.exits(2).stderr("jobctl: cannot apply: jobs.toml:2: it is not UTF-8\n");
+}
+
+#[test]
 fn apply_adds_new_jobs_and_prints_no_unchanged_job() {
     let db = TestDb::new();
     assert_eq!(db.apply(TWO_JOBS), "add\tcleanup\nadd\treport\n");
@@ -564,7 +572,7 @@ fn a_file_has_no_job_of_another_file() {
     ] {
         let refused = apply(&(job("z", "true") + &jobs), flags).exits(2).stdout("");
         refused.complains_once().stderr_has(&format!(
-            "cannot apply: job {whose}; rename the job, or add --take-over\n"
+            "cannot apply: -: job {whose}; rename the job, or add --take-over\n"
         ));
         assert_eq!(definitions(&db), before);
     }

@@ -187,6 +187,18 @@ fn show_says_how_long_the_runs_ahead_take() {
     );
     let shown = db.jobctl(["show", &last.to_string()]).run().success().stdout;
     assert!(shown.contains("300 due runs are ahead of it\n"), "{shown}");
+    // A hold or a limit keeps them from starting before a run of another job.
+    let other = db.enqueue(["copy"]);
+    let ahead = |wanted: &str| {
+        db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
+        let shown = db.jobctl(["show", &other.to_string()]).run().success().stdout;
+        assert!(shown.contains(wanted), "{shown}");
+    };
+    ahead("301 due runs are ahead of it");
+    db.execute("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')");
+    ahead("skipped it");
+    db.execute("DELETE FROM jobctl.job_holds");
+    ahead("301 due runs are ahead of it");
 }
 
 #[test]

@@ -47,6 +47,15 @@ fn a_host_that_was_drained_for_good_leaves_no_alarm() {
 }
 
 #[test]
+fn a_held_worker_that_never_ticked_is_forgotten() {
+    let db = TestDb::new();
+    db.jobctl(["hold", "--worker", "web9"]).run().success();
+    db.jobctl(["forget", "web9"]).run().success().stdout("web9\tforgotten\n").stderr("");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "0");
+    db.jobctl(["forget", "web9"]).run().exits(3).stderr_has("no worker has ticked by this name");
+}
+
+#[test]
 fn a_worker_at_work_is_not_forgotten() {
     let db = TestDb::new();
     let gate = Gate::new();

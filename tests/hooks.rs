@@ -285,16 +285,16 @@ fn a_hook_that_can_t_be_is_refused() {
     };
     refused(
         "[jobs.a]\nshell = 'true'\non_dead = 'pager'\n",
-        "job `a`: `on_dead`: no definition `pager`; add it to the file",
+        "-: job `a`: `on_dead`: no definition `pager`; add it to the file",
     );
     refused(
         "[jobs.a]\nshell = 'true'\non_end = 'a'\n",
-        "job `a`: `on_end`: `a` is a hook of `a`, and a hook has no hooks",
+        "-: job `a`: `on_end`: `a` is a hook of `a`, and a hook has no hooks",
     );
     refused(
         "[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\non_dead = 'c'\n\
          [jobs.c]\nshell = 'true'\n",
-        "job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks",
+        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks",
     );
     refused("[jobs.a]\nshell = 'true'\non_dead = 7\n", "-:3: job `a`: `on_dead`: must be a string");
     refused(
@@ -309,8 +309,8 @@ fn a_hook_that_can_t_be_is_refused() {
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(
         "[jobs.b]\nshell = 'true'\non_dead = 'c'\n[jobs.c]\nshell = 'true'\n",
-        "job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file does not have \
-         it, see --prune",
+        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file does not \
+         have it, see --prune",
     );
     db.execute("DELETE FROM jobctl.job_definitions");
     refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");

@@ -327,6 +327,9 @@ fn a_line_that_only_jobctl_leaves_out_sets_the_exit_status() {
         let imported = imported.complains_once().stdout_has("# Line 1 is left out: ");
         assert_eq!(names(&imported), [""; 0], "{line}");
     }
+    // Cron sets LOGNAME itself, and lets a crontab set USER.
+    let imported = import("LOGNAME=bob\nUSER=bob\n@daily true\n", &[]);
+    imported.stdout_has("env = { USER = \"bob\" }").stderr_has("LOGNAME has no equivalent");
     let imported = import(&format!("@daily {}\nMAILTO=\"\"\n", "a".repeat(998)), &[]);
     assert_eq!(names(&imported.success().stderr("")).len(), 1);
 }

@@ -439,6 +439,11 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
 }
 
 #[test]
+fn an_archive_is_a_file() {
+    jobctl(["prune", "--archive", "-"]).run().exits(2).stderr_has("name a file");
+}
+
+#[test]
 fn runs_that_cannot_be_archived_are_not_deleted() {
     let db = TestDb::new();
     insert_succeeded(&db, 3);

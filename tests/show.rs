@@ -247,13 +247,17 @@ fn the_history_has_the_http_status_of_each_answer() {
             "301",
             "dead",
             Some("HTTP status 301, redirect not followed"),
-            Some("its failure is permanent, so it is not retried"),
+            Some(
+                "its failure is permanent, or max_attempts was raised since; so no tick retries it",
+            ),
         ),
         (
             "404",
             "dead",
             Some("HTTP status 404"),
-            Some("its failure is permanent, so it is not retried"),
+            Some(
+                "its failure is permanent, or max_attempts was raised since; so no tick retries it",
+            ),
         ),
         ("429", "failed", Some("HTTP status 429"), None),
         ("503", "failed", Some("HTTP status 503"), None),
@@ -447,7 +451,7 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     assert_eq!(
         why(&db, id),
         "due 4h ago: the last tick, 2m 5s ago, skipped it: all slots were busy, its --limit was \
-         reached, or this worker does not run such jobs"
+         reached, a limit or a hold kept it, or this worker does not run such jobs"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(

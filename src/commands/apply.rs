@@ -85,9 +85,14 @@ struct Change {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let text = files::input(&self.file)
-            .and_then(|file| files::read_text(file, FILE_LIMIT))
+        let bytes = files::input(&self.file)
+            .and_then(|file| files::read(file, FILE_LIMIT))
             .with_context(|| format!("cannot read `{}`", self.file))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            Fault::usage(format!("cannot apply: {}:{line}: it is not UTF-8", self.file))
+        })?;
         let store = database.open()?;
         let file = definition::read(&text, store.now()?).map_err(|problems| {
             self.refuse(&problems, |Problem { line, what }| format!("{}:{line}: {what}", self.file))
@@ -118,11 +123,13 @@ impl Arguments {
             let rows = move |now| rows(&listed, now);
             let applied = store.apply(names, rows, terms.clone(), self.reason.cause())?;
             if !applied.foreign.is_empty() {
-                return Err(self.refuse(&applied.foreign, foreign).into());
+                let show = |it: &_| format!("{}: {}", self.file, foreign(it));
+                return Err(self.refuse(&applied.foreign, show).into());
             }
             if !applied.wrong_hooks.is_empty() {
                 let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
-                let show = |wrong: &WrongHook| wrong_hook(wrong, is_listed);
+                let show =
+                    |wrong: &WrongHook| format!("{}: {}", self.file, wrong_hook(wrong, is_listed));
                 return Err(self.refuse(&applied.wrong_hooks, show).into());
             }
             if !applied.must_ask {

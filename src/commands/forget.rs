@@ -1,5 +1,6 @@
 //! `jobctl forget`: removes a worker that is gone for good.
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
@@ -55,11 +56,12 @@ impl Arguments {
             );
             return Err(Fault::new(Exit::Conflict, why).into());
         }
-        let age = (known.now - known.last_tick_at).to_std().unwrap_or_default();
-        if age < TICK_OVERDUE {
+        let is_recent =
+            |at: &DateTime<Utc>| (known.now - at).to_std().unwrap_or_default() < TICK_OVERDUE;
+        if let Some(at) = known.last_tick_at.filter(is_recent) {
             print::complain(&format!(
                 "{worker} ticked {}; its next tick starts runs again, so remove its crontab line",
-                timestamp::relative(known.last_tick_at, known.now)
+                timestamp::relative(at, known.now)
             ));
         }
         let forgotten = Forgotten { worker, result: "forgotten" };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
@@ -52,6 +53,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
+        value_parser = PathBufValueParser::new().try_map(named),
         conflicts_with_all = ["ids", "dry_run"]
     )]
     archive: Option<PathBuf>,
@@ -164,6 +166,11 @@ impl Arguments {
         print::rows(self.output, &counts, &TABLE)?;
         Ok(exit)
     }
+}
+
+/// Elsewhere `-` is standard output, where lines may get lost after their runs are deleted.
+fn named(file: PathBuf) -> Result<PathBuf, &'static str> {
+    if file == Path::new("-") { Err("name a file") } else { Ok(file) }
 }
 
 /// Deletes part by part until there are no more; returns how many of each status. Calls

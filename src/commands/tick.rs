@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     prune: bool,
     #[command(flatten)]
     ages: super::prune::Ages,
-    /// Only print what would be claimed
+    /// Only print the due runs, in order; rates and max_running may let fewer start
     #[arg(long)]
     dry_run: bool,
     /// Log only warnings; an error that ends the tick is printed once an hour

@@ -17,7 +17,7 @@ use super::DatabaseFlags;
 use super::arguments::run_id;
 use super::exit_of;
 use crate::exit::{Exit, Fault};
-use crate::job::failure::Failure;
+use crate::job::failure::{ErrorType, Failure};
 use crate::job::status::Status;
 use crate::print;
 use crate::store::{RunState, Store};
@@ -184,8 +184,12 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
         Status::Dead | Status::Failed => {
             let attempts = plural::of(i64::from(*attempts), "attempt");
             let failure = exit_code.map(Failure::ExitCode).or(signal.map(Failure::Signal));
-            let type_of = || error_type.clone().unwrap_or_default();
-            let why = failure.map_or_else(type_of, |failure| failure.to_string());
+            let why = match (error_type.as_deref().unwrap_or("unknown"), failure) {
+                (timeout, _) if timeout == ErrorType::Timeout.as_str() => "timed out".to_owned(),
+                (_, Some(failure)) => failure.to_string(),
+                // An enqueuer sees no more of it.
+                (other, None) => format!("error type {other}"),
+            };
             let failed = if state.status == Status::Dead { "is dead" } else { "failed" };
             Some(format!("run {id} of job {job} {failed} after {attempts}: {why}"))
         }

@@ -24,7 +24,10 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
         Status::Dead if run.attempts >= run.max_attempts => {
             Some(format!("attempt {} of {} was the last", run.attempts, run.max_attempts))
         }
-        Status::Dead => Some("its failure is permanent, so it is not retried".to_owned()),
+        Status::Dead => Some(
+            "its failure is permanent, or max_attempts was raised since; so no tick retries it"
+                .to_owned(),
+        ),
         Status::Succeeded => None,
     }
 }
@@ -135,8 +138,8 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
             format!("no tick has served its queue since; the last one was {ago} ago")
         }
         0 => format!(
-            "the last tick, {ago} ago, skipped it: all slots were busy, \
-             its --limit was reached, or this worker does not run such jobs"
+            "the last tick, {ago} ago, skipped it: all slots were busy, its \
+             --limit was reached, a limit or a hold kept it, or this worker does not run such jobs"
         ),
         1 => format!("1 due run is ahead of it{}", at_this_pace(run)),
         COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
@@ -188,7 +191,8 @@ mod tests {
     use super::*;
 
     const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
-        all slots were busy, its --limit was reached, or this worker does not run such jobs";
+        all slots were busy, its --limit was reached, a limit or a hold kept it, or this worker \
+        does not run such jobs";
 
     fn ago(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::days(20_000) - TimeDelta::seconds(seconds)
@@ -353,7 +357,10 @@ mod tests {
     #[test]
     fn a_dead_run_has_used_its_attempts_or_failed_permanently() {
         says(&ended(Status::Dead, 10), "attempt 10 of 10 was the last");
-        says(&ended(Status::Dead, 1), "its failure is permanent, so it is not retried");
+        says(
+            &ended(Status::Dead, 1),
+            "its failure is permanent, or max_attempts was raised since; so no tick retries it",
+        );
         says(&ended(Status::Succeeded, 1), "");
         says(&ended(Status::Cancelled, 1), "");
     }

@@ -30,9 +30,10 @@ pub(crate) struct Imported {
 }
 
 /// Variables that are no part of a job's environment, and what replaces them.
-const NOT_CARRIED: [(&str, &str); 4] = [
+const NOT_CARRIED: [(&str, &str); 5] = [
     ("MAILTO", "run `jobctl check` from cron, which mails its lines"),
     ("MAILFROM", "set it in the crontab that runs `jobctl check`"),
+    ("LOGNAME", "cron sets it itself"),
     ("CONTENT_TYPE", "jobctl sends no mail"),
     ("CONTENT_TRANSFER_ENCODING", "jobctl sends no mail"),
 ];

@@ -116,7 +116,8 @@ rows! {
     /// Whether a worker was deleted.
     pub(crate) struct ForgetResult {
         pub(crate) forgotten: bool,
-        pub(crate) last_tick_at: DateTime<Utc>,
+        /// `None`: it never ticked, and had holds.
+        pub(crate) last_tick_at: Option<DateTime<Utc>>,
         pub(crate) now: DateTime<Utc>,
     }
 
