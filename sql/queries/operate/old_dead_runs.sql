@@ -8,8 +8,9 @@ SELECT
         AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young
 FROM jobctl.job_runs AS run
-WHERE run.job_type = $1::text
+-- Only job_runs_dead_of_job has this order, see old_runs.sql.
+WHERE (run.job_type, run.id) > ($1::text, $3::bigint)
+    AND run.job_type <= $1::text
     AND run.status = 'dead'
-    AND run.id > $3::bigint
-ORDER BY run.id
+ORDER BY run.job_type, run.id
 LIMIT $4::bigint

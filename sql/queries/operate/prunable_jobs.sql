@@ -38,9 +38,11 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT run.created_at
         FROM jobctl.job_runs AS run
-        WHERE run.job_type = job.job_type
+        -- Only job_runs_job has this order. By that of the ids, the planner would read the whole
+        -- history before the first run of a new job.
+        WHERE run.job_type BETWEEN job.job_type AND job.job_type
             AND run.status <> 'running'
-        ORDER BY run.id
+        ORDER BY run.job_type, run.id
         LIMIT 100
     ) AS first
 ) AS oldest
