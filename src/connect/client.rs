@@ -37,11 +37,17 @@ impl Session {
         mut connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
     ) -> Self {
         let connection = tokio::spawn(async move {
+            let mut warned = String::new();
             while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notice(notice) = message? {
                     // Functions warn of what they could not do beside their work.
                     let is_own = notice.message().starts_with("jobctl: ");
-                    let level = if is_own { Level::Warn } else { Level::Debug };
+                    // On a full disk, each try brings the same one.
+                    let is_new = is_own && notice.message() != warned;
+                    let level = if is_new { Level::Warn } else { Level::Debug };
+                    if is_new {
+                        notice.message().clone_into(&mut warned);
+                    }
                     log!(level, "database: {}: {}", notice.severity(), notice.message());
                 }
             }

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::store::{self, Kind};
 
-/// The pause before a rejected statement is sent again.
+/// The pause before a rejected statement is sent again, and the part of the time since the first
+/// rejection that it grows to, up to the longest: a full disk may last for hours.
 const REJECTED_PAUSE: Duration = Duration::from_millis(200);
+const REJECTED_PART: u32 = 10;
 /// If a lock or a full disk lasts this long, a person must act: log a warning.
 const WARN_AFTER: Duration = Duration::from_secs(5);
 /// The pause after the first failed attempt to connect. It doubles up to the longest.
@@ -121,11 +123,14 @@ impl Link {
         self.rejected_since = None;
     }
 
-    /// The database rejected a statement, which is sent again after a pause.
-    pub(super) fn rejected(&mut self, now: Instant) {
+    /// The database rejected a statement, which is sent again after a pause. That is much shorter
+    /// than a `heartbeat`, because leases must be renewed.
+    pub(super) fn rejected(&mut self, now: Instant, heartbeat: Duration) {
         self.answered();
-        self.paused_until = Some(now + REJECTED_PAUSE);
         self.rejected_since.get_or_insert(now);
+        let pause = self.rejected_for(now) / REJECTED_PART;
+        let pause = pause.min(LONGEST_PAUSE).min(heartbeat / 5).max(REJECTED_PAUSE);
+        self.paused_until = Some(now + pause);
     }
 
     /// Returns whether to log a warning about a rejection. Warns only once: immediately after an
@@ -219,10 +224,16 @@ mod tests {
     fn rejections_last_until_a_statement_is_accepted() {
         let (mut link, now) = (Link::default(), Instant::now());
         assert_eq!(link.rejected_for(now), Duration::ZERO);
-        link.rejected(now);
+        link.rejected(now, seconds(20));
         assert_eq!(link.paused_until(), Some(now + REJECTED_PAUSE));
-        link.rejected(now + seconds(1));
+        link.rejected(now + seconds(1), seconds(20));
         assert_eq!(link.rejected_for(now + seconds(3)), seconds(3));
+        // The pause grows, up to a fifth of a heartbeat, and to the longest.
+        for (after, heartbeat, pause) in [(10, 20, 1), (1000, 20, 4), (1000, 60, 5)] {
+            let at = now + seconds(after);
+            link.rejected(at, seconds(heartbeat));
+            assert_eq!(link.paused_until(), Some(at + seconds(pause)));
+        }
         link.accepted();
         assert_eq!(link.rejected_for(now + seconds(3)), Duration::ZERO);
     }
@@ -232,13 +243,13 @@ mod tests {
         let now = Instant::now();
         let error = |kind| store::Error::new(kind, Exit::Unavailable, "no");
         let mut link = Link::default();
-        link.rejected(now);
+        link.rejected(now, seconds(20));
         let early = now + WARN_AFTER.checked_sub(Duration::from_millis(1)).unwrap();
         assert!(!link.warns(early, &error(Kind::Busy)));
         assert!(link.warns(now + WARN_AFTER, &error(Kind::Busy)));
         assert!(!link.warns(now + WARN_AFTER, &error(Kind::Data)));
         let mut link = Link::default();
-        link.rejected(now);
+        link.rejected(now, seconds(20));
         assert!(link.warns(now, &error(Kind::Data)) && !link.warns(now, &error(Kind::Data)));
     }
 }

@@ -875,7 +875,7 @@ impl Machine {
             }
             return self.disconnected(error.into());
         }
-        self.link.rejected(self.now);
+        self.link.rejected(self.now, self.timing.heartbeat);
         let holds = !self.leases.is_empty();
         let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
         // The schema was migrated, or no run can be claimed. Leases and results are not affected.

@@ -450,7 +450,7 @@ fn a_lease_that_might_end_is_renewed_first_but_results_have_every_third_turn() {
 #[test]
 fn nothing_is_sent_before_the_pause_is_over() {
     let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
-    tick.machine.link.rejected(tick.now);
+    tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
     let over = tick.machine.link.paused_until().unwrap();
     tick.ends(1, 0);
     tick.at(over - MILLISECOND);
@@ -764,7 +764,7 @@ fn a_rejected_result_is_sent_without_its_output_then_left_to_its_lease() {
         failed
     };
     let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
-    tick.machine.link.rejected(tick.now);
+    tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
     assert!(!fails(&mut tick, Kind::Data));
     assert!(tick.log.contains("run 1: output not stored"), "{}", tick.log);
     assert_eq!(tick.machine.writes.due(tick.now), Some(tick.now));
@@ -780,7 +780,7 @@ fn a_rejected_result_is_sent_without_its_output_then_left_to_its_lease() {
     // An unexpected error may pass until the job would have had to stop.
     for (waited, is_kept) in [(seconds(22.5) - MILLISECOND, true), (seconds(22.5), false)] {
         let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
-        tick.machine.link.rejected(tick.now);
+        tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
         let step = tick.step(false, Some(1));
         tick.machine.now += waited;
         let failed = tick.machine.step_failed(step, error(Kind::Fatal), Vec::new()).is_err();
@@ -872,7 +872,7 @@ fn last_attempts_start_first_and_each_run_has_its_limits() {
 #[test]
 fn a_host_that_can_start_no_job_releases_claims_and_says_so_once() {
     let mut tick = Tick::that_claims(vec![run(1), run(2)], Duration::ZERO);
-    tick.machine.link.rejected(tick.now);
+    tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
     let exhausted = |id| Ended::Exhausted(run(id), Failure::Signal(9));
     tick.on(Event::Ended(vec![exhausted(1), exhausted(2)]));
     assert_eq!(
@@ -886,7 +886,7 @@ fn a_host_that_can_start_no_job_releases_claims_and_says_so_once() {
 #[test]
 fn claims_of_a_lost_answer_are_released_within_their_lease() {
     let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
-    tick.machine.link.rejected(tick.now);
+    tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
     let step = tick.step(true, None);
     tick.machine.now += seconds(1.0);
     let made = vec![run(7).token()];
@@ -907,7 +907,7 @@ fn an_error_ends_only_what_it_affects() {
         let mut tick = Tick::of(bounds).claims(holds.then(|| run(1)).into_iter().collect());
         tick.machine.phase = phase;
         if lasts > Duration::ZERO {
-            tick.machine.link.rejected(tick.now);
+            tick.machine.link.rejected(tick.now, tick.machine.timing.heartbeat);
         }
         tick.machine.now += lasts;
         tick.machine.on_error(why);
