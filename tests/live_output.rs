@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, TestDb, wait_until};
+use crate::wait::waits;
 
 /// A job that prints two lines, waits at the gate, and prints a third.
 fn enqueue_talkative(db: &TestDb, gate: &Gate) -> i64 {
@@ -32,6 +33,27 @@ fn a_running_job_shows_what_it_has_printed() {
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, live_output IS NULL"), "succeeded|t");
     follow.wait().success().stderr("").stdout("one\ntwo\u{fffd}\u{fffd}\n--- stderr ---\nthree\n");
+}
+
+#[test]
+fn an_output_is_followed_through_an_outage() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let id = enqueue_talkative(&db, &gate);
+    let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
+    wait_for_output(&db, id);
+    let proxy = Proxy::to(&db);
+    let follow = db.jobctl(["show", "1", "--output", "--follow"]).env("PGAPPNAME", "follows");
+    let follow = follow.through(&proxy).spawn();
+    wait_until("it follows", || waits(&db, "follows"));
+    proxy.cut();
+    let before = proxy.connections();
+    wait_until("it looks again", || proxy.connections() > before);
+    gate.open();
+    tick.wait().success();
+    proxy.restore();
+    let followed = follow.wait().success().stderr_has("waiting for the database: ");
+    assert!(followed.stdout.ends_with("three\n"), "{followed}");
 }
 
 #[test]

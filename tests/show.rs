@@ -67,6 +67,19 @@ fn insert_dead(db: &TestDb) -> i64 {
     id
 }
 
+/// A list of words is a payload, too.
+#[test]
+fn a_payload_is_shown_as_json() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n");
+    for payload in [r#"["a,b", "c"]"#, "[]", "[1, 2]", r#""1""#, "1"] {
+        let id = db.enqueue(["a", payload]).to_string();
+        db.jobctl(["show", &id]).run().success().stdout_has(&format!("\npayload\t{payload}\n"));
+        let shown = db.jobctl(["show", &id, "--format", "table"]).run().success().stdout;
+        assert!(shown.contains(&format!("\npayload:   {payload}\n")), "{shown}");
+    }
+}
+
 #[test]
 fn show_prints_a_run_with_its_history() {
     let db = TestDb::new();

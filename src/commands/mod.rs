@@ -28,6 +28,7 @@ mod load;
 mod migrate;
 mod next;
 mod once;
+mod outage;
 mod pause;
 mod prune;
 mod quote;

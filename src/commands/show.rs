@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::arguments::{run_id, within};
+use super::outage::{LastingSession, OUTAGE_LIMIT};
 use super::{DatabaseFlags, wait};
 use crate::exit::{Exit, Fault};
 use crate::health::{self, Finding, why_waiting};
@@ -89,9 +90,15 @@ impl Arguments {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                follow(stored, |attempt| store.output(self.id, attempt))?;
-                let states = store.run_states(vec![self.id])?;
-                states.first().ok_or_else(|| no_run(&store, self.id))?;
+                let mut session = LastingSession::new(database, OUTAGE_LIMIT, Some(store));
+                follow(stored, |attempt| {
+                    session.insist(POLL_INTERVAL, |store| Ok(store.output(self.id, attempt)?))
+                })?;
+                let states = session.insist(POLL_INTERVAL, |store| {
+                    let states = store.run_states(vec![self.id])?;
+                    states.first().ok_or_else(|| no_run(store, self.id))?;
+                    Ok(states)
+                })?;
                 return Ok(wait::exit(&states, false));
             }
             print::answer(&output(self.id, self.attempt, stored)?)?;
@@ -167,7 +174,7 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
 /// returns the output of an attempt so far, by default of the newest; `None`: the run was deleted.
 fn follow(
     first: StoredOutput,
-    mut read: impl FnMut(Option<i32>) -> store::Result<Option<StoredOutput>>,
+    mut read: impl FnMut(Option<i32>) -> anyhow::Result<Option<StoredOutput>>,
 ) -> anyhow::Result<()> {
     let mut next = |attempt| {
         thread::sleep(POLL_INTERVAL);

@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 
 use super::DatabaseFlags;
 use super::arguments::run_id;
-use super::exit_of;
+use super::outage::{LastingSession, OUTAGE_LIMIT};
 use crate::exit::{Exit, Fault};
 use crate::job::failure::{ErrorType, Failure};
 use crate::job::status::Status;
@@ -26,8 +26,6 @@ use crate::text::{duration, plural};
 /// The pause before the second look. Each pause is half as long again as the last one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long the database may be away before the wait ends.
-const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
 /// The status of timeout(1) after its time.
 const TIMED_OUT: u8 = 124;
 
@@ -66,24 +64,18 @@ impl Arguments {
     /// Goes on while the database is away for a short time.
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (signals, began) = (signals()?, Instant::now());
-        let (mut store, mut pause, mut away_since) = (None::<Store>, FIRST_PAUSE, None);
+        let mut session = LastingSession::new(database, OUTAGE_LIMIT, None);
+        let mut pause = FIRST_PAUSE;
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let stopped = loop {
-            let opened = store.take().map_or_else(|| database.open(), Ok);
-            match opened.and_then(|open| waited.look(&open).map(|()| open)) {
-                Ok(open) if waited.unfinished.is_empty() => return self.ended(&open, waited.ended),
-                Ok(open) => (store, away_since) = (Some(open), None),
-                Err(error) if exit_of(&error) == Exit::Unavailable => {
-                    let since = *away_since.get_or_insert_with(|| {
-                        print::complain(&format!("waiting for the database: {error:#}"));
-                        Instant::now()
-                    });
-                    if since.elapsed() > OUTAGE_LIMIT {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
+            let ended = session.ask(|store| {
+                waited.look(store)?;
+                let ended = waited.unfinished.is_empty().then(|| waited.ended.clone());
+                ended.map(|ended| self.ended(store, ended)).transpose()
+            })?;
+            if let Some(Some(exit)) = ended {
+                return Ok(exit);
             }
             let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if left == Some(Duration::ZERO) {

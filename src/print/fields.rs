@@ -29,7 +29,7 @@ impl Fields {
 
     /// The values as TSV has them.
     pub(super) fn values(&self) -> Vec<String> {
-        self.0.iter().map(|(_, value)| text(value.get()).unwrap_or_default()).collect()
+        self.0.iter().map(|(name, value)| text(name, value.get()).unwrap_or_default()).collect()
     }
 
     /// A line for each field: its name and its value.
@@ -64,7 +64,7 @@ impl Fields {
             return self.cell(name, now);
         }
         let json = self.json(name);
-        let Some(text) = text(json) else { return Cell::Nothing };
+        let Some(text) = text(name, json) else { return Cell::Nothing };
         if name.ends_with("_seconds") {
             let seconds = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
             return Cell::Length(seconds.unwrap_or_default());
@@ -97,11 +97,12 @@ pub(super) fn columns(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.split(", ").map(parts).map(|(field, heading)| (heading, field))
 }
 
-/// Returns the text of a JSON value: of a list of words or ids these, of another list or an object
-/// its JSON.
-fn text(json: &str) -> Option<String> {
+/// Returns the text of a JSON value: of a list of words or ids these, of another list, an object or
+/// a payload its JSON.
+fn text(name: &str, json: &str) -> Option<String> {
     match json.as_bytes().first() {
         _ if json == "null" => None,
+        _ if name == "payload" => Some(plain(json)),
         Some(b'"') => serde_json::from_str(json).ok().map(|text: String| plain(&text)),
         Some(b'[') => {
             let words: Result<Vec<String>, _> = serde_json::from_str(json);

@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::DatabaseFlags;
+use super::outage::LastingSession;
 use crate::exit::Fault;
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
@@ -100,8 +101,10 @@ impl Arguments {
         }
         let store = database.open()?;
         if self.watch {
+            // An operator watches an outage, too.
+            let mut session = LastingSession::new(database, Duration::MAX, Some(store));
             loop {
-                let (overview, findings) = self.read(&store)?;
+                let (overview, findings) = session.insist(REDRAWN_AFTER, |it| self.read(it))?;
                 let clock = instant(overview.now);
                 print::redraw(&clock, &tables(overview, findings)?)?;
                 thread::sleep(REDRAWN_AFTER);

@@ -1,0 +1,64 @@
+//! Questions to the database that outlast a short outage.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{DatabaseFlags, exit_of};
+use crate::exit::Exit;
+use crate::print;
+use crate::store::Store;
+
+/// How long the database may be away before a script gets an error.
+pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A session that connects again after an outage.
+pub(super) struct LastingSession<'a> {
+    database: &'a DatabaseFlags,
+    /// How long the database may be away.
+    limit: Duration,
+    store: Option<Store>,
+    away_since: Option<Instant>,
+}
+
+impl<'a> LastingSession<'a> {
+    pub(super) fn new(database: &'a DatabaseFlags, limit: Duration, store: Option<Store>) -> Self {
+        Self { database, limit, store, away_since: None }
+    }
+
+    /// Asks, on a new connection if there is none. `None`: the database is away, which the first
+    /// such answer also prints.
+    pub(super) fn ask<T>(
+        &mut self,
+        question: impl FnOnce(&Store) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Option<T>> {
+        let opened = self.store.take().map_or_else(|| self.database.open(), Ok);
+        match opened.and_then(|store| question(&store).map(|answer| (store, answer))) {
+            Ok((store, answer)) => {
+                (self.store, self.away_since) = (Some(store), None);
+                Ok(Some(answer))
+            }
+            Err(error) if exit_of(&error) == Exit::Unavailable => {
+                let since = *self.away_since.get_or_insert_with(|| {
+                    print::complain(&format!("waiting for the database: {error:#}"));
+                    Instant::now()
+                });
+                if since.elapsed() > self.limit { Err(error) } else { Ok(None) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks until the database answers, with pauses.
+    pub(super) fn insist<T>(
+        &mut self,
+        pause: Duration,
+        question: impl Fn(&Store) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        loop {
+            if let Some(answer) = self.ask(&question)? {
+                return Ok(answer);
+            }
+            thread::sleep(pause);
+        }
+    }
+}
