@@ -356,7 +356,8 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
     for table in ["job_runs", "job_definitions", "job_events"] {
         // The state of a subscriber of logical replication.
         db.execute(&format!("SELECT setval('jobctl.{table}_id_seq', 1, false)"));
-        let behind = format!("the sequence of jobctl.{table} is behind its table, so inserts fail");
+        let behind =
+            format!("the sequence of jobctl.{table} is behind: inserts fail or repeat old ids");
         finds(&db, "sequences", "bad", &behind);
         let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
         db.jobctl(["check"]).run().exits(1).stdout(&format!("{behind}; {remedy}\n"));
@@ -377,7 +378,20 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
         db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
     }
     finds(&db, "sequences", "ok", "each sequence is ahead of its table");
-    db.enqueue(["shell", "--", "true"]);
+    // The ids of deleted runs must not come again: keys contain them.
+    let run = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["cancel", &run.to_string()]).run().success();
+    db.execute("INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('mail', 9000, 1)");
+    finds(
+        &db,
+        "sequences",
+        "bad",
+        "the sequence of jobctl.job_runs is behind: inserts fail or repeat old ids",
+    );
+    db.execute("DELETE FROM jobctl.job_effects; DELETE FROM jobctl.job_runs");
+    db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
+    let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
+    assert!(remedy.ends_with(&format!(", {run})")), "{remedy}");
 }
 
 #[test]

@@ -13,7 +13,9 @@ use crate::print::{self, Output, Table};
 /// ten minutes older than the last one, its ticks start nothing and exit with 7,
 /// because runs that finished since the backup would be executed again. Look at
 /// the runs first: `jobctl tick --dry-run` lists them, `jobctl cancel` ends those
-/// whose work is done. Then accept the database, for all hosts:
+/// whose work is done. Then accept the database, for all hosts, as the schema's
+/// owner. The ids of new runs go on by a million: keys contain ids, and runs since
+/// the backup have used some.
 ///
 ///   jobctl accept-restore --reason 'restored last night, the payments are done'
 #[derive(Args, Debug)]
@@ -32,7 +34,15 @@ struct Accepted {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        if !database.open()?.accept_restore(self.reason.cause())? {
+        let (was_noticed, skips_ids) = database.open()?.accept_restore(self.reason.cause())?;
+        if !skips_ids {
+            print::complain(
+                "the ids of runs since the backup come again, and keys with them, such as \
+                 jobctl-run-17; as the schema's owner: SELECT setval('jobctl.job_runs_id_seq', \
+                 nextval('jobctl.job_runs_id_seq') + 1000000);",
+            );
+        }
+        if !was_noticed {
             print::complain(
                 "no tick had noticed a restore; ticks that remember a newer database accept this \
                  one, too",

@@ -161,7 +161,8 @@ fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     if run.has_result {
-        let why = "its job has ended; the result is recorded once no other session locks the run";
+        let why =
+            "its job has ended; a tick records the result once no other session locks the run";
         return Some(why.to_owned());
     }
     let missing = findings.iter().find(|finding| finding.code == Some(Code::WorkerMissing));

@@ -61,6 +61,10 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let is_broken = |fact: &Fact| broken.iter().any(|broken| broken.job_type == fact.job_type);
     facts.retain(|fact| fact.code != Code::ScheduleLate || !is_broken(fact));
     facts.extend(broken);
+    // Ticks run, and leave all to do until then.
+    if facts.iter().any(|fact| fact.code == Code::RestoreUnaccepted) {
+        facts.retain(|fact| !matches!(fact.code, Code::WorkerMissing | Code::LeaseLost));
+    }
     facts.extend(failing(Code::ScheduleSkipping, due::is_skipping));
     let mut tolerate = |code, most| {
         let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
@@ -110,7 +114,9 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
         severity: Severity::Bad,
         ..Finding::of(
             Code::SequenceBehind,
-            format!("the sequence of jobctl.{table_name} is behind its table, so inserts fail"),
+            format!(
+                "the sequence of jobctl.{table_name} is behind: inserts fail or repeat old ids"
+            ),
             format!("as the schema's owner: {setval}"),
         )
     }

@@ -305,8 +305,8 @@ impl Store {
     }
 
     /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
-    /// whether a tick had noticed the restore.
-    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<bool> {
+    /// whether a tick had noticed the restore, and whether the ids of later runs are skipped.
+    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<(bool, bool)> {
         let Cause { host_user, reason } = cause;
         let statement = owned!("operate/accept_restore"; host_user, reason);
         self.query("accept the database", Transaction::one, statement)

@@ -1,5 +1,6 @@
--- Finds sequences that would return ids that are already in their tables. Subscribers of logical
--- replication have such sequences, because it replicates tables but not sequences.
+-- Finds sequences that would return ids that are already in their tables, or that other tables
+-- know. Subscribers of logical replication have such sequences, because it replicates tables but
+-- not sequences.
 -- A row per such sequence: its table, and the statement that corrects it.
 SELECT
     sequence.table_name,
@@ -9,7 +10,13 @@ FROM (
     SELECT
         'job_runs' AS table_name,
         runs.last_value + runs.is_called::integer AS next,
-        (SELECT max(run.id) FROM jobctl.job_runs AS run) AS newest
+        greatest(
+            (SELECT max(run.id) FROM jobctl.job_runs AS run),
+            -- Of deleted runs.
+            (SELECT max(attempt.run_id) FROM jobctl.job_attempts AS attempt),
+            (SELECT max(effect.run_id) FROM jobctl.job_effects AS effect),
+            (SELECT max(event.run_id) FROM jobctl.job_events AS event)
+        ) AS newest
     FROM jobctl.job_runs_id_seq AS runs
     UNION ALL
     SELECT
