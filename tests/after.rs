@@ -158,6 +158,10 @@ fn a_wrong_name_or_id_enqueues_nothing() {
         refused.complains_once().stderr_has(&format!("batch line {line}: ")).stderr_has(why);
     }
     db.jobctl(["enqueue", "mail", "--after", "77"]).run().exits(3).stderr_has("no run 77");
+    db.jobctl(["enqueue", "mail", "--then", "mail"])
+        .run()
+        .exits(2)
+        .stderr_has("cannot be used with");
     let twice = ["enqueue", "--batch", "-", "--then", "mail", "--then", "mail"];
     db.jobctl(twice).stdin("").run().exits(2).stderr_has("cannot be used multiple times");
     db.jobctl(["enqueue", "mail", "--or-cancel"]).run().exits(2).stderr_has("need --after");

@@ -19,6 +19,18 @@ fn assert_refused(db: &TestDb, lines: &[&str], exit: i32, why: &str) {
 }
 
 #[test]
+fn the_payload_null_is_kept_by_each_way_to_enqueue() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'cat'\n");
+    let first = db.enqueue(["a", "null", "--key", "k"]);
+    let batch = r#"{"job_type": "a", "payload": null, "idempotency_key": "k"}"#;
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
+    assert_eq!(batch.stdout, format!("{first}\n"));
+    assert_eq!(db.query("SELECT jobctl.enqueue('a', 'null', key => 'k')"), first.to_string());
+    assert_eq!(db.of_run(first, "payload, payload IS NULL"), "null|f");
+}
+
+#[test]
 fn a_batch_from_a_file_or_stdin_prints_one_id_per_line() {
     let db = TestDb::new();
     // The text has blank lines, a CRLF, and no line end after the last line.

@@ -9,6 +9,16 @@ use crate::docs::{files, root};
 use crate::support::{Invocation, Role, TestDb, copy_jobctl, leave_out, packages, temp_dir};
 
 #[test]
+fn an_empty_command_for_problems_is_refused() {
+    TestDb::new()
+        .jobctl(["init", "--exec", ""])
+        .run()
+        .exits(2)
+        .stdout("")
+        .stderr_has("--exec <COMMAND>");
+}
+
+#[test]
 fn init_migrates_and_prints_lines_but_installs_nothing() {
     let db = TestDb::empty();
     let init = || db.jobctl(["init", "--report", "/srv/50% off.html"]).env("PATH", "/a:/b:/a");

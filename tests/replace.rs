@@ -367,7 +367,8 @@ fn a_replacement_without_a_time_is_due_now_and_tells_which_values_the_run_keeps(
         for (arguments, words) in [
             (&["--priority", "9"][..], "priority"),
             (&["--priority", "9", "--max-attempts", "2"], "priority and max_attempts"),
-            (&["--priority", "7"], ""),
+            (&["--timeout", "5s", "--backoff", "fixed:1s"], "timeout and backoff"),
+            (&["--priority", "7", "--backoff", "exponential:1m..30m"], ""),
             (&[], ""),
         ] {
             db.execute("UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour'");

@@ -310,6 +310,10 @@ fn no_run_starts_here_after_a_restore_that_is_not_accepted() {
     let run = db.enqueue_script("true").to_string();
     db.execute("INSERT INTO jobctl.job_events (action) VALUES ('restore')");
     db.jobctl(["tick", "--run", &run]).run().exits(7).stderr_has("accept-restore");
-    db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().exits(7);
+    // The run is enqueued: the exit status must not say that it is not.
+    let run = db.jobctl(["enqueue", "shell", "--run", "--wait=1s", "--", "true"]).run();
+    run.exits(124)
+        .stderr_has("run 2 is enqueued; waiting for a tick: ")
+        .stderr_has("accept-restore");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
 }

@@ -114,7 +114,7 @@ impl NextStatus {
         let backoff = || wait_after(attempt, rule, random);
         let wait = match (&ended.outcome, outcome) {
             (Outcome::Failed(Failure::ExitCode(_)), HistoryOutcome::Snoozed) => {
-                asked_in(&ended.output.text).unwrap_or_else(backoff)
+                asked_in(&ended.output.text).unwrap_or_else(backoff).max(duration::SECOND)
             }
             (
                 Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }),
@@ -127,7 +127,7 @@ impl NextStatus {
     }
 }
 
-/// Returns the wait that the last such line of an output asks for, at least a second:
+/// Returns the wait that the last such line of an output asks for:
 /// `retry-after: 10m`, or with a number of seconds, as in a header of HTTP.
 fn asked_in(output: &str) -> Option<Duration> {
     const NAME: &str = "retry-after:";
@@ -136,7 +136,7 @@ fn asked_in(output: &str) -> Option<Duration> {
     let asked = output.lines().rev().find(is_named)?[NAME.len()..].trim();
     let wait = || duration::parse(asked).ok().map(RetryAfter::In);
     let asked = RetryAfter::seconds(asked).or_else(wait)?;
-    Some(asked.wait(DateTime::UNIX_EPOCH).max(duration::SECOND))
+    Some(asked.wait(DateTime::UNIX_EPOCH))
 }
 
 #[cfg(test)]
@@ -207,6 +207,13 @@ mod tests {
         assert!(!is_permanent("http", call, http(404, None)));
         assert!(!is_permanent("http", call, http(503, None)));
         assert!(is_permanent("http", call, http(429, None)));
+    }
+
+    #[test]
+    fn a_snooze_lasts_a_second_at_least() {
+        let (ended, now) = (ended(Outcome::Failed(Failure::ExitCode(75))), DateTime::UNIX_EPOCH);
+        let next = NextStatus::of(&ended, Prospect::Snoozed, 1, 3, "fixed:0s", 0.5, now);
+        assert_eq!((next.outcome, next.wait), (HistoryOutcome::Snoozed, duration::SECOND));
     }
 
     /// Judges the last attempt.

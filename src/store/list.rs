@@ -147,6 +147,8 @@ rows! {
         pub(crate) queue: String,
         pub(crate) priority: i32,
         pub(crate) max_attempts: i32,
+        pub(crate) timeout: Option<f64>,
+        pub(crate) backoff: String,
     }
 }
 

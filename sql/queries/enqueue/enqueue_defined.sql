@@ -31,7 +31,8 @@ CROSS JOIN LATERAL jsonb_to_record(line.text::jsonb) AS asked (
 )
 CROSS JOIN LATERAL jobctl.try_enqueue(
     job => asked.job_type,
-    payload => asked.payload,
+    -- The column of a record can't be the JSON null.
+    payload => coalesce(asked.payload, line.text::jsonb -> 'payload'),
     key => asked.idempotency_key,
     run_at => asked.run_at,
     run_in => make_interval(secs => asked."in"),

@@ -24,7 +24,9 @@ SELECT
     run.share,
     left(coalesce(run.locked_by, attempt.worker), 255) AS worker,
     run.enqueued_by,
-    now() AS now
+    now() AS now,
+    extract(epoch FROM run.timeout)::float8 AS timeout,
+    run.backoff
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobctl.job_runs AS run ON run.id = wanted.id
 LEFT JOIN jobctl.job_attempts AS attempt

@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     /// --after-any-end and --or-cancel are then its flags
     #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2,
         action = ArgAction::Set, requires = "batch",
-        conflicts_with = "after")]
+        conflicts_with_all = ["job", "after"])]
     then: Vec<String>,
     /// Wait until the run has ended, or this long, and exit as `jobctl wait`
     #[arg(
@@ -212,11 +212,15 @@ fn run_here(
         Ok((done, database.open().and_then(|store| state(&store))?))
     };
     let (done, state) = match attempt() {
-        Err(error) if exit_of(&error) == Exit::Unavailable => {
-            print::complain(&format!("run {id} is enqueued; waiting for the database: {error:#}"));
+        Err(error) => {
+            let waits_for = match exit_of(&error) {
+                Exit::Unavailable => "the database",
+                _ => "a tick",
+            };
+            print::complain(&format!("run {id} is enqueued; waiting for {waits_for}: {error:#}"));
             return Ok(None);
         }
-        other => other?,
+        Ok(done) => done,
     };
     let Some(state) = state else { return Ok(None) };
     if done.interrupted && !state.status.is_final() {
@@ -347,7 +351,7 @@ fn enqueue(
     Ok(answers)
 }
 
-/// Complains of replaced runs that keep another queue, priority or number of attempts than asked.
+/// Complains of replaced runs that keep other values than asked.
 /// An enqueuer may not read runs.
 fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]) {
     let replaced = answers.iter().zip(runs).filter(|(it, _)| it.result == EnqueueResult::Replaced);
@@ -358,11 +362,13 @@ fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]
     }
     let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
     let kept = |run: &Run| {
-        let NewRun { queue, priority, max_attempts, .. } = asked.get(&run.id)?;
+        let NewRun { queue, priority, max_attempts, timeout, backoff, .. } = asked.get(&run.id)?;
         let differs = [
             ("queue", queue.as_ref().is_some_and(|queue| *queue != run.queue)),
             ("priority", priority.is_some_and(|priority| priority != run.priority)),
             ("max_attempts", max_attempts.is_some_and(|most| most != run.max_attempts)),
+            ("timeout", timeout.is_some() && *timeout != run.timeout),
+            ("backoff", backoff.as_ref().is_some_and(|backoff| *backoff != run.backoff)),
         ];
         let words: Vec<_> = differs.iter().filter(|(_, it)| *it).map(|(word, _)| *word).collect();
         (!words.is_empty()).then(|| (run.id, words.join(" and ")))

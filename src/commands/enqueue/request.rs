@@ -29,6 +29,7 @@ pub(super) struct Request {
     #[arg(skip)]
     job_type: String,
     #[arg(skip)]
+    #[serde(default, deserialize_with = "read::payload")]
     payload: Option<Box<RawValue>>,
     /// The queue; a tick can serve only some queues
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
@@ -143,6 +144,14 @@ mod read {
                 text.map(|text| $reader(&text)).transpose().map_err(de::Error::custom)
             }
         )+};
+    }
+
+    /// The payload `null` is one.
+    pub(super) fn payload<'de, D>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        Box::deserialize(deserializer).map(Some)
     }
 
     readers! {
