@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cancel::{STATUSES, run_in};
 use crate::list_dead::{HARMLESS, HOSTILE};
 use crate::retry::answer_at_terminal;
-use crate::support::{TestDb, temp_dir};
+use crate::support::{TestDb, temp_dir, wait_until};
 
 /// Returns the ids that `list` shows.
 #[track_caller]
@@ -17,6 +17,38 @@ fn list_ids<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> Ve
 fn update(db: &TestDb, id: i64, columns: &str) -> i64 {
     db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
     id
+}
+
+/// With a table larger than the server's memory, the planner prefers the order of the ids to the
+/// index of the job.
+#[test]
+fn a_list_of_a_job_reads_few_entries() {
+    let db = TestDb::new();
+    let memory = "ALTER DATABASE {} SET effective_cache_size = '8kB'";
+    db.execute(&memory.replace("{}", db.name()));
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, finished_at, created_at)
+         SELECT CASE WHEN n <= 20000 THEN 'first' ELSE 'later' END, 'cancelled', at, at
+         FROM generate_series(1, 60000) AS n
+         CROSS JOIN LATERAL (SELECT now() - interval '1 second' * (60000 - n) AS at) AS ended;
+         ANALYZE jobctl.job_runs",
+    );
+    let read = |index: &str| -> i64 {
+        let read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+            WHERE indexrelname LIKE 'job_runs_{}'";
+        db.query(&read.replace("{}", index)).parse().unwrap()
+    };
+    let [before, of_job] = ["%", "job"].map(read);
+    for filter in
+        [["first", "--status=cancelled"], ["first", "--since=2d"], ["later", "--since=2d"]]
+    {
+        let list = db.jobctl(["list", "--limit", "5", "--job"]).args(filter).run().success();
+        assert_eq!(list.stdout.lines().count(), 5);
+    }
+    // The server counts when a session ends.
+    wait_until("the counts", || read("job") >= of_job + 15);
+    let read = read("%") - before;
+    assert!(read < 1000, "{read} entries");
 }
 
 #[test]

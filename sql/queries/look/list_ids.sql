@@ -19,7 +19,7 @@ WITH matching AS NOT MATERIALIZED (
     FROM jobctl.job_runs AS run
     WHERE ($15::text[] IS NULL OR run.status = ANY ($15::text[]))
         AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
-        AND ($1::text IS NULL OR run.job_type = $1::text)
+        AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
         AND ($4::text IS NULL OR starts_with(run.idempotency_key, $4::text))
@@ -113,29 +113,35 @@ ended_or_waiting AS (
         )
     ORDER BY
         CASE WHEN $17::boolean THEN run.finished_at END DESC,
+        -- Only the indexes of the job have this order.
+        CASE WHEN $1::text IS NOT NULL AND NOT $17::boolean THEN run.job_type END DESC,
         run.id DESC
     LIMIT $18::bigint
 ),
+-- Apart, because each has an index of its own.
 unfinished AS (
     SELECT run.id, run.created_at AS at
     FROM matching AS run
-    WHERE (
-            run.status = 'running'
-            OR coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
-                AND run.status IN ('blocked', 'queued', 'failed')
-        )
-        AND run.created_at >= coalesce($12::timestamptz, '-infinity')
-        AND run.created_at < coalesce($13::timestamptz, 'infinity')
-    ORDER BY
-        CASE WHEN $17::boolean THEN run.created_at END DESC,
-        run.id DESC
-    LIMIT $18::bigint
+    WHERE run.status = 'running'
+    UNION ALL
+    SELECT run.id, run.created_at
+    FROM matching AS run
+    WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
+        AND run.status IN ('queued', 'failed')
+    UNION ALL
+    SELECT run.id, run.created_at
+    FROM matching AS run
+    WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
+        AND run.status = 'blocked'
 )
 SELECT matching.id
 FROM (
     SELECT * FROM ended_or_waiting
     UNION ALL
-    SELECT * FROM unfinished
+    SELECT *
+    FROM unfinished
+    WHERE unfinished.at >= coalesce($12::timestamptz, '-infinity')
+        AND unfinished.at < coalesce($13::timestamptz, 'infinity')
 ) AS matching
 ORDER BY
     CASE WHEN $17::boolean THEN matching.at END DESC,

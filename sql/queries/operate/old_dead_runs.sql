@@ -4,7 +4,11 @@
 SELECT
     run.id,
     run.finished_at < now() - make_interval(secs => $2::float8)
-        AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id)
+        AND NOT EXISTS (
+            SELECT FROM jobctl.awaited_runs AS awaited
+            WHERE awaited.id = run.id
+            OFFSET 0
+        )
         AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young
 FROM jobctl.job_runs AS run

@@ -11,7 +11,12 @@ SELECT
     coalesce(
         run.status IN ('succeeded', 'cancelled')
             AND run.finished_at < now() - make_interval(secs => $2::float8)
-            AND NOT EXISTS (SELECT FROM jobctl.awaited_runs AS awaited WHERE awaited.id = run.id),
+            -- OFFSET 0: one run at a time, by the indexes.
+            AND NOT EXISTS (
+                SELECT FROM jobctl.awaited_runs AS awaited
+                WHERE awaited.id = run.id
+                OFFSET 0
+            ),
         false
     ) AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young
