@@ -258,6 +258,17 @@ fn doctor_warns_of_a_large_history() {
     finds(&db, "history", "ok", "no history needs to be pruned");
 }
 
+#[test]
+fn facts_that_a_lock_hides_are_a_problem() {
+    let db = healthy();
+    db.execute(&format!("ALTER DATABASE {} SET lock_timeout = '10ms'", db.name()));
+    let mut other = db.client();
+    let mut lock = other.transaction().unwrap();
+    lock.batch_execute("LOCK TABLE jobctl.job_runs").unwrap();
+    let found = "bad\twork\tcannot inspect the work: canceling statement due to lock timeout";
+    db.jobctl(["doctor"]).run().exits(1).stdout_has(found);
+}
+
 /// The server shows such a role nothing of its own session.
 #[test]
 fn doctor_inspects_the_session_of_a_login_with_another_role() {

@@ -130,6 +130,7 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     let check = db.jobctl(["check"]).run().exits(1);
     check.nowhere("no worker ticks").nowhere("expired lease");
     let doctor = db.jobctl(["doctor"]).run().exits(1);
+    let doctor = doctor.stdout_has("unknown\tqueues\tnot checked while ticks start nothing");
     doctor.stdout_has("bad\trestores\tthe database was restored, so ticks start nothing\t");
 
     db.jobctl(["cancel", &paid.to_string()]).run().success();

@@ -336,10 +336,10 @@ impl Remembered {
     }
 }
 
-/// Takes the problems out of the note that are not looked for while no worker ticks.
+/// Takes the problems out of the note that are not looked for while ticks do no work.
 /// They are neither over nor new afterwards.
 fn hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
-    let is_hiding = findings.iter().any(|finding| finding.code == Some(Code::WorkerMissing));
+    let is_hiding = health::idle(findings).is_some();
     let is_hidden = |scope: &str| {
         let code = scope.split(' ').next().and_then(Code::of);
         is_hiding && code.is_some_and(|code| health::SKIPPED_WITHOUT_TICKS.contains(&code.check()))

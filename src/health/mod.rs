@@ -21,7 +21,7 @@ pub(crate) use server::{
 };
 pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
-pub(crate) use work::{SKIPPED_WITHOUT_TICKS, checks, work};
+pub(crate) use work::{SKIPPED_WITHOUT_TICKS, checks, idle, work};
 
 /// From best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -142,7 +142,9 @@ pub(crate) fn first<'a>(findings: &[&'a Finding], most: usize) -> (Vec<&'a Findi
 
 /// The finding if the facts of a check cannot be read.
 pub(crate) fn unreadable(error: &store::Error) -> Finding {
-    from_error(Severity::Unknown, error)
+    // A lock or an overload is a problem, a missing privilege may be intended.
+    let is_away = matches!(error.kind, store::Kind::Busy | store::Kind::Lost);
+    from_error(if is_away { Severity::Bad } else { Severity::Unknown }, error)
 }
 
 /// `missing` holds the names of missing migrations, or why the schema cannot be used.

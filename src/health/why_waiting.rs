@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::Finding;
+use super::{Finding, idle};
 use crate::job::finding_code::Code;
 use crate::job::status::Status;
 use crate::store::RunDetails;
@@ -106,7 +106,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     let of_share = run.max_running_per_share;
     let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
     let keeps = |finding: &&Finding| match finding.code {
-        Some(Code::WorkerMissing) => true,
+        Some(Code::WorkerMissing | Code::RestoreUnaccepted) => true,
         Some(Code::QueueUnserved) => finding.queue.as_ref() == Some(&run.queue),
         Some(Code::JobUnserved) => finding.job_type.as_ref() == Some(&run.job_type),
         // A lost run counts as running until a tick recovers it.
@@ -165,8 +165,7 @@ fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
             "its job has ended; a tick records the result once no other session locks the run";
         return Some(why.to_owned());
     }
-    let missing = findings.iter().find(|finding| finding.code == Some(Code::WorkerMissing));
-    let then = missing.map_or("the next tick recovers it", |missing| &missing.found);
+    let then = idle(findings).map_or("the next tick recovers it", |why| &why.found);
     let expired = run.locked_until.filter(|until| *until < run.now);
     let expired =
         expired.map(|until| format!("its lease expired {} ago; {then}", between(until, run.now)));

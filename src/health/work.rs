@@ -35,8 +35,9 @@ const CHECKS: [(&str, &str); 19] = [
     ("holds", "nothing is held"),
     ("pauses", "no schedule is paused"),
 ];
-/// Checks that are skipped while no worker ticks, because missing ticks cause their problems.
-pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 3] = ["queues", "overdue runs", "schedules"];
+/// Checks that are skipped while ticks do no work, because that causes their problems.
+pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 5] =
+    ["ticks", "leases", "queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
@@ -61,7 +62,7 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let is_broken = |fact: &Fact| broken.iter().any(|broken| broken.job_type == fact.job_type);
     facts.retain(|fact| fact.code != Code::ScheduleLate || !is_broken(fact));
     facts.extend(broken);
-    // Ticks run, and leave all to do until then.
+    // Ticks that wait for accept-restore recover nothing, and do not update their rows.
     if facts.iter().any(|fact| fact.code == Code::RestoreUnaccepted) {
         facts.retain(|fact| !matches!(fact.code, Code::WorkerMissing | Code::LeaseLost));
     }
@@ -88,9 +89,17 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     findings
 }
 
+/// Returns why no tick does any work, if that is so.
+pub(crate) fn idle(findings: &[Finding]) -> Option<&Finding> {
+    let is_idle = |finding: &&Finding| {
+        matches!(finding.code, Some(Code::WorkerMissing | Code::RestoreUnaccepted))
+    };
+    findings.iter().find(is_idle)
+}
+
 /// Returns the findings of each check of the work: its problems, or that all is well.
 pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
-    let is_hidden = findings.iter().any(|finding| finding.code == Some(Code::WorkerMissing));
+    let idle = idle(findings).and_then(|finding| finding.code);
     let of_check = |(check, well): (&'static str, &str)| {
         let of_check = findings.iter().filter(move |finding| finding.check == check);
         let found: Vec<_> = of_check.cloned().collect();
@@ -99,8 +108,11 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
                 "this role may not read sequences",
                 "run `jobctl doctor` as the schema's owner",
             ),
-            _ if SKIPPED_WITHOUT_TICKS.contains(&check) && is_hidden => {
+            _ if SKIPPED_WITHOUT_TICKS.contains(&check) && idle == Some(Code::WorkerMissing) => {
                 unknown("not checked while no worker ticks", "start ticks, see `ticks`")
+            }
+            _ if SKIPPED_WITHOUT_TICKS.contains(&check) && idle.is_some() => {
+                unknown("not checked while ticks start nothing", "see `restores`")
             }
             _ => ok(well),
         };
