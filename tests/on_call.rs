@@ -191,11 +191,11 @@ fn what_else_happened(db: &TestDb) {
              ) AS ended;
          INSERT INTO jobctl.job_figures (job_type, day, succeeded, run_time_seconds,
                  last_succeeded_at)
-             SELECT 'backup', day, 1, 60 * (165 - 15 * ago), day + interval '4 hours'
+             SELECT 'backup', (at AT TIME ZONE 'UTC')::date, 1, 60 * (165 - 15 * ago), at
              FROM generate_series(1, 9) AS ago
-             CROSS JOIN LATERAL (
-                 SELECT (now() AT TIME ZONE 'UTC')::date - ago::integer AS day
-             ) AS days;
+             -- Whatever the time of day, the last one is older than max_age.
+             CROSS JOIN LATERAL (SELECT now() - interval '3 hours' - ago * interval '1 day' AS at)
+                 AS ended;
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
                  started_at, live_output)
              VALUES ('crm', 'running', 1, 'web1', now() + interval '2 min',
