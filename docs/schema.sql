@@ -1693,8 +1693,8 @@ BEGIN
         END IF;
     END LOOP;
     code := 'JC007';
-    reason := 'the sequence jobctl.job_runs_id_seq is behind its table; as the owner run '
-        'SELECT setval(''jobctl.job_runs_id_seq'', (SELECT max(id) FROM jobctl.job_runs))';
+    reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
+        'statement that corrects it';
 END
 $_$;
 CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text[], caller jobctl.caller DEFAULT CURRENT_USER, OUT run_id bigint, OUT code text, OUT reason text) RETURNS record
@@ -1712,7 +1712,10 @@ BEGIN
         asked.rule,
         run.id IS NULL AS is_missing,
         -- Perhaps to make room for the run that waits for it.
-        coalesce(run.error_type = 'dropped' AND run.finished_at = now(), false) AS is_dropped,
+        coalesce(
+            run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now(),
+            false
+        ) AS is_dropped,
         run.status
     INTO refused
     FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
@@ -1726,7 +1729,7 @@ BEGIN
     WHERE run.id IS NULL
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
         OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
-        OR (run.error_type = 'dropped' AND run.finished_at = now())
+        OR (run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now())
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
@@ -1740,7 +1743,8 @@ BEGIN
             WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
             WHEN refused.is_dropped
                 THEN format(
-                    'it waits for run %s, which was dropped, as its definition is full',
+                    'it waits for run %s, which this transaction has dropped, as a definition '
+                    'is full',
                     refused.id
                 )
             WHEN coalesce(refused.rule <> 'or_cancel', true)

@@ -195,6 +195,15 @@ fn show_says_how_long_the_runs_ahead_take() {
         assert!(shown.contains(wanted), "{shown}");
     };
     ahead("301 due runs are ahead of it");
+    for limit in ["max_running = 1", "rate = '1/1h', rate_next_at = now() + interval '1 hour'"] {
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {limit} WHERE name = 'mail'"));
+        db.execute("UPDATE jobctl.job_runs SET job_type = 'mail' WHERE status = 'running'");
+        ahead("skipped it");
+        db.execute(
+            "UPDATE jobctl.job_runs SET job_type = 'copy' WHERE status = 'running';
+            UPDATE jobctl.job_definitions SET max_running = NULL, rate = NULL",
+        );
+    }
     db.execute("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')");
     ahead("skipped it");
     db.execute("DELETE FROM jobctl.job_holds");

@@ -21,7 +21,7 @@ fn statuses(db: &TestDb) -> String {
 #[test]
 fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
     let db = full("drop_oldest");
-    let why = "it waits for run 1, which was dropped, as its definition is full\n";
+    let why = "it waits for run 1, which this transaction has dropped, as a definition is full\n";
     for rule in [&["--after", "1"][..], &["--after", "1", "--after-any-end"]] {
         db.jobctl(["enqueue", "a"])
             .args(rule.iter().copied())

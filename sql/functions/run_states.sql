@@ -1,5 +1,5 @@
--- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the caller or
--- a role of the caller enqueued, and of all runs if the caller may read their status. The exit
+-- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the login or a
+-- role of the caller enqueued, and of all runs if the caller may read their status. The exit
 -- code and the signal are those of the last attempt. A blocked run is stuck if it waits, directly
 -- or through other blocked runs, for a dead, cancelled or deleted one, of which at most 10,000 are
 -- known, or if nothing says for which run it waits. SECURITY DEFINER: an enqueuer reads no table,

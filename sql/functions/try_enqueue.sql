@@ -364,7 +364,7 @@ BEGIN
         END IF;
     END LOOP;
     code := 'JC007';
-    reason := 'the sequence jobctl.job_runs_id_seq is behind its table; as the owner run '
-        'SELECT setval(''jobctl.job_runs_id_seq'', (SELECT max(id) FROM jobctl.job_runs))';
+    reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
+        'statement that corrects it';
 END
 $$;

@@ -33,7 +33,10 @@ BEGIN
         asked.rule,
         run.id IS NULL AS is_missing,
         -- Perhaps to make room for the run that waits for it.
-        coalesce(run.error_type = 'dropped' AND run.finished_at = now(), false) AS is_dropped,
+        coalesce(
+            run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now(),
+            false
+        ) AS is_dropped,
         run.status
     INTO refused
     FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
@@ -47,7 +50,7 @@ BEGIN
     WHERE run.id IS NULL
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
         OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
-        OR (run.error_type = 'dropped' AND run.finished_at = now())
+        OR (run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now())
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
@@ -61,7 +64,8 @@ BEGIN
             WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
             WHEN refused.is_dropped
                 THEN format(
-                    'it waits for run %s, which was dropped, as its definition is full',
+                    'it waits for run %s, which this transaction has dropped, as a definition '
+                    'is full',
                     refused.id
                 )
             WHEN coalesce(refused.rule <> 'or_cancel', true)

@@ -34,13 +34,14 @@ struct Accepted {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let (was_noticed, skips_ids) = database.open()?.accept_restore(self.reason.cause())?;
+        let (was_noticed, next_id, skips_ids) =
+            database.open()?.accept_restore(self.reason.cause())?;
         if !skips_ids {
-            print::complain(
+            print::complain(&format!(
                 "the ids of runs since the backup come again, and keys with them, such as \
                  jobctl-run-17; as the schema's owner: SELECT setval('jobctl.job_runs_id_seq', \
-                 nextval('jobctl.job_runs_id_seq') + 1000000);",
-            );
+                 {next_id})"
+            ));
         }
         if !was_noticed {
             print::complain(

@@ -69,13 +69,13 @@ impl Arguments {
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let stopped = loop {
-            let ended = session.ask(|store| {
+            let outputs = session.ask(|store| {
                 waited.look(store)?;
-                let ended = waited.unfinished.is_empty().then(|| waited.ended.clone());
-                ended.map(|ended| self.ended(store, ended)).transpose()
+                let is_over = waited.unfinished.is_empty();
+                is_over.then(|| self.outputs(store, &mut waited.ended)).transpose()
             })?;
-            if let Some(Some(exit)) = ended {
-                return Ok(exit);
+            if let Some(Some(outputs)) = outputs {
+                return self.ended(&waited.ended, &outputs);
             }
             let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if left == Some(Duration::ZERO) {
@@ -87,6 +87,7 @@ impl Arguments {
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         };
         let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
+            [] => "the database did not answer".to_owned(),
             _ if !waited.has_looked => "the database did not answer".to_owned(),
             [id] => format!("run {id} goes on; `jobctl wait {id}`"),
             ref ids => format!("{} go on", plural::of(ids.len() as i64, "run")),
@@ -95,14 +96,20 @@ impl Arguments {
         Ok(Exit::Passed(stopped))
     }
 
-    fn ended(&self, store: &Store, mut states: Vec<RunState>) -> anyhow::Result<Exit> {
+    /// Sorts the runs as they were named, and returns their outputs if these are wanted.
+    fn outputs(&self, store: &Store, states: &mut [RunState]) -> anyhow::Result<Vec<String>> {
         states.sort_by_key(|state| self.ids.iter().position(|id| *id == state.id));
-        for state in states.iter().filter(|_| self.output) {
-            let stored = store.output(state.id, None)?.and_then(|stored| stored.output);
-            print::answer(&stored.unwrap_or_default())?;
-        }
+        let output = |state: &RunState| {
+            let stored = store.output(state.id, None)?;
+            Ok(stored.and_then(|stored| stored.output).unwrap_or_default())
+        };
+        states.iter().filter(|_| self.output).map(output).collect()
+    }
+
+    fn ended(&self, states: &[RunState], outputs: &[String]) -> anyhow::Result<Exit> {
+        outputs.iter().try_for_each(|output| print::answer(output))?;
         states.iter().filter_map(failure).for_each(|why| print::complain(&why));
-        Ok(exit(&states, self.exit_status))
+        Ok(exit(states, self.exit_status))
     }
 }
 

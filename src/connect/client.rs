@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use log::{Level, log};
 use postgres::types::{ToSql, Type};
@@ -13,6 +14,9 @@ use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 
 use super::stream::LimitedStream;
+
+/// After this time, a warning of the database is logged again.
+const WARNED_FOR: Duration = Duration::from_secs(3600);
 
 /// A parameter and the type that the statement casts it to.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -37,16 +41,18 @@ impl Session {
         mut connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
     ) -> Self {
         let connection = tokio::spawn(async move {
-            let mut warned = String::new();
+            let mut warned = None::<(String, Instant)>;
             while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notice(notice) = message? {
                     // Functions warn of what they could not do beside their work.
                     let is_own = notice.message().starts_with("jobctl: ");
                     // On a full disk, each try brings the same one.
-                    let is_new = is_own && notice.message() != warned;
-                    let level = if is_new { Level::Warn } else { Level::Debug };
-                    if is_new {
-                        notice.message().clone_into(&mut warned);
+                    let is_same = warned.as_ref().is_some_and(|(text, at)| {
+                        text == notice.message() && at.elapsed() < WARNED_FOR
+                    });
+                    let level = if is_own && !is_same { Level::Warn } else { Level::Debug };
+                    if level == Level::Warn {
+                        warned = Some((notice.message().to_owned(), Instant::now()));
                     }
                     log!(level, "database: {}: {}", notice.severity(), notice.message());
                 }

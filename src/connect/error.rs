@@ -24,7 +24,7 @@ const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABA
 const CREATE_ROLE: &str =
     "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
 const GRANT_CONNECT: &str = "grant the user CONNECT on the database";
-const GRANT_ROLE: &str = "let it with GRANT, or name another role in `options`";
+const GRANT_ROLE: &str = "GRANT this role to the login, or name another in `options`";
 const CHECK_RULES: &str = "check user, database and sslmode against pg_hba.conf on the server";
 const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role";
 /// Parts of PostgreSQL's messages.
@@ -394,7 +394,7 @@ mod tests {
             ("role \"ana\" does not exist", "create this role"),
             ("role \"ana\" is not permitted to log in", "let it with ALTER ROLE"),
             ("permission denied for database \"shop\"", "grant the user CONNECT"),
-            ("permission denied to set role \"ana\"", "let it with GRANT"),
+            ("permission denied to set role \"ana\"", "GRANT this role"),
             ("pg_hba.conf rejects connection for host \"a\"", "check user, database and sslmode"),
         ] {
             let (exit, remedy) = remedy(message);

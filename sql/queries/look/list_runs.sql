@@ -25,10 +25,11 @@ SELECT
     left(coalesce(run.locked_by, attempt.worker), 255) AS worker,
     run.enqueued_by,
     now() AS now,
-    extract(epoch FROM run.timeout)::float8 AS timeout,
+    extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobctl.job_runs AS run ON run.id = wanted.id
+LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = run.id
     AND attempt.attempt = run.attempts

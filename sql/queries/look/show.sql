@@ -115,7 +115,14 @@ SELECT
             AND sibling.share IS NOT DISTINCT FROM run.share
     ) AS running_of_share,
     (
-        SELECT count(*)
+        -- If more than these come first, it is not known how many of them can start.
+        SELECT CASE
+            WHEN count(*) = 1000 THEN 1000
+            ELSE count(*) FILTER (
+                WHERE earlier.job_type = run.job_type
+                    OR earlier.job_type <> ALL (ARRAY(SELECT full_jobs.name FROM full_jobs))
+            )
+        END
         FROM (
             SELECT other.job_type
             FROM jobctl.job_runs AS other
@@ -125,8 +132,6 @@ SELECT
                 AND (other.priority, other.run_at, other.id) < (run.priority, run.run_at, run.id)
             LIMIT 1000
         ) AS earlier
-        WHERE earlier.job_type = run.job_type
-            OR earlier.job_type <> ALL (ARRAY(SELECT full_jobs.name FROM full_jobs))
     ) AS ahead,
     -- Of the runs of its queue that ended last after a start, within 10 minutes.
     (

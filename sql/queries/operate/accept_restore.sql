@@ -1,23 +1,27 @@
 -- Accepts a restored database: ticks that remember a newer one start runs again. The ids of runs
 -- that were enqueued since the backup must not come again, because keys contain them, such as
--- jobctl-run-17, and others than this database have seen these. So the sequence goes on by a
+-- jobctl-run-17, which HTTP receivers and hosts have seen. So the sequence goes on by a
 -- million, or a tenth if that is more. Only the owner of the schema may do that.
 -- $1  host_user    $2  reason
--- Returns whether a tick had noticed the restore, and whether the sequence went on.
+-- Returns whether a tick had noticed the restore, the number from which the sequence should go on,
+-- and whether it does.
 WITH event AS (
     INSERT INTO jobctl.job_events (action, host_user, reason)
     VALUES ('accept-restore', $1::text, $2::text)
 )
 SELECT
     EXISTS (SELECT FROM jobctl.unaccepted_restores) AS was_noticed,
+    newest.id + greatest(1000000, newest.id / 10) AS next_id,
     CASE
         WHEN has_sequence_privilege('jobctl.job_runs_id_seq', 'UPDATE')
             THEN setval(
                 'jobctl.job_runs_id_seq',
-                nextval('jobctl.job_runs_id_seq') + greatest(
-                    1000000,
-                    (SELECT max(run.id) / 10 FROM jobctl.job_runs AS run)
-                )
+                greatest(nextval('jobctl.job_runs_id_seq'), newest.id)
+                + greatest(1000000, newest.id / 10)
             ) IS NOT NULL
         ELSE false
     END AS skips_ids
+FROM (
+    SELECT coalesce(max(run.id), 0) AS id
+    FROM jobctl.job_runs AS run
+) AS newest

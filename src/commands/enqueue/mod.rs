@@ -212,7 +212,7 @@ fn run_here(
         Ok((done, database.open().and_then(|store| state(&store))?))
     };
     let (done, state) = match attempt() {
-        Err(error) => {
+        Err(error) if exit_of(&error) != Exit::Usage => {
             let waits_for = match exit_of(&error) {
                 Exit::Unavailable => "the database",
                 _ => "a tick",
@@ -220,7 +220,7 @@ fn run_here(
             print::complain(&format!("run {id} is enqueued; waiting for {waits_for}: {error:#}"));
             return Ok(None);
         }
-        Ok(done) => done,
+        done => done?,
     };
     let Some(state) = state else { return Ok(None) };
     if done.interrupted && !state.status.is_final() {
