@@ -2140,9 +2140,8 @@ impl Database {
             };
             let keep = own.map_or(default, Duration::from_secs_f64);
             run.finished_at.is_some_and(|end| end < self.now - interval(keep))
-                && !self.followers(run.id).any(|(follower, row)| {
-                    matches!(row.state, State::Stuck | State::Due)
-                        && self.runs.get(&follower).is_some_and(|it| it.status == Status::Blocked)
+                && !self.followers(run.id).any(|(follower, _)| {
+                    self.runs.get(&follower).is_some_and(|it| it.finished_at.is_none())
                 })
         };
         let old = self.runs.values().filter(|run| is_old(run) && !self.is_locked(run.id));
