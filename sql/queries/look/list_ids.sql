@@ -19,7 +19,6 @@ WITH matching AS NOT MATERIALIZED (
     FROM jobctl.job_runs AS run
     WHERE ($15::text[] IS NULL OR run.status = ANY ($15::text[]))
         AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
-        AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
         AND ($4::text IS NULL OR starts_with(run.idempotency_key, $4::text))
@@ -78,6 +77,8 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
+        -- By `=`, the job would not count as part of the order.
+        AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
         -- A search through all runs ends at the worker's first one.
         AND run.id >= CASE
             WHEN $11::text IS NOT NULL
@@ -123,16 +124,19 @@ unfinished AS (
     SELECT run.id, run.created_at AS at
     FROM matching AS run
     WHERE run.status = 'running'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
     SELECT run.id, run.created_at
     FROM matching AS run
     WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
         AND run.status IN ('queued', 'failed')
+        AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
     SELECT run.id, run.created_at
     FROM matching AS run
     WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
         AND run.status = 'blocked'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
 )
 SELECT matching.id
 FROM (
