@@ -34,13 +34,13 @@ struct Accepted {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let (was_noticed, next_id, skips_ids) =
+        let (was_noticed, skipped, is_skipped) =
             database.open()?.accept_restore(self.reason.cause())?;
-        if !skips_ids {
+        if !is_skipped {
             print::complain(&format!(
                 "the ids of runs since the backup come again, and keys with them, such as \
                  jobctl-run-17; as the schema's owner: SELECT setval('jobctl.job_runs_id_seq', \
-                 {next_id})"
+                 nextval('jobctl.job_runs_id_seq') + {skipped})"
             ));
         }
         if !was_noticed {

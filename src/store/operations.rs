@@ -305,8 +305,8 @@ impl Store {
     }
 
     /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
-    /// whether a tick had noticed the restore, from which id new runs should go on, and whether
-    /// they do.
+    /// whether a tick had noticed the restore, how many ids new runs must skip, and whether they
+    /// do.
     pub(crate) fn accept_restore(&self, cause: Cause) -> Result<(bool, i64, bool)> {
         let Cause { host_user, reason } = cause;
         let statement = owned!("operate/accept_restore"; host_user, reason);

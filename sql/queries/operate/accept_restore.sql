@@ -3,25 +3,25 @@
 -- jobctl-run-17, which HTTP receivers and hosts have seen. So the sequence goes on by a
 -- million, or a tenth if that is more. Only the owner of the schema may do that.
 -- $1  host_user    $2  reason
--- Returns whether a tick had noticed the restore, the number from which the sequence should go on,
--- and whether it does.
+-- Returns whether a tick had noticed the restore, how many ids must be skipped, and whether they
+-- are.
 WITH event AS (
     INSERT INTO jobctl.job_events (action, host_user, reason)
     VALUES ('accept-restore', $1::text, $2::text)
 )
 SELECT
     EXISTS (SELECT FROM jobctl.unaccepted_restores) AS was_noticed,
-    newest.id + greatest(1000000, newest.id / 10) AS next_id,
+    skipped.ids AS skipped,
     CASE
         WHEN has_sequence_privilege('jobctl.job_runs_id_seq', 'UPDATE')
             THEN setval(
                 'jobctl.job_runs_id_seq',
-                greatest(nextval('jobctl.job_runs_id_seq'), newest.id)
-                + greatest(1000000, newest.id / 10)
+                greatest(nextval('jobctl.job_runs_id_seq'), newest.id) + skipped.ids
             ) IS NOT NULL
         ELSE false
-    END AS skips_ids
+    END AS is_done
 FROM (
     SELECT coalesce(max(run.id), 0) AS id
     FROM jobctl.job_runs AS run
 ) AS newest
+CROSS JOIN LATERAL (SELECT greatest(1000000, newest.id / 10) AS ids) AS skipped
