@@ -27,30 +27,30 @@ DECLARE
     most CONSTANT integer := 10000;
     refused record;
 BEGIN
-    SELECT
-        asked.run_id,
-        asked.id,
-        asked.rule,
-        run.id IS NULL AS is_missing,
-        -- Perhaps to make room for the run that waits for it.
-        coalesce(
-            run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now(),
-            false
-        ) AS is_dropped,
-        run.status
+    SELECT asked.*
     INTO refused
-    FROM unnest(runs, predecessors, rules) AS asked (run_id, id, rule)
-    LEFT JOIN jobctl.job_runs AS run
-        ON run.id = asked.id
-        AND (
-            run.enqueued_by = SESSION_USER
-            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
-            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
-        )
-    WHERE run.id IS NULL
+    FROM (
+        SELECT
+            given.run_id,
+            given.id,
+            given.rule,
+            run.id IS NULL AS is_missing,
+            -- Perhaps to make room for the run that waits for it.
+            run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
+            run.status
+        FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
+        LEFT JOIN jobctl.job_runs AS run
+            ON run.id = given.id
+            AND (
+                run.enqueued_by = SESSION_USER
+                OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+                OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+            )
+    ) AS asked
+    WHERE asked.is_missing
+        OR asked.is_dropped
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
-        OR (asked.rule = 'or_cancel' AND run.status IN ('dead', 'cancelled'))
-        OR (run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now())
+        OR (asked.rule = 'or_cancel' AND asked.status IN ('dead', 'cancelled'))
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN

@@ -87,8 +87,9 @@ impl Arguments {
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         };
         let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
-            [] => "the database did not answer".to_owned(),
-            _ if !waited.has_looked => "the database did not answer".to_owned(),
+            ref ids if ids.is_empty() || !waited.has_looked => {
+                "the database did not answer".to_owned()
+            }
             [id] => format!("run {id} goes on; `jobctl wait {id}`"),
             ref ids => format!("{} go on", plural::of(ids.len() as i64, "run")),
         };

@@ -94,6 +94,19 @@ impl TestDb {
         Self::named(server::url(), name)
     }
 
+    /// Makes the planner expect a table that is larger than the server's memory. It then prefers
+    /// the order of the ids to the index of a job.
+    pub fn outgrows_memory(&self) {
+        self.execute(&format!("ALTER DATABASE {} SET effective_cache_size = '8kB'", self.name()));
+    }
+
+    /// Returns how many entries of these indexes were read, by a pattern of LIKE. The server counts
+    /// when a session ends.
+    pub fn read_entries(&self, indexes: &str) -> i64 {
+        let read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname LIKE ";
+        self.query(&format!("{read}'{indexes}'")).parse().unwrap()
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
