@@ -629,7 +629,7 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
          VALUES ('old', '0.9', now() - interval '3 days');
          INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT name, '0.9', now() - interval '2 hours', now() - interval '9 days'
-         FROM unnest(ARRAY['held', repeat('x', 300)]) AS name;
+         FROM unnest(ARRAY['held', repeat('x', 255)]) AS name;
          INSERT INTO jobctl.job_holds (scope, name) VALUES ('worker', 'held');
          INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
              started_at, cancel_requested_at)

@@ -293,19 +293,44 @@ fn a_worker_changes_the_numbers_of_attempts_only_at_the_end_of_one() {
 fn a_hostile_text_of_a_worker_breaks_no_listing() {
     let db = furnished();
     let worker = Role::granted(&db, "worker");
-    // Longer than jobctl's limit for one row.
-    let long = "repeat('x', 70000000)";
-    let forged = format!(
-        "UPDATE jobctl.job_runs SET last_error = {long}, error_type = {long} WHERE status = 'dead'"
-    );
-    let history = format!(
-        "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
-             error_type, error, output)
-         SELECT run_id, 2, {long}, now(), now(), outcome, {long}, {long}, {long}
-         FROM jobctl.job_attempts"
-    );
-    worker.client().batch_execute(&forged).unwrap();
-    worker.client().batch_execute(&history).unwrap();
+    let long = "repeat('x', 1048576)";
+    let mut client = worker.client();
+    client
+        .batch_execute(&format!(
+            "UPDATE jobctl.job_runs SET last_error = {long}, live_output = {long},
+                 error_type = repeat('x', 100)
+             WHERE status = 'dead'"
+        ))
+        .unwrap();
+    let history = |worker: usize, error_type: usize, error: usize, output: usize| {
+        format!(
+            "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at,
+                 outcome, error_type, error, output)
+             SELECT run_id, 2, repeat('x', {worker}), now(), now(), outcome,
+                 repeat('x', {error_type}), repeat('x', {error}), repeat('x', {output})
+             FROM jobctl.job_attempts"
+        )
+    };
+    let [of_name, of_code, of_text] = [255, 100, 1_048_576];
+    client.batch_execute(&history(of_name, of_code, of_text, of_text)).unwrap();
+    let too_long = [
+        history(of_name + 1, 1, 1, 1),
+        history(1, of_code + 1, 1, 1),
+        history(1, 1, of_text + 1, 1),
+        history(1, 1, 1, of_text + 1),
+        "UPDATE jobctl.job_runs SET error_type = repeat('x', 101)".to_owned(),
+        format!("UPDATE jobctl.job_runs SET last_error = {long} || 'x'"),
+        format!("UPDATE jobctl.job_runs SET live_output = {long} || 'x'"),
+        "UPDATE jobctl.job_runs SET status = 'running', locked_by = repeat('x', 256),
+             locked_until = now(), finished_at = NULL WHERE status = 'dead'"
+            .to_owned(),
+        "UPDATE jobctl.job_workers SET version = repeat('x', 256)".to_owned(),
+    ];
+    for statement in too_long {
+        let error = client.batch_execute(&statement).unwrap_err();
+        let constraint = error.as_db_error().unwrap().constraint().unwrap_or_default();
+        assert!(constraint.starts_with("texts_are_"), "{statement}: {error}: {constraint}");
+    }
     for command in [
         &["list"][..],
         &["list-dead"],

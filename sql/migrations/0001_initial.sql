@@ -323,7 +323,12 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT only_final_has_finished_at CHECK (
         (status IN ('succeeded', 'dead', 'cancelled')) = (finished_at IS NOT NULL)
     ),
-    CONSTRAINT only_dead_is_settled CHECK (status = 'dead' OR settled_at IS NULL)
+    CONSTRAINT only_dead_is_settled CHECK (status = 'dead' OR settled_at IS NULL),
+    CONSTRAINT texts_are_bounded CHECK (
+        octet_length(locked_by) <= 255
+        AND octet_length(error_type) <= 100
+        AND greatest(octet_length(last_error), octet_length(live_output)) <= 4 * 262144
+    )
 )
 -- Each run is updated three times. Free space in its page, and early removal of dead rows, keep the
 -- claim fast.
@@ -524,6 +529,11 @@ CREATE TABLE jobctl.job_attempts (
     CONSTRAINT times_are_dates CHECK (
         least(started_at, finished_at) >= '0001-01-01 00:00Z'
         AND greatest(started_at, finished_at) < '10000-01-01 00:00Z'
+    ),
+    CONSTRAINT texts_are_bounded CHECK (
+        octet_length(worker) <= 255
+        AND octet_length(error_type) <= 100
+        AND greatest(octet_length(error), octet_length(output)) <= 4 * 262144
     )
 );
 
@@ -677,7 +687,9 @@ CREATE TABLE jobctl.job_workers (
         ) < '10000-01-01 00:00Z'
     ),
     CONSTRAINT only_a_claiming_tick_has_a_lease
-        CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL))
+        CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL)),
+    CONSTRAINT texts_are_short
+        CHECK (greatest(octet_length(worker), octet_length(version)) <= 255)
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 

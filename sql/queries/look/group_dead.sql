@@ -16,7 +16,7 @@ WITH counted AS (
 )
 SELECT
     counted.job_type,
-    left(counted.error_type, 100) AS error_type,
+    counted.error_type,
     counted.runs,
     counted.first_finished_at,
     counted.last_finished_at,

@@ -7,7 +7,7 @@ SELECT
     run.queue,
     run.attempts,
     run.max_attempts + run.uncounted_attempts AS max_attempts,
-    left(run.error_type, 100) AS error_type,
+    run.error_type,
     left(run.last_error, 10000) AS last_error,
     run.idempotency_key,
     run.failed_at,
@@ -15,7 +15,7 @@ SELECT
     run.settled_at,
     run.created_at,
     run.share,
-    left(attempt.worker, 255) AS worker,
+    attempt.worker,
     run.enqueued_by
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (id, place)
 JOIN jobctl.job_runs AS run ON run.id = wanted.id

@@ -5,9 +5,9 @@ SELECT
     attempt.run_id,
     attempt.attempt,
     run.job_type,
-    left(attempt.worker, 255) AS worker,
+    attempt.worker,
     attempt.finished_at,
-    left(attempt.error_type, 100) AS error_type,
+    attempt.error_type,
     left(attempt.error, 10000) AS error,
     -- The last line that is not blank.
     (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1] AS last_line,

@@ -114,8 +114,7 @@ counted AS (
         count(*) AS failures,
         count(DISTINCT run.id) AS runs,
         array_agg(DISTINCT run.job_type) AS jobs,
-        array_agg(DISTINCT left(member.worker, 255)) FILTER (WHERE member.worker IS NOT NULL)
-            AS workers,
+        array_agg(DISTINCT member.worker) FILTER (WHERE member.worker IS NOT NULL) AS workers,
         count(DISTINCT run.share) AS shares,
         count(*) FILTER (
             WHERE member.is_last
@@ -145,7 +144,7 @@ counted AS (
 )
 SELECT
     counted.incident,
-    left(counted.error_type, 100) AS error_type,
+    counted.error_type,
     counted.cause,
     counted.first_finished_at,
     counted.last_finished_at,

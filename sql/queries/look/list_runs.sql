@@ -9,7 +9,7 @@ SELECT
     run.priority,
     run.attempts,
     run.max_attempts + run.uncounted_attempts AS max_attempts,
-    left(run.error_type, 100) AS error_type,
+    run.error_type,
     left(run.last_error, 10000) AS last_error,
     run.idempotency_key,
     run.run_at,
@@ -22,7 +22,7 @@ SELECT
         ELSE attempt.finished_at - attempt.started_at
     END)::numeric, 3)::float8 AS run_time_seconds,
     run.share,
-    left(coalesce(run.locked_by, attempt.worker), 255) AS worker,
+    coalesce(run.locked_by, attempt.worker) AS worker,
     run.enqueued_by,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,

@@ -1,9 +1,9 @@
 -- Lists the workers that tick or have just stopped, and the latest five; the latest tick comes
--- first. Texts are cut to the longest name that `tick` accepts.
+-- first.
 -- $1  limit; NULL for all    $2  tick_age: seconds that may pass between ticks
 SELECT
-    left(worker.worker, 255) AS worker,
-    left(worker.version, 255) AS version,
+    worker.worker,
+    worker.version,
     worker.last_tick_at,
     worker.queues,
     worker.login
