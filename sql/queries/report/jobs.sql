@@ -14,21 +14,31 @@
 WITH ended AS (
     SELECT
         run.job_type AS job,
-        width_bucket(run.finished_at, $1::timestamptz[]) - 1 AS bin,
-        count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
+        bin.place - 1 AS bin,
+        run.runs * (run.status = 'succeeded')::integer AS succeeded,
         0 AS failed,
-        count(*) FILTER (WHERE run.status = 'dead') AS dead,
-        count(*) FILTER (WHERE run.status = 'cancelled') AS cancelled,
-        min(run.started_at) FILTER (
-            WHERE run.finished_at - run.started_at > make_interval(secs => $2::float8)
-                -- A run that was cancelled while it waited has the start of an earlier attempt.
-                AND run.status <> 'cancelled'
-        ) AS began,
-        max(run.finished_at - run.started_at) FILTER (WHERE run.status = 'succeeded') AS longest
-    FROM jobctl.job_runs AS run
-    WHERE NOT $3::boolean
-        AND run.finished_at >= ($1::timestamptz[])[1]
-    GROUP BY job, bin
+        run.runs * (run.status = 'dead')::integer AS dead,
+        run.runs * (run.status = 'cancelled')::integer AS cancelled,
+        -- A run that was cancelled while it waited has the start of an earlier attempt.
+        CASE WHEN run.status <> 'cancelled' THEN run.began END AS began,
+        CASE WHEN run.status = 'succeeded' THEN run.longest END AS longest
+    FROM unnest($1::timestamptz[]) WITH ORDINALITY AS bin (start, place)
+    -- Each bin reads its own part of the index: finding the bin of each run takes longer.
+    CROSS JOIN LATERAL (
+        SELECT
+            run.job_type,
+            run.status,
+            count(*) AS runs,
+            min(run.started_at) FILTER (
+                WHERE run.started_at < run.finished_at - make_interval(secs => $2::float8)
+            ) AS began,
+            max(run.finished_at - run.started_at) AS longest
+        FROM jobctl.job_runs AS run
+        WHERE NOT $3::boolean
+            AND run.finished_at >= bin.start
+            AND run.finished_at < coalesce(($1::timestamptz[])[bin.place + 1], 'infinity')
+        GROUP BY run.job_type, run.status
+    ) AS run
     UNION ALL
     SELECT
         run.job_type,
