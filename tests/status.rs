@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Finished, Role, TestDb, leave_out, packages, wait_until};
+use crate::support::{Finished, Role, TestDb, leave_out, packages, wait_until, without_seconds};
 
 /// Inserts a run; `columns` begin with a comma.
 fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
@@ -342,12 +342,6 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
     );
     let id = db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
     let shown = on_terminal(&db, 80, "");
-    // Ages may change by seconds while the test runs.
-    let seconds =
-        |word: &str| word.ends_with('s') && word.as_bytes()[0].is_ascii_digit() && word.len() <= 3;
-    let words = |text: &str| {
-        text.split_whitespace().filter(|word| !seconds(word)).collect::<Vec<_>>().join(" ")
-    };
     let expected = format!(
         "Needs attention
 
@@ -405,7 +399,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          {id} backup web1 10m in
         "
     );
-    let by_line = |text: &str| text.lines().map(words).collect::<Vec<_>>();
+    let by_line = |text: &str| text.lines().map(without_seconds).collect::<Vec<_>>();
     assert_eq!(by_line(&shown), by_line(expected.trim_end()), "{shown}");
     assert!(
         shown.lines().all(|line| line.chars().count() <= 80) && !shown.contains('…'),

@@ -309,3 +309,10 @@ impl fmt::Display for Finished {
         write!(formatter, "{line}\n{status}\nstdout: {stdout}\nstderr: {stderr}\n{dump}")
     }
 }
+
+/// Returns the words of a text without the seconds of durations, which change while a test runs.
+pub fn without_seconds(text: &str) -> String {
+    let is_seconds =
+        |word: &&str| word.strip_suffix('s').is_some_and(|number| number.parse::<u8>().is_ok());
+    text.split_whitespace().filter(|word| !is_seconds(word)).collect::<Vec<_>>().join(" ")
+}

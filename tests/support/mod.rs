@@ -17,7 +17,7 @@ mod wait;
 pub use db::TestDb;
 pub use db::json_string;
 pub use gate::Gate;
-pub use jobctl::{Finished, Invocation, Running, copy_jobctl, jobctl};
+pub use jobctl::{Finished, Invocation, Running, copy_jobctl, jobctl, without_seconds};
 pub(crate) use left_out::leave_out;
 pub use preload::Preload;
 pub use proxy::Proxy;
