@@ -436,6 +436,7 @@ mod tests {
         }
         let long = "x".repeat(COMMAND_LIMIT + 1);
         refuses("shell", &format!(r#"{{"command": "{long}"}}"#), "longer than 64 KiB");
+        refuses("shell", &format!(r#"{{"command": "x", "{long}": 1}}"#), "bytes left out] ");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_path_to_error::Segment;
 
-use crate::text::did_you_mean;
+use crate::text::{did_you_mean, plain};
 
 /// Bytes of a payload as it was given.
 pub(crate) const PAYLOAD_LIMIT: usize = 256 * 1024;
@@ -55,7 +55,7 @@ fn with_suggestion(error: String) -> String {
     error + &meant
 }
 
-/// Reads an object. An error names the key, and shows no value.
+/// Reads an object. An error names the key, without the middle of a long one, and shows no value.
 pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, String> {
     // serde reads a struct from a list of its values, too.
     if !object.trim_ascii_start().starts_with(b"{") {
@@ -74,10 +74,11 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
             Some((_, expected)) => format!("expected {expected}"),
             None => with_suggestion(error),
         };
-        match key.filter(|key| !why.contains(&**key)) {
+        let why = match key.filter(|key| !why.contains(&**key)) {
             Some(key) => format!("{key}: {why}"),
             None => why,
-        }
+        };
+        plain::cut(&why).into_owned()
     })?;
     json.end().map_err(|error| error.to_string())?;
     Ok(read)
