@@ -59,7 +59,8 @@ fn a_batch_line_has_a_key_for_every_flag() {
         r#"{"job_type": "http", "payload": {"url": "http://127.0.0.1/"}, "in": "1d"}"#,
         "\n",
         r#"{"job_type": "shell", "payload": {"command": "true"}, "in": null, "#,
-        r#""idempotency_key": null, "queue": null}"#
+        r#""idempotency_key": null, "queue": null, "after": null, "after_any_end": null, "#,
+        r#""or_cancel": null}"#
     );
     db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     let columns = "SELECT job_type, payload, CASE WHEN id % 2 = 1 THEN NULL END, queue, priority, \

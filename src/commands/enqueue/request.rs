@@ -101,15 +101,15 @@ pub(super) struct Request {
     debounce_max: Option<f64>,
     /// Start only when these runs have succeeded: ids with commas, as 17,18
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = after)]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read::or_default")]
     pub(super) after: Vec<After>,
     /// Start when the runs of --after have ended, with or without success
     #[arg(long)]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read::or_default")]
     pub(super) after_any_end: bool,
     /// Cancel the run if one of the runs of --after dies or is cancelled
     #[arg(long, conflicts_with = "after_any_end")]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read::or_default")]
     pub(super) or_cancel: bool,
     /// The name of a line of a batch, for `after` in later lines.
     #[arg(skip)]
@@ -152,6 +152,15 @@ mod read {
         D: Deserializer<'de>,
     {
         Box::deserialize(deserializer).map(Some)
+    }
+
+    /// Null is the default, as for the other fields.
+    pub(super) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+    where
+        D: Deserializer<'de>,
+        T: Default + Deserialize<'de>,
+    {
+        Ok(Option::deserialize(deserializer)?.unwrap_or_default())
     }
 
     readers! {
