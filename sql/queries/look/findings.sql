@@ -389,7 +389,7 @@ SELECT
     'run_long',
     run.job_type,
     NULL,
-    left(run.locked_by, 255),
+    run.locked_by,
     run.id,
     run.started_at,
     1,

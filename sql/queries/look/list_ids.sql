@@ -77,7 +77,7 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
-        -- By `=`, the job would not count as part of the order.
+        -- With `=`, the planner would leave the job out of the order, and not use its index.
         AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
         -- A search through all runs ends at the worker's first one.
         AND run.id >= CASE

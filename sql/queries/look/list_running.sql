@@ -3,7 +3,7 @@
 SELECT
     run.id,
     run.job_type,
-    left(run.locked_by, 255) AS locked_by,
+    run.locked_by,
     run.started_at,
     extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
     lease.locked_until,

@@ -32,7 +32,7 @@ forgotten AS (
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, host_user, reason, detail)
-    SELECT 'forget', $2::text, $3::text, left('worker ' || forgotten.worker, 1000)
+    SELECT 'forget', $2::text, $3::text, 'worker ' || forgotten.worker
     FROM forgotten
 )
 SELECT

@@ -2,5 +2,5 @@
 -- accepted.
 -- $1  worker
 INSERT INTO jobctl.job_events (action, detail)
-SELECT 'restore', left('worker ' || $1::text, 1000)
+SELECT 'restore', 'worker ' || $1::text
 WHERE NOT EXISTS (SELECT FROM jobctl.unaccepted_restores)

@@ -6,6 +6,6 @@ SELECT EXISTS (
     WHERE event.recorded_at >= $2::timestamptz
         AND (
             event.action = 'accept-restore'
-            OR (event.action = 'forget' AND event.detail = left('worker ' || $1::text, 1000))
+            OR (event.action = 'forget' AND event.detail = 'worker ' || $1::text)
         )
 )
