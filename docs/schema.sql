@@ -1243,7 +1243,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
 $$;
-CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
+CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval, slow text) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1253,37 +1253,43 @@ BEGIN
         is_dead := true;
         second_code := NULL;
         second_message := NULL;
-        BEGIN
-            PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
-            FROM jobctl.job_runs AS run
-            LEFT JOIN jobctl.job_definitions AS definition
-                ON definition.name = run.job_type
-            WHERE run.id = set_aside_unclaimable.id;
+        IF slow IS NULL THEN
+            BEGIN
+                PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
+                FROM jobctl.job_runs AS run
+                LEFT JOIN jobctl.job_definitions AS definition
+                    ON definition.name = run.job_type
+                WHERE run.id = set_aside_unclaimable.id;
+                is_dead := false;
+                UPDATE jobctl.job_runs AS run
+                SET
+                    status = 'running',
+                    attempts = run.attempts + 1,
+                    locked_by = worker,
+                    locked_until = now() + interval '1 minute',
+                    started_at = now(),
+                    updated_at = now()
+                WHERE run.id = (
+                    SELECT free.id
+                    FROM jobctl.job_runs AS free
+                    WHERE free.id = set_aside_unclaimable.id
+                        AND free.status IN ('queued', 'failed')
+                    FOR NO KEY UPDATE SKIP LOCKED
+                );
+                -- The run can be claimed.
+                RAISE EXCEPTION USING ERRCODE = 'JC000';
+            EXCEPTION
+                WHEN SQLSTATE 'JC000' THEN
+                    CONTINUE;
+                WHEN OTHERS THEN
+                    code := SQLSTATE;
+                    message := SQLERRM;
+            END;
+        ELSE
             is_dead := false;
-            UPDATE jobctl.job_runs AS run
-            SET
-                status = 'running',
-                attempts = run.attempts + 1,
-                locked_by = worker,
-                locked_until = now() + interval '1 minute',
-                started_at = now(),
-                updated_at = now()
-            WHERE run.id = (
-                SELECT free.id
-                FROM jobctl.job_runs AS free
-                WHERE free.id = set_aside_unclaimable.id
-                    AND free.status IN ('queued', 'failed')
-                FOR NO KEY UPDATE SKIP LOCKED
-            );
-            -- The run can be claimed.
-            RAISE EXCEPTION USING ERRCODE = 'JC000';
-        EXCEPTION
-            WHEN SQLSTATE 'JC000' THEN
-                CONTINUE;
-            WHEN OTHERS THEN
-                code := SQLSTATE;
-                message := SQLERRM;
-        END;
+            code := '57014';
+            message := slow;
+        END IF;
         BEGIN
             IF is_dead THEN
                 -- This does not touch the payload.
@@ -2104,7 +2110,11 @@ CREATE VIEW jobctl.leases AS
     run.started_at,
     GREATEST(run.locked_until, kept.locked_until) AS locked_until,
     (kept.result IS NOT NULL) AS has_result,
-    ((GREATEST(run.locked_until, kept.locked_until) < now()) AND (kept.result IS NULL)) AS is_lost
+    ((GREATEST(run.locked_until, kept.locked_until) < now()) AND (kept.result IS NULL)) AS is_lost,
+        CASE
+            WHEN (kept.result IS NOT NULL) THEN kept.written_at
+            ELSE NULL::timestamp with time zone
+        END AS result_at
    FROM (jobctl.job_runs run
      LEFT JOIN jobctl.job_locked_runs kept ON (((kept.run_id = run.id) AND (kept.attempt = run.attempts) AND (kept.started_at = run.started_at))))
   WHERE (run.status = 'running'::text);

@@ -107,6 +107,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "blocked runs",
             "schedules",
             "leases",
+            "results",
             "dead runs",
             "freshness",
             "timeouts",

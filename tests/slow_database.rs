@@ -77,6 +77,153 @@ fn runs_start_although_a_wake_takes_longer_than_a_heartbeat() {
     tick.wait_within(Duration::from_secs(60)).success().stderr_has("the database is slow: ");
 }
 
+/// The tick's statements end after 2 s.
+const SHORT_LEASE: [&str; 2] = ["--lease", "12s"];
+/// Longer than a tick's statements may take, and less than a command's.
+const TOO_LONG: f64 = 3.0;
+
+/// A condition on the updates that record results of this run.
+fn result_of(id: i64) -> String {
+    format!("OLD.status = 'running' AND NEW.status <> 'running' AND OLD.id = {id}")
+}
+
+#[test]
+fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick() {
+    let db = TestDb::new();
+    let slow = db.enqueue(["shell", "--", "true"]);
+    slow_down(&db, "job_runs", "UPDATE", &result_of(slow), TOO_LONG);
+    let others = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+    let tick = db.jobctl(["tick", "--linger", "--max-time", "12s"]).args(SHORT_LEASE).spawn();
+    others.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
+    let late = db.enqueue(["shell", "--", "true"]);
+    db.wait_for_status(late, "succeeded");
+    let tick = tick.wait_within(Duration::from_secs(40)).success();
+    tick.stderr_has("run 1 shell attempt 1/10: cannot record results: canceling statement due to");
+    assert_eq!(db.of_run(slow, "status, attempts"), "running|1", "its result is stored");
+    // No later tick executes it again.
+    db.expire_leases();
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    tick.stderr_has("run 1: cannot record stored results: ");
+    db.execute("UPDATE jobctl.job_locked_runs SET written_at = now() - interval '1 hour'");
+    let check = db.jobctl(["check"]).run().exits(1);
+    check.stdout_has("no tick has recorded 1 stored result").stdout_has("run 1");
+    db.execute("DROP TRIGGER dawdle ON jobctl.job_runs");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(slow, "status, attempts"), "succeeded|1");
+    db.jobctl(["check"]).run().success();
+}
+
+#[test]
+fn a_signal_loses_no_result_although_one_takes_too_long() {
+    let db = TestDb::new();
+    let (slow, gate) = (db.enqueue(["shell", "--", "true"]), Gate::new());
+    slow_down(&db, "job_runs", "UPDATE", &result_of(slow), 600.0);
+    let others = [(); 3].map(|()| gate.enqueue(&db));
+    let flags = ["--linger", "--grace", "1s", "--concurrency", "4"];
+    let tick = db.jobctl(["tick"]).args(flags).args(SHORT_LEASE).spawn();
+    gate.wait_for_starts(3);
+    wait_for_sleep(&db);
+    gate.open();
+    tick.signal(Signal::TERM);
+    let tick = tick.wait_within(Duration::from_secs(60)).success();
+    db.execute("DROP TRIGGER dawdle ON jobctl.job_runs");
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    for id in others.into_iter().chain([slow]) {
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1", "{tick}");
+    }
+}
+
+#[test]
+fn a_claim_that_takes_too_long_names_its_run_and_stops_no_other() {
+    let db = TestDb::new();
+    let claim = "OLD.status = 'queued' AND NEW.status = 'running' AND OLD.id = 1";
+    db.enqueue(["shell", "--", "true"]);
+    slow_down(&db, "job_runs", "UPDATE", claim, TOO_LONG);
+    let others = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    let tick = tick.stderr_has("run 1 shell: cannot claim runs: canceling statement due to");
+    let tick = tick.stderr_has("put off for 5m");
+    for id in others {
+        assert_eq!(db.status(id), "succeeded", "{tick}");
+    }
+    assert_eq!(db.status(1), "queued");
+    db.jobctl(["check"]).run().exits(1).stdout_has("run 1");
+}
+
+#[test]
+fn a_run_that_can_be_neither_claimed_nor_put_off_in_time_stops_no_other() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    slow_down(&db, "job_runs", "UPDATE", "OLD.id = 1", TOO_LONG);
+    let other = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    let tick = tick.stderr_has("this tick skips the run");
+    assert_eq!(db.status(other), "succeeded", "{tick}");
+}
+
+#[test]
+fn a_limited_job_whose_claim_takes_too_long_names_its_run() {
+    let db = TestDb::new();
+    db.apply("[jobs.audited]\nshell = 'true'\nmax_running = 3\n");
+    let slow = db.enqueue(["audited"]);
+    let claim = "OLD.status = 'queued' AND NEW.status = 'running' AND OLD.id = 1";
+    slow_down(&db, "job_runs", "UPDATE", claim, TOO_LONG);
+    let other = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    let tick =
+        tick.stderr_has(&format!("run {slow} audited: cannot claim runs: canceling statement"));
+    assert_eq!(db.status(other), "succeeded", "{tick}");
+}
+
+#[test]
+fn a_lost_or_expired_run_that_cannot_be_ended_in_time_stops_no_other() {
+    for (event, change, age) in [
+        (
+            "recover",
+            "OLD.status = 'running'",
+            "status = 'running', locked_by = 'gone', attempts = 1,
+            started_at = now() - interval '2 h', locked_until = now() - interval '1 h'",
+        ),
+        ("expire", "NEW.status = 'cancelled'", "expires_at = now() - interval '1 h'"),
+    ] {
+        let db = TestDb::new();
+        db.leaves_running();
+        let slow = db.enqueue(["shell", "--", "true"]);
+        db.execute(&format!("UPDATE jobctl.job_runs SET {age} WHERE id = {slow}"));
+        slow_down(&db, "job_runs", "UPDATE", &format!("{change} AND OLD.id = {slow}"), TOO_LONG);
+        let other = db.enqueue(["shell", "--", "true"]);
+        let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+        let tick = tick
+            .stderr_has("run 1: cannot ")
+            .stderr_has("canceling statement due to statement timeout");
+        assert_eq!(db.status(other), "succeeded", "{event}: {tick}");
+    }
+}
+
+#[test]
+fn a_schedule_whose_run_takes_too_long_to_enqueue_stops_no_other() {
+    let db = TestDb::new();
+    let job = |name| format!("[jobs.{name}]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.apply(&(job("audited") + &job("other")));
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '30 s'");
+    slow_down(&db, "job_runs", "INSERT", "NEW.job_type = 'audited'", TOO_LONG);
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    let tick = tick.stderr_has("schedule of `audited` does not fire: ");
+    let succeeded = "SELECT string_agg(job_type, ',') FROM jobctl.job_runs
+        WHERE status = 'succeeded'";
+    assert_eq!(db.query(succeeded), "other", "{tick}");
+}
+
+#[test]
+fn a_person_can_end_a_run_that_takes_too_long() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    // A command's statements end after 10 s.
+    slow_down(&db, "job_runs", "UPDATE", "true", 10.5);
+    db.jobctl(["cancel", "1"]).run().success().stdout_has("cancelled");
+    assert_eq!(db.status(id), "cancelled");
+}
+
 /// Returns the finding of `doctor` about slow answers.
 fn slow_finding(db: &TestDb) -> String {
     let doctor = db.jobctl(["doctor"]).run().stdout;

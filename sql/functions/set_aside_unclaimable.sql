@@ -1,8 +1,14 @@
 -- Tries to claim each of these runs as a claim does it, and undoes that. A run that a trigger or a
 -- constraint rejects is put off, and one that can't be read ends dead. Returns these runs with the
--- error, and the error of that second change if it was rejected, too. A function, because one
--- statement a run would be slow.
-CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval)
+-- error, and the error of that second change if it was rejected, too. `slow` is the error of runs
+-- whose claim took too long: it is not tried again. A function, because one statement a run would
+-- be slow.
+CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(
+    worker text,
+    runs bigint[],
+    wait interval,
+    slow text
+)
 RETURNS TABLE (
     id bigint,
     is_dead boolean,
@@ -20,37 +26,43 @@ BEGIN
         is_dead := true;
         second_code := NULL;
         second_message := NULL;
-        BEGIN
-            PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
-            FROM jobctl.job_runs AS run
-            LEFT JOIN jobctl.job_definitions AS definition
-                ON definition.name = run.job_type
-            WHERE run.id = set_aside_unclaimable.id;
+        IF slow IS NULL THEN
+            BEGIN
+                PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
+                FROM jobctl.job_runs AS run
+                LEFT JOIN jobctl.job_definitions AS definition
+                    ON definition.name = run.job_type
+                WHERE run.id = set_aside_unclaimable.id;
+                is_dead := false;
+                UPDATE jobctl.job_runs AS run
+                SET
+                    status = 'running',
+                    attempts = run.attempts + 1,
+                    locked_by = worker,
+                    locked_until = now() + interval '1 minute',
+                    started_at = now(),
+                    updated_at = now()
+                WHERE run.id = (
+                    SELECT free.id
+                    FROM jobctl.job_runs AS free
+                    WHERE free.id = set_aside_unclaimable.id
+                        AND free.status IN ('queued', 'failed')
+                    FOR NO KEY UPDATE SKIP LOCKED
+                );
+                -- The run can be claimed.
+                RAISE EXCEPTION USING ERRCODE = 'JC000';
+            EXCEPTION
+                WHEN SQLSTATE 'JC000' THEN
+                    CONTINUE;
+                WHEN OTHERS THEN
+                    code := SQLSTATE;
+                    message := SQLERRM;
+            END;
+        ELSE
             is_dead := false;
-            UPDATE jobctl.job_runs AS run
-            SET
-                status = 'running',
-                attempts = run.attempts + 1,
-                locked_by = worker,
-                locked_until = now() + interval '1 minute',
-                started_at = now(),
-                updated_at = now()
-            WHERE run.id = (
-                SELECT free.id
-                FROM jobctl.job_runs AS free
-                WHERE free.id = set_aside_unclaimable.id
-                    AND free.status IN ('queued', 'failed')
-                FOR NO KEY UPDATE SKIP LOCKED
-            );
-            -- The run can be claimed.
-            RAISE EXCEPTION USING ERRCODE = 'JC000';
-        EXCEPTION
-            WHEN SQLSTATE 'JC000' THEN
-                CONTINUE;
-            WHEN OTHERS THEN
-                code := SQLSTATE;
-                message := SQLERRM;
-        END;
+            code := '57014';
+            message := slow;
+        END IF;
         BEGIN
             IF is_dead THEN
                 -- This does not touch the payload.

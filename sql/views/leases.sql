@@ -1,5 +1,6 @@
 -- The claims of running runs. The lease of a claim is in its run, or in job_locked_runs while the
--- run is locked; the later end counts. A claim with a result is over, and only its row is locked.
+-- run is locked; the later end counts. A claim with a result is over, but the result could not be
+-- recorded: its row is locked, or that took too long.
 -- A lease is lost if it has ended without a result: the next tick recovers its run.
 CREATE OR REPLACE VIEW jobctl.leases AS
 SELECT
@@ -10,7 +11,8 @@ SELECT
     run.started_at,
     greatest(run.locked_until, kept.locked_until) AS locked_until,
     kept.result IS NOT NULL AS has_result,
-    greatest(run.locked_until, kept.locked_until) < now() AND kept.result IS NULL AS is_lost
+    greatest(run.locked_until, kept.locked_until) < now() AND kept.result IS NULL AS is_lost,
+    CASE WHEN kept.result IS NOT NULL THEN kept.written_at END AS result_at
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_locked_runs AS kept
     ON kept.run_id = run.id

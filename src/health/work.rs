@@ -14,7 +14,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 19] = [
+const CHECKS: [(&str, &str); 20] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),
@@ -27,6 +27,7 @@ const CHECKS: [(&str, &str); 19] = [
     ("blocked runs", "no run waits for one that did not succeed or is unknown"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
+    ("results", "no result waits to be recorded"),
     ("dead runs", "no dead run needs attention"),
     ("freshness", "every job succeeded within its max_age"),
     ("timeouts", "every scheduled command has a timeout"),
@@ -36,8 +37,8 @@ const CHECKS: [(&str, &str); 19] = [
     ("pauses", "no schedule is paused"),
 ];
 /// Checks that are skipped while ticks do no work, because that causes their problems.
-pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 5] =
-    ["ticks", "leases", "queues", "overdue runs", "schedules"];
+pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 6] =
+    ["ticks", "leases", "results", "queues", "overdue runs", "schedules"];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
@@ -64,7 +65,9 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     facts.extend(broken);
     // Ticks that wait for accept-restore recover nothing, and do not update their rows.
     if facts.iter().any(|fact| fact.code == Code::RestoreUnaccepted) {
-        facts.retain(|fact| !matches!(fact.code, Code::WorkerMissing | Code::LeaseLost));
+        facts.retain(|fact| {
+            !matches!(fact.code, Code::WorkerMissing | Code::LeaseLost | Code::ResultsUnrecorded)
+        });
     }
     facts.extend(failing(Code::ScheduleSkipping, due::is_skipping));
     let mut tolerate = |code, most| {
@@ -233,6 +236,11 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             "each tick recovers such runs, unless another session has locked them; see the log of \
              the ticks".to_owned(),
         ),
+        Code::ResultsUnrecorded => (
+            format!("no tick has recorded {} of worker {worker}", plural::of(fact.runs, "stored result")),
+            "each tick records such results, unless another session has locked the rows, or a trigger \
+             rejects or delays the change; see the log of the ticks".to_owned(),
+        ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),
             format!("{operator}`jobctl list-dead {job_option}`; then retry or settle them"),
@@ -289,7 +297,8 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             | Code::RunsRejected
             | Code::RunsSnoozing
             | Code::RunsStuck
-            | Code::LeaseLost,
+            | Code::LeaseLost
+            | Code::ResultsUnrecorded,
             None,
         ) => Some(format!("such as run {run}")),
         _ => None,

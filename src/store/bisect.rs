@@ -5,6 +5,9 @@ use super::{Error, Result};
 /// The maximum of items per transaction, because a transaction locks their rows until it ends.
 const AT_ONCE: usize = 500;
 
+/// A batch that took too long is tried in parts of this fraction.
+const SLOW_PART: usize = 8;
+
 /// The maximum of items in the next batch: half as many after a rejected batch, twice as many after
 /// an accepted one. So the rejected items are found one by one, and do not delay the others for
 /// long.
@@ -22,6 +25,9 @@ impl Default for BatchSize {
 }
 
 impl BatchSize {
+    /// One item, whatever comes.
+    pub(crate) const ONE: Self = Self { at_most: 1, in_time: 1 };
+
     pub(crate) fn at_most(self) -> usize {
         self.at_most
     }
@@ -32,10 +38,12 @@ impl BatchSize {
     }
 
     /// A batch of `size` items took too long. Without an error of the server, the network may be
-    /// the cause instead of the items. Then the next batches grow again.
+    /// the cause instead of the items. Then the next batches grow again. With one, each further try
+    /// takes the whole time limit, so only a few are made until the slow item is alone.
     pub(crate) fn too_long(&mut self, size: usize, error: &Error) {
         self.rejected(size);
         if error.is_too_slow {
+            self.at_most = (size / SLOW_PART).max(1);
             self.in_time = self.at_most;
         }
     }
@@ -96,9 +104,9 @@ impl<T> Bisection<T> {
         self.untried
     }
 
-    /// Tries the next part. Returns a rejected single item and the reason. A part that takes too
-    /// long is tried in smaller parts, too. After an error that no row caused, the next step tries
-    /// the same part again.
+    /// Tries the next part. Returns a single item that is rejected or takes too long, and the
+    /// reason; parts with such items are tried in smaller parts. After an error that no row caused,
+    /// the next step tries the same part again.
     pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> Result<()>,
@@ -107,7 +115,7 @@ impl<T> Bisection<T> {
         match attempt(&self.untried[..size]) {
             Err(error) if size > 1 && error.is_too_slow => self.size.too_long(size, &error),
             Err(error) if size > 1 && error.may_be_about_rows() => self.size.rejected(size),
-            Err(error) if !error.may_be_about_rows() => return Err(error),
+            Err(error) if !error.may_be_about_one_row() => return Err(error),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
             Ok(()) => {
                 self.untried.drain(..size);
@@ -167,8 +175,10 @@ mod tests {
         ended.is_too_slow = true;
         size.too_long(60, &ended);
         size.accepted(false);
-        assert_eq!(size.at_most(), 30);
+        assert_eq!(size.at_most(), 7);
         size.accepted(true);
-        assert_eq!(size.at_most(), 60);
+        assert_eq!(size.at_most(), 14);
+        size.too_long(7, &ended);
+        assert_eq!(size.at_most(), 1);
     }
 }

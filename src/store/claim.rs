@@ -183,10 +183,11 @@ impl SetAsideRow {
     /// Returns the run, or an error that no run caused.
     fn judge(self) -> Result<SetAside> {
         let doing = if self.is_dead { "read runs" } else { "claim runs" };
-        let why = Error::of_code(doing, &self.code, &self.message).if_about_rows()?;
+        let why = Error::of_code(doing, &self.code, &self.message).if_about_one_row()?;
         let end = match self.second_code.zip(self.second_message) {
             Some((code, message)) => {
-                AsideEnd::Kept(Error::of_code("put off a run", &code, &message).if_about_rows()?)
+                let error = Error::of_code("put off a run", &code, &message);
+                AsideEnd::Kept(error.if_about_one_row()?)
             }
             None if self.is_dead => AsideEnd::Dead,
             None => AsideEnd::PutOff,
@@ -275,17 +276,41 @@ impl Store {
         self.query("claim runs", Transaction::execute, owned!("tick/claim_nothing")).map(drop)
     }
 
+    /// Claims a due run as a tick does, and undoes that. An error tells why it can't be claimed.
+    pub(crate) fn try_claim(&self, holder: &Holder, wanted: &ClaimFilter, run: i64) -> Result<()> {
+        let (holder, only_run) = (holder.clone(), Some(run));
+        let wanted = ClaimFilter { only_run, ..wanted.clone() };
+        let one = Claim {
+            at_most: 1,
+            free_threads: 1,
+            bytes: 1,
+            after: None,
+            after_lane: None,
+            after_definition: None,
+            after_shares: Vec::new(),
+            release_right: false,
+            limits: true,
+        };
+        self.transact("claim runs", move |transaction| {
+            claim(transaction, &holder, &one, &wanted)?;
+            transaction.batch_execute("ROLLBACK AND CHAIN")
+        })
+    }
+
     /// Puts off the runs that can't be claimed, and ends those that can't be read. Returns both.
+    /// `slow` is the error that is known already, of runs whose claim takes too long.
     pub(crate) fn set_aside(
         &self,
         worker: &str,
         runs: Vec<i64>,
         wait: Duration,
+        slow: Option<&Error>,
     ) -> Result<Vec<SetAside>> {
         let (worker, wait) = (worker.to_owned(), wait.as_secs_f64());
+        let slow = slow.map(|error| error.cause().to_owned());
         self.transact("claim runs", move |transaction| {
             let rows: Vec<SetAsideRow> =
-                transaction.list(query!("tick/set_aside"; worker, runs, wait))?;
+                transaction.list(query!("tick/set_aside"; worker, runs, wait, slow))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;

@@ -69,13 +69,19 @@ impl Error {
     }
 
     /// Returns `Err` if no row can have caused the error.
-    pub(super) fn if_about_rows(self) -> Result<Self> {
-        if self.may_be_about_rows() { Ok(self) } else { Err(self) }
+    pub(super) fn if_about_one_row(self) -> Result<Self> {
+        if self.may_be_about_one_row() { Ok(self) } else { Err(self) }
     }
 
     /// Returns whether a row may have caused the error. Then other rows may succeed.
     pub(crate) fn may_be_about_rows(&self) -> bool {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
+    }
+
+    /// Returns whether the only row of a statement may have caused the error. Then statements for
+    /// other rows may succeed. A statement for many rows that is too slow may only have too many.
+    pub(crate) fn may_be_about_one_row(&self) -> bool {
+        self.is_too_slow || self.may_be_about_rows()
     }
 
     /// Returns whether another session held a lock for too long.
@@ -144,7 +150,7 @@ impl Error {
             _ => String::new(),
         };
         let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
-        let is_too_slow = error.code() == Some(&SqlState::QUERY_CANCELED);
+        let is_too_slow = error.code().is_some_and(ends_slow);
         let is_locked = matches!(
             error.code(),
             Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED)
@@ -156,7 +162,8 @@ impl Error {
     pub(super) fn of_code(doing: &str, code: &str, message: &str) -> Self {
         let (kind, exit, remedy) = meaning(&SqlState::from_code(code), "");
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
-        Self { remedy, ..Self::new(kind, exit, cause) }
+        let is_too_slow = ends_slow(&SqlState::from_code(code));
+        Self { remedy, is_too_slow, ..Self::new(kind, exit, cause) }
     }
 
     /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.
@@ -220,6 +227,11 @@ fn is_broken(error: &postgres::Error) -> bool {
 /// the connection: their cause is an error of the system, or they have none.
 fn is_about_value(error: &postgres::Error) -> bool {
     !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
+}
+
+/// Returns whether a time limit ended the statement.
+fn ends_slow(code: &SqlState) -> bool {
+    *code == SqlState::QUERY_CANCELED
 }
 
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {

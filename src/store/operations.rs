@@ -8,10 +8,13 @@ use chrono::{DateTime, Utc};
 use super::row::rows;
 use super::session::Transaction;
 use super::statement::{owned, query};
-use super::{Archive, Error, Kind, Result, Store};
+use super::{Archive, Error, Kind, Result, Store, Timeouts};
 use crate::exit::Exit;
 use crate::job::status::{HoldScope, Status};
 use crate::text::listing::Listing;
+
+/// How long an operation on one run may take, if it takes longer than the usual limit.
+const SINGLE_RUN: Duration = Duration::from_secs(300);
 
 /// The person that asks for a change, and the reason; both go to the trail.
 #[derive(Clone, Debug)]
@@ -148,7 +151,8 @@ impl Store {
     }
 
     /// Performs an operation on runs. Skips runs that another session has locked, and returns them
-    /// too; or waits for them.
+    /// too; or waits for them. A single run that takes too long gets more time, because an operator
+    /// must be able to end a run that no tick can end in time.
     pub(crate) fn operate(
         &self,
         operation: &Operation,
@@ -157,9 +161,10 @@ impl Store {
         cause: &Cause,
         skips_locked: bool,
     ) -> Result<(Vec<OperationResult>, Vec<i64>)> {
-        let (operation, from) = (operation.clone(), from.to_vec());
+        let (doing, operation, from) = (operation.verb(), operation.clone(), from.to_vec());
         let Cause { host_user, reason } = cause.clone();
-        self.transact(operation.verb(), move |transaction| {
+        let is_single = ids.len() == 1;
+        let operate = move |transaction: &mut Transaction| {
             let locked: Vec<i64> = match skips_locked {
                 true => transaction.list(query!("operate/locked"; ids))?,
                 false => Vec::new(),
@@ -202,7 +207,14 @@ impl Store {
                 transaction.execute(statement)?;
             }
             Ok((answers, locked))
-        })
+        };
+        match self.transact(doing, operate.clone()) {
+            Err(error) if error.is_too_slow && is_single => {
+                let timeouts = Timeouts { statement: SINGLE_RUN, ..self.timeouts };
+                self.transact_within(timeouts, doing, operate)
+            }
+            done => done,
+        }
     }
 
     /// Returns the jobs of runs.

@@ -157,21 +157,23 @@ impl Store {
     }
 
     /// Records results, releases claims that were never started, then claims due runs: all or
-    /// nothing. Waits for locked runs or skips them, which needs one more statement; their results
-    /// are stored, and a later wake of any tick records them. If the connection is lost, the error
-    /// carries the claims that exist if the transaction was committed, which is unknown.
+    /// nothing. Waits for locked runs or skips them, which needs one more statement. Their results
+    /// are stored, as are those in `kept`, and a later wake of any tick records them. If the
+    /// connection is lost, the error carries the claims that exist if the transaction was
+    /// committed, which is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
         ended: Vec<Finish>,
+        kept: Vec<Finish>,
         unstarted: Vec<FencingToken>,
         wanted: Option<(Claim, ClaimFilter)>,
         skips_locked: bool,
     ) -> std::result::Result<StepResult, (Error, Vec<FencingToken>)> {
         let holder = holder.clone();
-        let doing = match (&*ended, &*unstarted) {
-            ([], []) => "claim runs",
-            ([], _) => "release claims",
+        let doing = match (&*ended, &*kept, &*unstarted) {
+            ([], [], []) => "claim runs",
+            ([], [], _) => "release claims",
             _ => "record results",
         };
         let claims = Arc::new(Mutex::<Vec<FencingToken>>::default());
@@ -188,7 +190,7 @@ impl Store {
                 [] => (Recorded::new(), false),
                 free => finish(transaction, &holder.worker, free)?,
             };
-            let skipped = ended.iter().filter(|one| locked.contains(&one.token.id));
+            let skipped = ended.iter().filter(|one| locked.contains(&one.token.id)).chain(&kept);
             let results = skipped.clone().map(|one| Some(json!(one))).collect();
             let claims: Vec<_> = skipped.clone().map(|one| one.token).collect();
             let kept = keep_locked(transaction, &holder.worker, &claims, Duration::ZERO, results)?;

@@ -7,7 +7,7 @@ use super::prefetch::{self, Prefetch};
 use crate::execute::PoolState;
 use crate::job::payload::PAYLOAD_LIMIT;
 use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken, Kind};
-use crate::upkeep::{Wake, Woken};
+use crate::upkeep::{FailedClaim, Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
 /// This costs 15 short transactions a second.
@@ -184,11 +184,11 @@ impl Claims {
         right: Duration,
         own: impl Iterator<Item = FencingToken>,
         until: Instant,
-        claim_error: Option<store::Error>,
+        failed_claim: Option<FailedClaim>,
         slow: Option<Duration>,
     ) -> Wake {
         let keeps_right = self.linger || self.has_right();
-        Wake { keeps_right, right, own_claims: own.collect(), until, claim_error, slow }
+        Wake { keeps_right, right, own_claims: own.collect(), until, failed_claim, slow }
     }
 
     /// Takes the answer to a wake. If the tick has the right, it lasts until `lasts` at least.

@@ -12,13 +12,13 @@ use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
 use crate::store::{self, BatchSize, FencingToken, Holder, Store, bisect};
-use crate::upkeep::{self, UnclaimableSearch, Upkeep};
+use crate::upkeep::{self, UnclaimableSearch, Upkeep, UpkeepState};
 
 /// The tick's session.
 pub(super) struct Database {
     store: Store,
     search: Option<UnclaimableSearch>,
-    batch: BatchSize,
+    state: UpkeepState,
     /// How many outputs the next statement stores.
     output_batch: BatchSize,
 }
@@ -30,7 +30,7 @@ impl Database {
         Self {
             store,
             search: None,
-            batch: BatchSize::default(),
+            state: UpkeepState::default(),
             output_batch: BatchSize::default(),
         }
     }
@@ -43,7 +43,7 @@ impl Database {
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         seen_ticks: &mut SeenTicks,
     ) -> Answer {
-        let Self { store, search, batch, output_batch } = self;
+        let Self { store, search, state, output_batch } = self;
         let began = Instant::now();
         let timeouts = timing.timeouts_of(&request, timeout, began);
         store.set_timeouts(timeouts);
@@ -52,16 +52,17 @@ impl Database {
                 let Plan { filter, concurrency, .. } = plan;
                 let concurrency = *concurrency;
                 let mut upkeep =
-                    Upkeep { store, holder, filter, concurrency, batch, search, seen_ticks };
+                    Upkeep { store, holder, filter, concurrency, state, search, seen_ticks };
                 let woken = upkeep.wake(wake);
                 Answer::Wake { woken, is_searching: search.is_some() }
             }
             Request::Renew(claims) => {
                 Answer::Renew(store.heartbeat(&holder.worker, &claims, timing.lease))
             }
-            Request::Step { results, unstarted, claim, skips_locked } => {
+            Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));
-                let step = store.finish_and_claim(holder, results, unstarted, claim, skips_locked);
+                let step =
+                    store.finish_and_claim(holder, results, kept, unstarted, claim, skips_locked);
                 Answer::Step(step)
             }
             Request::Store(outputs) => {

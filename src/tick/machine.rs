@@ -29,7 +29,7 @@ use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::store::{self, Claim, Claimed, FencingToken, Kind, LeaseState, Renewed, StepResult};
 use crate::text::{duration, plural};
-use crate::upkeep::Woken;
+use crate::upkeep::{FailedClaim, Woken};
 
 /// The tick delays results for a larger batch only while they have less output than this.
 const BATCH_BYTES: usize = 1024 * 1024;
@@ -102,8 +102,8 @@ pub(super) enum Instruction {
 #[derive(Debug)]
 enum Search {
     None,
-    /// The next wake begins it, because a claim failed with this error.
-    Begins(store::Error),
+    /// The next wake begins it, because a claim failed.
+    Begins(FailedClaim),
     /// The next wake continues it.
     Running,
 }
@@ -544,7 +544,9 @@ impl Machine {
         let answers = match answer {
             Ok(answers) => answers,
             // One rejected lease must not cost the others theirs.
-            Err(error) if error.may_be_about_rows() => {
+            Err(error)
+                if error.may_be_about_rows() || error.is_too_slow && sent.renewed.len() == 1 =>
+            {
                 self.leases.rejected(sent.renewed.len());
                 let [claim] = &*sent.renewed else { return Ok(()) };
                 let again = (error.kind != Kind::Data).then(|| self.now + heartbeat / 5);
@@ -612,11 +614,11 @@ impl Machine {
         let slow = if has_time { self.link.take_slow() } else { None };
         let until = now + (6 * answer).min(spare).max(heartbeat / 4);
         let until = self.phase_ends.map_or(until, |end| until.min(end));
-        let claim_error = match std::mem::replace(&mut self.search, Search::None) {
-            Search::Begins(error) => Some(error),
+        let failed_claim = match std::mem::replace(&mut self.search, Search::None) {
+            Search::Begins(failed) => Some(failed),
             Search::None | Search::Running => None,
         };
-        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, claim_error, slow))
+        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, failed_claim, slow))
     }
 
     fn woken(&mut self, sent: &Sent, woken: Woken) {
@@ -654,6 +656,7 @@ impl Machine {
         }
         (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
             results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
+            kept: sent.writes.iter().filter_map(|write| write.keep(self.now)).collect(),
             unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
             claim: sent.claim.clone(),
             // Only the first try to record a result waits for a lock.
@@ -708,8 +711,8 @@ impl Machine {
         }
     }
 
-    /// The results or the claim failed. One locked run, one rejected value and one unclaimable run
-    /// must not delay the others.
+    /// The results or the claim failed. One locked run, one rejected value, one slow and one
+    /// unclaimable run must not delay the others.
     fn step_failed(
         &mut self,
         sent: Sent,
@@ -719,40 +722,62 @@ impl Machine {
         self.observe_answer(sent.at);
         // The lost transaction may have been committed.
         self.release(made, sent.at);
-        // The claim may have caused the error, so send the results without a claim next time.
         self.claims.pause(self.now);
-        self.claims_apart |= sent.claim.is_some() && !sent.writes.is_empty();
-        let is_about_rows = error.may_be_about_rows();
         if error.may_be_committed {
             self.writes.answer_lost(&sent.writes);
         }
-        if self.took_too_long(sent.at) {
-            match &sent.claim {
-                Some(claim) if sent.writes.is_empty() => {
-                    if claim.limits && self.claims.limited_failed(self.now, &error) {
-                        self.log_limited();
-                    }
-                    if claim.limits && error.is_too_slow {
-                        return Ok(());
-                    }
-                    if claim.at_most > 1 {
-                        self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
-                        if error.kind == Kind::Busy {
-                            return Ok(());
-                        }
-                    }
-                }
-                Some(_) => {}
-                None => self.writes.too_long(sent.writes.len(), &error),
+        match &sent.claim {
+            None => self.writes_failed(sent, error),
+            Some(claim) if sent.writes.is_empty() => self.claim_failed(claim, sent.at, error),
+            // Either may have caused the error, so send the results without a claim next time.
+            Some(_) => {
+                self.claims_apart = true;
+                self.writes.failed(sent.writes, self.now);
+                if error.may_be_about_rows() { Ok(()) } else { Err(error) }
             }
         }
-        if !is_about_rows || sent.claim.is_some() && !sent.writes.is_empty() {
-            self.writes.failed(sent.writes, self.now);
-            return if is_about_rows { Ok(()) } else { Err(error) };
+    }
+
+    fn claim_failed(
+        &mut self,
+        claim: &Claim,
+        sent: Instant,
+        error: store::Error,
+    ) -> store::Result<()> {
+        let mut leaves_out_limited = false;
+        if error.is_too_slow || self.took_too_long(sent) {
+            leaves_out_limited = claim.limits && self.claims.limited_failed(self.now, &error);
+            if leaves_out_limited {
+                self.log_limited();
+            } else if claim.at_most > 1 {
+                self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
+                if error.kind == Kind::Busy {
+                    return Ok(());
+                }
+            }
         }
-        if sent.writes.is_empty() {
-            (self.search, self.next_wake) = (Search::Begins(error), self.now);
+        if !error.may_be_about_one_row() {
+            return Err(error);
+        }
+        let failed = FailedClaim { error, goes_on: leaves_out_limited };
+        (self.search, self.next_wake) = (Search::Begins(failed), self.now);
+        Ok(())
+    }
+
+    fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {
+        // At the end there is no time to try them in smaller parts.
+        let keeps = sent.writes.len() == 1 || self.phase >= Phase::Ending;
+        if error.is_too_slow && keeps {
+            let Sent { writes, is_again, .. } = sent;
+            writes.into_iter().for_each(|write| self.put_behind(write, is_again, &error));
             return Ok(());
+        }
+        if error.is_too_slow || self.took_too_long(sent.at) {
+            self.writes.too_long(sent.writes.len(), &error);
+        }
+        if !error.may_be_about_rows() {
+            self.writes.failed(sent.writes, self.now);
+            return Err(error);
         }
         let is_data = error.kind == Kind::Data;
         let Some(mut write) = self.writes.rejected(sent.writes, self.now) else { return Ok(()) };
@@ -770,6 +795,24 @@ impl Machine {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Puts a write that took too long behind the others. A result is stored instead, and a tick
+    /// records it later, so it does not delay this tick's end. A release gets another try.
+    fn put_behind(&mut self, write: PendingWrite, is_again: bool, error: &store::Error) {
+        let subject = write.subject();
+        match write {
+            PendingWrite::Record(judged) => {
+                self.log(Level::Warn, format!("{subject}: {}; stored for later", error.for_log()));
+                self.writes.push(PendingWrite::Keep(judged));
+            }
+            PendingWrite::Release(claim) if is_again => {
+                self.leases.remove(&claim);
+                self.leave_to_lease(&subject, error);
+                self.failure.get_or_insert_with(|| anyhow!("{error}"));
+            }
+            again => self.writes.send_again(again, self.now + RESULT_PAUSE),
+        }
     }
 
     /// Logs that runs of limited definitions are left out. Warns once, because cron mails warnings.

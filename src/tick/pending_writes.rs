@@ -14,13 +14,23 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) enum PendingWrite {
     Record(Box<JudgedAttempt>),
+    /// Recording this result took too long. Its claim keeps it, and ticks record it later.
+    Keep(Box<JudgedAttempt>),
     Release(FencingToken),
 }
 
 impl PendingWrite {
+    /// Returns the attempt whose result it is; `None` for a claim that was not started.
+    fn judged(&self) -> Option<&JudgedAttempt> {
+        match self {
+            Self::Record(judged) | Self::Keep(judged) => Some(judged),
+            Self::Release(_) => None,
+        }
+    }
+
     pub(super) fn token(&self) -> FencingToken {
         match self {
-            Self::Record(judged) => judged.run.token(),
+            Self::Record(judged) | Self::Keep(judged) => judged.run.token(),
             Self::Release(claim) => *claim,
         }
     }
@@ -29,31 +39,39 @@ impl PendingWrite {
         if let Self::Release(claim) = self { Some(*claim) } else { None }
     }
 
-    /// Returns the arguments of a statement that is sent now.
+    /// Returns the result to record, with times for a statement that is sent now.
     pub(super) fn finish(&self, now: Instant) -> Option<Finish> {
         if let Self::Record(judged) = self { Some(judged.finish(now)) } else { None }
     }
 
+    /// Returns the result to keep, with times for a statement that is sent now.
+    pub(super) fn keep(&self, now: Instant) -> Option<Finish> {
+        if let Self::Keep(judged) = self { Some(judged.finish(now)) } else { None }
+    }
+
     /// Returns the bytes of output.
     pub(super) fn bytes(&self) -> usize {
-        if let Self::Record(judged) = self { judged.bytes() } else { 0 }
+        self.judged().map_or(0, JudgedAttempt::bytes)
     }
 
     /// Replaces the texts, which the database rejected. Returns false if there are none.
     pub(super) fn strip(&mut self) -> bool {
-        if let Self::Record(judged) = self { judged.strip() } else { false }
+        match self {
+            Self::Record(judged) | Self::Keep(judged) => judged.strip(),
+            Self::Release(_) => false,
+        }
     }
 
     /// Whether a result has waited longer than `limit`. A release is not worth another try.
     pub(super) fn has_waited(&self, now: Instant, limit: Duration) -> bool {
-        if let Self::Record(judged) = self { now >= judged.finished + limit } else { true }
+        self.judged().is_none_or(|judged| now >= judged.finished + limit)
     }
 
     /// Returns the subject of a log line.
     pub(super) fn subject(&self) -> String {
-        match self {
-            Self::Record(judged) => subject(&judged.run),
-            Self::Release(claim) => format!("run {}", claim.id),
+        match self.judged() {
+            Some(judged) => subject(&judged.run),
+            None => format!("run {}", self.token().id),
         }
     }
 }

@@ -25,9 +25,11 @@ pub(super) enum Request {
     Wake(Wake),
     /// Renew leases.
     Renew(Vec<FencingToken>),
-    /// Record results, release claims whose runs were not started, then claim runs: all or nothing.
+    /// Record results, keep those that took too long to record, release claims whose runs were not
+    /// started, then claim runs: all or nothing.
     Step {
         results: Vec<Finish>,
+        kept: Vec<Finish>,
         unstarted: Vec<FencingToken>,
         claim: Option<Claim>,
         skips_locked: bool,

@@ -1,8 +1,15 @@
 //! Fires the schedules whose time has come.
 
 use super::Turn;
+use super::turn::Item;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{self, Store};
+
+impl Item for FirePlan {
+    fn run(&self) -> Option<i64> {
+        None
+    }
+}
 
 /// Fires due schedules as long as there is time. A schedule that can't fire is logged and put off,
 /// so it delays no other.
@@ -43,7 +50,7 @@ fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result
     match store.fire(vec![due::put_off(due)]) {
         Ok(put_off) => Ok(!put_off.is_empty()),
         // It must not keep runs from being claimed.
-        Err(why) if why.may_be_about_rows() => Ok(false),
+        Err(why) if why.may_be_about_one_row() => Ok(false),
         Err(why) => Err(why),
     }
 }

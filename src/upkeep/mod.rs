@@ -19,6 +19,6 @@ use followers::release_followers;
 pub(crate) use prune::{Kept, Pruning, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;
-pub(crate) use turn::Turn;
-pub(crate) use unclaimable::UnclaimableSearch;
+pub(crate) use turn::{Turn, UpkeepState};
+pub(crate) use unclaimable::{FailedClaim, UnclaimableSearch};
 pub(crate) use wake::{Upkeep, Wake, Woken};

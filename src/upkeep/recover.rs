@@ -4,6 +4,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use super::Turn;
+use super::turn::Item;
 use crate::job::attempt::{self, EXPIRES_FIRST};
 use crate::job::backoff::wait_after;
 use crate::job::status::Status;
@@ -13,12 +14,19 @@ use crate::text::duration;
 /// Lost leases recovered per statement.
 const RECOVERED_AT_ONCE: usize = 500;
 
+/// A run, its attempt and the wait before the next one.
+impl Item for (i64, i32, Duration) {
+    fn run(&self) -> Option<i64> {
+        Some(self.0)
+    }
+}
+
 /// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
 /// dead here.
 pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
-    let mut rejected = Vec::new();
+    let mut rejected = turn.state.slow();
     loop {
         let lost = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
         let wait = |run: &LostLease| {

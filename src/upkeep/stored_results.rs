@@ -14,6 +14,9 @@ const AT_ONCE: usize = 500;
 pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     for claim in store.stored_results(AT_ONCE)? {
+        if turn.state.is_slow(claim.id) {
+            continue;
+        }
         if !turn.begins() {
             break;
         }
@@ -33,7 +36,8 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
                     ),
                 }
             }
-            Err(error) if error.may_be_about_rows() => {
+            Err(error) if error.may_be_about_one_row() => {
+                turn.state.rejected(claim.id, &error);
                 LOGGED.call_once(|| log::error!("run {}: {error}", claim.id));
             }
             Err(error) => return Err(error),

@@ -1,24 +1,68 @@
 //! The part of a wake that works for the runs of all workers.
 
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use crate::store::{self, BatchSize, Bisection};
 
+/// How long a tick leaves out a run that took too long.
+const SLOW_PAUSE: Duration = Duration::from_secs(300);
+
+/// An item that a wake works off.
+pub(crate) trait Item {
+    /// Returns the id of its run; `None` for a schedule, which is put off if it takes too long.
+    fn run(&self) -> Option<i64>;
+}
+
+impl Item for i64 {
+    fn run(&self) -> Option<i64> {
+        Some(*self)
+    }
+}
+
+/// What a tick keeps from one wake to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UpkeepState {
+    /// How many items the next statement changes.
+    batch: BatchSize,
+    /// Runs that took longer than the time limit of a statement, and when. The tick leaves them out
+    /// for a while, because everything else waits for such a statement.
+    slow: BTreeMap<i64, Instant>,
+}
+
+impl UpkeepState {
+    pub(super) fn is_slow(&self, run: i64) -> bool {
+        self.slow.get(&run).is_some_and(|since| since.elapsed() < SLOW_PAUSE)
+    }
+
+    /// Returns the runs to leave out.
+    pub(super) fn slow(&self) -> Vec<i64> {
+        self.slow.keys().copied().filter(|run| self.is_slow(*run)).collect()
+    }
+
+    /// The database rejected a change of this run, or did not make it in time.
+    pub(super) fn rejected(&mut self, run: i64, why: &store::Error) {
+        if why.is_too_slow {
+            self.slow.insert(run, Instant::now());
+        }
+    }
+}
+
 /// The time that a wake has for the runs of all workers, and what comes of it.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Turn<'a> {
     /// No further transaction begins after this time; `None`: there is no limit.
     until: Option<Instant>,
-    pub(crate) batch: BatchSize,
+    pub(super) state: &'a mut UpkeepState,
     /// Some row was changed.
     pub(crate) has_changed: bool,
     /// The next turn can do more.
     pub(crate) is_cut: bool,
 }
 
-impl Turn {
-    pub(crate) fn new(until: Option<Instant>, batch: BatchSize) -> Self {
-        Self { until, batch, has_changed: false, is_cut: false }
+impl<'a> Turn<'a> {
+    pub(crate) fn new(until: Option<Instant>, state: &'a mut UpkeepState) -> Self {
+        Self { until, state, has_changed: false, is_cut: false }
     }
 
     pub(super) fn has_time(&self) -> bool {
@@ -35,13 +79,14 @@ impl Turn {
     /// Tries the items in parts, at least one part, and further ones as long as there is time.
     /// `attempt` and `set_aside`, which gets a rejected item, return whether a row was changed.
     /// Returns whether any was.
-    pub(crate) fn work_off<T>(
+    pub(crate) fn work_off<T: Item>(
         &mut self,
-        items: Vec<T>,
+        mut items: Vec<T>,
         mut attempt: impl FnMut(&[T]) -> store::Result<bool>,
         mut set_aside: impl FnMut(T, store::Error) -> store::Result<bool>,
     ) -> store::Result<bool> {
-        let mut search = Bisection::sized(items, self.batch);
+        items.retain(|item| item.run().is_none_or(|run| !self.state.is_slow(run)));
+        let mut search = Bisection::sized(items, self.state.batch);
         let (mut has_changed, mut has_time) = (false, true);
         while has_time && !search.is_done() {
             let rejected = search.step(|part| {
@@ -49,12 +94,13 @@ impl Turn {
                 Ok(())
             })?;
             if let Some((item, why)) = rejected {
+                item.run().into_iter().for_each(|run| self.state.rejected(run, &why));
                 has_changed |= set_aside(item, why)?;
             }
             has_time = self.has_time();
         }
-        let is_halved = search.size().at_most() < self.batch.at_most();
-        self.batch = search.size();
+        let is_halved = search.size().at_most() < self.state.batch.at_most();
+        self.state.batch = search.size();
         self.has_changed |= has_changed;
         self.is_cut |= !search.is_done() && (has_changed || is_halved);
         Ok(has_changed)
@@ -62,7 +108,7 @@ impl Turn {
 
     /// Looks up items, at most `at_once` at a time, and works them off, as long as there is time
     /// and some of them are changed.
-    pub(super) fn work_through<T>(
+    pub(super) fn work_through<T: Item>(
         &mut self,
         at_once: usize,
         look_up: impl Fn(usize) -> store::Result<Vec<T>>,
@@ -97,17 +143,18 @@ mod tests {
         Error::example(Kind::Data)
     }
 
-    fn two_at_a_time() -> BatchSize {
-        let mut size = BatchSize::default();
-        size.rejected(4);
-        size
+    fn two_at_a_time() -> UpkeepState {
+        let mut state = UpkeepState::default();
+        state.batch.rejected(4);
+        state
     }
 
     #[test]
     fn a_rejected_item_is_set_aside_and_costs_the_others_nothing() {
-        let mut turn = Turn::new(None, BatchSize::default());
+        let mut state = UpkeepState::default();
+        let mut turn = Turn::new(None, &mut state);
         let (mut done, mut aside) = (Vec::new(), Vec::new());
-        let attempt = |part: &[i32]| match part.contains(&3) {
+        let attempt = |part: &[i64]| match part.contains(&3) {
             true => Err(rejected()),
             false => {
                 done.extend(part);
@@ -123,7 +170,7 @@ mod tests {
         assert_eq!((done, aside), (vec![1, 2, 4, 5], vec![3]));
         assert_eq!((turn.has_changed, turn.is_cut), (true, false));
         // To set an item aside is a change, too.
-        let mut turn = Turn::new(None, BatchSize::default());
+        let mut turn = Turn::new(None, &mut state);
         assert!(turn.work_off(vec![3], |_| Err(rejected()), |_, _| Ok(true)).unwrap());
         assert!(turn.has_changed);
         let set_aside = |_, why| Err(why);
@@ -134,8 +181,9 @@ mod tests {
     fn without_time_one_part_is_tried_and_the_next_turn_does_the_rest() {
         let over = Instant::now();
         for changes in [true, false] {
-            let (mut turn, mut tried) = (Turn::new(Some(over), two_at_a_time()), 0);
-            let attempt = |part: &[i32]| {
+            let (mut state, mut tried) = (two_at_a_time(), 0);
+            let mut turn = Turn::new(Some(over), &mut state);
+            let attempt = |part: &[i64]| {
                 tried += part.len();
                 Ok(changes)
             };
@@ -144,13 +192,14 @@ mod tests {
             assert_eq!((tried, turn.has_changed, turn.is_cut), (2, changes, changes));
             assert!(!turn.begins() && turn.is_cut);
         }
-        let mut turn = Turn::new(Some(over), two_at_a_time());
-        let rejects = |_: &[i32]| Err(rejected());
+        let mut state = two_at_a_time();
+        let mut turn = Turn::new(Some(over), &mut state);
+        let rejects = |_: &[i64]| Err(rejected());
         assert!(!turn.work_off(vec![1, 2, 3], rejects, |_, why| Err(why)).unwrap());
         assert!(turn.is_cut, "smaller parts may be accepted");
-        assert_eq!(turn.batch.at_most(), 1);
+        assert_eq!(turn.state.batch.at_most(), 1);
         for until in [None, Some(over + Duration::from_secs(3600))] {
-            let mut turn = Turn::new(until, BatchSize::default());
+            let mut turn = Turn::new(until, &mut state);
             assert!(turn.begins() && !turn.is_cut);
         }
     }
@@ -163,15 +212,41 @@ mod tests {
             (vec![2, 2, 2], false, false, 1),
             (vec![2, 2, 2], true, true, 1),
         ] {
-            let mut turn = Turn::new(over.then(Instant::now), BatchSize::default());
+            let mut state = UpkeepState::default();
+            let mut turn = Turn::new(over.then(Instant::now), &mut state);
             let asked = std::cell::Cell::new(0);
             let look_up = |at_once| {
                 assert_eq!(at_once, 2);
                 asked.set(asked.get() + 1);
-                Ok(vec![(); looked_up[asked.get() - 1]])
+                Ok(vec![0; looked_up[asked.get() - 1]])
             };
             turn.work_through(2, look_up, |_| Ok(changes), |_, why| Err(why)).unwrap();
             assert_eq!((asked.get(), turn.is_cut), (times, over));
         }
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_is_left_out_for_a_while() {
+        let mut slow = rejected();
+        slow.is_too_slow = true;
+        let mut slow = Some(slow);
+        let mut state = UpkeepState::default();
+        let mut tried: Vec<i64> = Vec::new();
+        for _ in 0..2 {
+            let mut turn = Turn::new(None, &mut state);
+            let attempt = |part: &[i64]| {
+                tried.extend(part);
+                match part {
+                    [7] => Err(slow.take().expect("tried once")),
+                    _ => Ok(true),
+                }
+            };
+            turn.state.batch = BatchSize::ONE;
+            assert!(turn.work_off(vec![7, 8], attempt, |_, _| Ok(false)).unwrap());
+        }
+        assert_eq!((tried, state.slow()), (vec![7, 8, 8], vec![7]));
+        let over = Instant::now().checked_sub(SLOW_PAUSE);
+        state.slow.insert(7, over.expect("the host runs for longer"));
+        assert!(!state.is_slow(7) && state.slow().is_empty());
     }
 }

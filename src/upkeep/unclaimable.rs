@@ -1,15 +1,21 @@
 //! Due runs that can't be claimed. An unreadable run ends dead. A run that a trigger or a
-//! constraint rejects is put off, or skipped by this tick if that is rejected too. So such runs do
-//! not delay others.
+//! constraint rejects, or whose claim takes too long, is put off, or skipped by this tick if that
+//! fails too. So such runs do not delay others.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::store::{self, AsideEnd, Bisection, ClaimFilter, DueRun, SetAside, Store};
+use crate::store::{
+    self, AsideEnd, BatchSize, Bisection, ClaimFilter, DueRun, Holder, SetAside, Store,
+};
 use crate::text::duration;
 
 /// The number of due runs to search.
 const SEARCHED: i64 = 5000;
+/// The number of due runs to search for one whose claim takes too long, and of each job. A claim of
+/// one run took too long, so it is among the first ones of its job.
+const SEARCHED_IF_SLOW: usize = 100;
+const SEARCHED_OF_JOB: usize = 3;
 /// The delay of a rejected run. The cause may be about other rows, and may pass.
 const PUT_OFF: Duration = Duration::from_secs(300);
 /// A tick skips at most this many runs. If more can't be put off, the cause is not the runs.
@@ -17,30 +23,53 @@ const SKIPPED: usize = 10_000;
 /// A search logs this many runs, and counts the others.
 const LOGGED: usize = 20;
 
+/// A claim that failed, perhaps because of a run.
+#[derive(Debug)]
+pub(crate) struct FailedClaim {
+    pub(crate) error: store::Error,
+    /// Claims go on without the runs that may be the cause, so it is no failure to find none.
+    pub(crate) goes_on: bool,
+}
+
 /// A search for the due runs that can't be claimed. Steps are short, so leases are renewed in
 /// between.
 pub(crate) struct UnclaimableSearch {
     suspects: Bisection<DueRun>,
-    /// The claim's error; `None` once a run has caused it.
+    /// The claim took too long, so each suspect is claimed for a trial.
+    is_slow: bool,
+    /// The claim's error; `None` once a run has caused it, or if claims go on without one.
     error: Option<store::Error>,
     /// How many runs were set aside.
     found: usize,
 }
 
 impl UnclaimableSearch {
-    /// Starts a search among the due runs after a claim failed with `error`. Returns `error` if not
-    /// even an empty claim works.
+    /// Starts a search among the due runs after a claim failed. Returns its error if not even an
+    /// empty claim works.
     pub(crate) fn among_due(
         store: &Store,
-        worker: &str,
+        holder: &Holder,
         wanted: &ClaimFilter,
-        error: store::Error,
+        FailedClaim { error, goes_on }: FailedClaim,
     ) -> store::Result<Self> {
         if store.claim_nothing().is_err() {
             return Err(error);
         }
-        let suspects = Bisection::of(store.preview(worker, wanted, SEARCHED)?);
-        Ok(Self { suspects, error: Some(error), found: 0 })
+        let is_slow = error.is_too_slow;
+        let mut due = store.preview(&holder.worker, wanted, SEARCHED)?;
+        let mut size = BatchSize::default();
+        if is_slow {
+            let mut of_job = HashMap::<_, usize>::new();
+            due.retain(|run| {
+                let seen = of_job.entry(run.job_type.clone()).or_default();
+                *seen += 1;
+                *seen <= SEARCHED_OF_JOB
+            });
+            due.truncate(SEARCHED_IF_SLOW);
+            size = BatchSize::ONE;
+        }
+        let suspects = Bisection::sized(due, size);
+        Ok(Self { suspects, is_slow, error: (!goes_on).then_some(error), found: 0 })
     }
 
     /// Returns whether all runs were tried.
@@ -53,18 +82,32 @@ impl UnclaimableSearch {
     pub(crate) fn step(
         &mut self,
         store: &Store,
-        worker: &str,
+        holder: &Holder,
         wanted: &mut ClaimFilter,
     ) -> store::Result<()> {
         let (mut jobs, mut aside) = (HashMap::new(), Vec::new());
+        let (is_slow, worker) = (self.is_slow, &*holder.worker);
         let failed = self.suspects.step(|part| {
             jobs = part.iter().map(|run| (run.id, run.job_type.clone())).collect();
+            if is_slow {
+                return part.iter().try_for_each(|run| store.try_claim(holder, wanted, run.id));
+            }
             let runs = part.iter().map(|run| run.id).collect();
-            aside = store.set_aside(worker, runs, PUT_OFF)?;
+            aside = store.set_aside(worker, runs, PUT_OFF, None)?;
             Ok(())
         })?;
-        if let Some((_, error)) = failed {
-            return Err(error);
+        match failed {
+            Some((run, why)) if why.is_too_slow => {
+                aside = match store.set_aside(worker, vec![run.id], PUT_OFF, Some(&why)) {
+                    Err(error) if error.is_too_slow => {
+                        vec![SetAside { id: run.id, why, end: AsideEnd::Kept(error) }]
+                    }
+                    aside => aside?,
+                };
+            }
+            // Another search finds those that are rejected.
+            Some((_, error)) if !is_slow => return Err(error),
+            _ => {}
         }
         for run in aside {
             self.error = None;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 use super::{
-    Turn, UnclaimableSearch, expire, fire, record_stored_results, recover, release_followers,
-    tick_id,
+    FailedClaim, Turn, UnclaimableSearch, UpkeepState, expire, fire, record_stored_results,
+    recover, release_followers, tick_id,
 };
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, ClaimFilter, FencingToken, Holder, Store};
+use crate::store::{self, ClaimFilter, FencingToken, Holder, Store};
 
 /// The request of a tick that wakes.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Wake {
     pub(crate) own_claims: Vec<FencingToken>,
     /// When to begin nothing more, because other statements have their turn.
     pub(crate) until: Instant,
-    /// A search for runs that can't be claimed begins, because a claim failed with this error.
-    pub(crate) claim_error: Option<store::Error>,
+    /// A search for runs that can't be claimed begins, because a claim failed.
+    pub(crate) failed_claim: Option<FailedClaim>,
     /// The database took this long for an answer; `None`: it is not slow.
     pub(crate) slow: Option<Duration>,
 }
@@ -59,8 +59,7 @@ pub(crate) struct Upkeep<'a> {
     pub(crate) filter: &'a mut ClaimFilter,
     /// The maximum number of runs that the worker executes at a time.
     pub(crate) concurrency: usize,
-    /// How many rows the next statement changes: fewer after one that took too long.
-    pub(crate) batch: &'a mut BatchSize,
+    pub(crate) state: &'a mut UpkeepState,
     pub(crate) search: &'a mut Option<UnclaimableSearch>,
     pub(crate) seen_ticks: &'a mut SeenTicks,
 }
@@ -73,11 +72,11 @@ impl Upkeep<'_> {
         // sign that the worker serves its queues.
         if self.filter.only_run.is_some() {
             let limits = self.store.look(self.holder, &asked.own_claims)?.limits;
-            self.search_unclaimable(asked.claim_error, || true)?;
+            self.search_unclaimable(asked.failed_claim, || true)?;
             return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
         let Self { store, holder, .. } = *self;
-        let mut turn = Turn::new(Some(asked.until), *self.batch);
+        let mut turn = Turn::new(Some(asked.until), self.state);
         let (filter, own) = (&*self.filter, &asked.own_claims);
         let Wake { right, keeps_right, .. } = asked;
         let mut report = || store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
@@ -107,11 +106,11 @@ impl Upkeep<'_> {
         if seen.followers && turn.begins() {
             release_followers(store, &mut turn)?;
         }
-        *self.batch = turn.batch;
         if turn.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.
             (seen, before) = report()?;
         }
+        let has_more = turn.is_cut;
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
         let other_claims = !may_claim && seen.claiming_tick.is_some();
         let held_by_others = if may_claim { before.held() } else { 0 };
@@ -122,13 +121,13 @@ impl Upkeep<'_> {
             let (level, why) = why_not(&seen.claiming_queues, &self.filter.queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
-        self.search_unclaimable(asked.claim_error, || turn.has_time())?;
+        self.search_unclaimable(asked.failed_claim, || Instant::now() < asked.until)?;
         Ok(Woken {
             may_claim,
             other_claims,
             held_by_others,
             limits: may_claim && before.limits,
-            has_more: turn.is_cut,
+            has_more,
             took,
             longest: store.take_longest(),
         })
@@ -137,16 +136,16 @@ impl Upkeep<'_> {
     /// Begins or continues a search for due runs that can't be claimed.
     fn search_unclaimable(
         &mut self,
-        begins: Option<store::Error>,
+        begins: Option<FailedClaim>,
         has_time: impl Fn() -> bool,
     ) -> store::Result<()> {
-        let worker = &self.holder.worker;
-        if let Some(error) = begins {
-            let search = UnclaimableSearch::among_due(self.store, worker, self.filter, error)?;
+        let holder = self.holder;
+        if let Some(failed) = begins {
+            let search = UnclaimableSearch::among_due(self.store, holder, self.filter, failed)?;
             *self.search = Some(search);
         }
         while let Some(search) = self.search.as_mut() {
-            let step = search.step(self.store, worker, self.filter);
+            let step = search.step(self.store, holder, self.filter);
             // The last step may fail. Then the search is over, too.
             self.search.take_if(|search| search.is_done());
             step?;

@@ -279,8 +279,9 @@ impl Checks {
                 }
                 // A search has put it off.
                 Request::Wake(_) => is(old.finished_at.is_some() || was_running, "put off")?,
-                Request::Step { results, claim: wanted, .. } => {
+                Request::Step { results, kept, claim: wanted, .. } => {
                     let (tokens, unstarted) = tokens.split_at(results.len());
+                    let unstarted = &unstarted[..unstarted.len() - kept.len()];
                     let mut all = results.iter().zip(tokens);
                     let result = all.find(|(_, of)| is_held(worker, of)).map(|(it, _)| it);
                     let is_released = was_running

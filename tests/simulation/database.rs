@@ -23,14 +23,14 @@ use crate::job::status::{HoldScope, Status};
 use crate::schedule::Schedule;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, Accepted, BatchSize, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction,
-    DueRun, Edit, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
+    self, Accepted, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun,
+    Edit, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
     OperationResult, Position, Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult,
     Unlisted,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
-use crate::upkeep::{Turn, Wake, Woken};
+use crate::upkeep::{FailedClaim, Turn, UpkeepState, Wake, Woken};
 
 type Time = DateTime<Utc>;
 /// The waiting runs by queue and priority, the oldest first.
@@ -294,15 +294,15 @@ pub(super) struct Session {
     pub(super) dead: BTreeSet<String>,
     /// The host's time when the request is sent.
     pub(super) now: Instant,
-    batch: BatchSize,
+    state: UpkeepState,
     search: Option<(Bisection<DueRun>, Option<store::Error>)>,
 }
 
 impl Session {
     pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
         let dead = BTreeSet::new();
-        let batch = BatchSize::default();
-        Self { holder, filter, timing, keep: None, dead, now, batch, search: None }
+        let state = UpkeepState::default();
+        Self { holder, filter, timing, keep: None, dead, now, state, search: None }
     }
 }
 
@@ -444,9 +444,9 @@ impl Database {
                 let lease = session.timing.lease;
                 Answer::Renew(self.transact("renew leases", |it| it.renew(&worker, claims, lease)))
             }
-            Request::Step { results, unstarted, claim, skips_locked } => {
+            Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let (claim, skips) = (claim.as_ref(), *skips_locked);
-                let step = |it: &mut Self| it.step(session, results, unstarted, claim, skips);
+                let step = |it: &mut Self| it.step(session, results, kept, unstarted, claim, skips);
                 // The claims of a lost answer are for the world to add.
                 Answer::Step(
                     self.transact("record results", step).map_err(|error| (error, Vec::new())),
@@ -659,7 +659,8 @@ impl Database {
             self.leave(worker, &dead)?;
             seen = report(self, session)?;
         }
-        let mut turn = Turn::new(None, session.batch);
+        let mut state = std::mem::take(&mut session.state);
+        let mut turn = Turn::new(None, &mut state);
         let Seen { fires, locked, lost, expired, followers, .. } = seen;
         turn.is_cut = !has_time && (fires || locked || lost || expired || followers);
         if seen.fires && has_time {
@@ -677,8 +678,9 @@ impl Database {
         if seen.followers && has_time {
             self.release_due(&mut turn)?;
         }
-        session.batch = turn.batch;
-        if turn.has_changed && seen.claiming_tick.is_none() {
+        let (has_changed, has_more) = (turn.has_changed, turn.is_cut);
+        session.state = state;
+        if has_changed && seen.claiming_tick.is_none() {
             seen = report(self, session)?;
         }
         let may_claim = seen.claiming_tick.as_ref() == Some(tick);
@@ -699,7 +701,7 @@ impl Database {
             other_claims,
             held_by_others,
             limits: may_claim && seen.limits,
-            has_more: turn.is_cut,
+            has_more,
             took: Duration::ZERO,
             longest: Duration::ZERO,
         })
@@ -712,11 +714,11 @@ impl Database {
         asked: &Wake,
         has_time: bool,
     ) -> store::Result<()> {
-        if let Some(error) = &asked.claim_error {
+        if let Some(FailedClaim { error, goes_on }) = &asked.failed_claim {
             let error = store::Error::new(error.kind, error.exit, error.to_string());
             let suspects =
                 Bisection::of(self.preview(&session.holder.worker, &session.filter, 5000));
-            session.search = Some((suspects, Some(error)));
+            session.search = Some((suspects, (!goes_on).then_some(error)));
         }
         while session.search.is_some() {
             let step = self.search(session);
@@ -851,6 +853,7 @@ impl Database {
         &mut self,
         session: &Session,
         results: &[Finish],
+        kept: &[Finish],
         unstarted: &[FencingToken],
         claim: Option<&Claim>,
         skips_locked: bool,
@@ -862,7 +865,8 @@ impl Database {
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
         let (mut recorded, queues_runs) = self.finish(&session.holder.worker, &free)?;
-        for result in results.iter().filter(|it| locked.contains(&it.token.id)) {
+        let skipped = results.iter().filter(|it| locked.contains(&it.token.id));
+        for result in skipped.chain(kept) {
             let (worker, claim) = (&session.holder.worker, result.token);
             if self.keep_locked(worker, &claim, Duration::ZERO, Some(result.clone())) {
                 recorded.insert(claim, result.next_status.status);

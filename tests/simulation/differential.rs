@@ -40,7 +40,7 @@ use crate::store::{
 use crate::tick::request::{Answer, AnswerTimeout, Request};
 use crate::tick::timing::Timing;
 use crate::tick::{self, Bounds, Plan};
-use crate::upkeep::{Wake, Woken, tick_id};
+use crate::upkeep::{FailedClaim, Wake, Woken, tick_id};
 
 /// The first time of the clock, in microseconds.
 const BEGINNING: i64 = 1_800_000_000_000_000;
@@ -263,14 +263,15 @@ fn again(request: &Request) -> Request {
             own_claims: asked.own_claims.clone(),
             until: asked.until,
             slow: asked.slow,
-            claim_error: asked
-                .claim_error
-                .as_ref()
-                .map(|error| store::Error::new(error.kind, error.exit, error.to_string())),
+            failed_claim: asked.failed_claim.as_ref().map(|FailedClaim { error, goes_on }| {
+                let error = store::Error::new(error.kind, error.exit, error.to_string());
+                FailedClaim { error, goes_on: *goes_on }
+            }),
         }),
         Request::Renew(claims) => Request::Renew(claims.clone()),
-        Request::Step { results, unstarted, claim, skips_locked } => Request::Step {
+        Request::Step { results, kept, unstarted, claim, skips_locked } => Request::Step {
             results: results.clone(),
+            kept: kept.clone(),
             unstarted: unstarted.clone(),
             claim: claim.clone(),
             skips_locked: *skips_locked,
@@ -450,7 +451,7 @@ impl Real {
                 right: RIGHT,
                 own_claims: Vec::new(),
                 until: Instant::now(),
-                claim_error: None,
+                failed_claim: None,
                 slow: None,
             };
             // It may still be searching for runs that can't be claimed, in several steps.
@@ -727,15 +728,16 @@ impl Sequence {
                 let keeps_right = random.percent(50);
                 let lasts = if random.percent(10) { Duration::ZERO } else { RIGHT };
                 let until = Instant::now() + 1000 * lasts;
-                let claim_error =
-                    (kind >= 60).then(|| store::Error::new(Kind::Data, Exit::CouldNot, "no"));
+                let error = || store::Error::new(Kind::Data, Exit::CouldNot, "no");
+                let failed_claim =
+                    (kind >= 60).then(|| FailedClaim { error: error(), goes_on: kind == 63 });
                 let (right, slow) = (RIGHT, None);
                 tick(Request::Wake(Wake {
                     keeps_right,
                     right,
                     own_claims,
                     until,
-                    claim_error,
+                    failed_claim,
                     slow,
                 }))
             }
@@ -859,8 +861,9 @@ impl Sequence {
                 _ if claims.is_empty() => Operation::Cancel(vec![run], Status::ALL.to_vec()),
                 _ => {
                     let results = vec![self.finish(*claims.last().unwrap())];
-                    let (unstarted, claim, skips_locked) = (Vec::new(), None, false);
-                    let step = Request::Step { results, unstarted, claim, skips_locked };
+                    let (kept, unstarted) = (Vec::new(), Vec::new());
+                    let (claim, skips_locked) = (None, false);
+                    let step = Request::Step { results, kept, unstarted, claim, skips_locked };
                     Operation::Tick(index, step)
                 }
             }
@@ -898,6 +901,8 @@ impl Sequence {
     fn step(&mut self, index: usize) -> Request {
         let results = if self.random.percent(60) { self.tokens(index) } else { Vec::new() };
         let results: Vec<_> = results.into_iter().map(|token| self.finish(token)).collect();
+        let (kept, results): (Vec<_>, Vec<_>) =
+            results.into_iter().partition(|_| self.random.percent(5));
         let unstarted = if self.random.percent(25) { self.tokens(index) } else { Vec::new() };
         let random = &mut self.random;
         let mut after = BTreeMap::new();
@@ -919,7 +924,7 @@ impl Sequence {
             release_right: random.percent(30),
             limits: random.percent(85),
         });
-        Request::Step { results, unstarted, claim, skips_locked: random.percent(50) }
+        Request::Step { results, kept, unstarted, claim, skips_locked: random.percent(50) }
     }
 
     fn finish(&mut self, token: FencingToken) -> Finish {

@@ -75,16 +75,19 @@ pub(super) fn request(request: &Request) -> String {
     match request {
         Request::Wake(asked) => {
             let own = list(&asked.own_claims, claim);
-            let error = asked.claim_error.as_ref().map(store::Error::to_string);
+            let error = asked.failed_claim.as_ref().map(|failed| failed.error.to_string());
             format!("Wake keeps {} own {own} after {error:?}", asked.keeps_right)
         }
-        Request::Step { results, unstarted, claim: claims, skips_locked } => {
+        Request::Step { results, kept, unstarted, claim: claims, skips_locked } => {
             let word =
                 |it: &store::Finish| format!("{} {}", claim(&it.token), it.next_status.outcome);
-            let (results, unstarted) = (list(results, word), list(unstarted, claim));
+            let (results, kept) = (list(results, word), list(kept, word));
+            let unstarted = list(unstarted, claim);
             let claims = claims.as_ref().map(wanted);
             let skips = if *skips_locked { " skips locked" } else { "" };
-            format!("Step results {results} unstarted {unstarted} claim {claims:?}{skips}")
+            format!(
+                "Step results {results} kept {kept} unstarted {unstarted} claim {claims:?}{skips}"
+            )
         }
         Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
         Request::Store(outputs) => format!("Store {}", list(outputs, |(it, _)| claim(it))),

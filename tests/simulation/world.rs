@@ -1303,8 +1303,9 @@ fn is_slow(answer: &Answer, took: Duration, timing: &Timing) -> bool {
 /// The claims that a request names.
 fn tokens(request: &Request) -> Vec<FencingToken> {
     match request {
-        Request::Step { results, unstarted, .. } => {
-            results.iter().map(|result| result.token).chain(unstarted.iter().copied()).collect()
+        Request::Step { results, kept, unstarted, .. } => {
+            let tokens = results.iter().map(|result| result.token);
+            tokens.chain(unstarted.iter().copied()).chain(kept.iter().map(|it| it.token)).collect()
         }
         Request::Renew(claims) => claims.clone(),
         Request::Store(outputs) => outputs.iter().map(|(claim, _)| *claim).collect(),
@@ -1317,7 +1318,9 @@ fn lost() -> store::Error {
 }
 
 fn busy() -> store::Error {
-    store::Error::new(Kind::Busy, Exit::Unavailable, "the statement took too long")
+    let mut error = store::Error::new(Kind::Busy, Exit::Unavailable, "the statement took too long");
+    error.is_too_slow = true;
+    error
 }
 
 /// Returns the answer of a request that failed; `made` are the claims that may exist.

@@ -2,8 +2,8 @@
 -- src/health/work.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- $3  lag: seconds after which a due run, a due schedule or an expired lease is late. A definition
---     may have another lag for its runs.
+-- $3  lag: seconds after which a due run, a due schedule, an expired lease or a stored result is
+--     late. A definition may have another lag for its runs.
 -- $4  running: seconds that a run may be running; NULL for any number
 -- $5  dead: seconds after which a dead run no longer counts; NULL for never
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
@@ -308,6 +308,21 @@ SELECT
 FROM jobctl.leases AS lease
 WHERE lease.is_lost
     AND lease.locked_until < now() - make_interval(secs => $3::float8)
+    AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
+GROUP BY lease.worker
+UNION ALL
+SELECT
+    'results_unrecorded',
+    NULL,
+    NULL,
+    lease.worker,
+    min(lease.id),
+    min(lease.result_at),
+    count(*),
+    NULL,
+    NULL
+FROM jobctl.leases AS lease
+WHERE lease.result_at < now() - make_interval(secs => $3::float8)
     AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
 GROUP BY lease.worker
 UNION ALL

@@ -1,5 +1,5 @@
 -- Puts off the runs that can't be claimed, and ends those that can't be read.
--- $1  worker    $2  runs    $3  wait, seconds
+-- $1  worker    $2  runs    $3  wait, seconds    $4  slow: the error if claims take too long
 -- A row per such run.
 SELECT
     aside.id,
@@ -11,5 +11,6 @@ SELECT
 FROM jobctl.set_aside_unclaimable(
     $1::text,
     $2::bigint[],
-    make_interval(secs => $3::float8)
+    make_interval(secs => $3::float8),
+    $4::text
 ) AS aside

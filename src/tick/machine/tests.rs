@@ -689,7 +689,7 @@ fn results_and_a_claim_that_failed_together_are_sent_apart() {
 }
 
 #[test]
-fn a_claim_that_took_too_long_is_repeated_for_half_of_the_runs() {
+fn a_claim_that_took_too_long_is_repeated_for_fewer_runs() {
     let fails = |took, kind, at_most, limits, is_too_slow| {
         let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
         let mut step = tick.step(true, None);
@@ -700,21 +700,23 @@ fn a_claim_that_took_too_long_is_repeated_for_half_of_the_runs() {
         error.is_too_slow = is_too_slow;
         let failed = tick.machine.step_failed(step, error, Vec::new()).is_err();
         let next = tick.machine.claims.next(tick.now + seconds(10.0), &tick.pool);
+        let searches = tick.machine.is_searching();
         tick.on(Event::Time);
         (
             failed,
             next.unwrap().at_most,
+            searches,
             tick.log.contains("claiming runs of jobs with limits took longer than 5s"),
         )
     };
     let (short, long) = (seconds(5.0) - MILLISECOND, seconds(5.0));
-    assert_eq!(fails(long, Kind::Busy, 3, false, true), (false, 1, false));
-    assert_eq!(fails(long, Kind::Lost, 3, false, false), (true, 1, false));
-    assert_eq!(fails(long, Kind::Busy, 1, false, true), (true, 3, false));
-    assert_eq!(fails(short, Kind::Busy, 3, false, true), (true, 3, false));
-    assert_eq!(fails(long, Kind::Busy, 3, true, true), (false, 3, true));
-    assert_eq!(fails(long, Kind::Busy, 3, true, false), (false, 1, false));
-    assert_eq!(fails(long, Kind::Lost, 3, true, false), (true, 1, false));
+    assert_eq!(fails(long, Kind::Busy, 3, false, true), (false, 1, false, false));
+    assert_eq!(fails(long, Kind::Lost, 3, false, false), (true, 1, false, false));
+    assert_eq!(fails(long, Kind::Busy, 1, false, true), (false, 3, true, false));
+    assert_eq!(fails(short, Kind::Busy, 3, false, true), (false, 1, false, false));
+    assert_eq!(fails(long, Kind::Busy, 3, true, true), (false, 3, true, true));
+    assert_eq!(fails(long, Kind::Busy, 3, true, false), (false, 1, false, false));
+    assert_eq!(fails(long, Kind::Lost, 3, true, false), (true, 1, false, false));
     // With a result, one of them alone may have been the cause.
     let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
     let mut step = tick.step(true, Some(1));
@@ -752,6 +754,60 @@ fn a_claim_that_a_run_may_have_failed_begins_a_search() {
         let failed = tick.machine.step_failed(step, error(kind), Vec::new()).is_err();
         let searches = kind != Kind::Busy;
         assert_eq!((tick.machine.is_searching(), failed), (searches, !searches));
+    }
+}
+
+#[test]
+fn a_result_that_takes_too_long_is_kept_and_delays_no_other() {
+    let slow = || {
+        let mut slow = error(Kind::Busy);
+        slow.is_too_slow = true;
+        slow
+    };
+    let claims = || Tick::that_claims(vec![run(1), run(2)], Duration::ZERO);
+    let sent_again = |tick: &mut Tick| {
+        let mut again = sent(Duty::Step, tick.now);
+        tick.machine.now = tick.now + seconds(1.0);
+        match tick.machine.step(&mut again) {
+            Some(Request::Step { results, kept, .. }) => (results.len(), kept.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    // One of several may be the cause.
+    let mut tick = claims();
+    let mut step = tick.step(false, Some(1));
+    step.writes.push(PendingWrite::Record(Box::new(judged(2, 5, tick.now))));
+    assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_err());
+    assert_eq!(sent_again(&mut tick), (1, 0));
+
+    let mut tick = claims();
+    let step = tick.step(false, Some(1));
+    assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
+    assert_eq!(sent_again(&mut tick), (0, 1));
+    tick.on(Event::Time);
+    assert!(tick.log.contains("1/2: the statement failed; stored for later"), "{}", tick.log);
+
+    // At the end, none is tried again.
+    let mut tick = claims();
+    let mut step = tick.step(false, Some(1));
+    step.writes.push(PendingWrite::Record(Box::new(judged(2, 5, tick.now))));
+    tick.machine.phase = Phase::Ending;
+    assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
+    assert_eq!(sent_again(&mut tick), (0, 2));
+
+    // If even that takes too long, it is sent again; the release of a claim is, once.
+    let mut tick = claims();
+    let keep = PendingWrite::Keep(Box::new(judged(1, 5, tick.now)));
+    let step = Sent { writes: vec![keep], ..sent(Duty::Step, tick.now) };
+    assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
+    assert_eq!(tick.machine.writes.due(tick.now), Some(tick.now + RESULT_PAUSE));
+    let (claim, mut tick) = (run(2).token(), claims());
+    for is_again in [false, true] {
+        let writes = vec![PendingWrite::Release(claim)];
+        let step = Sent { writes, is_again, ..sent(Duty::Step, tick.now) };
+        assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
+        assert_eq!(tick.machine.leases.get(&claim).is_none(), is_again);
+        assert_eq!(tick.machine.failure.is_some(), is_again);
     }
 }
 
