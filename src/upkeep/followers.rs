@@ -7,12 +7,14 @@ use crate::store::{self, Store};
 /// Runs whose followers are looked up at a time.
 const AT_ONCE: usize = 500;
 
-/// Releases or cancels blocked runs as long as there is time.
+/// Releases or cancels blocked runs as long as there is time. One statement follows a chain of
+/// cancelled runs for ten links, and leaves the next ones to the next statement.
 pub(super) fn release_followers(store: &Store, turn: &mut Turn) -> store::Result<()> {
     let follow_up = |ids: &[i64]| store.follow_up(ids.to_vec());
     let set_aside = |id, why| {
         log::error!("run {id}: runs that wait for it can't start: {why}");
         Ok(false)
     };
-    turn.work_through(AT_ONCE, |limit| store.due_followers(limit), follow_up, set_aside)
+    while turn.work_off(store.due_followers(AT_ONCE)?, follow_up, set_aside)? && turn.begins() {}
+    Ok(())
 }

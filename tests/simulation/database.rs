@@ -1798,20 +1798,24 @@ impl Database {
 
     /// As `upkeep::release_followers`.
     fn release_due(&mut self, turn: &mut Turn) -> store::Result<()> {
-        self.transactions += 1;
-        let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
-        let due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
-        let follow_up = |ids: &[i64]| {
-            self.transact("release blocked runs", |it| {
-                let free = ids.iter().copied().filter(|id| !it.is_locked(*id));
-                let free: BTreeSet<_> = free.collect();
-                for id in &free {
-                    it.runs.get(id).cloned().map_or(Ok(()), |run| it.write(run))?;
-                }
-                Ok(it.follow_up(free))
-            })
-        };
-        turn.work_off(due.into_iter().collect(), follow_up, |_, _| Ok(false)).map(drop)
+        loop {
+            self.transactions += 1;
+            let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
+            let due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
+            let follow_up = |ids: &[i64]| {
+                self.transact("release blocked runs", |it| {
+                    let free = ids.iter().copied().filter(|id| !it.is_locked(*id));
+                    let free: BTreeSet<_> = free.collect();
+                    for id in &free {
+                        it.runs.get(id).cloned().map_or(Ok(()), |run| it.write(run))?;
+                    }
+                    Ok(it.follow_up(free))
+                })
+            };
+            if !turn.work_off(due.into_iter().collect(), follow_up, |_, _| Ok(false))? {
+                return Ok(());
+            }
+        }
     }
 
     /// Whether a blocked run waits for one that has ended without success, or for such a run.
