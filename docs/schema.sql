@@ -4,6 +4,7 @@ CREATE DOMAIN jobctl.caller AS name
 CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 DECLARE
     counted record;
@@ -257,6 +258,7 @@ $$;
 CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 DECLARE
     dropped bigint[];
@@ -299,6 +301,7 @@ $$;
 CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 DECLARE
     recorded record;
@@ -352,6 +355,7 @@ $$;
 CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 DECLARE
     hooked record;
@@ -490,6 +494,7 @@ $$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -623,6 +628,7 @@ $$;
 CREATE FUNCTION jobctl.forget_history() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
@@ -660,6 +666,7 @@ $$;
 CREATE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 BEGIN
     IF runs IS NULL OR NOT EXISTS (
@@ -720,6 +727,7 @@ $$;
 CREATE FUNCTION jobctl.incident(error_type text, cause text, failed_at timestamp with time zone) RETURNS TABLE(run_id bigint, attempt integer, first_at timestamp with time zone, last_at timestamp with time zone)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
     -- Steps of 30 minutes, so that few attempts are read.
     WITH RECURSIVE earlier (at, run_id, attempt) AS (
@@ -922,6 +930,7 @@ $_$;
 CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, run_id bigint DEFAULT NULL::bigint, attempt integer DEFAULT NULL::integer, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     SET lock_timeout TO '2s'
     AS $$
 DECLARE
@@ -976,6 +985,7 @@ $$;
 CREATE FUNCTION jobctl.release_followers(ended bigint[], OUT releases boolean, OUT cancelled bigint[]) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 DECLARE
     candidates bigint[];
@@ -1156,6 +1166,7 @@ $$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -1194,6 +1205,7 @@ $$;
 CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer, stuck boolean)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
     WITH RECURSIVE stuck (id) AS (
         SELECT awaited.follower_id
@@ -1246,6 +1258,7 @@ $$;
 CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval, slow text) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 BEGIN
     SET CONSTRAINTS ALL IMMEDIATE;
@@ -1337,6 +1350,7 @@ $$;
 CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
     WITH RECURSIVE blocked (id) AS (
         SELECT run
@@ -1376,6 +1390,7 @@ $$;
 CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     SET lock_timeout TO '2s'
     AS $_$
 #variable_conflict use_column
@@ -1706,6 +1721,7 @@ $_$;
 CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text[], caller jobctl.caller DEFAULT CURRENT_USER, OUT run_id bigint, OUT code text, OUT reason text) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE

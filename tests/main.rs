@@ -86,6 +86,7 @@ mod restored;
 mod retry;
 mod roles;
 mod schedules;
+mod settings;
 mod settle;
 mod share;
 mod shell;

@@ -15,6 +15,7 @@ LANGUAGE plpgsql
 STRICT
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 DECLARE
     counted record;

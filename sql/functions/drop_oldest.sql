@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION jobctl.drop_oldest(job text, most integer)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 DECLARE
     dropped bigint[];

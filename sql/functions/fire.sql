@@ -22,6 +22,7 @@ RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 #variable_conflict use_column
 DECLARE

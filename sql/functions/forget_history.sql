@@ -5,6 +5,7 @@ RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN

@@ -8,6 +8,7 @@ RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 BEGIN
     IF runs IS NULL OR NOT EXISTS (

@@ -7,6 +7,7 @@ RETURNS TABLE (run_id bigint, attempt integer, first_at timestamptz, last_at tim
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
     -- Steps of 30 minutes, so that few attempts are read.
     WITH RECURSIVE earlier (at, run_id, attempt) AS (

@@ -14,6 +14,7 @@ RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 SET lock_timeout = '2s'
 AS $$
 DECLARE

@@ -19,6 +19,7 @@ CREATE OR REPLACE FUNCTION jobctl.release_followers(
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 DECLARE
     candidates bigint[];

@@ -18,6 +18,7 @@ CREATE OR REPLACE FUNCTION jobctl.replace_waiting(
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 #variable_conflict use_column
 DECLARE

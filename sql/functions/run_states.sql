@@ -22,6 +22,7 @@ LANGUAGE sql
 STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
     WITH RECURSIVE stuck (id) AS (
         SELECT awaited.follower_id

@@ -19,6 +19,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 BEGIN
     SET CONSTRAINTS ALL IMMEDIATE;

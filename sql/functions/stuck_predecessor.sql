@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, O
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
     WITH RECURSIVE blocked (id) AS (
         SELECT run

@@ -41,6 +41,7 @@ CREATE OR REPLACE FUNCTION jobctl.try_enqueue(
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 SET lock_timeout = '2s'
 AS $$
 #variable_conflict use_column

@@ -21,6 +21,7 @@ CREATE OR REPLACE FUNCTION jobctl.wait_for(
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET row_security = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -205,10 +205,10 @@ pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
     let finding = |ObjectFacts { kind, object, statement }: &ObjectFacts| match kind.as_str() {
         "changed" => bad(format!("{object} is not as `jobctl migrate` made it"), RESTORE),
         "missing" => bad(format!("{object} is missing"), RESTORE),
-        "unseen" => bad(
+        "hidden" => bad(
             format!(
-                "row level security without a policy hides all rows of {object} \
-                 from every role but the owner"
+                "row level security is on for {object}, so jobctl fails for the roles that it \
+                 applies to"
             ),
             statement.as_str(),
         ),

@@ -139,6 +139,13 @@ impl Error {
             );
             return Self::new(Kind::Data, Exit::Configuration, line);
         }
+        if let Some(table) = hidden_table(error) {
+            let line = format!(
+                "cannot {doing}: row level security hides rows of jobctl.{table} from this role; \
+                 as the schema's owner, run ALTER TABLE jobctl.{table} DISABLE ROW LEVEL SECURITY"
+            );
+            return Self::new(Kind::Fatal, Exit::Configuration, line);
+        }
         let (kind, exit, remedy) = match error.code() {
             Some(code) => meaning(code, error.as_db_error().map_or("", |db| db.message())),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
@@ -232,6 +239,14 @@ fn is_about_value(error: &postgres::Error) -> bool {
 /// Returns whether a time limit ended the statement.
 fn ends_slow(code: &SqlState) -> bool {
     *code == SqlState::QUERY_CANCELED
+}
+
+/// Returns the table of jobctl whose rows row level security hides from the role. The function of
+/// the server tells this error from a missing privilege: the message may be in any language.
+fn hidden_table(error: &postgres::Error) -> Option<&str> {
+    let db = error.as_db_error().filter(|db| db.routine() == Some("check_enable_rls"))?;
+    let mut words = db.message().split(|c: char| !c.is_ascii_lowercase() && c != '_');
+    words.find(|word| word.starts_with("job_") || *word == "schema_migrations")
 }
 
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {

@@ -57,7 +57,7 @@ rows! {
 
     /// An object that differs from what the migrations make.
     pub(crate) struct ObjectFacts {
-        /// `changed`, `missing`, `foreign`, `unseen` or `event trigger`, see doctor/objects.sql.
+        /// `changed`, `missing`, `foreign`, `hidden` or `event trigger`, see doctor/objects.sql.
         pub(crate) kind: String,
         pub(crate) object: String,
         /// The statement that removes it; empty for an object of jobctl.
