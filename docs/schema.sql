@@ -593,7 +593,7 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
-            nominal + delay + definition.expires
+            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
         FROM unnest(due) AS nominal
         ORDER BY nominal
         ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
@@ -860,7 +860,7 @@ BEGIN
             THEN 'an argument is NULL'
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
-        WHEN days !~* '^(\*|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+        WHEN days !~* '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
             OR days ~ '-[^,]*-'
             THEN 'days must be *, or days like mon,wed or mon-fri'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
@@ -1106,7 +1106,9 @@ BEGIN
                         expires_at = CASE
                             WHEN run.expires_at IS NOT NULL
                                 THEN least(
-                                    run.expires_at + greatest(now() - run.run_at, interval '0'),
+                                    run.expires_at
+                                        + greatest(extract(epoch FROM now() - run.run_at), 0)
+                                        * interval '1 second',
                                     '9999-12-31 23:59:59Z'
                                 )
                         END,
@@ -1555,13 +1557,14 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    -- Without months, whose length depends on the time that they are added to.
+    -- Without months and days, whose length depends on the time that they are added to.
     run_in := extract(epoch FROM try_enqueue.run_in) * interval '1 second';
     debounce := extract(epoch FROM try_enqueue.debounce) * interval '1 second';
     debounce_max := extract(epoch FROM try_enqueue.debounce_max) * interval '1 second';
-    expires_in := extract(epoch FROM try_enqueue.expires_in) * interval '1 second';
+    expires_in := extract(epoch FROM coalesce(try_enqueue.expires_in, definition.expires))
+        * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
-    expires_at := run_at + coalesce(expires_in, definition.expires);
+    expires_at := run_at + expires_in;
     IF expires_at >= '10000-01-01 00:00Z' THEN
         code := '22023';
         reason := 'expires_in is out of range; the run would expire after the year 9999';

@@ -121,7 +121,7 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
-            nominal + delay + definition.expires
+            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
         FROM unnest(due) AS nominal
         ORDER BY nominal
         ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING

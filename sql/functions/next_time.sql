@@ -29,7 +29,7 @@ BEGIN
             THEN 'an argument is NULL'
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
-        WHEN days !~* '^(\*|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+        WHEN days !~* '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
             OR days ~ '-[^,]*-'
             THEN 'days must be *, or days like mon,wed or mon-fri'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'

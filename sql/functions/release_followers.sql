@@ -140,7 +140,9 @@ BEGIN
                         expires_at = CASE
                             WHEN run.expires_at IS NOT NULL
                                 THEN least(
-                                    run.expires_at + greatest(now() - run.run_at, interval '0'),
+                                    run.expires_at
+                                        + greatest(extract(epoch FROM now() - run.run_at), 0)
+                                        * interval '1 second',
                                     '9999-12-31 23:59:59Z'
                                 )
                         END,

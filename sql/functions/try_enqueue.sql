@@ -206,13 +206,14 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    -- Without months, whose length depends on the time that they are added to.
+    -- Without months and days, whose length depends on the time that they are added to.
     run_in := extract(epoch FROM try_enqueue.run_in) * interval '1 second';
     debounce := extract(epoch FROM try_enqueue.debounce) * interval '1 second';
     debounce_max := extract(epoch FROM try_enqueue.debounce_max) * interval '1 second';
-    expires_in := extract(epoch FROM try_enqueue.expires_in) * interval '1 second';
+    expires_in := extract(epoch FROM coalesce(try_enqueue.expires_in, definition.expires))
+        * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
-    expires_at := run_at + coalesce(expires_in, definition.expires);
+    expires_at := run_at + expires_in;
     IF expires_at >= '10000-01-01 00:00Z' THEN
         code := '22023';
         reason := 'expires_in is out of range; the run would expire after the year 9999';

@@ -236,6 +236,7 @@ mod tests {
             standby: false,
             read_only: false,
             isolation: "read committed".to_owned(),
+            replication_role: "origin".to_owned(),
             synchronous_commit: "on".to_owned(),
             fsync: true,
             full_page_writes: true,

@@ -102,6 +102,16 @@ pub(crate) fn writes(session: &SessionFacts) -> Finding {
             store::WRITABLE,
         );
     }
+    if session.replication_role != "origin" {
+        let SessionFacts { role, database, replication_role, .. } = session;
+        return bad(
+            format!(
+                "session_replication_role is {replication_role} for role {role} in {database}, so \
+                 jobctl's triggers do not fire: pruned runs leave their history"
+            ),
+            "set it to origin with ALTER ROLE or ALTER DATABASE",
+        );
+    }
     ok(format!(
         "read-write; the default isolation is {}, jobctl uses read committed",
         session.isolation

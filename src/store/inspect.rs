@@ -28,6 +28,8 @@ rows! {
         pub(crate) standby: bool,
         pub(crate) read_only: bool,
         pub(crate) isolation: String,
+        /// `origin`, unless a setting keeps triggers from firing.
+        pub(crate) replication_role: String,
         pub(crate) synchronous_commit: String,
         pub(crate) fsync: bool,
         pub(crate) full_page_writes: bool,
@@ -132,13 +134,16 @@ impl Store {
     /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
     /// first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
-        self.query("inspect grants", Transaction::list, owned!("doctor/grants"; matrix))
+        self.transact("inspect grants", move |transaction| {
+            transaction.execute(query!("schema/plain_texts"))?;
+            transaction.list(query!("doctor/grants"; matrix))
+        })
     }
 
     /// Returns the objects that differ from what the migrations make.
     pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
         self.transact("inspect objects", |transaction| {
-            transaction.execute(query!("doctor/plain_texts"))?;
+            transaction.execute(query!("schema/plain_texts"))?;
             transaction.list(query!("doctor/objects"; definitions = schema::DEFINITIONS))
         })
     }

@@ -267,6 +267,9 @@ impl Store {
         let (keep, keep_dead) = default.seconds();
         let (archive, archives) = (archive.cloned(), archive.is_some());
         let pruned = self.transact("prune", move |transaction| {
+            if archives {
+                transaction.execute(query!("schema/plain_texts"))?;
+            }
             let pruned: Vec<Pruned> = transaction
                 .list(query!("operate/prune"; ids, keep, keep_dead, host_user, reason, archives))?;
             let Some(archive) = &archive else { return Ok(Ok(pruned)) };

@@ -158,6 +158,7 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
         let busy = "cannot migrate: another migrator is running; try again";
         return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
     }
+    transaction.execute(query!("schema/plain_texts"))?;
     let ground: Ground = transaction.one(query!("schema/migration_ground"))?;
     let (has_schema, has_versions) = (ground.has_schema, ground.has_versions);
     if let Err(error) = check_ground(ground, mode) {
@@ -235,8 +236,10 @@ fn apply(
     if !has_versions {
         transaction.batch_execute(VERSION_TABLE)?;
     }
-    // A function may call one that comes after it.
-    transaction.batch_execute("SET LOCAL check_function_bodies = off")?;
+    // A function may call one that comes after it. Another kind of table may not support updates.
+    transaction.batch_execute(
+        "SET LOCAL check_function_bodies = off; SET LOCAL default_table_access_method = heap",
+    )?;
     for part in parts {
         transaction.batch_execute(part.sql)?;
     }

@@ -206,7 +206,11 @@ fn run<T>(
     progress: &SharedStage,
     work: &impl Fn(&mut Transaction) -> PgResult<T>,
 ) -> Result<T> {
-    // If row level security hid a definition, its runs would end dead; off makes that an error.
+    // Settings of the database or the role must not change what a statement means. If row level
+    // security hid a definition, its runs would end dead; off makes that an error. Backslashes in
+    // texts are literal, a day has 24 hours, floats have all their digits, also in JSON, and the
+    // warnings of functions arrive. Other settings change only how definitions and archives look,
+    // see plain_texts.sql.
     // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
     // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
@@ -218,7 +222,9 @@ fn run<T>(
     // gives up, after hours. The idle limit ends them.
     let begin = format!(
         "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path = pg_catalog, pg_temp; \
-         SET LOCAL row_security = off; \
+         SET LOCAL row_security = off; SET LOCAL standard_conforming_strings = on; \
+         SET LOCAL timezone = UTC; SET LOCAL extra_float_digits = 1; \
+         SET LOCAL client_min_messages = notice; \
          SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
          SET LOCAL enable_seqscan = {whole_tables}; \
          SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; \

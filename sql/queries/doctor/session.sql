@@ -9,10 +9,15 @@ SELECT
     $1::text AS role,
     current_database()::text AS database,
     current_setting('server_encoding') AS encoding,
-    current_setting('TimeZone') AS time_zone,
+    -- This transaction sets another one.
+    (
+        SELECT setting.reset_val FROM pg_settings AS setting
+        WHERE setting.name = 'TimeZone'
+    ) AS time_zone,
     pg_is_in_recovery() AS standby,
     current_setting('transaction_read_only')::boolean AS read_only,
     current_setting('default_transaction_isolation') AS isolation,
+    current_setting('session_replication_role') AS replication_role,
     current_setting('synchronous_commit') AS synchronous_commit,
     current_setting('fsync')::boolean AS fsync,
     current_setting('full_page_writes')::boolean AS full_page_writes,
