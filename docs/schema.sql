@@ -860,7 +860,8 @@ BEGIN
             THEN 'an argument is NULL'
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
-        WHEN days !~* '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+        WHEN lower(days COLLATE "C")
+                !~ '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
             OR days ~ '-[^,]*-'
             THEN 'days must be *, or days like mon,wed or mon-fri'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
@@ -882,7 +883,7 @@ BEGIN
         WHERE days = '*'
             OR EXISTS (
                 SELECT
-                FROM unnest(string_to_array(lower(days), ',')) AS part
+                FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
                 CROSS JOIN LATERAL (
                     SELECT
                         array_position(day_names, split_part(part, '-', 1)) AS first,
@@ -2016,11 +2017,11 @@ CASE
     WHEN (error_type = ANY (ARRAY['signal'::text, 'http_status'::text])) THEN "left"(COALESCE(error, ''::text), 200)
     ELSE COALESCE(
     CASE
-        WHEN (lower("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200)) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN lower((regexp_match(
+        WHEN (lower(("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200) COLLATE "C")) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN (regexp_match((lower((
         CASE error_type
             WHEN 'exit_code'::text THEN "right"(output, 1000)
             ELSE "right"(error, 1000)
-        END, '(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(?:temporary failure in )?name resolution|name or service not known)(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'::text, 'i'::text))[1])
+        END COLLATE "C")) COLLATE "default"), '(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(?:temporary failure in )?name resolution|name or service not known)(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'::text))[1]
         ELSE NULL::text
     END, "left"(NULLIF(regexp_replace(regexp_replace(regexp_replace(
     CASE error_type

@@ -1,11 +1,11 @@
-//! Settings that others chose for the database or the role, and row level security.
+//! Settings and locales that others chose for the database or the role, and row level security.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Role, TestDb, temp_dir};
+use crate::support::{Role, TestDb, leave_out, server, temp_dir};
 
 /// Settings that change how text, numbers, times and errors look, or how statements are read.
 const SETTINGS: &[(&str, &[&str])] = &[
@@ -85,6 +85,7 @@ const LEFT_OUT: &[&str] = &[
     "icu_validation_level",
 ];
 
+/// Names in an order that all these locales share: lists are in the order of the database.
 const DEFINITIONS: &str = r##"
 [jobs.a]
 shell = 'echo "cannot copy \"C:\\x 7\" to IZMIR: DISK FULL" >&2; exit 3'
@@ -311,6 +312,29 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
         let methods = "SELECT DISTINCT amname FROM pg_class JOIN pg_am ON pg_am.oid = relam
              WHERE relnamespace = 'jobctl'::regnamespace AND relkind = 'r'";
         assert_eq!(db.query(methods), "heap");
+    }
+}
+
+#[test]
+fn no_locale_of_a_database_changes_an_answer() {
+    if server::major() < 15 {
+        return;
+    }
+    let usual = answers(&TestDb::empty());
+    for locale in ["tr-TR", "az-AZ", "sv-SE"] {
+        match TestDb::with_icu_locale(locale) {
+            Ok(db) => compare(&answers(&db), &usual, locale),
+            Err(why) => leave_out("databases with an ICU locale", &format!("{why:?}")),
+        }
+    }
+    // A letter beyond ASCII has the case of the locale.
+    let Ok(db) = TestDb::with_icu_locale("tr-TR") else { return };
+    db.jobctl(["migrate"]).run().success();
+    db.enqueue_script("echo 'ÇIKIŞ İPTAL' >&2; exit 1");
+    db.jobctl(["tick"]).run().success();
+    for (text, runs) in [("çikiş", 1), ("iptal", 1), ("çıkış", 0)] {
+        let found = db.jobctl(["list", "--error", text]).run().success().stdout;
+        assert_eq!(found.lines().count(), runs, "{text}");
     }
 }
 

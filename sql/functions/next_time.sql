@@ -29,7 +29,8 @@ BEGIN
             THEN 'an argument is NULL'
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
-        WHEN days !~* '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
+        WHEN lower(days COLLATE "C")
+                !~ '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
             OR days ~ '-[^,]*-'
             THEN 'days must be *, or days like mon,wed or mon-fri'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
@@ -51,7 +52,7 @@ BEGIN
         WHERE days = '*'
             OR EXISTS (
                 SELECT
-                FROM unnest(string_to_array(lower(days), ',')) AS part
+                FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
                 CROSS JOIN LATERAL (
                     SELECT
                         array_position(day_names, split_part(part, '-', 1)) AS first,

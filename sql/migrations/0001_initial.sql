@@ -462,33 +462,33 @@ CREATE TABLE jobctl.job_attempts (
             WHEN outcome NOT IN ('failed', 'lease_expired') THEN NULL
             WHEN error_type IN ('signal', 'http_status') THEN left(coalesce(error, ''), 200)
             ELSE coalesce(
-                -- Most texts have no such error, and a quick look is enough for them.
+                -- Most texts have no such error, and a quick look is enough for them. COLLATE "C":
+                -- in Turkish, the lower case of I is not i.
                 CASE
-                    WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200))
+                    WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
                         LIKE ANY (ARRAY[
                             '%no space left%', '%quota exceeded%', '%read-only file%',
                             '%output error%', '%allocate memory%', '%many open files%',
                             '%connection %', '%unreachable%', '%no route%', '%name %'
                         ])
-                        THEN lower(
-                            (
-                                regexp_match(
+                        THEN (
+                            regexp_match(
+                                lower(
                                     CASE error_type
                                         WHEN 'exit_code' THEN right(output, 1000)
                                         ELSE right(error, 1000)
-                                    END,
-                                    '(no space left on device|disk quota exceeded'
-                                    '|read-only file system|input/output error'
-                                    '|cannot allocate memory|too many open files'
-                                    '|connection refused|connection reset by peer'
-                                    '|connection timed out|network is unreachable'
-                                    '|no route to host|(?:temporary failure in )?name resolution'
-                                    '|name or service not known)'
-                                    '(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$',
-                                    'i'
-                                )
-                            )[1]
-                        )
+                                    END COLLATE "C"
+                                ) COLLATE "default",
+                                '(no space left on device|disk quota exceeded'
+                                '|read-only file system|input/output error'
+                                '|cannot allocate memory|too many open files'
+                                '|connection refused|connection reset by peer'
+                                '|connection timed out|network is unreachable'
+                                '|no route to host|(?:temporary failure in )?name resolution'
+                                '|name or service not known)'
+                                '(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'
+                            )
+                        )[1]
                 END,
                 left(
                     nullif(regexp_replace(

@@ -87,11 +87,22 @@ impl TestDb {
 
     /// Creates an empty database with another encoding.
     pub fn encoded(encoding: &str) -> Self {
+        Self::created(&format!("ENCODING '{encoding}' LOCALE 'C'")).unwrap()
+    }
+
+    /// Creates an empty database whose texts are compared by the rules of an ICU locale. Fails if
+    /// the server was built without ICU. PostgreSQL 14 has no such databases.
+    pub fn with_icu_locale(locale: &str) -> Result<Self, postgres::Error> {
+        Self::created(&format!(
+            "ENCODING 'UTF8' LOCALE 'C' LOCALE_PROVIDER icu ICU_LOCALE '{locale}'"
+        ))
+    }
+
+    fn created(options: &str) -> Result<Self, postgres::Error> {
         let name = unique("empty");
-        let create =
-            format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'");
-        maintenance(server::url()).batch_execute(&create).unwrap();
-        Self::named(server::url(), name)
+        let create = format!("CREATE DATABASE {name} TEMPLATE template0 {options}");
+        maintenance(server::url()).batch_execute(&create)?;
+        Ok(Self::named(server::url(), name))
     }
 
     /// Makes the planner expect a table that is larger than the server's memory. It then prefers

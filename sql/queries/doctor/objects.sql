@@ -133,7 +133,7 @@ definitions AS (
         identified.type || ' ' || relations.name,
         NULL,
         NULL,
-        'DROP ' || upper(identified.type) || ' jobctl.' || relations.name
+        'DROP ' || upper(identified.type COLLATE "C") || ' jobctl.' || relations.name
     FROM relations
     CROSS JOIN LATERAL pg_identify_object('pg_class'::regclass, relations.oid, 0) AS identified
     WHERE relations.kind NOT IN ('r', 'v', 'i', 'S')

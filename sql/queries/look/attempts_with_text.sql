@@ -1,16 +1,22 @@
--- Those of these attempts whose error or last line of output has a text, in any case of letters, in
--- the given order.
+-- Those of these attempts whose error or last line of output has a text, in any case of letters
+-- as in list_ids.sql, in the given order.
 -- $1  run_ids    $2  attempts, of equal length    $3  error: the text    $4  limit; NULL for all
 SELECT given.run_id, given.attempt
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS given (run_id, attempt, place)
 JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = given.run_id
     AND attempt.attempt = given.attempt
-WHERE strpos(lower(attempt.error), lower($3::text)) > 0
+WHERE strpos(
+        lower(lower(attempt.error COLLATE "C") COLLATE "default"),
+        lower(lower($3::text COLLATE "C") COLLATE "default")
+    ) > 0
     OR strpos(
         -- The last line that is not blank.
-        lower((regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]),
-        lower($3::text)
+        lower(
+            lower((regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1] COLLATE "C")
+                COLLATE "default"
+        ),
+        lower(lower($3::text COLLATE "C") COLLATE "default")
     ) > 0
 ORDER BY given.place
 LIMIT $4::bigint

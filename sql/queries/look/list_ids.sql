@@ -11,6 +11,9 @@
 -- $17 latest_end_first: whether the latest of these times comes first    $18 limit; NULL for all
 -- $19 ids: only these runs; NULL for any
 --
+-- Texts are searched in lower case: the letters A to Z by COLLATE "C", since I and i do not belong
+-- together in Turkish, and then the others by the locale of the database.
+--
 -- Running runs are separate because they have an index of their own. They are few. The others are
 -- read in the order of an index, until enough of them match. If there is a window, waiting runs are
 -- with the running ones, so that an index finds the ends in the window.
@@ -26,7 +29,10 @@ WITH matching AS NOT MATERIALIZED (
         AND ($6::text IS NULL OR run.error_type = $6::text)
         AND (
             $7::text IS NULL
-            OR strpos(lower(run.last_error), lower($7::text)) > 0
+            OR strpos(
+                lower(lower(run.last_error COLLATE "C") COLLATE "default"),
+                lower(lower($7::text COLLATE "C") COLLATE "default")
+            ) > 0
             OR EXISTS (
                 SELECT
                 FROM jobctl.job_attempts AS attempt
@@ -34,8 +40,13 @@ WITH matching AS NOT MATERIALIZED (
                     AND attempt.attempt = run.attempts
                     AND strpos(
                         -- The last line that is not blank.
-                        lower((regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]),
-                        lower($7::text)
+                        lower(
+                            lower(
+                                (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]
+                                    COLLATE "C"
+                            ) COLLATE "default"
+                        ),
+                        lower(lower($7::text COLLATE "C") COLLATE "default")
                     ) > 0
             )
         )

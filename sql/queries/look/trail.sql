@@ -1,6 +1,6 @@
 -- Events of all runs, definitions, queues and workers, the newest first.
 -- $1  since    $2  until, exclusive; NULL for no bound
--- $3  by, a text in the user, the host or the login, in any case of letters
+-- $3  by, a text in the user, the host or the login, in any case of letters, see list_ids.sql
 -- $4  action    $5  job    $6  queue    $7  worker; NULL for any
 -- $8  limit
 -- The event of a queue holds or releases it, or changes a run that is in it now. The event of a
@@ -20,8 +20,14 @@ WHERE event.recorded_at >= coalesce($1::timestamptz, '-infinity')
     AND event.recorded_at < coalesce($2::timestamptz, 'infinity')
     AND (
         $3::text IS NULL
-        OR strpos(lower(event.host_user), lower($3::text)) > 0
-        OR strpos(lower(event.recorded_by), lower($3::text)) > 0
+        OR strpos(
+            lower(lower(event.host_user COLLATE "C") COLLATE "default"),
+            lower(lower($3::text COLLATE "C") COLLATE "default")
+        ) > 0
+        OR strpos(
+            lower(lower(event.recorded_by COLLATE "C") COLLATE "default"),
+            lower(lower($3::text COLLATE "C") COLLATE "default")
+        ) > 0
     )
     AND ($4::text IS NULL OR event.action = $4::text)
     AND ($5::text IS NULL OR event.job = $5::text)

@@ -8,7 +8,7 @@ SELECT
     known.text IS NULL
         OR applied.checksum = encode(sha256(convert_to(known.text, 'UTF8')), 'hex') AS unchanged,
     ARRAY(
-        SELECT lower(created[1]) || ' ' || created[2]
+        SELECT lower(created[1] COLLATE "C") || ' ' || created[2]
         FROM regexp_matches(
             known.text,
             '^CREATE (?:OR REPLACE )?(TABLE|VIEW|FUNCTION|TRIGGER) (?:jobctl[.])?([a-z0-9_]+)',
