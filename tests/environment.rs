@@ -458,6 +458,51 @@ fn a_file_sets_variables_for_jobctl_and_its_jobs() {
 }
 
 #[test]
+fn no_command_gets_the_secrets_of_jobctl_itself() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let file = folder.path().join("jobctl.env");
+    let text = "TOKEN=of_jobs\nJOBCTL_CHECK_WEBHOOK=https://s3cret.example\n\
+                JOBCTL_CHECK_EXEC=s3cret\nJOBCTL_INIT_EXEC=s3cret\n";
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    db.apply(
+        "[jobs.script]\nshell = 'env'\non_end = 'hook'\n[jobs.hook]\nshell = 'env'\n\
+         [jobs.words]\nshell = ['env']\n",
+    );
+    let jobctl = |words: &[&'static str]| {
+        let jobctl = db.jobctl(words.iter().copied()).current_dir(folder.path());
+        jobctl.env("JOBCTL_ENV_FILE", file.to_str().unwrap())
+    };
+    for job in ["script", "words"] {
+        db.enqueue([job]);
+    }
+    jobctl(&["tick", "--quiet"]).run().success().stderr("");
+    jobctl(&["enqueue", "--run", "shell", "--", "env"]).run().success();
+    let alone = db.enqueue(["shell", "--", "env"]).to_string();
+    jobctl(&["tick", "--quiet", "--run"]).args([&*alone]).run().success();
+    let outputs = db.query("SELECT output FROM jobctl.job_attempts ORDER BY run_id");
+    let once = jobctl(&["once", "k", "--", "env"]).run().success().stdout;
+    let check = jobctl(&["check", "--exec", "env >reported"]);
+    db.execute("UPDATE jobctl.job_runs SET status = 'dead' WHERE job_type = 'words'");
+    check.env("XDG_STATE_HOME", folder.path().to_str().unwrap()).run().exits(1);
+    let reported = fs::read_to_string(folder.path().join("reported")).unwrap();
+    // `init` starts the program `crontab`.
+    let crontab = folder.path().join("crontab");
+    fs::write(&crontab, "#!/bin/sh\nenv >crontab.env\n").unwrap();
+    fs::set_permissions(&crontab, Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    jobctl(&["init", "--remove"]).env("PATH", &path).env("HOME", "/dev/null").run();
+    let crontab = fs::read_to_string(folder.path().join("crontab.env")).unwrap();
+    assert_eq!(outputs.matches("TOKEN=of_jobs").count(), 5, "{outputs}");
+    for seen in [outputs, once, reported, crontab] {
+        assert!(seen.contains("TOKEN=of_jobs"), "{seen}");
+        for own in ["s3cret", "JOBCTL_DATABASE_URL", "JOBCTL_ENV_FILE"] {
+            assert!(!seen.contains(own), "{own}: {seen}");
+        }
+    }
+}
+
+#[test]
 fn a_file_of_variables_is_private_and_has_only_variables() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let file = folder.path().join("jobctl.env");

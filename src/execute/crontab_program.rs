@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use super::sanitize;
+
 /// Returns the crontab; empty if the user has none.
 pub(crate) fn read_crontab() -> io::Result<String> {
     match run("-l", "") {
@@ -18,7 +20,9 @@ pub(crate) fn replace_crontab(text: &str) -> io::Result<()> {
 
 /// Returns what `crontab` printed. If it failed, the error is its message.
 fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
-    let mut child = Command::new("crontab")
+    let mut command = Command::new("crontab");
+    sanitize::withhold_variables(&mut command);
+    let mut child = command
         .arg(argument)
         // The message about a missing crontab must be in English.
         .env("LC_ALL", "C")

@@ -1,7 +1,7 @@
 //! File descriptors and ignored signals that jobctl inherited, from `nohup`, supervisors or
 //! background shells. A job must not inherit them: it would keep a wrapper's lock file locked, and
-//! an ignored signal could not stop it. A command in the foreground keeps them. Neither of them
-//! gets JOBCTL_DATABASE_URL, or the name of the file that may set it.
+//! an ignored signal could not stop it. A command in the foreground keeps them. No command gets the
+//! variables with jobctl's own secrets.
 
 use std::fs;
 use std::io;
@@ -14,11 +14,17 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{FORBIDDEN, SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU};
 use signal_hook::flag;
 
-/// The variables that lead to jobctl's own address and perhaps its password. Commands get
-/// DATABASE_URL and the PG* variables.
-const OWN_VARIABLES: [&str; 2] = ["JOBCTL_DATABASE_URL", "JOBCTL_ENV_FILE"];
+/// The variables that may have secrets of jobctl: its address, the file that sets others, and where
+/// problems are sent. Commands get DATABASE_URL and the PG* variables.
+const OWN_VARIABLES: [&str; 5] = [
+    "JOBCTL_DATABASE_URL",
+    "JOBCTL_ENV_FILE",
+    "JOBCTL_CHECK_EXEC",
+    "JOBCTL_CHECK_WEBHOOK",
+    "JOBCTL_INIT_EXEC",
+];
 
-/// Withholds jobctl's own variables from a command.
+/// Withholds jobctl's own secrets from a command.
 pub(super) fn withhold_variables(command: &mut Command) {
     for name in OWN_VARIABLES {
         command.env_remove(name);
