@@ -352,7 +352,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          cat {units}/jobctl*
          {verify} verify --man=no {units}/jobctl*
          echo ==; \"$jobctl\" init --systemd
-         PGAPPNAME=shop \"$jobctl\" init --systemd --yes --exec 'mail -s \"50%\" a@b.c'
+         PGAPPNAME=shop \"$jobctl\" init --systemd --yes \
+             --exec 'mail -s \"50%\" {{environment}}{{state}}'
          cat {units}/jobctl-check.service
          {verify} verify --man=no {units}/jobctl*
          mkdir {units}/timers.target.wants
@@ -396,7 +397,9 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     // A changed unit ends the tick that has the old text.
     let changed = run(&["daemon-reload", "stop jobctl.service", enable]);
     assert!(again.contains("are up to date\n") && again.contains(&changed), "{done}");
-    let sends = format!("\nExecStart=\"{program}\" check --exec \"mail -s \\\"50%%\\\" a@b.c\"\n");
+    let sends = format!(
+        "\nExecStart=\"{program}\" check --exec \"mail -s \\\"50%%\\\" {{environment}}{{state}}\"\n"
+    );
     assert!(again.contains(&sends) && again.contains("--exec sends problems"), "{done}");
     assert!(!again.contains("Unknown"), "{done}");
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);

@@ -325,9 +325,18 @@ fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow
     // For the notes of reported problems: services of the system have no HOME.
     let state = "StateDirectory=jobctl-check\nEnvironment=XDG_STATE_HOME=%S/jobctl-check";
     let state = if geteuid().is_root() { state } else { "# Its notes are in ~/.local/state." };
-    let filled = template.replace("{program}", &program).replace("{check}", check);
-    let filled = filled.replace("{state}", state);
-    Ok(filled.replace("{environment}", &lines))
+    // In one pass, because the user's texts may contain the name of a place.
+    let mut filled = String::new();
+    for part in template.split_inclusive(['{', '}']) {
+        filled += match part {
+            "program}" => &program,
+            "check}" => check,
+            "state}" => state,
+            "environment}" => &lines,
+            text => text.trim_end_matches('{'),
+        };
+    }
+    Ok(filled)
 }
 
 const LOST: &str = "cron can't mail the lines of `check` and `tick`, because there is no \
