@@ -46,6 +46,9 @@ pub fn main() -> ExitCode {
     }
     let is_quiet = tick.is_some_and(|tick| tick.quiet);
     let done = match (loaded, parsed) {
+        // No mistake in a setting may keep the help from a person.
+        (_, Ok(cli)) if cli.command.needs_no_settings() => cli.command.run(&cli.database),
+        (_, Err(usage)) if !usage.use_stderr() => Ok(commands::explain(&usage)),
         (Err(error), _) => Err(error),
         (Ok(()), Ok(cli)) => run(cli),
         (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),

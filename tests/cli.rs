@@ -62,6 +62,33 @@ fn help_and_version_need_neither_an_environment_nor_a_database() {
     }
 }
 
+#[test]
+fn help_version_and_completions_work_despite_wrong_settings() {
+    for words in [
+        &["--version"][..],
+        &["--help"],
+        &["help"],
+        &["help", "enqueue"],
+        &["tick", "--help"],
+        &["completions", "bash"],
+    ] {
+        let wrong = jobctl(words.iter().copied()).env("JOBCTL_TICK_QUEUE", "");
+        for file in ["/nowhere/jobctl.env", ""] {
+            let shown = wrong_file(jobctl(words.iter().copied()), file).run().success();
+            shown.stderr("").stdout_has("jobctl");
+        }
+        wrong.env("JOBCTL_LOG", "loud").run().success().stderr("");
+    }
+    for words in [&["list"][..], &["tick"], &["list", "--no-such-flag"]] {
+        let refused = wrong_file(jobctl(words.iter().copied()), "/nowhere/jobctl.env").run();
+        refused.exits(7).stdout("").stderr_has("cannot use JOBCTL_ENV_FILE /nowhere/jobctl.env");
+    }
+}
+
+fn wrong_file<'db>(jobctl: Invocation<'db>, file: &str) -> Invocation<'db> {
+    jobctl.env("JOBCTL_ENV_FILE", file)
+}
+
 /// Linux loads a position-independent program at a random address.
 #[cfg(target_os = "linux")]
 #[test]

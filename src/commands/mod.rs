@@ -170,6 +170,11 @@ impl Command {
         if let Self::Tick(Environment(tick)) = self { Some(tick) } else { None }
     }
 
+    /// Returns whether it works without the file of variables and the log.
+    pub(crate) fn needs_no_settings(&self) -> bool {
+        matches!(self, Self::Completions(_))
+    }
+
     /// Returns whether it starts commands of jobs.
     pub(crate) fn executes_jobs(&self) -> bool {
         match self {
