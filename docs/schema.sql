@@ -435,11 +435,7 @@ BEGIN
             AND hook.is_due
             -- In this transaction, and not in an earlier one.
             AND run.finished_at = now()
-            AND NOT EXISTS (
-                SELECT FROM jobctl.job_definitions AS other
-                WHERE other.has_hooks
-                    AND definition.name IN (other.on_dead, other.on_success, other.on_end)
-            )
+            AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
     LOOP
         BEGIN
@@ -797,6 +793,16 @@ CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
         FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
     ) AS waits
 $_$;
+CREATE FUNCTION jobctl.is_hook(job text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT EXISTS (
+        SELECT FROM jobctl.job_definitions AS other
+        WHERE other.has_hooks
+            AND is_hook.job IN (other.on_dead, other.on_success, other.on_end)
+    )
+$$;
 CREATE FUNCTION jobctl.is_operator(role name) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1403,6 +1409,7 @@ DECLARE
     expires_at timestamptz;
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
+    is_hook boolean;
     is_full boolean := false;
     holder record;
     size integer := octet_length(try_enqueue.payload::text);
@@ -1443,7 +1450,16 @@ BEGIN
             )
             THEN 'timeout'
     END;
-    IF beyond IS NOT NULL OR definition.enqueuers IS NOT NULL OR NOT definition.enabled THEN
+    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
+    -- hooks: this saves the call for definitions that have some.
+    is_hook := definition.enqueuers IS NULL
+        AND NOT definition.has_hooks
+        AND jobctl.is_hook(definition.name);
+    IF beyond IS NOT NULL
+        OR definition.enqueuers IS NOT NULL
+        OR is_hook
+        OR NOT definition.enabled
+    THEN
         IF NOT definition.enabled AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE THEN
             code := '55000';
             reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
@@ -1451,7 +1467,15 @@ BEGIN
         END IF;
         IF jobctl.is_operator(caller) IS NOT TRUE THEN
             code := '42501';
-            IF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+            IF is_hook THEN
+                reason := format(
+                    'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
+                    'enqueuers name role `%s`',
+                    try_enqueue.job,
+                    caller
+                );
+                RETURN;
+            ELSIF definition.enqueuers IS NOT NULL AND NOT EXISTS (
                 SELECT FROM unnest(definition.enqueuers) AS enqueuer
                 WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
             ) THEN
@@ -1490,7 +1514,7 @@ BEGIN
         WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
-            OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            OR try_enqueue.key ~ ('^(-|jobctl-run-| +$)|' || invisible)
             -- enqueue_hooks calls as the owner.
             OR (
                 try_enqueue.key ~ '^jobctl-hook-'

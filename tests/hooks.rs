@@ -252,6 +252,76 @@ fn a_hook_of_a_disabled_definition_or_of_other_roles_is_enqueued() {
     taken.stderr_has("the key prefix jobctl-hook- is reserved for hooks");
 }
 
+/// Otherwise an application could forge an alert, and use up the rate of the real one.
+#[test]
+fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
+    let db = TestDb::new();
+    let [shop, worker, operator] =
+        ["enqueuer", "worker", "operator"].map(|part| Role::granted(&db, part));
+    let pager = "shell = 'cat'\nrate = '1/1h'\nmax_waiting = 1\nwhen_full = 'drop_new'\n";
+    let file = |keys: &str, key: &str| {
+        format!(
+            "[jobs.pager]\n{pager}{keys}\n\
+             [jobs.a]\nshell = 'exit 1'\nmax_attempts = 1\n{key} = 'pager'\n"
+        )
+    };
+    let asked =
+        || shop.client().batch_execute("SELECT jobctl.enqueue('pager', '{\"text\": \"x\"}')");
+    let refused = || asked().unwrap_err().code().map(|code| code.code().to_owned());
+    let by_flag = |exit| shop.jobctl(["enqueue", "pager"]).run().exits(exit);
+    for key in ["on_dead", "on_success", "on_end"] {
+        db.apply(&file("", key));
+        assert_eq!(refused().as_deref(), Some("42501"), "{key}");
+        by_flag(7).stdout("").complains_once().stderr_has(&format!(
+            "definition `pager` is a hook, so only ends of runs enqueue it, unless its enqueuers \
+             name role `{}`",
+            shop.name()
+        ));
+        let line = r#"{"job_type": "pager"}"#;
+        shop.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(7).stdout("");
+    }
+    // The alert is neither forged nor dropped.
+    let id = shop.jobctl(["enqueue", "a"]).run().success().stdout;
+    worker.jobctl(["tick"]).run().success();
+    assert_eq!(hooks(&db), format!("pager|on_end-{}|dead", id.trim()));
+    // A disabled definition still makes it a hook.
+    let disabled = file("", "on_end") + "enabled = false\n";
+    db.apply(&disabled);
+    assert_eq!(refused().as_deref(), Some("42501"));
+    // Operators and the owner try it.
+    operator.jobctl(["enqueue", "pager"]).run().success();
+    db.execute("DELETE FROM jobctl.job_runs");
+    db.enqueue(["pager"]);
+    db.execute("DELETE FROM jobctl.job_runs");
+    // The definition decides, also for a role that it leaves out.
+    db.apply(&file(&format!("enqueuers = ['{}']", shop.name()), "on_dead"));
+    asked().unwrap();
+    db.apply(&file("enqueuers = ['billing']", "on_dead"));
+    by_flag(7).stderr_has("is not among the enqueuers of definition `pager`");
+    // Without the key it is a job like others.
+    db.execute("DELETE FROM jobctl.job_runs");
+    db.apply(&format!("[jobs.pager]\n{pager}[jobs.a]\nshell = 'true'\n"));
+    asked().unwrap();
+}
+
+#[test]
+fn a_hook_with_a_schedule_fires() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.ping]\nshell = 'true'\nschedule = '@yearly'\n\
+         [jobs.a]\nshell = 'true'\non_success = 'ping'\n",
+    );
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
+         WHERE name = 'ping'",
+    );
+    Role::granted(&db, "worker").jobctl(["tick"]).run().success();
+    assert_eq!(
+        db.query("SELECT job_type, status, scheduled_for IS NULL FROM jobctl.job_runs"),
+        "ping|succeeded|f"
+    );
+}
+
 #[test]
 fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
     let db = TestDb::new();

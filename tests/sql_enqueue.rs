@@ -506,6 +506,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("hold_snoozed", 't', ",row_security=off"),
             ("incident", 'f', ",row_security=off"),
             ("is_backoff", 'f', ""),
+            ("is_hook", 'f', ""),
             ("is_operator", 'f', ""),
             ("is_own_effect", 't', ""),
             ("keep_effect", 'f', ""),

@@ -6,7 +6,7 @@
 -- JC003 no such definition
 -- JC004 the key belongs to a run with another job or payload
 -- 22023 an argument is wrong
--- 42501 the definition names other enqueuers, or a limit is exceeded
+-- 42501 the definition names other enqueuers or is a hook, or a limit is exceeded
 -- 55000 the definition is disabled
 -- 55P03 another transaction holds the key for too long
 -- JC007 the sequence is behind its table

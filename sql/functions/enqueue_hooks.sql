@@ -93,11 +93,7 @@ BEGIN
             AND hook.is_due
             -- In this transaction, and not in an earlier one.
             AND run.finished_at = now()
-            AND NOT EXISTS (
-                SELECT FROM jobctl.job_definitions AS other
-                WHERE other.has_hooks
-                    AND definition.name IN (other.on_dead, other.on_success, other.on_end)
-            )
+            AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
     LOOP
         BEGIN

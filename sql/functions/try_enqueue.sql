@@ -51,6 +51,7 @@ DECLARE
     expires_at timestamptz;
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
+    is_hook boolean;
     is_full boolean := false;
     holder record;
     size integer := octet_length(try_enqueue.payload::text);
@@ -91,7 +92,16 @@ BEGIN
             )
             THEN 'timeout'
     END;
-    IF beyond IS NOT NULL OR definition.enqueuers IS NOT NULL OR NOT definition.enabled THEN
+    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
+    -- hooks: this saves the call for definitions that have some.
+    is_hook := definition.enqueuers IS NULL
+        AND NOT definition.has_hooks
+        AND jobctl.is_hook(definition.name);
+    IF beyond IS NOT NULL
+        OR definition.enqueuers IS NOT NULL
+        OR is_hook
+        OR NOT definition.enabled
+    THEN
         IF NOT definition.enabled AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE THEN
             code := '55000';
             reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
@@ -99,7 +109,15 @@ BEGIN
         END IF;
         IF jobctl.is_operator(caller) IS NOT TRUE THEN
             code := '42501';
-            IF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+            IF is_hook THEN
+                reason := format(
+                    'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
+                    'enqueuers name role `%s`',
+                    try_enqueue.job,
+                    caller
+                );
+                RETURN;
+            ELSIF definition.enqueuers IS NOT NULL AND NOT EXISTS (
                 SELECT FROM unnest(definition.enqueuers) AS enqueuer
                 WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
             ) THEN
@@ -138,7 +156,7 @@ BEGIN
         WHEN length(try_enqueue.backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
         WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
-            OR try_enqueue.key ~ ('^(-|jobctl-run-)|' || invisible)
+            OR try_enqueue.key ~ ('^(-|jobctl-run-| +$)|' || invisible)
             -- enqueue_hooks calls as the owner.
             OR (
                 try_enqueue.key ~ '^jobctl-hook-'
