@@ -667,6 +667,14 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
     assert_eq!(recorded(&member), Ok(false));
     assert_eq!(recorded(&other), Err("42501".to_owned()));
     assert_eq!(db.query("SELECT recorded_by FROM jobctl.job_effects"), first.name());
+    // The run is what the recorder says, also if it is a run of another role.
+    let run = db.enqueue(["shell", "--", "true"]);
+    let of_run = format!("SELECT jobctl.record_effect('mail:17', run_id => {run}, attempt => 1)");
+    assert!(other.client().query_one(&of_run, &[]).unwrap().get::<_, bool>(0));
+    assert_eq!(
+        db.query("SELECT run_id FROM jobctl.job_effects WHERE key = 'mail:17'"),
+        run.to_string()
+    );
     // A superuser is a member of every role.
     let owner = db.client().query_one(record, &[]).unwrap_err();
     assert_eq!(owner.code().map(|code| code.code()), Some("42501"));

@@ -81,6 +81,22 @@ fn no_blocked_run_is_released_before_an_operator_accepts_a_restore() {
     assert_eq!(db.status(follower), "succeeded");
 }
 
+/// Any worker may notice a restore, so its login can also make one up.
+#[test]
+fn the_event_of_a_worker_s_login_stops_all_hosts_until_an_operator_accepts_it() {
+    let db = TestDb::new();
+    let [one, other, operator] =
+        ["worker", "worker", "operator"].map(|part| Role::granted(&db, part));
+    let stop = "INSERT INTO jobctl.job_events (action) VALUES ('restore')";
+    one.client().batch_execute(stop).unwrap();
+    db.enqueue(["shell", "--", "true"]);
+    starts_nothing(other.jobctl(["tick", "--worker", "web9"]).run());
+    operator.jobctl(["accept-restore"]).run().success();
+    other.jobctl(["tick", "--worker", "web9"]).run().success();
+    let events = "SELECT recorded_by FROM jobctl.job_events WHERE action = 'restore'";
+    assert_eq!(db.query(events), one.name());
+}
+
 #[test]
 fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     if pg_dump_version() < server::major() {
