@@ -1520,8 +1520,8 @@ BEGIN
                 try_enqueue.key ~ '^jobctl-hook-'
                 AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
             )
-            THEN 'key must be 1 to 255 bytes without control and invisible characters, '
-                'and must not begin with -, jobctl-run- or jobctl-hook-'
+            THEN 'key must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -, jobctl-run- or jobctl-hook-'
         WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
         WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
@@ -1548,9 +1548,9 @@ BEGIN
         WHEN extract(epoch FROM try_enqueue.expires_in) NOT BETWEEN 1 AND 3650 * 86400
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
         WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
-            OR try_enqueue.share ~ ('^-|' || invisible)
-            THEN 'share must be 1 to 255 bytes without control and invisible characters, '
-                'and must not begin with -'
+            OR try_enqueue.share ~ ('^(-| +$)|' || invisible)
+            THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144

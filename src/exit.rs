@@ -78,6 +78,11 @@ impl Fault {
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
+
+    /// The error for an empty value of a flag or a variable.
+    pub(crate) fn empty(name: &str) -> Self {
+        Self::usage(format!("cannot use {name}: a value is empty; give one, or remove it"))
+    }
 }
 
 impl fmt::Display for Fault {

@@ -319,7 +319,7 @@ fn the_flag_precedes_the_variables_and_each_hides_the_next() {
     with(Some(bad), Some(&good), Some(&good)).exits(5).stderr_has("/nonexistent");
     with(None, Some(bad), Some(&good)).exits(5).stderr_has("/nonexistent");
     with(None, None, Some(bad)).exits(5).stderr_has("/nonexistent");
-    with(None, Some(""), Some(&good)).success();
+    with(None, Some(""), Some(&good)).exits(2).stderr_has("cannot use JOBCTL_DATABASE_URL");
     with(None, None, None).exits(5).stderr_has("/elsewhere");
 }
 

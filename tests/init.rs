@@ -15,7 +15,7 @@ fn an_empty_command_for_problems_is_refused() {
         .run()
         .exits(2)
         .stdout("")
-        .stderr_has("--exec <COMMAND>");
+        .stderr_has("cannot use --exec: a value is empty");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn every_page_shows_the_tick_that_init_prints() {
 fn lines_set_the_variables_of_the_address() {
     let db = TestDb::new();
     let init = |name: &str, value: &str| {
-        db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", "").env(name, value).run()
+        db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL").env(name, value).run()
     };
     let url = db.url();
     let done = init("DATABASE_URL", &url).success();
@@ -186,7 +186,7 @@ fn the_file_of_variables_takes_the_place_of_the_variables_it_sets() {
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     db.execute("CREATE ROLE ana LOGIN SUPERUSER PASSWORD 'ana'");
     let init = || {
-        let init = db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", "");
+        let init = db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL");
         init.env("JOBCTL_ENV_FILE", file.to_str().unwrap()).env("PGAPPNAME", "shop").run()
     };
     let lines = format!("\nJOBCTL_ENV_FILE={}\nPGAPPNAME=shop\n* * * * * ", file.display());

@@ -52,7 +52,7 @@ fn the_manifest_ticks_and_checks() {
         let arguments = container["args"].as_array().unwrap().iter();
         let arguments: Vec<_> = arguments.map(|word| word.as_str().unwrap()).collect();
         assert_eq!(arguments[0], command, "{pod}");
-        let jobctl = db.jobctl(arguments).env("JOBCTL_DATABASE_URL", "");
+        let jobctl = db.jobctl(arguments).env_remove("JOBCTL_DATABASE_URL");
         jobctl.env("DATABASE_URL", &db.url()).run()
     };
     let [tick, check] = &documents[..] else { panic!("{documents:?}") };

@@ -303,6 +303,7 @@ fn the_function_and_the_command_line_accept_the_same_values() {
                 "jobctl-run",
             ],
         ),
+        ("share", "--share", &["s", " s", " ", "   ", "", "-s"]),
     ] {
         for value in values {
             let call = format!("SELECT jobctl.enqueue('a', {argument} => '{value}')");

@@ -45,7 +45,7 @@ pub(super) struct Filter {
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
     /// Only runs with this key; KEY* stands for all keys that begin with KEY
-    #[arg(long, value_name = "KEY", value_parser = key)]
+    #[arg(long, value_name = "KEY", value_parser = key_filter)]
     key: Option<String>,
     /// Only runs of this share
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -376,6 +376,15 @@ pub(super) fn key(text: &str) -> Result<String, String> {
     short_text("key", text)
 }
 
+/// Checks a key or the beginning of keys. A script whose prefix is empty by mistake must not select
+/// all keys.
+fn key_filter(text: &str) -> Result<String, String> {
+    match text.strip_suffix('*').map(str::trim) {
+        Some("") => Err("KEY* needs the beginning of the keys before its *".to_owned()),
+        _ => key(text),
+    }
+}
+
 /// Checks the key of a run.
 pub(super) fn run_key(text: &str) -> Result<String, String> {
     let reserved = [(RUN_KEY_PREFIX, "runs without a key"), (HOOK_KEY_PREFIX, "hooks")];
@@ -394,9 +403,10 @@ pub(super) fn share(text: &str) -> Result<String, String> {
 
 /// Scripts would pass a text that begins with - as an option.
 fn short_text(what: &str, text: &str) -> Result<String, String> {
-    let fits = !text.starts_with('-') && is_plain(text) && (1..=255).contains(&text.len());
-    let rule = "must have 1 to 255 bytes without control and invisible characters, \
-                and must not begin with -";
+    let is_blank = text.trim_matches(' ').is_empty();
+    let fits = !is_blank && !text.starts_with('-') && is_plain(text) && text.len() <= 255;
+    let rule = "must have 1 to 255 bytes, not only blanks, without control and invisible \
+                characters, and must not begin with -";
     checked(text, fits, &format!("a {what} {rule}"))
 }
 

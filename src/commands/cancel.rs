@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
+use super::arguments::HEADING;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
@@ -18,10 +19,10 @@ use crate::store::Operation;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// All blocked, queued and failed runs, due or not; filters narrow them down
-    #[arg(long, group = "All", conflicts_with = "ids")]
+    #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_waiting: bool,
     /// All waiting and running runs; filters narrow them down
-    #[arg(long, group = "All", conflicts_with = "ids")]
+    #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all: bool,
     #[command(flatten)]
     runs: Selection,

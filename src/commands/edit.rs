@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use clap::{Args, ValueHint};
 
 use super::DatabaseFlags;
-use super::arguments::{time, within};
+use super::arguments::{HEADING, time, within};
 use super::bulk::{BulkRequest, Selection};
 use super::enqueue::read_payload;
 use super::enqueue::request::{check_job, timeout, wait};
@@ -31,7 +31,12 @@ use crate::store::{Edit, Operation, Store};
 )]
 pub(crate) struct Arguments {
     /// All blocked, queued and failed runs, due or not; filters narrow them down
-    #[arg(id = "All", long = "all-waiting", conflicts_with_all = ["ids", "payload_file"])]
+    #[arg(
+        id = "All",
+        long = "all-waiting",
+        conflicts_with_all = ["ids", "payload_file"],
+        help_heading = HEADING
+    )]
     all_waiting: bool,
     #[command(flatten)]
     values: Values,

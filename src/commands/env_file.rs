@@ -6,6 +6,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use super::environment::is_blank;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
 
@@ -19,6 +20,9 @@ static HAS_SET: OnceLock<BTreeSet<String>> = OnceLock::new();
 /// Call it while the process has one thread.
 pub(crate) fn load() -> anyhow::Result<()> {
     let Some(path) = path() else { return Ok(()) };
+    if is_blank(path.as_os_str()) {
+        return Err(Fault::empty(VARIABLE).into());
+    }
     let variables = read(&path).map_err(|cause| {
         let line = format!("cannot use {VARIABLE} {}: {cause}", path.display());
         Fault::new(Exit::Configuration, line)
@@ -43,7 +47,7 @@ pub(crate) fn load() -> anyhow::Result<()> {
 
 /// Returns the path of the file, if there is one.
 pub(super) fn path() -> Option<PathBuf> {
-    env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+    env::var_os(VARIABLE).map(PathBuf::from)
 }
 
 /// Returns whether the value of a variable is from the file.

@@ -1,14 +1,17 @@
-//! Every flag of a command can also be set by the variable `JOBCTL_<COMMAND>_<FLAG>`.
+//! Every flag of a command can also be set by the variable `JOBCTL_<COMMAND>_<FLAG>`, except those
+//! that select runs to change. An empty value is an error: a filter that is empty by mistake would
+//! select all runs.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::{FalseyValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{
-    Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Id, Parser as _,
-};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Id};
 
 use super::Cli;
+use super::arguments::HEADING;
 use super::completions::with_candidates;
 use super::env_file;
 use crate::exit::Fault;
@@ -26,6 +29,9 @@ const OF_JOBS: [&str; 7] = [
     "JOBCTL_RUN_ID",
     "JOBCTL_SCHEDULED_FOR",
 ];
+
+/// Commands that can change many runs at a time.
+const OF_MANY_RUNS: [&str; 7] = ["retry", "cancel", "edit", "settle", "prune", "hold", "release"];
 
 /// The arguments of a command, whose flags have their variables.
 #[derive(Debug)]
@@ -53,29 +59,95 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
 
 /// Reads a command without arguments: its flags come from their variables alone.
 pub(super) fn of_variables(command: &str) -> Result<Cli, Fault> {
-    Cli::try_parse_from(["jobctl", command]).map_err(|usage| {
+    parse(["jobctl", command].map(OsString::from)).map_err(|usage| {
         let text = usage.to_string();
         let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Fault::usage(format!("in the variables of `{command}`: {why}"))
     })
 }
 
+/// Parses a command line, and fails if a value is empty.
+pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut commands = Cli::command();
+    let matches = commands.try_get_matches_from_mut(words)?;
+    check_values(&commands, &matches)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Fails if a flag of the command has an empty value or an empty element, or if `check_variables`
+/// does.
+fn check_values(commands: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
+    let Some(command) = commands.find_subcommand(name) else { return Ok(()) };
+    check_variables(command)?;
+    for argument in command.get_arguments() {
+        let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
+        let mut values = matches.get_raw(id).into_iter().flatten();
+        if values.any(is_blank) {
+            let flag = match matches.value_source(id) {
+                Some(ValueSource::EnvVariable) => self::name(name, long),
+                _ => format!("--{long}"),
+            };
+            return Err(refusal(Fault::empty(&flag)));
+        }
+    }
+    Ok(())
+}
+
+/// Fails if a variable of the command is empty, or the command does not read it.
+fn check_variables(command: &Command) -> Result<(), clap::Error> {
+    let of = command.get_name();
+    for argument in command.get_arguments() {
+        let Some((long, name)) = variable(of, argument) else { continue };
+        let Some(value) = std::env::var_os(&name) else { continue };
+        if selects_runs(of, argument) {
+            return Err(refusal(Fault::usage(format!(
+                "cannot use {name}: no variable selects or confirms what `{of}` changes; unset \
+                 it, and write --{long} instead"
+            ))));
+        } else if is_blank(&value) {
+            return Err(refusal(Fault::empty(&name)));
+        }
+    }
+    Ok(())
+}
+
+fn refusal(fault: Fault) -> clap::Error {
+    clap::Error::raw(ErrorKind::InvalidValue, fault)
+}
+
+/// Returns whether a value is empty or has only blanks.
+pub(super) fn is_blank(value: &OsStr) -> bool {
+    value.as_encoded_bytes().trim_ascii().is_empty()
+}
+
+/// Returns whether a flag selects the runs that a command changes, or confirms the change. A
+/// variable that was left over would make the command change other runs than its line says. The
+/// time zone is a setting: without --since and --until, it has no effect.
+fn selects_runs(command: &str, argument: &Arg) -> bool {
+    let selects = match argument.get_long() {
+        Some("yes") => true,
+        Some("time-zone") => false,
+        _ => argument.get_help_heading() == Some(HEADING),
+    };
+    selects && OF_MANY_RUNS.contains(&command)
+}
+
 /// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:
 /// otherwise clap takes `-5s` for an unknown flag, instead of a value out of range.
 fn with_variables(command: Command) -> Command {
     let of = command.get_name().to_owned();
-    // An empty variable counts as unset, because a crontab cannot unset one.
-    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    // `check_variables` names an empty variable; clap's error about its value would not.
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !is_blank(&value));
     command.mut_args(|argument| {
         let argument = match argument.get_value_names().and_then(<[_]>::first).map(|name| &**name) {
             Some("DURATION" | "TIME") => argument.allow_hyphen_values(true),
             Some("N" | "ID") => argument.allow_negative_numbers(true),
             _ => argument,
         };
-        if argument.get_env().is_some() {
-            return argument.hide_env(true);
-        }
-        let Some(name) = variable(&of, &argument).filter(is_set) else { return argument };
+        let name = variable(&of, &argument).map(|(_, name)| name);
+        let name = name.filter(|name| is_set(name) && !selects_runs(&of, &argument));
+        let Some(name) = name else { return argument };
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
         let argument = argument.env(name).hide_env(true);
         if is_switch { argument.value_parser(FalseyValueParser::new()) } else { argument }
@@ -93,6 +165,7 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
     let mut commands = Cli::command();
     commands.build();
     let Some(command) = given(&commands) else { return Err(usage) };
+    check_variables(command)?;
     let parse = |kept: &[&Id]| {
         let drop = |argument: Arg| match kept.contains(&argument.get_id()) {
             true => argument,
@@ -128,7 +201,9 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
         kept.push(left.remove(next));
         lacks = lacking;
     }
-    parse(&kept)
+    let matches = parse(&kept)?;
+    check_values(&commands, &matches)?;
+    Ok(matches)
 }
 
 /// Returns the subcommand that the command line names.
@@ -141,14 +216,14 @@ fn is_typed(flag: &str) -> bool {
     words.any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(flag)))
 }
 
-/// Returns the variable of a command's flag.
-fn variable(command: &str, argument: &Arg) -> Option<String> {
+/// Returns a command's flag without its hyphens, and its variable.
+fn variable<'a>(command: &str, argument: &'a Arg) -> Option<(&'a str, String)> {
     let is_answer = matches!(
         argument.get_action(),
         ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
     );
     let long = argument.get_long().filter(|_| !is_answer && !argument.is_global_set())?;
-    Some(name(command, long))
+    Some((long, name(command, long)))
 }
 
 fn name(command: &str, flag: &str) -> String {
@@ -176,10 +251,16 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
     let mut commands = Cli::command();
     commands.build();
     let of_flags = commands.get_subcommands().flat_map(|command| {
-        command.get_arguments().filter_map(|argument| variable(command.get_name(), argument))
+        let of = command.get_name();
+        let variable =
+            move |argument| Some((variable(of, argument)?.1, selects_runs(of, argument)));
+        command.get_arguments().filter_map(variable)
     });
+    let (unread, known): (Vec<_>, Vec<_>) = of_flags.partition(|(_, is_unread)| *is_unread);
+    let unread: BTreeSet<_> = unread.into_iter().map(|(name, _)| name).collect();
+    let known = known.into_iter().map(|(name, _)| name);
     let known: BTreeSet<_> =
-        of_flags.chain(OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned)).collect();
+        known.chain(OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned)).collect();
     let given: BTreeSet<_> =
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let unknown = |name: &String| name.starts_with("JOBCTL_") && !known.contains(name);
@@ -194,7 +275,8 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
                 .get(&of_tick)
                 .or_else(|| known.iter().find(|known| known.ends_with(flag)))
                 .map(String::as_str)
-                .or_else(|| did_you_mean::nearest(&name, known.iter().map(String::as_str)));
+                .or_else(|| did_you_mean::nearest(&name, known.iter().map(String::as_str)))
+                .filter(|_| !unread.contains(&name));
             (name.clone(), meant.map(str::to_owned))
         })
         .collect()

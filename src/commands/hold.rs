@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::DatabaseFlags;
-use super::arguments::{Reason, length, worker};
+use super::arguments::{HEADING, Reason, job, length, worker};
 use crate::job::definition::queue;
 use crate::job::status::HoldScope;
 use crate::print::{self, Output, Table};
@@ -82,16 +82,16 @@ pub(crate) struct Release {
 #[group(id = "what", required = true, multiple = true)]
 struct HoldFlags {
     /// The runs of this job; repeat it, or add the other flags, for several
-    #[arg(long, value_name = "JOB")]
+    #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
     job: Vec<String>,
     /// The runs of this queue
-    #[arg(long, value_name = "QUEUE", value_parser = queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = queue, help_heading = HEADING)]
     queue: Vec<String>,
     /// The runs that this worker would start
-    #[arg(long, value_name = "WORKER", value_parser = worker)]
+    #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
     worker: Vec<String>,
     /// All runs
-    #[arg(long, conflicts_with_all = ["job", "queue", "worker"])]
+    #[arg(long, conflicts_with_all = ["job", "queue", "worker"], help_heading = HEADING)]
     all: bool,
 }
 

@@ -205,7 +205,8 @@ impl DatabaseFlags {
             return Ok(self.database_url.clone());
         }
         match std::env::var(VARIABLE) {
-            Ok(url) => Ok(Some(url).filter(|url| !url.is_empty())),
+            Ok(url) if environment::is_blank(url.as_ref()) => Err(Fault::empty(VARIABLE).into()),
+            Ok(url) => Ok(Some(url)),
             Err(VarError::NotPresent) => Ok(None),
             Err(VarError::NotUnicode(_)) => {
                 Err(Fault::usage(format!("the variable {VARIABLE} is not UTF-8")).into())
@@ -233,7 +234,7 @@ impl DatabaseFlags {
 /// Reads the command line and the environment.
 /// `--help` and `--version` are errors here, too.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    Cli::try_parse().or_else(|usage| match usage.kind() {
+    environment::parse(std::env::args_os()).or_else(|usage| match usage.kind() {
         // The grouped help is slow to build.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             parse_with(grouped(Cli::command()))

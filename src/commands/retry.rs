@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
+use super::arguments::HEADING;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
@@ -30,13 +31,13 @@ use crate::store::{Operation, RetryTerms};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// All dead runs that are not settled; filters narrow them down
-    #[arg(long, group = "All", conflicts_with = "ids")]
+    #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_dead: bool,
     /// All runs that an operator cancelled; filters narrow them down
-    #[arg(long, group = "All", conflicts_with = "ids")]
+    #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_cancelled: bool,
     /// With ids, also take runs that succeeded; with filters, all those that match
-    #[arg(long, conflicts_with = "All")]
+    #[arg(long, conflicts_with = "All", help_heading = HEADING)]
     again: bool,
     /// Make cancelled runs due now, even if their time is still to come
     #[arg(long)]

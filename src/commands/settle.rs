@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
+use super::arguments::HEADING;
 use super::bulk::{BulkRequest, Selection};
 use crate::exit::Exit;
 use crate::job::status::Status;
@@ -19,7 +20,7 @@ use crate::store::Operation;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// All dead runs that are not settled; filters narrow them down
-    #[arg(id = "All", long = "all-dead", conflicts_with = "ids")]
+    #[arg(id = "All", long = "all-dead", conflicts_with = "ids", help_heading = HEADING)]
     all_dead: bool,
     #[command(flatten)]
     runs: Selection,

@@ -68,18 +68,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = up_to(DAY))]
     grace: Duration,
     /// Which commands this host runs: any, defined (those of definitions), or off
-    // An empty variable must not allow every command, so it is not taken as unset.
-    #[arg(long, env = "JOBCTL_TICK_SHELL", value_name = "WHICH", default_value = "any")]
+    #[arg(long, value_name = "WHICH", default_value = "any")]
     shell: ShellPolicy,
     /// Hosts that jobs may call: names, addresses, *.example.com, * for all public hosts
-    #[arg(
-        long,
-        env = "JOBCTL_TICK_HTTP_ALLOW",
-        value_name = "HOST",
-        num_args = 1..,
-        value_delimiter = ',',
-        value_parser = host
-    )]
+    #[arg(long, value_name = "HOST", num_args = 1.., value_delimiter = ',', value_parser = host)]
     http_allow: Vec<String>,
     /// After the work, delete up to 1,000 old finished runs, as `jobctl prune` does
     #[arg(long)]

@@ -51,7 +51,7 @@ pub(crate) fn variables(
     environment: settings::Lookup<'_>,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
-    let address = match url.filter(|url| !url.trim().is_empty()) {
+    let address = match url {
         Some(url) => Some((name, origin, url.to_owned())),
         None => variable("DATABASE_URL").map(|url| ("DATABASE_URL", "DATABASE_URL", url)),
     };

@@ -10,6 +10,7 @@ use log::debug;
 
 use super::conninfo::{self, Pairs};
 use super::{files, setting_fault};
+use crate::exit::Fault;
 use crate::text::did_you_mean;
 
 /// libpq's keys, each with its environment variable; empty if it has none.
@@ -82,11 +83,14 @@ pub(super) struct Settings<'a> {
 impl<'a> Settings<'a> {
     pub(super) fn collect(url: Option<&str>, environment: Lookup<'a>) -> anyhow::Result<Self> {
         let mut settings = Self { values: BTreeMap::new(), environment };
-        let fallback = settings.variable("DATABASE_URL");
-        let (address, origin) = match url.filter(|url| !url.trim().is_empty()) {
+        let fallback = (settings.environment)("DATABASE_URL");
+        let (address, origin) = match url {
             Some(url) => (Some(url), "the database URL"),
             None => (fallback.as_deref(), "DATABASE_URL"),
         };
+        if url.is_none() && address.is_some_and(|address| address.trim().is_empty()) {
+            return Err(Fault::empty(origin).into());
+        }
         if let Some(address) = address {
             let mut pairs =
                 conninfo::parse(address).map_err(|cause| setting_fault(origin, cause))?;
@@ -315,7 +319,6 @@ mod tests {
             &[("host", Some("g")), ("port", Some("1")), ("password", Some("p"))],
         );
         collects(None, &environment, &[("host", Some("d")), ("port", Some("2"))]);
-        collects(Some(" "), &environment, &[("host", Some("d"))]);
         collects(None, &environment[..2], &[("host", Some("e")), ("user", None)]);
     }
 

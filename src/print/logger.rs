@@ -58,7 +58,7 @@ pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result
     builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
     builder.target(Target::Pipe(Box::new(LogWriter)));
     builder.filter_module("jobctl", level);
-    if let Some(filter) = std::env::var("JOBCTL_LOG").ok().filter(|filter| !filter.is_empty()) {
+    if let Ok(filter) = std::env::var("JOBCTL_LOG") {
         let level = filter.parse().map_err(|_| {
             Fault::usage(format!(
                 "JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace",

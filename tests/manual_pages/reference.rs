@@ -43,8 +43,10 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
         "JOBCTL_<COMMAND>_<FLAG>",
         "the value of a flag, named in capitals with `_` for `-`: `JOBCTL_TICK_MAX_TIME` sets \
         `--max-time` of `jobctl tick`. A flag on the command line has precedence. A flag without a \
-        value is on unless its variable is empty, `0`, `no` or `false`. \
-         `doctor` reports unknown `JOBCTL_` variables",
+        value is on unless its variable is `0`, `no` or `false`. An empty value is an error. \
+        `retry`, `cancel`, `edit`, `settle`, `prune`, `hold` and `release` fail if a variable is \
+        set for `--yes` or for a flag that selects the runs to change. \
+        `doctor` reports unknown `JOBCTL_` variables",
     ),
     (
         "JOBCTL_ENV_FILE",

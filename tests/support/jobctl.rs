@@ -84,6 +84,11 @@ impl<'db> Invocation<'db> {
         self
     }
 
+    pub fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Reaches the database through this proxy.
     pub fn through(self, proxy: &Proxy) -> Self {
         self.env("JOBCTL_DATABASE_URL", &proxy.url())

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::Context;
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
@@ -54,12 +53,7 @@ pub(crate) struct Arguments {
     )]
     report: Option<PathBuf>,
     /// Let `check` pass problems to this command when they are new, on stdin
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        value_parser = NonEmptyStringValueParser::new(),
-        conflicts_with = "remove"
-    )]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "remove")]
     exec: Option<String>,
     /// Do not ask for confirmation
     #[arg(long)]
