@@ -179,3 +179,72 @@ fn a_folded_header_is_joined() {
     );
     assert_eq!(db.of_attempt(id, 1, "http_status, output"), "503|no");
 }
+
+/// RFC 9110, section 10.1.1: a client waits a limited time for the answer to `Expect`.
+#[test]
+fn a_body_is_sent_to_a_server_that_ignores_expect() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let call = |url: String| {
+        let headers = json!({"Expect": "100-continue"});
+        let call = json!({"url": url, "body": "x", "headers": headers, "timeout": "20s"});
+        db.enqueue(["http", &call.to_string()])
+    };
+    let ignored = call(server.url("/echo"));
+    let asked = [
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\nDate: now\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
+    ]
+    .map(|interim| call(server.url_with("/interim", interim)));
+    // RFC 9110 asks clients to repeat the call without `Expect`.
+    let unable = call(server.url_with("/early", "HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"));
+    let refused =
+        call(server.url_with("/early", "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"));
+    db.jobctl(["tick", "--concurrency", "5"]).run().success();
+    for id in asked.into_iter().chain([ignored, unable]) {
+        assert_eq!(db.of_run(id, "status, last_error"), "succeeded|", "{}", db.dump());
+        assert_eq!(db.of_attempt(id, 1, "output"), "x");
+    }
+    assert_eq!(db.of_run(refused, "status, last_error"), "dead|HTTP status 413");
+}
+
+/// Answers that curl accepts, too.
+#[test]
+fn a_correct_but_odd_answer_is_read() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let answers = [
+        ("HTTP/1.1 200\r\n\r\nx", "200|x"),
+        ("HTTP/1.1 200 Très bien\r\nX-Odd: ü\r\n\r\nx", "200|x"),
+        ("HTTP/1.0 200 OK\r\n\r\nx", "200|x"),
+        ("HTTP/1.1 200 OK\nContent-Length: 1\n\nx", "200|x"),
+        ("\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", "200|x"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nxy", "200|x"),
+        ("HTTP/1.1 204 None\r\nContent-Length: 1\r\n\r\nx", "204|"),
+        ("HTTP/1.1 205 Reset\r\nContent-Length: 1\r\n\r\nx", "205|x"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             1;a=b\r\nx\r\n0\r\nX-Sum: 1\r\n\r\n",
+            "200|x",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n\
+             1\r\nx\r\n0\r\n\r\n",
+            "200|x",
+        ),
+        (
+            "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n b\r\n\r\n\
+             HTTP/1.1 100 Continue\r\nA: b\r\n\r\n\
+             HTTP/1.1 200 OK\r\nX-Odd: a\r\n b\r\nContent-Length: 1\r\n\r\nx",
+            "200|x",
+        ),
+    ];
+    let runs = answers
+        .map(|(answer, result)| (enqueue(&db, &server.url_with("/raw", answer)), answer, result));
+    db.jobctl(["tick", "--quiet", "--concurrency", "4"]).run().success().stderr("");
+    for (id, answer, result) in runs {
+        let kept = db.of_attempt(id, 1, "outcome, http_status, output");
+        assert_eq!(kept, format!("succeeded|{result}"), "{answer:?}\n{}", db.dump());
+    }
+}

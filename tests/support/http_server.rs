@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -101,6 +101,12 @@ impl HttpServer {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 
+    /// Returns the URL of a path that sends these bytes: `/raw`, `/early` or `/interim`.
+    pub(crate) fn url_with(&self, path: &str, bytes: impl AsRef<[u8]>) -> String {
+        let bytes = percent_encode(bytes.as_ref(), NON_ALPHANUMERIC);
+        self.url(&format!("{path}?{bytes}"))
+    }
+
     /// Returns every complete request, in order of arrival.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.state.requests.lock().unwrap().clone()
@@ -151,7 +157,14 @@ impl State {
                 // Unread input would turn the close into a reset.
                 return Ok(());
             }
-            let Some(request) = read_request(&mut stream)? else { return Ok(()) };
+            let Some(mut request) = read_head(&mut stream)? else { return Ok(()) };
+            let expects = request.headers.contains_key("expect");
+            if expects && ["/early?", "/interim?"].iter().any(|it| request.path.starts_with(it)) {
+                write(stream.get_mut(), &raw(&request))?;
+            }
+            if !expects || !request.path.starts_with("/early?") {
+                read_body(&mut stream, &mut request)?;
+            }
             self.requests.lock().unwrap().push(request.clone());
             if earlier > 0 && request.path.starts_with("/close-kept") {
                 return Ok(());
@@ -187,6 +200,11 @@ impl State {
             // The addresses of documentation.
             ["jobs", ..] => reply(out, request, "200", &[], b"ok"),
             ["echo"] => reply(out, request, "200", &[], &request.body),
+            // Sends the query as it is, and closes the connection.
+            ["raw"] => write(out, &raw(request)).map(|()| None),
+            // Sends the query to a request with `Expect`, instead of reading its body or before.
+            ["early"] if request.headers.contains_key("expect") => Ok(None),
+            ["early" | "interim"] => reply(out, request, "200", &[], &request.body),
             ["bytes", number] => {
                 reply(out, request, "200", &[], &vec![b'x'; number.parse().unwrap()])
             }
@@ -283,6 +301,11 @@ fn reply(
     write(out, &answer).map(Some)
 }
 
+/// Returns the bytes that a request wants to get.
+fn raw(request: &Request) -> Vec<u8> {
+    percent_decode_str(request.path.split_once('?').unwrap().1).collect()
+}
+
 fn pairs(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     query
@@ -313,8 +336,14 @@ fn peek_reset(
     Ok(None)
 }
 
-/// `None` where the peer has closed the connection.
 fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let Some(mut request) = read_head(stream)? else { return Ok(None) };
+    read_body(stream, &mut request)?;
+    Ok(Some(request))
+}
+
+/// `None` where the peer has closed the connection.
+fn read_head(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -330,8 +359,11 @@ fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
         let Some((name, value)) = line.split_once(':') else { break };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body)?;
-    Ok(Some(Request { method, path, headers, body }))
+    Ok(Some(Request { method, path, headers, body: Vec::new() }))
+}
+
+fn read_body(stream: &mut impl BufRead, request: &mut Request) -> io::Result<()> {
+    let length = request.headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body.resize(length, 0);
+    stream.read_exact(&mut request.body)
 }

@@ -88,7 +88,7 @@ pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
         Error::Protocol(_) if sent == Sent::Nothing => {
             Failure::BadPayload("the call can't be written as an HTTP request".to_owned())
         }
-        Error::Protocol(_) => {
+        Error::Protocol(_) | Error::BodyStalled => {
             transport("the answer is not valid HTTP, or has more than 128 headers")
         }
         Error::Io(error) => {

@@ -22,8 +22,8 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
+use super::normalize::Normalized;
 use super::policy::{HostPolicy, Reach, bare, is_public};
-use super::unfold::Unfolding;
 use crate::execute::is_exhaustion;
 use crate::execute::stop::{SLICE, Stop};
 use crate::job::failure::Failure;
@@ -95,6 +95,17 @@ fn check_time() -> Result<(), Error> {
     if Instant::now() < until { Ok(()) } else { Err(Error::Timeout(timeout)) }
 }
 
+/// Runs `work` with this limit if it comes before that of the call.
+fn limited<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
+    CALL_STATE.with(|state| {
+        let limit = state.limit.get();
+        state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
+        let done = work();
+        state.limit.set(limit);
+        done
+    })
+}
+
 /// Wraps a failure in an error of ureq, so that ureq returns it unchanged.
 fn worded(failure: Failure) -> Error {
     Error::Other(Box::new(failure))
@@ -137,7 +148,7 @@ impl Dialer {
 }
 
 impl Connector for Dialer {
-    type Out = Unfolding<<RustlsConnector as Connector<HttpSocket>>::Out>;
+    type Out = Normalized<<RustlsConnector as Connector<HttpSocket>>::Out>;
 
     fn connect(
         &self,
@@ -147,19 +158,15 @@ impl Connector for Dialer {
         let host = details.uri.host().unwrap_or_default();
         let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
         let addresses = self.addresses(host, port)?;
-        let connected = CALL_STATE.with(|state| {
-            let limit = state.limit.get();
-            let own_limit = (Instant::now() + CONNECT_LIMIT, Timeout::Connect);
-            state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
-            let connected =
-                connect(&addresses).and_then(|tcp| self.tls.connect(details, Some(tcp)));
-            state.limit.set(limit);
+        let connected = limited((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
+            connect(&addresses).and_then(|tcp| self.tls.connect(details, Some(tcp)))
+        });
+        CALL_STATE.with(|state| {
             // Only the handshake was sent so far.
             state.sent.set(Sent::Nothing);
             state.is_kept.set(false);
-            connected
         });
-        let connected = connected.map(|transport| transport.map(Unfolding::new));
+        let connected = connected.map(|transport| transport.map(Normalized::new));
         connected.map_err(|error| match error {
             Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
             other => other,
@@ -272,9 +279,14 @@ impl Transport for HttpSocket {
         Ok(())
     }
 
-    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let free = self.buffers.input_append_buf();
-        let read = retry(|| (&self.stream).read(free))?;
+        let mut read = || retry(|| (&self.stream).read(free));
+        // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
+        let read = match timeout.reason {
+            Timeout::Await100 => limited((Instant::now() + *timeout.after, timeout.reason), read),
+            _ => read(),
+        }?;
         self.buffers.input_appended(read);
         Ok(read > 0)
     }

@@ -2,16 +2,16 @@
 
 mod answer;
 mod connection;
+mod normalize;
 mod policy;
 mod request;
-mod unfold;
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ureq::config::AutoHeaderValue;
-use ureq::http::{self, Response, header};
+use ureq::http::{self, Response, StatusCode, header};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::RustlsConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
@@ -93,6 +93,12 @@ impl Caller {
                     return AttemptResult { note, ..AttemptResult::unstarted(failure) };
                 }
             };
+            // RFC 9110, section 10.1.1, asks for a second request without the expectation.
+            if response.status() == StatusCode::EXPECTATION_FAILED
+                && request.headers.remove(header::EXPECT).is_some()
+            {
+                continue;
+            }
             let location = response.headers().get(header::LOCATION);
             match request.redirected(response.status(), location).filter(|_| left > 0) {
                 Some(next) => request = next,

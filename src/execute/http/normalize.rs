@@ -1,0 +1,155 @@
+//! Adapts answers to ureq's parser. It rejects header lines that a server folds over several lines:
+//! RFC 9112, section 5.2, asks a client to replace each fold by spaces. And it takes the headers of
+//! an interim answer, such as 100 or 103, for the final answer.
+
+use std::fmt;
+
+use ureq::Error;
+use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
+
+/// A connection whose answers have no folded headers, and whose interim answers have none at all.
+pub(super) struct Normalized<T> {
+    inner: T,
+    /// The headers of the present answer are still incomplete.
+    is_header: bool,
+}
+
+impl<T> Normalized<T> {
+    pub(super) fn new(inner: T) -> Self {
+        Self { inner, is_header: true }
+    }
+}
+
+impl<T: Transport> Transport for Normalized<T> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.is_header = true;
+        self.inner.transmit_output(amount, timeout)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        let has_more = self.inner.await_input(timeout)?;
+        if self.is_header {
+            // ureq consumes the headers only when they are complete.
+            let buffers = self.inner.buffers();
+            let mut input = buffers.input().to_vec();
+            self.is_header = !normalize(&mut input);
+            if input != buffers.input() {
+                // The buffer's unconsumed part can't be written.
+                buffers.input_consume(buffers.input().len());
+                buffers.input_append_buf()[..input.len()].copy_from_slice(&input);
+                buffers.input_appended(input.len());
+                // Tells that ureq has not made use of this input yet.
+                buffers.input_consume(0);
+            }
+        }
+        Ok(has_more)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
+    }
+}
+
+// Not derived: the buffers contain secrets, which no log may show.
+impl<T> fmt::Debug for Normalized<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Normalized").finish_non_exhaustive()
+    }
+}
+
+/// Replaces the line break of each folded header by spaces, and removes the headers of interim
+/// answers. Returns whether the headers of the final answer end in this input.
+fn normalize(input: &mut Vec<u8>) -> bool {
+    // The beginnings of the present answer's headers and of the present line.
+    let (mut headers, mut start) = (None, 0);
+    let mut is_interim = false;
+    while let Some(length) = input[start..].iter().position(|byte| *byte == b'\n') {
+        let end = start + length;
+        let is_end = matches!(input[start..end], [] | [b'\r']);
+        match headers {
+            None => {
+                is_interim = is_interim_status(&input[start..end]);
+                (headers, start) = (Some(end + 1), end + 1);
+            }
+            Some(first) if is_end && is_interim => {
+                input.drain(first..start);
+                (headers, start) = (None, first + length + 1);
+            }
+            Some(_) if is_end => return true,
+            Some(_) if matches!(input.get(end + 1), Some(b' ' | b'\t')) => {
+                input[end] = b' ';
+                if input[end - 1] == b'\r' {
+                    input[end - 1] = b' ';
+                }
+            }
+            Some(_) => start = end + 1,
+        }
+    }
+    false
+}
+
+/// Returns whether another answer follows: 1xx, except 101, which ends HTTP on this connection.
+fn is_interim_status(line: &[u8]) -> bool {
+    let code = line.get("HTTP/1.1".len()..).unwrap_or_default();
+    code.starts_with(b" 1") && !code.starts_with(b" 101")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalize;
+
+    #[track_caller]
+    fn becomes(answer: &str, expected: &str, is_complete: bool) {
+        let mut input = answer.as_bytes().to_vec();
+        assert_eq!(normalize(&mut input), is_complete);
+        assert_eq!(String::from_utf8(input).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_folded_header_becomes_one_line_and_the_body_stays() {
+        becomes(
+            "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\td\r\nE: f\r\n\r\nbody\r\n more",
+            "HTTP/1.1 200 OK\r\nA: b   c  \td\r\nE: f\r\n\r\nbody\r\n more",
+            true,
+        );
+        becomes("HTTP/1.1 200 OK\nA:\n b\n\n", "HTTP/1.1 200 OK\nA:  b\n\n", true);
+        // A line of blanks does not end the headers.
+        becomes("HTTP/1.1 200 OK\r\nA: b\r\n \r\n", "HTTP/1.1 200 OK\r\nA: b   \r\n", false);
+        becomes("HTTP/1.1 200 OK\r\nA: b\r\n", "HTTP/1.1 200 OK\r\nA: b\r\n", false);
+        // There is no header to continue.
+        becomes("HTTP/1.1 200 OK\r\n A: b\r\n", "HTTP/1.1 200 OK\r\n A: b\r\n", false);
+        becomes("", "", false);
+        // An empty line before the status line does not end the headers.
+        becomes(
+            "\r\nHTTP/1.1 200 OK\r\nA:\r\n b\r\n\r\n",
+            "\r\nHTTP/1.1 200 OK\r\nA:   b\r\n\r\n",
+            true,
+        );
+    }
+
+    #[test]
+    fn an_interim_answer_loses_its_headers() {
+        let last = "HTTP/1.1 200 OK\r\nA:   b\r\n\r\nbody";
+        let folded = last.replace("   b", "\r\n b");
+        for interim in ["100", "102", "103", "199"] {
+            let status = format!("HTTP/1.1 {interim} x\r\n");
+            becomes(
+                &format!("{status}B: c\r\n d\r\n\r\n{folded}"),
+                &format!("{status}\r\n{last}"),
+                true,
+            );
+            becomes(&format!("{status}\r\n{folded}"), &format!("{status}\r\n{last}"), true);
+            becomes(&format!("{status}B: c\r\n"), &format!("{status}B: c\r\n"), false);
+        }
+        let last = "HTTP/1.1 101 x\r\nB: c\r\n\r\nHTTP/1.1 103 x\r\nB: c\r\n\r\n";
+        becomes(last, last, true);
+    }
+}
