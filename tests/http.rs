@@ -149,10 +149,10 @@ fn the_http_status_decides_the_next_status() {
     for status in [200, 201, 202, 204, 299] {
         runs.push((status, "succeeded", String::new()));
     }
-    for status in [300, 301, 302, 303, 304, 307, 308] {
+    for status in [301, 302, 303, 307, 308] {
         runs.push((status, "dead", format!("HTTP status {status}, redirect not followed")));
     }
-    for status in [400, 401, 403, 404, 405, 409, 410, 422, 451, 499] {
+    for status in [300, 304, 305, 306, 399, 400, 401, 403, 404, 405, 409, 410, 422, 451, 499] {
         runs.push((status, "dead", format!("HTTP status {status}")));
     }
     for status in [408, 425, 429, 500, 501, 502, 503, 504, 599] {

@@ -142,7 +142,7 @@ impl fmt::Display for Failure {
                 None => write!(formatter, "killed by signal {signal}"),
             },
             Self::Timeout(limit) => write!(formatter, "timed out after {}", duration::show(*limit)),
-            Self::HttpStatus { status: status @ 300..=399, .. } => {
+            Self::HttpStatus { status, .. } if is_redirect(*status) => {
                 write!(formatter, "HTTP status {status}, redirect not followed")
             }
             Self::HttpStatus { status, .. } => write!(formatter, "HTTP status {status}"),
@@ -158,6 +158,12 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Returns whether the status asks for a request to another URL. The other statuses from 300 to 399
+/// offer a choice, or say that nothing has changed.
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301..=303 | 307 | 308)
+}
 
 /// Returns the name of a signal without SIG; real-time signals have none.
 fn signal_name(signal: i32) -> Option<&'static str> {
