@@ -176,6 +176,75 @@ fn a_redirect_to_another_origin_drops_the_calls_headers() {
     }
 }
 
+/// As curl does: only POST becomes GET, and after 303 every method but HEAD.
+#[test]
+fn a_redirect_repeats_the_call_or_the_history_names_the_change() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let mut runs = Vec::new();
+    for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        for status in [301, 302, 303, 307, 308] {
+            let is_changed = match status {
+                301 | 302 => method == "POST",
+                303 => !["GET", "HEAD"].contains(&method),
+                _ => false,
+            };
+            let url = redirect(&server, status, "/status/299");
+            let call = json!({"url": url, "method": method, "redirects": 1, "body": "x"});
+            let id = db.enqueue(["http", &call.to_string()]);
+            runs.push((id, method, if is_changed { "GET" } else { method }));
+        }
+    }
+    let log = db.jobctl(["tick", "--concurrency", "4"]).run().success();
+    let requests = server.requests();
+    for (id, method, becomes) in runs {
+        let note = match method == becomes {
+            true => String::new(),
+            false => format!("a redirect changed {method} to GET"),
+        };
+        assert_eq!(
+            db.of_attempt(id, 1, "outcome, http_status, error"),
+            format!("succeeded|299|{note}")
+        );
+        let sent = requests.iter().filter(|it| it.headers["x-jobctl-run-id"] == id.to_string());
+        let sent: Vec<_> = sent.map(|it| (it.method.as_str(), it.body.len())).collect();
+        assert_eq!(sent, [(method, 1), (becomes, usize::from(method == becomes))]);
+        assert!(note.is_empty() || log.stderr.contains(&format!("; {note}\n")), "{log}");
+    }
+}
+
+#[test]
+fn a_location_with_blanks_or_utf_8_is_followed() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let answer = |locations: &[&str]| {
+        let lines: String = locations.iter().map(|to| format!("Location: {to}\r\n")).collect();
+        let answer = format!("HTTP/1.1 302 Found\r\n{lines}Content-Length: 0\r\n\r\n");
+        call(&db, &server.url_with("/raw", answer), 1)
+    };
+    let followed = [
+        (&["/echo/ü"][..], "/echo/%C3%BC"),
+        (&["/echo/a b?c d"], "/echo/a%20b?c%20d"),
+        (&["//127.0.0.1:PORT/a"], "/a"),
+        (&["/a", "/a"], "/a"),
+    ];
+    let port = server.url("").rsplit_once(':').unwrap().1.to_owned();
+    for (locations, path) in followed {
+        let locations: Vec<_> = locations.iter().map(|to| to.replace("PORT", &port)).collect();
+        answer(&locations.iter().map(String::as_str).collect::<Vec<_>>());
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(server.requests().pop().unwrap().path, path, "{locations:?}");
+    }
+    // curl follows none of these either.
+    for locations in [&[""][..], &["/a", "/b"], &["http://a b/"], &["/a\tb"], &[]] {
+        let id = answer(locations);
+        db.jobctl(["tick"]).run().success();
+        let not = "dead|HTTP status 302, redirect not followed";
+        assert_eq!(db.of_run(id, "status, last_error"), not, "{locations:?}");
+        assert!(server.requests().pop().unwrap().path.starts_with("/raw"), "{locations:?}");
+    }
+}
+
 #[test]
 fn a_loop_of_redirects_ends() {
     let db = TestDb::new();

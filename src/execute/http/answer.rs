@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use ureq::http::header::{self, HeaderMap, HeaderName};
+use ureq::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
 
@@ -44,19 +44,22 @@ pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
     Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
 }
 
+/// Returns the value of a header, unless it has several different ones.
+pub(super) fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|first| values.all(|other| other == first))
+}
+
 /// Reads seconds or a date. A date is compared with the server's own `Date` if there is one,
 /// because the two clocks may differ.
 fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
-    let only = |name: HeaderName| {
-        let mut values = headers.get_all(name).iter();
-        values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::trim)
-    };
-    let wish = only(header::RETRY_AFTER)?;
+    let text = |name: HeaderName| only(headers, name)?.to_str().ok().map(str::trim);
+    let wish = text(header::RETRY_AFTER)?;
     if let Some(asked) = RetryAfter::seconds(wish) {
         return Some(asked);
     }
     let until = date(wish)?;
-    Some(match only(header::DATE).and_then(date) {
+    Some(match text(header::DATE).and_then(date) {
         Some(from) => RetryAfter::In((until - from).to_std().unwrap_or_default()),
         None => RetryAfter::At(until),
     })
@@ -199,7 +202,8 @@ mod tests {
             waits(503, &[("retry-after", value)], seconds);
         }
         waits(503, &[], None);
-        waits(503, &[("retry-after", "5"), ("retry-after", "5")], None);
+        waits(503, &[("retry-after", "5"), ("retry-after", "5")], Some(5));
+        waits(503, &[("retry-after", "5"), ("retry-after", "7")], None);
     }
 
     #[test]

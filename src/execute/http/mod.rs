@@ -22,7 +22,7 @@ use self::connection::{Dialer, NoResolver, Sent};
 use self::request::{HttpRequest, Unsendable};
 use super::Stop;
 use crate::files;
-use crate::job::action::{HTTP_TIMEOUT, Http, TIMEOUT_RANGE};
+use crate::job::action::{HTTP_TIMEOUT, Http, Method, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
 use crate::job::failure::Failure;
 
@@ -80,7 +80,7 @@ impl Caller {
     }
 
     fn follow(&self, mut request: HttpRequest, redirects: u32, total: Duration) -> AttemptResult {
-        let mut left = redirects;
+        let (mut left, asked) = (redirects, request.method);
         loop {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
@@ -99,10 +99,10 @@ impl Caller {
             {
                 continue;
             }
-            let location = response.headers().get(header::LOCATION);
-            match request.redirected(response.status(), location).filter(|_| left > 0) {
+            let next = request.redirected(response.status(), response.headers());
+            match next.filter(|_| left > 0) {
                 Some(next) => request = next,
-                None => return ended(response, &request, total),
+                None => return ended(response, &request, asked, total),
             }
             left -= 1;
         }
@@ -143,15 +143,24 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// The result of a call that was answered.
-fn ended(response: Response<Body>, request: &HttpRequest, total: Duration) -> AttemptResult {
+/// The result of a call that was answered. `asked` is its method before redirects.
+fn ended(
+    response: Response<Body>,
+    request: &HttpRequest,
+    asked: Method,
+    total: Duration,
+) -> AttemptResult {
     let http_status = Some(response.status().as_u16());
     let judged = answer::judge(&response);
     let (output, read) = answer::read(response.into_body());
     let (outcome, note) = match (judged, read) {
         // An error status counts, even if the connection breaks during the body.
         (Some(failure), _) => (Outcome::Failed(failure), None),
-        (None, Ok(())) => (Outcome::Succeeded, None),
+        (None, Ok(())) => {
+            let is_changed = request.method != asked;
+            let note = is_changed.then(|| format!("a redirect changed {asked} to GET"));
+            (Outcome::Succeeded, note)
+        }
         (None, Err(error)) => {
             let failure = answer::failure(error, Sent::Something, total);
             (Outcome::Failed(failure), Some(request.endpoint.note()))

@@ -3,22 +3,23 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
 use ureq::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::http::{StatusCode, Uri};
 use url::Url;
 
-use super::HEADER_LIMIT;
+use super::{HEADER_LIMIT, answer};
 use crate::job::action::{self, Http, Method};
 use crate::job::attempt::AttemptIdentity;
-use crate::job::failure::Failure;
+use crate::job::failure::{Failure, is_redirect};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
 /// Encodes everything but visible ASCII, and also `%`, so that different keys stay different. Bytes
 /// beyond ASCII are always encoded.
-const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+const ENCODED: &AsciiSet = &BLANK.add(b'%');
+const BLANK: &AsciiSet = &CONTROLS.add(b' ');
 
 /// Why a request can't be made, with a note for the history and the log, which viewers don't read.
 #[derive(Debug, Eq, PartialEq)]
@@ -93,17 +94,18 @@ impl<'a> HttpRequest<'a> {
 
     /// Returns the next request after a redirect, or `None` if jobctl does not follow the
     /// redirect or the status is another one.
-    pub(super) fn redirected(
-        &self,
-        status: StatusCode,
-        location: Option<&HeaderValue>,
-    ) -> Option<Self> {
-        let is_repeated = match status.as_u16() {
-            307 | 308 => true,
-            301..=303 => matches!(self.method, Method::Get | Method::Head),
-            _ => return None,
+    pub(super) fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        if !is_redirect(status.as_u16()) {
+            return None;
+        }
+        let is_repeated = match (status.as_u16(), self.method) {
+            (303, method) => matches!(method, Method::Get | Method::Head),
+            // As browsers and curl do. Any other method would not be carried out.
+            (301 | 302, method) => method != Method::Post,
+            _ => true,
         };
-        let endpoint = self.endpoint.follow(location?.to_str().ok()?)?;
+        let location = answer::only(headers, header::LOCATION)?;
+        let endpoint = self.endpoint.follow(location.as_bytes())?;
         let mut next = Self { endpoint, ..self.clone() };
         if !next.endpoint.is_same_origin(&self.endpoint) {
             next.headers.clone_from(&next.own);
@@ -142,12 +144,14 @@ impl Endpoint {
     }
 
     /// Resolves a `Location`. Returns `None` if jobctl does not follow it: to another scheme, with
-    /// a user name, or from HTTPS to HTTP.
-    fn follow(&self, location: &str) -> Option<Self> {
-        if location.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    /// a user name, from HTTPS to HTTP, or an empty one. Servers also send blanks and UTF-8, which
+    /// no URL has.
+    fn follow(&self, location: &[u8]) -> Option<Self> {
+        if location.is_empty() || location.iter().any(u8::is_ascii_control) {
             return None;
         }
-        let next = Self::parse(self.url.join(location).ok()?.as_str()).ok()?;
+        let location = percent_encode(location, BLANK).to_string();
+        let next = Self::parse(self.url.join(&location).ok()?.as_str()).ok()?;
         (next.is_tls() || !self.is_tls()).then_some(next)
     }
 
@@ -338,8 +342,9 @@ mod tests {
         );
         let request = HttpRequest::new(&call, &identity(), variable).unwrap();
         let to = |status: u16, location: &'static str| {
-            let location = HeaderValue::from_static(location);
-            request.redirected(StatusCode::from_u16(status).unwrap(), Some(&location)).unwrap()
+            request
+                .redirected(StatusCode::from_u16(status).unwrap(), &locations([location]))
+                .unwrap()
         };
         assert_eq!(shown(&to(307, "/b")), shown(&request));
         assert_eq!(shown(&to(302, "/b")).len(), 5);
@@ -352,8 +357,7 @@ mod tests {
                     .all(|line| !line.contains("s3cret") && !line.contains("x-api-key"))
             );
             // A redirect back to the first server does not restore the job's headers and body.
-            let back =
-                next.redirected(StatusCode::FOUND, Some(&HeaderValue::from_static("https://a/")));
+            let back = next.redirected(StatusCode::FOUND, &locations(["https://a/"]));
             assert!(back.is_none_or(|back| back.headers == back.own && back.body.is_none()));
         }
     }
@@ -364,28 +368,51 @@ mod tests {
         fn case(status: u16, from: &str, next: Option<(&str, Option<&str>)>) {
             let call = http(&format!(r#"{{"url": "http://a/", "method": "{from}", "body": "b"}}"#));
             let request = HttpRequest::new(&call, &identity(), variable).unwrap();
-            let location = HeaderValue::from_static("/b");
-            let to = request.redirected(StatusCode::from_u16(status).unwrap(), Some(&location));
+            let to = request.redirected(StatusCode::from_u16(status).unwrap(), &locations(["/b"]));
             assert_eq!(to.as_ref().map(|to| (to.method.as_str(), to.body)), next, "{status}");
         }
-        for status in [301, 302, 303] {
-            case(status, "POST", Some(("GET", None)));
-            case(status, "DELETE", Some(("GET", None)));
-            case(status, "GET", Some(("GET", Some("b"))));
-            case(status, "HEAD", Some(("HEAD", Some("b"))));
-        }
-        for status in [307, 308] {
-            case(status, "POST", Some(("POST", Some("b"))));
+        for status in [301, 302, 303, 307, 308] {
+            for method in Method::ALL.map(Method::as_str) {
+                let is_get = match status {
+                    301 | 302 => method == "POST",
+                    303 => !["GET", "HEAD"].contains(&method),
+                    _ => false,
+                };
+                let repeated = (method, Some("b"));
+                case(status, method, Some(if is_get { ("GET", None) } else { repeated }));
+            }
         }
         for status in [200, 300, 304, 305, 306] {
             case(status, "GET", None);
         }
     }
 
+    /// The headers of an answer with these locations.
+    fn locations<const N: usize>(values: [&'static str; N]) -> HeaderMap {
+        let values = values.map(HeaderValue::from_static);
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::LOCATION, value);
+        }
+        headers
+    }
+
+    #[test]
+    fn several_different_locations_are_not_followed() {
+        let call = http(r#"{"url": "http://a/"}"#);
+        let request = HttpRequest::new(&call, &identity(), variable).unwrap();
+        let is_followed =
+            |headers: HeaderMap| request.redirected(StatusCode::FOUND, &headers).is_some();
+        assert!(is_followed(locations(["/b", "/b"])));
+        assert!(!is_followed(locations(["/b", "/c"])));
+        assert!(!is_followed(locations([])));
+    }
+
     #[track_caller]
-    fn follows(url: &str, location: &str, to: Option<&str>) {
-        let next = Endpoint::parse(url).unwrap().follow(location);
-        assert_eq!(next.map(|next| next.uri.to_string()).as_deref(), to, "{location}");
+    fn follows(url: &str, location: impl AsRef<[u8]>, to: Option<&str>) {
+        let next = Endpoint::parse(url).unwrap().follow(location.as_ref());
+        let next = next.map(|next| next.uri.to_string());
+        assert_eq!(next.as_deref(), to, "{}", location.as_ref().escape_ascii());
     }
 
     #[track_caller]
@@ -411,7 +438,15 @@ mod tests {
     fn a_non_ascii_host_and_path_are_encoded() {
         let endpoint = Endpoint::parse("http://Bücher.example/straße?q=ü#ü").unwrap();
         assert_eq!(endpoint.uri, "http://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC");
-        follows("http://a/", "/ü", Some("http://a/%C3%BC"));
+        for (location, to) in [
+            ("/ü", "http://a/%C3%BC"),
+            ("/%C3%BC/100%", "http://a/%C3%BC/100%"),
+            ("/a b?c d#e f", "http://a/a%20b?c%20d"),
+            ("http://Bücher.example/ß", "http://xn--bcher-kva.example/%C3%9F"),
+        ] {
+            follows("http://a/", location, Some(to));
+        }
+        follows("http://a/", b"/\xfc", Some("http://a/%FC"));
     }
 
     #[test]
@@ -442,7 +477,6 @@ mod tests {
             ("?y", "http://a/b/c/d?y"),
             ("x#f", "http://a/b/c/x"),
             ("#f", "http://a/b/c/d?q"),
-            ("", "http://a/b/c/d?q"),
             ("/x?u=http://y/..", "http://a/x?u=http://y/.."),
             ("https://a/", "https://a/"),
             ("x?y:z", "http://a/b/c/x?y:z"),
@@ -460,8 +494,10 @@ mod tests {
             "file:///etc/passwd",
             "http://u@x/",
             "http://x:0/",
-            "/a b",
+            "http://a b/",
+            "/a\tb",
             "\n",
+            "",
         ] {
             follows("http://a/", location, None);
         }
