@@ -109,8 +109,16 @@ fn a_server_can_ask_for_a_call_later() {
         db.enqueue(["http", "--max-attempts", "1", &payload])
     };
     let [limited, away] = ["429", "503"].map(|it| call(&format!("/status/{it}?retry-after=7200")));
+    // An attempt does not count if the limit ends now, either.
+    let now = ["0", "Wed,%2021%20Oct%202015%2007:28:00%20GMT"]
+        .map(|it| call(&format!("/status/429?retry-after={it}")));
     let failed = call("/status/503");
     db.jobctl(["tick"]).run().success();
+    for id in now {
+        assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+        let after_backoff = "run_at > updated_at + interval '30 seconds'";
+        assert_eq!(db.of_run(id, after_backoff), "t");
+    }
     for id in [limited, away] {
         assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
         assert_eq!(db.of_run(id, "run_at - updated_at"), "02:00:00");

@@ -61,15 +61,6 @@ impl NextStatus {
         random: f64,
         now: DateTime<Utc>,
     ) -> Self {
-        let prospect = match &ended.outcome {
-            // "Now" is not later.
-            Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. })
-                if prospect == Prospect::Snoozed && asked.wait(now).is_zero() =>
-            {
-                Prospect::Transient
-            }
-            _ => prospect,
-        };
         let unless_used_up = |status| if attempt < max_attempts { status } else { Status::Dead };
         let (status, outcome, error) = match &ended.outcome {
             Outcome::Succeeded => (Status::Succeeded, HistoryOutcome::Succeeded, None),
@@ -114,7 +105,7 @@ impl NextStatus {
         let backoff = || wait_after(attempt, rule, random);
         let wait = match (&ended.outcome, outcome) {
             (Outcome::Failed(Failure::ExitCode(_)), HistoryOutcome::Snoozed) => {
-                asked_in(&ended.output.text).unwrap_or_else(backoff).max(duration::SECOND)
+                asked_in(&ended.output.text).unwrap_or_else(backoff)
             }
             (
                 Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }),
@@ -123,6 +114,11 @@ impl NextStatus {
             _ if status == Status::Failed => backoff(),
             _ => Duration::ZERO,
         };
+        let least = match outcome {
+            HistoryOutcome::Snoozed => duration::SECOND,
+            _ => Duration::ZERO,
+        };
+        let wait = wait.max(least);
         Self { status, outcome, wait, error_type, error }
     }
 }
@@ -211,9 +207,11 @@ mod tests {
 
     #[test]
     fn a_snooze_lasts_a_second_at_least() {
-        let (ended, now) = (ended(Outcome::Failed(Failure::ExitCode(75))), DateTime::UNIX_EPOCH);
-        let next = NextStatus::of(&ended, Prospect::Snoozed, 1, 3, "fixed:0s", 0.5, now);
-        assert_eq!((next.outcome, next.wait), (HistoryOutcome::Snoozed, duration::SECOND));
+        for outcome in [Outcome::Failed(Failure::ExitCode(75)), http(503, Some(0))] {
+            let (ended, now) = (ended(outcome), DateTime::UNIX_EPOCH);
+            let next = NextStatus::of(&ended, Prospect::Snoozed, 1, 3, "fixed:0s", 0.5, now);
+            assert_eq!((next.outcome, next.wait), (HistoryOutcome::Snoozed, duration::SECOND));
+        }
     }
 
     /// Judges the last attempt.
@@ -254,7 +252,7 @@ mod tests {
         snoozes("http", call, http(429, Some(600)), "", Some(600));
         snoozes("http", call, http(503, Some(1)), "", Some(300));
         snoozes("http", call, http(503, None), "", None);
-        snoozes("http", call, http(503, Some(0)), "", None);
+        snoozes("http", call, http(503, Some(0)), "", Some(300));
         let strict = r#"{"url": "http://a", "transient_statuses": [503]}"#;
         snoozes("http", strict, http(429, Some(600)), "", None);
     }
