@@ -1,5 +1,7 @@
 //! `jobctl wait` and `enqueue --wait`: until runs have ended.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
@@ -316,4 +318,32 @@ fn no_run_starts_here_after_a_restore_that_is_not_accepted() {
         .stderr_has("run 2 is enqueued; waiting for a tick: ")
         .stderr_has("accept-restore");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+}
+
+/// A wait for the server may take this long after the end of the time, on a loaded machine.
+const SOON: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--in", "1h", "--", "true"]).to_string();
+    for is_connected in [true, false] {
+        for (timeout, signal, status) in
+            [("1s", None, 124), ("1h", Some(Signal::INT), 130), ("1h", Some(Signal::TERM), 143)]
+        {
+            let proxy = Proxy::to(&db);
+            let url = proxy.url().replace("connect_timeout=2", "connect_timeout=60");
+            if is_connected {
+                proxy.freeze_after("run_states")
+            } else {
+                proxy.freeze()
+            }
+            let wait = db.jobctl(["wait", &id, "--timeout", timeout]);
+            let wait = wait.env("JOBCTL_DATABASE_URL", &url).spawn();
+            wait_until("it waits", || proxy.is_frozen() && proxy.connections() == 1);
+            signal.into_iter().for_each(|signal| wait.signal(signal));
+            let ended = wait.wait_within(SOON).exits(status);
+            ended.stdout("").stderr("jobctl: the database did not answer\n");
+        }
+    }
 }

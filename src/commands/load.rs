@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::{flag, low_level};
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level;
 
 use super::DatabaseFlags;
 use super::arguments::{length, within};
@@ -94,9 +94,7 @@ impl Arguments {
         }
         // Before the first row is written, so that a signal leaves none behind.
         let interrupted = Arc::default();
-        for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-            flag::register(signal, Arc::clone(&interrupted)).context("cannot catch signals")?;
-        }
+        super::catch_signals(&interrupted)?;
         let in_use = "cannot start a load test: definition `jobctl-load` is in use; wait for the \
                       other test, or try again 30 seconds after it was killed";
         let id = store.begin_load()?.ok_or_else(|| Fault::new(Exit::Unavailable, in_use))?;

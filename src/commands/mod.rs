@@ -44,11 +44,17 @@ mod wait;
 
 use std::collections::BTreeSet;
 use std::env::VarError;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 
 use crate::connect::{self, Target};
+use crate::execute;
 use crate::exit::{Exit, Fault};
 use crate::health;
 use crate::job::action::{self, JobKind};
@@ -229,6 +235,27 @@ impl DatabaseFlags {
     fn open(&self) -> anyhow::Result<Store> {
         Store::open(&self.target()?)
     }
+
+    /// The same. While `interrupted` is set, each wait for the server ends early.
+    fn open_until(&self, interrupted: &Arc<AtomicBool>) -> anyhow::Result<Store> {
+        Store::open_until(&self.target()?, Arc::clone(interrupted))
+    }
+}
+
+/// Returns the signals that ask the command to stop. A signal that is ignored, as under `nohup`,
+/// stays ignored.
+fn stop_signals() -> Vec<i32> {
+    let ignored: Vec<_> = execute::ignored_signals().collect();
+    let all = [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter();
+    all.filter(|signal| !ignored.contains(signal)).collect()
+}
+
+/// Catches the signals that ask the command to stop: from now on, each of them sets `interrupted`.
+fn catch_signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let mut caught = stop_signals().into_iter();
+    let caught =
+        caught.try_for_each(|signal| flag::register(signal, Arc::clone(interrupted)).map(drop));
+    caught.context("cannot catch signals")
 }
 
 /// Reads the command line and the environment.

@@ -1,5 +1,7 @@
 //! Questions to the database that outlast a short outage.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,11 +20,23 @@ pub(super) struct LastingSession<'a> {
     limit: Duration,
     store: Option<Store>,
     away_since: Option<Instant>,
+    /// While it is set, each wait for the server ends early.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl<'a> LastingSession<'a> {
-    pub(super) fn new(database: &'a DatabaseFlags, limit: Duration, store: Option<Store>) -> Self {
-        Self { database, limit, store, away_since: None }
+    pub(super) fn new(database: &'a DatabaseFlags, limit: Duration, store: Store) -> Self {
+        Self { store: Some(store), ..Self::unopened(database, limit, Arc::default()) }
+    }
+
+    /// A session without a connection. While `interrupted` is set, each wait for the server ends
+    /// early.
+    pub(super) fn unopened(
+        database: &'a DatabaseFlags,
+        limit: Duration,
+        interrupted: Arc<AtomicBool>,
+    ) -> Self {
+        Self { database, limit, store: None, away_since: None, interrupted }
     }
 
     /// Asks, on a new connection if there is none. `None`: the database is away, which the first
@@ -31,11 +45,19 @@ impl<'a> LastingSession<'a> {
         &mut self,
         question: impl FnOnce(&Store) -> anyhow::Result<T>,
     ) -> anyhow::Result<Option<T>> {
-        let opened = self.store.take().map_or_else(|| self.database.open(), Ok);
+        let open = || self.database.open_until(&self.interrupted);
+        let opened = self.store.take().map_or_else(open, Ok);
         match opened.and_then(|store| question(&store).map(|answer| (store, answer))) {
             Ok((store, answer)) => {
                 (self.store, self.away_since) = (Some(store), None);
                 Ok(Some(answer))
+            }
+            // The caller ends.
+            Err(error)
+                if exit_of(&error) == Exit::Unavailable
+                    && self.interrupted.load(Ordering::Relaxed) =>
+            {
+                Ok(None)
             }
             Err(error) if exit_of(&error) == Exit::Unavailable => {
                 let since = *self.away_since.get_or_insert_with(|| {

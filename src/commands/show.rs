@@ -90,7 +90,7 @@ impl Arguments {
             let stored = store.output(self.id, self.attempt)?;
             let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
             if self.follow {
-                let mut session = LastingSession::new(database, OUTAGE_LIMIT, Some(store));
+                let mut session = LastingSession::new(database, OUTAGE_LIMIT, store);
                 follow(stored, |attempt| {
                     session.insist(POLL_INTERVAL, |store| Ok(store.output(self.id, attempt)?))
                 })?;

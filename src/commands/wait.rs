@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use super::DatabaseFlags;
 use super::arguments::run_id;
 use super::outage::{LastingSession, OUTAGE_LIMIT};
+use super::{DatabaseFlags, catch_signals, stop_signals};
 use crate::exit::{Exit, Fault};
 use crate::job::failure::{ErrorType, Failure};
 use crate::job::status::Status;
@@ -63,8 +62,17 @@ impl Arguments {
 
     /// Goes on while the database is away for a short time.
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let (signals, began) = (signals()?, Instant::now());
-        let mut session = LastingSession::new(database, OUTAGE_LIMIT, None);
+        let (interrupted, began) = (Arc::default(), Instant::now());
+        let signals = signals(&interrupted)?;
+        if let Some(timeout) = self.timeout {
+            let interrupted = Arc::clone(&interrupted);
+            let interrupt = move || {
+                thread::sleep(timeout);
+                interrupted.store(true, Ordering::Relaxed);
+            };
+            thread::Builder::new().spawn(interrupt).context("cannot wait")?;
+        }
+        let mut session = LastingSession::unopened(database, OUTAGE_LIMIT, interrupted);
         let mut pause = FIRST_PAUSE;
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
@@ -157,17 +165,16 @@ impl Waited {
     }
 }
 
-/// Returns the numbers of signals that end a wait, as they come. A second one ends the process,
-/// also while it waits for an answer of the database.
-fn signals() -> anyhow::Result<Receiver<u8>> {
-    const SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-    let is_second = Arc::new(AtomicBool::new(false));
-    for signal in SIGNALS {
-        flag::register_conditional_default(signal, Arc::clone(&is_second))
+/// Returns the numbers of signals that end a wait, as they come. Each sets `interrupted`, too. One
+/// that comes when it is set ends the process.
+fn signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<Receiver<u8>> {
+    let stop_signals = stop_signals();
+    for signal in stop_signals.iter().copied() {
+        flag::register_conditional_default(signal, Arc::clone(interrupted))
             .context("cannot wait")?;
-        flag::register(signal, Arc::clone(&is_second)).context("cannot wait")?;
     }
-    let mut signals = Signals::new(SIGNALS).context("cannot wait")?;
+    catch_signals(interrupted)?;
+    let mut signals = Signals::new(stop_signals).context("cannot wait")?;
     let (sender, receiver) = mpsc::channel();
     let pass_on = move || {
         let numbers = signals.forever().filter_map(|signal| u8::try_from(signal).ok());

@@ -23,7 +23,7 @@ mod verify;
 use std::fmt::Display;
 
 pub(crate) use self::client::{Client, ConnectionThread, Parameter};
-pub(crate) use self::open::PendingConnection;
+pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, receive};
 pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};

@@ -5,9 +5,10 @@ use std::future::{Ready, ready};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
 use rustls::ClientConfig;
@@ -20,9 +21,15 @@ use super::error::{ConnectError, OLDEST_SERVER};
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
 use super::tls::{Encryption, SslMode};
+use crate::text::duration::CENTURY;
+
+/// The longest wait for the server after an interruption.
+pub(crate) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
+/// How often a wait checks for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A connection that a thread is opening.
-pub(crate) struct PendingConnection(mpsc::Receiver<anyhow::Result<ConnectionThread>>);
+pub(crate) struct PendingConnection(Receiver<anyhow::Result<ConnectionThread>>);
 
 impl PendingConnection {
     /// Returns the connection or the error, if there is one yet. The error names every host and
@@ -35,9 +42,38 @@ impl PendingConnection {
         }
     }
 
-    /// Waits for the result of `poll`.
-    pub(crate) fn wait(self) -> anyhow::Result<ConnectionThread> {
-        self.0.recv().unwrap_or_else(|_| Err(no_thread()))
+    /// Waits for the result of `poll`; after an interruption, for a second at most.
+    pub(crate) fn wait(self, interrupted: &AtomicBool) -> anyhow::Result<ConnectionThread> {
+        receive(&self.0, CENTURY, interrupted, INTERRUPTED_LIMIT).unwrap_or_else(|why| {
+            Err(match why {
+                RecvTimeoutError::Timeout => {
+                    ConnectError::of_silence(INTERRUPTED_LIMIT).into_fault(":")
+                }
+                RecvTimeoutError::Disconnected => no_thread(),
+            })
+        })
+    }
+}
+
+/// Waits for the answer of a thread for this time; while `interrupted` is set, for
+/// `after_interruption` at most.
+pub(crate) fn receive<T>(
+    answers: &Receiver<T>,
+    limit: Duration,
+    interrupted: &AtomicBool,
+    after_interruption: Duration,
+) -> Result<T, RecvTimeoutError> {
+    let mut until = Instant::now() + limit;
+    loop {
+        if interrupted.load(Ordering::Relaxed) {
+            // `until` only gets earlier, so the first check after the interruption decides.
+            until = until.min(Instant::now() + after_interruption);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
+            Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
+            answer => return answer,
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) use foreground::{Foreground, foreground};
 pub(crate) use http::HostPolicy;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};
 pub(crate) use process_one::run_as_process_one;
-pub(crate) use sanitize::hide_environment;
+pub(crate) use sanitize::{hide_environment, ignored_signals};
 pub(crate) use stop::Stop;
 
 use crate::job::action::{Action, Shell};

@@ -74,7 +74,7 @@ fn withhold_ignored_signals() -> io::Result<()> {
 }
 
 /// Returns the signals that this process ignores now.
-pub(super) fn ignored_signals() -> impl Iterator<Item = i32> {
+pub(crate) fn ignored_signals() -> impl Iterator<Item = i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();

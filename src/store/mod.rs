@@ -84,14 +84,25 @@ impl Store {
     /// Connects. The first transaction fails with `Exit::Schema` and does nothing if the schema's
     /// version is not the program's.
     pub(crate) fn open(target: &Target) -> anyhow::Result<Self> {
-        let store = Self::connect(target)?;
+        Self::open_until(target, Arc::default())
+    }
+
+    /// The same. While `interrupted` is set, each wait for the server ends early.
+    pub(crate) fn open_until(
+        target: &Target,
+        interrupted: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let thread = target.clone().connect(|| ()).wait(&interrupted)?;
+        let store = Self::over(thread, interrupted);
         store.checks_version.set(true);
         Ok(store)
     }
 
     /// Connects without a check of the schema's version.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
-        target.clone().connect(|| ()).wait().map(|thread| Self::over(thread, Arc::default()))
+        let interrupted = Arc::default();
+        let thread = target.clone().connect(|| ()).wait(&interrupted)?;
+        Ok(Self::over(thread, interrupted))
     }
 
     /// Returns a store without a check of the schema's version. While `interrupted` is set, a wait

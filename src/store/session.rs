@@ -1,8 +1,7 @@
 //! Transactions over one connection. Each call is one transaction and leaves no state in the
 //! session, so it works behind a pooler that gives each transaction another server process.
 
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::error::{self, Error, Result};
 use super::row::{self, Argument, FromRow, PgResult, column};
 use super::statement::{OwnedStatement, Statement, text};
 use super::{Store, schema};
-use crate::connect::Client;
+use crate::connect::{self, Client, INTERRUPTED_LIMIT};
 use crate::text::listing::Listing;
 
 /// The timeouts of the statements of a transaction.
@@ -41,7 +40,7 @@ impl Timeouts {
         statement: Duration::from_secs(10),
         lock: Duration::from_secs(2),
         silence: Duration::from_secs(5),
-        interrupted: Duration::from_secs(1),
+        interrupted: INTERRUPTED_LIMIT,
         whole_tables: true,
         one_moment: false,
     };
@@ -49,8 +48,6 @@ impl Timeouts {
 
 /// How often a transaction that conflicted with another is sent again.
 const RETRIES: usize = 5;
-/// How often a wait checks for an interruption.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
@@ -80,24 +77,16 @@ impl Store {
             transaction.client
         });
         let began = Instant::now();
-        let mut until = began + timeouts.statement + timeouts.silence;
-        loop {
-            if self.interrupted.load(Ordering::Relaxed) {
-                // `until` only gets earlier, so the first check after the interruption decides.
-                until = until.min(Instant::now() + timeouts.interrupted);
+        let limit = timeouts.statement + timeouts.silence;
+        match connect::receive(&answers, limit, &self.interrupted, timeouts.interrupted) {
+            Ok(done) => {
+                self.longest.set(self.longest.get().max(began.elapsed()));
+                done
             }
-            let left = until.saturating_duration_since(Instant::now());
-            match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
-                Ok(done) => {
-                    self.longest.set(self.longest.get().max(began.elapsed()));
-                    return done;
-                }
-                Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
-                Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
-                    return Err(Error::uncertain(doing, error::SILENT));
-                }
-                Err(_) => return Err(Error::silent(doing)),
+            Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
+                Err(Error::uncertain(doing, error::SILENT))
             }
+            Err(_) => Err(Error::silent(doing)),
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
@@ -213,7 +213,11 @@ impl Sql {
 }
 
 fn connect(url: &str) -> ConnectionThread {
-    Target::resolve(Some(url), &|_| None).unwrap().connect(|| ()).wait().unwrap()
+    Target::resolve(Some(url), &|_| None)
+        .unwrap()
+        .connect(|| ())
+        .wait(&AtomicBool::default())
+        .unwrap()
 }
 
 fn said<T: Debug>(answer: store::Result<T>) -> String {

@@ -102,7 +102,7 @@ impl Arguments {
         let store = database.open()?;
         if self.watch {
             // An operator watches an outage, too.
-            let mut session = LastingSession::new(database, Duration::MAX, Some(store));
+            let mut session = LastingSession::new(database, Duration::MAX, store);
             loop {
                 let (overview, findings) = session.insist(REDRAWN_AFTER, |it| self.read(it))?;
                 let clock = instant(overview.now);
