@@ -347,3 +347,29 @@ fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
         }
     }
 }
+
+#[test]
+fn enqueue_run_tries_again_if_an_answer_is_lost() {
+    let db = TestDb::new();
+    for (id, text) in [(1, "unaccepted_restores"), (2, "WITH RECURSIVE lanes"), (3, "run_states")] {
+        let proxy = Proxy::to(&db);
+        proxy.lose_answer_to(&[text]);
+        let run = db.jobctl(["enqueue", "shell", "--run", "--wait=20s", "--", "true"]);
+        run.through(&proxy).run().success();
+        assert!(proxy.has_lost(), "{text}");
+        assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
+    }
+}
+
+#[test]
+fn a_signal_ends_enqueue_run_while_the_database_is_silent() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    proxy.freeze_after("WITH RECURSIVE lanes");
+    let run = db.jobctl(["enqueue", "shell", "--run", "--", "true"]);
+    let run = run.env("JOBCTL_TICK_GRACE", "0s").through(&proxy).spawn();
+    wait_until("the claim", || proxy.is_frozen());
+    run.signal(Signal::INT);
+    run.wait_within(SOON).exits(130).stdout("1\n").stderr_has("`jobctl wait 1`");
+    db.leaves_running();
+}

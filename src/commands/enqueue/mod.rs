@@ -9,13 +9,16 @@ use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::mem::take;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 
 use self::request::{Asked, Request, at_line, check_job};
 use super::environment::of_variables;
+use super::outage::OUTAGE_LIMIT;
 use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
@@ -25,7 +28,8 @@ use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
-use crate::text::{duration, plural, timestamp};
+use crate::text::duration::{self, SECOND};
+use crate::text::{plural, timestamp};
 
 /// Enqueue a job and print its run's id
 ///
@@ -199,31 +203,51 @@ impl Arguments {
     }
 }
 
-/// Makes an attempt of a run that waits. Returns the exit status if a signal ended that. In any
-/// other case, the wait goes on: also if another tick was faster, or the database is away.
+/// Makes an attempt of a run that waits. While the database is away for a short time, tries again.
+/// Returns the exit status if a signal ended that. In any other case, the wait goes on: also if
+/// another tick was faster.
 fn run_here(
     tick: &tick::Arguments,
     id: i64,
     database: &DatabaseFlags,
 ) -> anyhow::Result<Option<Exit>> {
-    let state = |store: &Store| Ok(store.run_states(vec![id])?.into_iter().next());
-    let attempt = || -> anyhow::Result<_> {
-        let done = tick.run_one(id, database)?;
-        Ok((done, database.open().and_then(|store| state(&store))?))
+    let interrupted = Arc::default();
+    super::catch_signals(&interrupted)?;
+    let mut done = None;
+    let mut attempt = || -> anyhow::Result<_> {
+        let done = match done {
+            Some(done) => done,
+            None => *done.insert(tick.run_one(id, database)?),
+        };
+        let states = database.open_until(&interrupted)?.run_states(vec![id])?;
+        Ok((done, states.into_iter().next()))
     };
-    let (done, state) = match attempt() {
-        Err(error) if exit_of(&error) != Exit::Usage => {
-            let waits_for = match exit_of(&error) {
-                Exit::Unavailable => "the database",
-                _ => "a tick",
-            };
-            print::complain(&format!("run {id} is enqueued; waiting for {waits_for}: {error:#}"));
-            return Ok(None);
+    let (began, mut has_complained) = (Instant::now(), false);
+    let (done, state) = loop {
+        let error = match attempt() {
+            Err(error) if exit_of(&error) != Exit::Usage => error,
+            done => break done?,
+        };
+        if !interrupted.load(Ordering::Relaxed) {
+            let is_away = exit_of(&error) == Exit::Unavailable;
+            if !std::mem::replace(&mut has_complained, true) {
+                let waits_for = if is_away { "the database" } else { "a tick" };
+                let line = format!("run {id} is enqueued; waiting for {waits_for}: {error:#}");
+                print::complain(&line);
+            }
+            if !is_away || began.elapsed() > OUTAGE_LIMIT {
+                return Ok(None);
+            }
+            thread::sleep(SECOND);
         }
-        done => done?,
+        // The next attempt would not notice a signal that has come before.
+        if interrupted.load(Ordering::Relaxed) {
+            print::complain(&format!("run {id} is enqueued; `jobctl wait {id}`"));
+            return Ok(Some(tick::INTERRUPTED));
+        }
     };
     let Some(state) = state else { return Ok(None) };
-    if done.interrupted && !state.status.is_final() {
+    if interrupted.load(Ordering::Relaxed) && !state.status.is_final() {
         print::complain(&format!("run {id} is {}; `jobctl wait {id}`", state.status));
         return Ok(Some(tick::INTERRUPTED));
     }
