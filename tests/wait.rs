@@ -373,3 +373,23 @@ fn a_signal_ends_enqueue_run_while_the_database_is_silent() {
     run.wait_within(SOON).exits(130).stdout("1\n").stderr_has("`jobctl wait 1`");
     db.leaves_running();
 }
+
+#[test]
+fn a_tick_for_one_run_that_another_tick_took_says_so() {
+    let db = TestDb::new();
+    let id = db.enqueue_script("true").to_string();
+    let (proxy, mut client) = (Proxy::to(&db), db.client());
+    let mut other = client.transaction().unwrap();
+    other
+        .batch_execute(
+            "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
+                 locked_by = 'w', locked_until = now() + interval '1 hour'",
+        )
+        .unwrap();
+    let tick = db.jobctl(["tick", "--run", &id]).through(&proxy).spawn();
+    // The first one has seen that the run is due.
+    wait_until("a second connection", || proxy.connections() > 1);
+    other.commit().unwrap();
+    tick.wait().exits(4).stderr(&format!("jobctl: cannot start run {id}: its status is running\n"));
+    db.leaves_running();
+}

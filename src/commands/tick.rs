@@ -1,5 +1,6 @@
 //! `jobctl tick`: the command that cron runs.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::exit::{Exit, Fault};
 use crate::health;
 use crate::job::action::JobKind;
 use crate::print::{self, LogFormat, Output, Table};
-use crate::store::{ClaimFilter, RunState};
+use crate::store::{ClaimFilter, RunState, Store};
 use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Outcome, Plan};
 
@@ -122,20 +123,28 @@ impl Arguments {
             tick::run(database.target()?, plan, executor)?;
             return Ok(Exit::Done);
         };
-        let states = database.open()?.run_states(vec![id])?;
-        let Some(RunState { status, .. }) = states.first() else {
-            let why = format!("cannot start run {id}: no such run");
-            return Err(Fault::new(Exit::NotFound, why).into());
+        let check = |store: Store| -> anyhow::Result<()> {
+            let states = store.run_states(vec![id])?;
+            let Some(RunState { status, .. }) = states.first() else {
+                let why = format!("cannot start run {id}: no such run");
+                return Err(Fault::new(Exit::NotFound, why).into());
+            };
+            if !status.is_waiting() {
+                let why = format!("cannot start run {id}: its status is {status}");
+                return Err(Fault::new(Exit::Conflict, why).into());
+            }
+            Ok(())
         };
-        if !status.is_waiting() {
-            let why = format!("cannot start run {id}: its status is {status}");
-            return Err(Fault::new(Exit::Conflict, why).into());
-        }
+        check(database.open()?)?;
+        let stopped = Arc::default();
+        super::catch_signals(&stopped)?;
         let Outcome { runs_started, interrupted } = self.run_one(id, database)?;
         Ok(match (runs_started, interrupted) {
             (1.., _) => Exit::Done,
             (0, true) => INTERRUPTED,
             (0, false) => {
+                // Another tick may have been faster.
+                check(database.open_until(&stopped)?)?;
                 complain_of_waiting(id);
                 Exit::CouldNot
             }
