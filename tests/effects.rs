@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -431,6 +432,21 @@ fn once_records_the_result_although_the_database_restarts() {
         proxy.restore();
         once.wait().exits(status).stderr_has("`once` tries again for a minute");
         assert_eq!(effects(&db), known);
+        db.execute("DELETE FROM jobctl.job_effects");
+    }
+}
+
+#[test]
+fn a_signal_after_the_command_ends_the_attempts_to_record_its_result() {
+    let db = TestDb::new();
+    for (script, text) in [("true", "UPDATE jobctl.job_effects"), ("false", "DELETE FROM")] {
+        let proxy = Proxy::to(&db);
+        proxy.freeze_after(text);
+        let once = db.jobctl(["once", "k", "--", "sh", "-c", script]).through(&proxy).spawn();
+        wait_until("the result to be sent", || proxy.is_frozen());
+        once.signal(Signal::TERM);
+        let once = once.wait_within(Duration::from_secs(6)).exits(5);
+        once.stderr_has("but `k` is still open; run `jobctl once --settle ");
         db.execute("DELETE FROM jobctl.job_effects");
     }
 }

@@ -1,5 +1,7 @@
 //! `jobctl once`: runs a command whose effect must happen once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -120,7 +122,8 @@ impl Arguments {
         if let (Some(Settle::Redo), Some(_)) = (self.settle, &self.result) {
             bail!(Fault::usage("only --settle done has a --result"));
         }
-        let store = database.open()?;
+        let interrupted = Arc::default();
+        let store = database.open_until(&interrupted)?;
         let Some(name) = &self.key else {
             print::list(self.output, &store.list_open_effects()?, &OPEN)?;
             return Ok(Exit::Done);
@@ -175,7 +178,9 @@ impl Arguments {
                 Settle::Redo => ("failed", "redo"),
             };
             let write = |store: &Store| write(store, settle, name, recorded, output);
-            record(&store, database, write)
+            // The command has ended, so a signal now is for `once`.
+            let _ = super::catch_signals(&interrupted);
+            record(&store, database, &interrupted, write)
                 // The answer to the first statement may be lost; a repetition finds no key.
                 .map(|(done, repeated)| done || repeated && matches!(settle, Settle::Redo))
                 .with_context(|| {
@@ -266,16 +271,18 @@ fn open(name: &str, begun: &str) -> Fault {
 }
 
 /// Records the result of the command. A database restart at this moment must not lose it, so this
-/// tries again for a minute. Returns whether it was recorded, and whether the write was repeated.
+/// tries again for a minute, or until a signal comes. Returns whether it was recorded, and whether
+/// the write was repeated.
 fn record(
     store: &Store,
     database: &DatabaseFlags,
+    interrupted: &Arc<AtomicBool>,
     write: impl Fn(&Store) -> store::Result<bool>,
 ) -> anyhow::Result<(bool, bool)> {
     let is_passing = |written: &anyhow::Result<bool>| {
         written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
     };
-    let again = || Ok(write(&database.open()?)?);
+    let again = || Ok(write(&database.open_until(interrupted)?)?);
     let until = Instant::now() + RETRY_TIME;
     let mut written = write(store).map_err(anyhow::Error::from);
     let repeats = is_passing(&written);
@@ -287,7 +294,8 @@ fn record(
     {
         log::warn!("{error:#}; `once` tries again for a minute");
     }
-    while is_passing(&written) && Instant::now() < until {
+    let has_time = || Instant::now() < until && !interrupted.load(Ordering::Relaxed);
+    while is_passing(&written) && has_time() {
         thread::sleep(SECOND);
         written = again();
     }
