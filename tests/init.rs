@@ -377,10 +377,29 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     for command in ["tick ", "check\n"] {
         assert!(written.contains(&format!("\nExecStart=\"{program}\" {command}")), "{done}");
     }
-    // The services of the system have no HOME for the notes of a check.
-    assert_eq!(written.contains("\nStateDirectory=jobctl-check\n"), is_root, "{done}");
-    // A job that cleans /tmp must see the host's.
-    assert!(!written.contains("PrivateTmp"), "{done}");
+    // Every other setting could take a right from the jobs that they have under cron.
+    const HARMLESS: [&str; 7] = [
+        "Type=oneshot",
+        "ExecStart=",
+        "Environment=",
+        "User=root",
+        "WorkingDirectory=-~",
+        "KillMode=process",
+        "OOMPolicy=continue",
+    ];
+    let services = written.split("\n[Service]\n").skip(1).map(|rest| rest.split("\n[").next());
+    let settings = services.flat_map(|service| service.unwrap().lines());
+    let settings = settings.filter(|line| line.contains('=') && !line.starts_with('#'));
+    let others: Vec<_> =
+        settings.filter(|line| !HARMLESS.iter().any(|start| line.starts_with(start))).collect();
+    assert_eq!(others, ["TimeoutStopSec=60"], "{done}");
+    // Mail programs deliver in the background, after the command of the job has ended.
+    assert_eq!(written.matches("\nKillMode=process\n").count(), 2, "{done}");
+    assert!(written.contains("\nOOMPolicy=continue\n"), "{done}");
+    // Cron gives its commands SHELL, and the variables and the folder of the user.
+    assert_eq!(written.matches("\nEnvironment=SHELL=/bin/sh\n").count(), 2, "{done}");
+    let of_root = written.matches("\nUser=root\nWorkingDirectory=-~\n").count();
+    assert_eq!(of_root, if is_root { 2 } else { 0 }, "{done}");
     assert!(
         written.contains("problems make jobctl-check.service fail, and its journal "),
         "{done}"
@@ -388,7 +407,10 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
     let run = |commands: &[&str]| {
-        let commands: Vec<_> = commands.iter().map(|it| format!("{systemctl} {it}")).collect();
+        let mut commands: Vec<_> = commands.iter().map(|it| format!("{systemctl} {it}")).collect();
+        if !is_root && commands.last().unwrap().contains("enable") {
+            commands.push("loginctl enable-linger".to_owned());
+        }
         format!("{units}; run `{}`\n", commands.join(" && "))
     };
     assert!(!written.contains("Unknown"), "{done}");

@@ -229,7 +229,11 @@ impl Arguments {
         };
         let user = if geteuid().is_root() { "" } else { "--user " };
         let commands = ["daemon-reload"].iter().chain(commands);
-        let commands: Vec<_> = commands.map(|it| format!("systemctl {user}{it}")).collect();
+        let mut commands: Vec<_> = commands.map(|it| format!("systemctl {user}{it}")).collect();
+        if environment.is_some() && !geteuid().is_root() {
+            // Otherwise, the user's timers stop when the user logs out.
+            commands.push("loginctl enable-linger".to_owned());
+        }
         print::complain(&format!(
             "the units are {done} {}; run `{}`",
             folder.display(),
@@ -249,15 +253,14 @@ impl Arguments {
     }
 }
 
-/// The folder of the notes of a check that the system's systemd starts, see `unit`.
-const CHECK_STATE: &str = "/var/lib/jobctl-check";
+/// Settings by which systemd gives a command of root the same variables (LOGNAME, HOME) and the
+/// same folder as cron. The user's systemd does so without them.
+const ACCOUNT: &str = "User=root\nWorkingDirectory=-~\n";
+/// The shell that cron names in each command's environment.
+const SHELL: &str = "Environment=SHELL=/bin/sh";
 
 /// Removes the notes of checks and of `tick --quiet`.
 fn remove_state() -> anyhow::Result<()> {
-    if geteuid().is_root() && Path::new(CHECK_STATE).exists() {
-        let removed = fs::remove_dir_all(CHECK_STATE);
-        removed.with_context(|| format!("cannot remove {CHECK_STATE}"))?;
-    }
     let Some(folder) = files::state_folder().filter(|folder| folder.exists()) else {
         return Ok(());
     };
@@ -316,16 +319,14 @@ fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow
     let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
     let program = quote::unit_word(&quote::program()?);
-    // For the notes of reported problems: services of the system have no HOME.
-    let state = "StateDirectory=jobctl-check\nEnvironment=XDG_STATE_HOME=%S/jobctl-check";
-    let state = if geteuid().is_root() { state } else { "# Its notes are in ~/.local/state." };
+    let account = format!("{}{SHELL}", if geteuid().is_root() { ACCOUNT } else { "" });
     // In one pass, because the user's texts may contain the name of a place.
     let mut filled = String::new();
     for part in template.split_inclusive(['{', '}']) {
         filled += match part {
             "program}" => &program,
             "check}" => check,
-            "state}" => state,
+            "account}" => &account,
             "environment}" => &lines,
             text => text.trim_end_matches('{'),
         };
