@@ -16,6 +16,7 @@ mod schedule;
 mod store;
 mod text;
 mod tick;
+mod tls;
 mod upkeep;
 
 use std::process::ExitCode;

@@ -442,7 +442,8 @@ fn each_sslmode_checks_the_certificate_as_in_libpq() {
         with(mode, "root.pem").replace("host=db.example.com", "host=elsewhere.example")
     };
     opens(&other_name("verify-ca"));
-    let why = "it is for db.example.com, not for this host name; use the name in the certificate";
+    let why =
+        "it is not for this host name, only for db.example.com; use the name in the certificate";
     refuses(&other_name("verify-full"), 7, why);
     let system = secured.address("encrypted", "sslmode=verify-full sslrootcert=system");
     refuses(&system, 7, "the server's certificate is not acceptable");

@@ -98,6 +98,7 @@ mod snooze;
 mod sql_enqueue;
 mod status;
 mod tick;
+mod tls;
 mod trail;
 mod upgrade;
 mod wait;

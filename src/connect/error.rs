@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use postgres::error::SqlState;
 use rustix::io::Errno;
-use rustls::{AlertDescription, CertificateError};
 
 use super::stream::Rejection;
-use super::verify::CertificateProblem;
 use crate::exit::{Exit, Fault};
 use crate::text::duration;
+use crate::tls::{Remedy, TlsProblem};
 
 /// The oldest major version of PostgreSQL that jobctl supports.
 pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
+const CHECK_HASH: &str =
+    "let an authority sign it with RSA or ECDSA, or use channel_binding=prefer";
 const CHECK_BINDING: &str = "channel_binding=require needs TLS and a password that the server \
     checks by SCRAM; poolers do not offer it, so use prefer";
 const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
@@ -32,8 +33,6 @@ const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
-pub(super) const USE_CERTIFICATE_NAME: &str =
-    "use the name in the certificate, or sslmode=verify-ca";
 
 /// Why a host, or one of its addresses, gave no connection.
 #[derive(Debug)]
@@ -114,6 +113,15 @@ impl ConnectError {
         Self::new(FailureKind::Encryption, cause, remedy)
     }
 
+    /// Channel binding is required, but the server's certificate has no hash for it.
+    pub(super) fn of_binding(algorithm: &str) -> Self {
+        let cause = format!(
+            "channel_binding=require needs the hash of the server's certificate, and its signature \
+             algorithm ({algorithm}) defines no hash that jobctl knows"
+        );
+        Self::new(FailureKind::Settings, cause, CHECK_HASH)
+    }
+
     /// Replaces the remedy if no setting named the user and the database.
     pub(super) fn of_defaults(mut self) -> Self {
         if matches!(self.kind, FailureKind::Rules | FailureKind::Login) {
@@ -181,70 +189,29 @@ impl ConnectError {
         };
         Self::new(kind, message, remedy)
     }
+}
 
-    fn of_tls(error: &rustls::Error) -> Self {
-        use AlertDescription as Alert;
-        use CertificateError as Invalid;
-        const ROOT: &str = "set sslrootcert to a file with its authority's certificate or this one";
-        const RENEW: &str = "renew it on the server";
-        const REISSUE: &str =
-            "issue it as version 3 with subjectAltName, or set sslrootcert to a file with this one";
-        const RENEW_LIST: &str = "renew the revocation list, sslcrl";
-        let invalid = match error {
-            rustls::Error::InvalidCertificate(invalid) => invalid,
-            rustls::Error::AlertReceived(
-                Alert::CertificateRequired
-                | Alert::BadCertificate
-                | Alert::UnknownCA
-                | Alert::CertificateUnknown
-                | Alert::CertificateExpired
-                | Alert::CertificateRevoked
-                | Alert::UnsupportedCertificate,
-            ) => {
-                let cause = format!("the server rejects the client certificate ({error})");
-                return Self::of_encryption(cause, CHECK_CLIENT_CERTIFICATE);
+impl From<TlsProblem> for ConnectError {
+    fn from(problem: TlsProblem) -> Self {
+        let remedy = match problem.remedy {
+            Remedy::Do(remedy) => remedy,
+            Remedy::Trust => {
+                "set sslrootcert to a file with its authority's certificate or this one"
             }
-            _ => return Self::of_encryption(format!("TLS failed: {error}"), CHECK_TLS),
+            Remedy::Name => "use the name in the certificate, or sslmode=verify-ca",
+            Remedy::RevocationList => "renew the revocation list, sslcrl",
+            Remedy::ClientCertificate => CHECK_CLIENT_CERTIFICATE,
+            Remedy::Versions => "check ssl_min_protocol_version and ssl_max_protocol_version",
         };
-        let (cause, remedy): (String, _) = match invalid {
-            Invalid::UnknownIssuer => ("no trusted authority signed it".into(), ROOT),
-            Invalid::BadSignature => ("its signature is wrong".into(), ROOT),
-            Invalid::NotValidForName => {
-                ("it is not for this host name".into(), USE_CERTIFICATE_NAME)
-            }
-            Invalid::NotValidForNameContext { presented, .. } => {
-                let names: Vec<&str> = presented.iter().map(|name| unwrap_name(name)).collect();
-                let names = names.join(", ");
-                (format!("it is for {names}, not for this host name"), USE_CERTIFICATE_NAME)
-            }
-            Invalid::Expired | Invalid::ExpiredContext { .. } => ("it has expired".into(), RENEW),
-            Invalid::Revoked => ("it is revoked".into(), RENEW),
-            Invalid::ExpiredRevocationList | Invalid::ExpiredRevocationListContext { .. } => {
-                ("its authority's revocation list has expired".into(), RENEW_LIST)
-            }
-            Invalid::UnknownRevocationStatus => {
-                ("sslcrl has no revocation list of its authority".into(), RENEW_LIST)
-            }
-            Invalid::Other(custom) => {
-                let remedy = match custom.0.downcast_ref() {
-                    Some(CertificateProblem::SelfSigned) => ROOT,
-                    Some(_) => REISSUE,
-                    None => RENEW,
-                };
-                (custom.0.to_string(), remedy)
-            }
-            invalid => (invalid.to_string(), RENEW),
-        };
-        let cause = format!("the server's certificate is not acceptable: {cause}");
-        Self::of_encryption(cause, remedy)
+        Self::of_encryption(problem.cause_with_names(), remedy)
     }
 }
 
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> Self {
         let inner = error.get_ref();
-        if let Some(tls) = inner.and_then(|inner| inner.downcast_ref()) {
-            return Self::of_tls(tls);
+        if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return TlsProblem::from(tls).into();
         }
         match (inner.and_then(|inner| inner.downcast_ref()), Errno::from_io_error(&error)) {
             (Some(rejection @ Rejection::AuthMethod(_)), _) => {
@@ -326,11 +293,6 @@ fn of_pooler(message: &str) -> (FailureKind, &'static str) {
         _ if has(&["ssl required", "tls connection required"]) => (Rules, "set sslmode=require"),
         _ => (Resources, UNCERTAIN),
     }
-}
-
-/// Returns the name in rustls' `DnsName("db.example.com")` or `IpAddress(10.0.0.1)`.
-fn unwrap_name(name: &str) -> &str {
-    name.split(['(', '"', ')']).filter(|part| !part.is_empty()).nth(1).unwrap_or(name)
 }
 
 fn io_text(error: &io::Error) -> String {
@@ -420,26 +382,6 @@ mod tests {
             assert_eq!(exit, Exit::Unavailable, "{message}");
             assert!(remedy.starts_with(part), "{message}: {remedy}");
         }
-    }
-
-    #[test]
-    fn the_error_says_why_a_certificate_is_not_acceptable() {
-        let certificate = |bad: rustls::Error, cause: &str, remedy| {
-            let error = ConnectError::of_tls(&bad);
-            assert_eq!(error.cause, format!("the server's certificate is not acceptable: {cause}"));
-            assert!(error.remedy.starts_with(remedy), "{}", error.remedy);
-        };
-        certificate(CertificateProblem::SelfSigned.into(), "it is self-signed", "set sslrootcert");
-        certificate(
-            CertificateError::UnknownIssuer.into(),
-            "no trusted authority signed it",
-            "set sslrootcert",
-        );
-        certificate(CertificateError::Expired.into(), "it has expired", "renew it");
-        assert_eq!(
-            (unwrap_name("DnsName(\"a.b\")"), unwrap_name("IpAddress(::1)"), unwrap_name("odd")),
-            ("a.b", "::1", "odd")
-        );
     }
 
     #[test]

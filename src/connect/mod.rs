@@ -18,7 +18,6 @@ mod settings;
 mod stream;
 mod target;
 mod tls;
-mod verify;
 
 use std::fmt::Display;
 

@@ -14,6 +14,7 @@ use rand::seq::SliceRandom;
 use rustls::ClientConfig;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::runtime;
+use tokio_postgres::config::ChannelBinding;
 use tokio_postgres::tls::TlsConnect;
 
 use super::client::{Client, ConnectionThread, Session};
@@ -258,6 +259,11 @@ impl Login<'_> {
             let name = &self.server.name;
             (socket, binding) = tls.handshake(certificates, socket, name, encryption).await?;
         }
+        let requires_binding = config.get_channel_binding() == ChannelBinding::Require;
+        if let Some(Err(algorithm)) = binding.as_ref().filter(|_| requires_binding) {
+            return Err(ConnectError::of_binding(algorithm));
+        }
+        let binding = binding.and_then(Result::ok);
         let stream = LimitedStream::new(socket, binding, forbidden_methods.clone());
         let mut config = config.clone();
         if let Some(password) = &self.server.password {

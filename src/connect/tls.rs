@@ -1,33 +1,30 @@
 //! Encryption: its settings, and the TLS handshake with the checks that libpq makes after it. The
-//! rules about certificates are in `verify`.
+//! rules about certificates are in `crate::tls`.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::sign::CertifiedKey;
-use rustls::time_provider::TimeProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion};
-use sha2::{Digest, Sha256, Sha384, Sha512};
+use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
-use x509_cert::der::Decode;
-use x509_cert::der::oid::db::rfc5912;
+use x509_cert::der::{Decode, Encode};
 
-use super::error::{CHECK_CLIENT_CERTIFICATE, CHECK_TLS, ConnectError, USE_CERTIFICATE_NAME};
+use super::error::{CHECK_CLIENT_CERTIFICATE, CHECK_TLS, ConnectError};
 use super::settings::Settings;
 use super::stream::Socket;
-use super::verify::Verifier;
 use super::{files, setting_fault};
-use crate::files::roots_variable;
+use crate::tls::{self, Checks, SUPPORTED_KEYS, Trust, Verifier};
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+/// The data for channel binding, or the name of the signature algorithm that has no hash for it.
+pub(super) type Binding = Result<Vec<u8>, String>;
 /// The protocol's name in TLS (ALPN).
 const PROTOCOL: &[u8] = b"postgresql";
 
@@ -137,46 +134,18 @@ impl TlsSettings {
 
     /// Reads the files that the mode needs. An error names the file.
     pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = if self.mode < SslMode::VerifyCa {
-            Verifier::lenient(&provider)
-        } else {
-            let pinned = read_pem_file(self.root_file.as_deref(), "sslrootcert")?;
-            let revoked = read_pem_file(self.revocation_list.as_deref(), "sslcrl")?;
-            let trusted = match self.root_file {
-                Some(_) => pinned.clone(),
-                None => rustls_native_certs::load_native_certs().certs,
-            };
-            let mut roots = RootCertStore::empty();
-            if roots.add_parsable_certificates(trusted).0 == 0 {
-                let cause = "set sslrootcert to the authority's";
-                let cause = match roots_variable().filter(|_| self.root_file.is_none()) {
-                    Some(name) => format!("{name} leads to none; correct it, or {cause}"),
-                    None => format!("this system trusts no certificate; {cause}"),
-                };
-                return Err(setting_fault("the root certificates", cause));
-            }
-            Verifier::strict(&provider, self.mode, roots, pinned, revoked)
-                .map_err(|error| setting_fault("sslcrl", format!("{error}; correct it")))?
+        let checks = match self.mode {
+            SslMode::VerifyCa => Some(Checks::Authority),
+            SslMode::VerifyFull => Some(Checks::AuthorityAndName),
+            _ => None,
         };
-        let builder = ClientConfig::builder_with_details(provider, Arc::new(HostTime))
-            .with_protocol_versions(&self.versions)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier));
+        let verifier = checks.map_or_else(|| Ok(Verifier::lenient()), |it| self.verifier(it))?;
+        let builder = tls::client(verifier, &self.versions)?;
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let chain = read_pem_file(Some(certificate), "sslcert")?;
-                let config = builder.with_client_auth_cert(chain, read_private_key(key)?);
-                config.map_err(|error| {
-                    let cause = match error {
-                        rustls::Error::InconsistentKeys(_) => {
-                            "it is not the key of sslcert; use that key".to_owned()
-                        }
-                        error => format!("{error}; use an RSA, ECDSA or Ed25519 key"),
-                    };
-                    file_fault("sslkey", key, cause)
-                })?
+                let identity = SingleCertAndKey::from(read_identity(certificate, key)?);
+                builder.with_client_cert_resolver(Arc::new(identity))
             }
         };
         config.enable_sni = self.sends_server_name;
@@ -184,6 +153,28 @@ impl TlsSettings {
             config.alpn_protocols = vec![PROTOCOL.to_vec()];
         }
         Ok(config)
+    }
+
+    fn verifier(&self, checks: Checks) -> anyhow::Result<Verifier> {
+        let roots = match &self.root_file {
+            Some(file) => read_pem_file(file, "sslrootcert", "certificate")?,
+            None => tls::system_roots().map_err(|cause| {
+                let cause = format!("{cause}, or set sslrootcert to the authority's");
+                setting_fault("the root certificates", cause)
+            })?,
+        };
+        let list = self.revocation_list.as_deref();
+        let revoked = list.map(|file| read_pem_file(file, "sslcrl", "revocation list"));
+        let trust = Trust { roots, revoked: revoked.transpose()?.unwrap_or_default() };
+        let fault = |key: &str, file: Option<&Path>, cause: &str| {
+            let file = file.map(|file| format!("{key} {}", file.display()));
+            let origin = file.unwrap_or_else(|| "the root certificates of this host".to_owned());
+            setting_fault(origin, format!("{cause}; correct {key}"))
+        };
+        let verifier = Verifier::strict(checks, trust);
+        let verifier = verifier.map_err(|problem| fault("sslcrl", list, &problem.cause))?;
+        let damaged = "no certificate in it can be read";
+        verifier.ok_or_else(|| fault("sslrootcert", self.root_file.as_deref(), damaged))
     }
 
     /// Encrypts `socket`, and returns it with the data for channel binding. `name` is the one that
@@ -194,7 +185,7 @@ impl TlsSettings {
         mut socket: Box<dyn Socket>,
         name: &str,
         encryption: Encryption,
-    ) -> Result<(Box<dyn Socket>, Option<Vec<u8>>), ConnectError> {
+    ) -> Result<(Box<dyn Socket>, Option<Binding>), ConnectError> {
         if encryption == Encryption::Off {
             return Ok((socket, None));
         }
@@ -210,10 +201,7 @@ impl TlsSettings {
                 _ => return Err(ConnectError::not_postgresql()),
             }
         }
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            let cause = "no certificate can contain this host name";
-            ConnectError::of_encryption(cause, USE_CERTIFICATE_NAME)
-        })?;
+        let name = tls::server_name(name)?;
         let mut config = config.clone();
         let resolver = Arc::new(RecordingResolver {
             inner: config.client_auth_cert_resolver,
@@ -232,7 +220,8 @@ impl TlsSettings {
                          or none is set";
             return Err(ConnectError::of_encryption(cause, CHECK_CLIENT_CERTIFICATE));
         }
-        let binding = session.peer_certificates().and_then(<[_]>::first).and_then(channel_binding);
+        let certificate = session.peer_certificates().and_then(<[_]>::first);
+        let binding = certificate.map(tls::end_point_hash);
         Ok((Box::new(socket), binding))
     }
 }
@@ -255,16 +244,49 @@ fn file_fault(key: &str, path: &Path, cause: impl Display) -> anyhow::Error {
     setting_fault(format!("{key} {}", path.display()), cause)
 }
 
-/// Reads all PEM items of one kind, at least one; without a path none.
-fn read_pem_file<T: PemObject>(path: Option<&Path>, key: &str) -> anyhow::Result<Vec<T>> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let fault = |cause: &dyn Display| file_fault(key, path, format!("{cause}; correct {key}"));
+/// Reads all PEM items of one kind, at least one.
+fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> anyhow::Result<Vec<T>> {
+    let fault = |cause: &str| file_fault(key, path, format!("{cause}; correct {key}"));
     let text = files::open(path).and_then(files::certificates).map_err(|why| fault(&why))?;
-    let items: Vec<T> =
-        T::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(|error| fault(&error))?;
-    if items.is_empty() { Err(fault(&"it has no such item in PEM form")) } else { Ok(items) }
+    let items: Vec<T> = T::pem_slice_iter(&text)
+        .collect::<Result<_, _>>()
+        .map_err(|_| fault("its text in PEM form is damaged"))?;
+    if !items.is_empty() {
+        return Ok(items);
+    }
+    // DER begins with this byte.
+    Err(fault(&if text.first() == Some(&b'0') {
+        let tool = if key == "sslcrl" { "crl" } else { "x509" };
+        format!("it is in DER form; convert it with `openssl {tool} -inform der`")
+    } else {
+        format!("it has no {item} in PEM form")
+    }))
 }
 
+/// Reads the client's certificates and their key. rustls rejects certificates of X.509 version 1
+/// here, but only the server judges them.
+fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+    let fault = |cause: &str| file_fault("sslkey", key, cause);
+    let chain: Vec<CertificateDer<'static>> = read_pem_file(certificate, "sslcert", "certificate")?;
+    let parsed = x509_cert::Certificate::from_der(&chain[0]).map_err(|_| {
+        file_fault("sslcert", certificate, "its certificate is damaged; correct sslcert")
+    })?;
+    let public = parsed.tbs_certificate.subject_public_key_info;
+    if let Some(kind) = tls::unsupported_key(&public) {
+        let cause = format!("it has {kind}; {SUPPORTED_KEYS}");
+        return Err(file_fault("sslcert", certificate, cause));
+    }
+    let signing = tls::provider().key_provider.load_private_key(read_private_key(key)?);
+    let signing =
+        signing.map_err(|_| fault(&format!("it is not a valid key; {SUPPORTED_KEYS}")))?;
+    let of_key = signing.public_key();
+    if of_key.is_some_and(|of_key| public.to_der().is_ok_and(|public| public != of_key.as_ref())) {
+        return Err(fault("it is not the key of sslcert; use that key"));
+    }
+    Ok(CertifiedKey::new(chain, signing))
+}
+
+/// Reads a key in PEM form or, as libpq does, in DER form.
 fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let fault = |cause: &str| file_fault("sslkey", path, cause);
     let unreadable = |why: String| fault(&format!("{why}; correct sslkey"));
@@ -273,37 +295,13 @@ fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     if !crate::files::is_private(&metadata) {
         return Err(fault("other users can read it; run `chmod 600`"));
     }
-    PrivateKeyDer::from_pem_slice(&files::certificates(file).map_err(unreadable)?)
-        .map_err(|_| fault("it has no private key in plain PEM form; decrypt an encrypted key"))
-}
-
-/// Returns the data for channel binding (`tls-server-end-point`, RFC 5929): a hash of the server's
-/// certificate. The hash algorithm is that of the certificate's signature, but at least SHA-256.
-/// `None` if that algorithm has no hash, such as Ed25519.
-fn channel_binding(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
-    let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
-    Some(match parsed.signature_algorithm.oid {
-        rfc5912::SHA_1_WITH_RSA_ENCRYPTION
-        | rfc5912::SHA_256_WITH_RSA_ENCRYPTION
-        | rfc5912::ECDSA_WITH_SHA_256 => Sha256::digest(certificate).to_vec(),
-        rfc5912::SHA_384_WITH_RSA_ENCRYPTION | rfc5912::ECDSA_WITH_SHA_384 => {
-            Sha384::digest(certificate).to_vec()
-        }
-        rfc5912::SHA_512_WITH_RSA_ENCRYPTION => Sha512::digest(certificate).to_vec(),
-        _ => return None,
-    })
-}
-
-/// The host's time, for the validity of certificates. A clock before 1970 counts as 1970; rustls'
-/// own provider would panic.
-#[derive(Debug)]
-struct HostTime;
-
-impl TimeProvider for HostTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+    let bytes = files::certificates(file).map_err(unreadable)?;
+    if bytes.windows(9).any(|word| word == b"ENCRYPTED") {
+        return Err(fault("it is encrypted; decrypt it with `openssl pkey -in FILE -out NEW`"));
     }
+    PrivateKeyDer::from_pem_slice(&bytes)
+        .or_else(|_| PrivateKeyDer::try_from(bytes))
+        .map_err(|_| fault("it has no private key; correct sslkey"))
 }
 
 /// Records whether the client's certificate was sent.

@@ -8,16 +8,11 @@ pub(crate) use note::{Note, state_folder};
 pub(crate) use read::{input, is_private, open, open_private, read, read_text};
 pub(crate) use write::{Folder, append_to, replace, replace_or_create};
 
-use std::{env, io};
+use std::io;
 
 /// The longest settings file that is read: a service file, a pass file, a unit, a crontab.
 pub(crate) const SETTINGS_LIMIT: u64 = MIB;
 pub(crate) const MIB: u64 = 1024 * 1024;
-
-/// Returns the variable that replaces the root certificates of this system, if it is set.
-pub(crate) fn roots_variable() -> Option<&'static str> {
-    ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter().find(|name| env::var_os(name).is_some())
-}
 
 fn not_a_file() -> io::Error {
     io::Error::other("it is not a plain file; move it, or name another one")

@@ -1,7 +1,7 @@
 //! The result of a call: the bounded answer, or why there is none, in words that may be stored and
 //! shown.
 
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -14,6 +14,7 @@ use super::connection::Sent;
 use crate::execute::output;
 use crate::job::attempt::JobOutput;
 use crate::job::failure::{Failure, RetryAfter};
+use crate::tls::{Remedy, TlsProblem};
 
 /// The maximum of bytes that are read from an answer's body.
 const BODY_LIMIT: usize = 64 * 1024;
@@ -95,9 +96,8 @@ pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
             transport("the answer is not valid HTTP, or has more than 128 headers")
         }
         Error::Io(error) => {
-            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-            match (inner, error.kind(), sent) {
-                (Some(error), ..) => tls(&tls_reason(error)),
+            match (tls_problem(&error), error.kind(), sent) {
+                (Some(problem), ..) => tls(&tls_words(&problem)),
                 (None, ErrorKind::UnexpectedEof, Sent::Something) => {
                     transport("the server closed the connection before its answer was complete")
                 }
@@ -108,35 +108,36 @@ pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
                 (None, ..) => transport(&format!("the connection failed: {error}")),
             }
         }
-        Error::Rustls(error) => tls(&tls_reason(&error)),
-        Error::Tls(why) => tls(why),
         _ => transport("the call failed"),
     }
 }
 
-fn tls_reason(error: &rustls::Error) -> String {
-    use rustls::CertificateError as Certificate;
+fn tls_problem(error: &io::Error) -> Option<TlsProblem> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(TlsProblem::from(error))
+}
 
-    let rustls::Error::InvalidCertificate(why) = error else {
-        return format!("TLS failed: {error}");
-    };
-    let reason = match why {
-        Certificate::Expired | Certificate::ExpiredContext { .. } => "has expired",
-        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "is not valid yet",
-        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-            "is for another host"
+/// Returns the names in the certificate of a server that has another name.
+pub(super) fn certificate_names(error: &Error) -> Option<String> {
+    let Error::Io(error) = error else { return None };
+    let names = tls_problem(error)?.names;
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Words a problem without the names of servers, because viewers read it.
+pub(super) fn tls_words(problem: &TlsProblem) -> String {
+    let remedy = match problem.remedy {
+        Remedy::Do(remedy) => remedy,
+        Remedy::Trust => {
+            "add its authority's certificate or this one to those that this host trusts"
         }
-        Certificate::UnknownIssuer => "is from an issuer that this host does not trust",
-        Certificate::BadSignature => "has a wrong signature",
-        Certificate::Other(other) => &format!("is not valid: {}", other.0),
-        // The name of the variant is enough; its fields may be long.
-        other => {
-            let debug = format!("{other:?}");
-            let name = debug.split([' ', '(']).next().unwrap_or_default();
-            &format!("is not valid: {name}")
+        Remedy::Name => "use a name of the certificate in the URL",
+        Remedy::ClientCertificate => {
+            "http jobs have no client certificate; use a command, such as `curl --cert`"
         }
+        Remedy::RevocationList | Remedy::Versions => "check the TLS settings of the server",
     };
-    format!("certificate {reason}")
+    format!("{}; {remedy}", problem.cause)
 }
 
 #[cfg(test)]

@@ -6,28 +6,31 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::{ALL_VERSIONS, ClientConfig, ClientConnection, StreamOwned};
 use scoped_tls::scoped_thread_local;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, RustlsConnector, Transport,
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
+use super::answer::tls_words;
 use super::normalize::Normalized;
 use super::policy::{HostPolicy, Reach, bare, is_public};
 use crate::execute::is_exhaustion;
 use crate::execute::stop::{SLICE, Stop};
 use crate::job::failure::Failure;
 use crate::text::duration;
+use crate::tls::{self, Checks, TlsProblem, Trust, Verifier};
 
 /// The timeout of TCP and TLS together. The name lookup before them may take until the call's
 /// timeout.
@@ -124,11 +127,31 @@ impl Resolver for NoResolver {
 
 #[derive(Debug)]
 pub(super) struct Dialer {
-    pub(super) policy: Arc<HostPolicy>,
-    pub(super) tls: RustlsConnector,
+    policy: HostPolicy,
+    /// Made at the first call over https, so that others do not read the root certificates.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+}
+
+fn tls_config() -> Result<Arc<ClientConfig>, String> {
+    let trust = Trust { roots: tls::system_roots()?, revoked: Vec::new() };
+    let verifier = Verifier::strict(Checks::AuthorityAndName, trust);
+    let verifier = verifier.map_err(|problem| problem.cause)?;
+    let verifier =
+        verifier.ok_or("the root certificates of this host are damaged; correct them")?;
+    let builder = tls::client(verifier, ALL_VERSIONS).map_err(|error| error.to_string())?;
+    Ok(Arc::new(builder.with_no_client_auth()))
 }
 
 impl Dialer {
+    pub(super) fn new(policy: HostPolicy) -> Self {
+        Self { policy, tls: OnceLock::new() }
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
+        let config = self.tls.get_or_init(tls_config).clone();
+        config.map_err(|why| worded(Failure::Tls(why)))
+    }
+
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let not_allowed = |why: &str| worded(Failure::NotAllowed(why.to_owned()));
         let reach = self
@@ -148,7 +171,7 @@ impl Dialer {
 }
 
 impl Connector for Dialer {
-    type Out = Normalized<<RustlsConnector as Connector<HttpSocket>>::Out>;
+    type Out = Normalized<HttpSocket>;
 
     fn connect(
         &self,
@@ -158,16 +181,19 @@ impl Connector for Dialer {
         let host = details.uri.host().unwrap_or_default();
         let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
         let addresses = self.addresses(host, port)?;
+        let tls = details.needs_tls().then(|| self.tls()).transpose()?;
         let connected = limited((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
-            connect(&addresses).and_then(|tcp| self.tls.connect(details, Some(tcp)))
+            connect(&addresses).and_then(|stream| match tls {
+                Some(config) => encrypted(stream, config, host),
+                None => Ok(HttpSocket::new(Stream::Plain(stream))),
+            })
         });
         CALL_STATE.with(|state| {
             // Only the handshake was sent so far.
             state.sent.set(Sent::Nothing);
             state.is_kept.set(false);
         });
-        let connected = connected.map(|transport| transport.map(Normalized::new));
-        connected.map_err(|error| match error {
+        connected.map(|socket| Some(Normalized::new(socket))).map_err(|error| match error {
             Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
             other => other,
         })
@@ -219,7 +245,7 @@ fn unresolved(error: &str) -> String {
 
 /// Tries one address after the other. Each gets its share of the remaining time, so that a silent
 /// address does not take the time of the next.
-fn connect(addresses: &[SocketAddr]) -> Result<HttpSocket, Error> {
+fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
     for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
         check_time()?;
@@ -228,7 +254,12 @@ fn connect(addresses: &[SocketAddr]) -> Result<HttpSocket, Error> {
         let share = left / u32::try_from(untried).unwrap_or(u32::MAX);
         let stream = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
         match stream {
-            Ok(stream) => return HttpSocket::new(stream).map_err(|error| unconnected(&error)),
+            Ok(stream) => {
+                let set = stream.set_nodelay(true);
+                let set = set.and_then(|()| stream.set_read_timeout(Some(SLICE)));
+                let set = set.and_then(|()| stream.set_write_timeout(Some(SLICE)));
+                return set.map(|()| stream).map_err(|error| unconnected(&error));
+            }
             Err(error) => last = error,
         }
     }
@@ -236,17 +267,67 @@ fn connect(addresses: &[SocketAddr]) -> Result<HttpSocket, Error> {
     Err(unconnected(&last))
 }
 
+/// Makes the TLS handshake.
+fn encrypted(
+    mut stream: TcpStream,
+    config: Arc<ClientConfig>,
+    host: &str,
+) -> Result<HttpSocket, Error> {
+    let failed = |problem| worded(Failure::Tls(tls_words(&problem)));
+    let name = tls::server_name(bare(host)).map_err(failed)?;
+    let session = ClientConnection::new(config, name);
+    let mut session = session.map_err(|error| failed(TlsProblem::from(&error)))?;
+    retry(|| session.complete_io(&mut stream).map(|(read, _)| read))?;
+    Ok(HttpSocket::new(Stream::Encrypted(Box::new(StreamOwned::new(session, stream)))))
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Encrypted(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Encrypted(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Encrypted(stream) => stream.flush(),
+        }
+    }
+}
+
 pub(super) struct HttpSocket {
-    stream: TcpStream,
+    stream: Stream,
     buffers: LazyBuffers,
 }
 
 impl HttpSocket {
-    fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SLICE))?;
-        stream.set_write_timeout(Some(SLICE))?;
-        Ok(Self { stream, buffers: LazyBuffers::new(BUFFER, BUFFER) })
+    fn new(stream: Stream) -> Self {
+        Self { stream, buffers: LazyBuffers::new(BUFFER, BUFFER) }
     }
 }
 
@@ -272,16 +353,16 @@ impl Transport for HttpSocket {
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
         let mut rest = &self.buffers.output()[..amount];
         while !rest.is_empty() {
-            let written = retry(|| (&self.stream).write(rest))?;
+            let written = retry(|| self.stream.write(rest))?;
             CALL_STATE.with(|state| state.sent.set(Sent::Something));
             rest = &rest[written..];
         }
-        Ok(())
+        retry(|| self.stream.flush().map(|()| 0)).map(drop)
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let free = self.buffers.input_append_buf();
-        let mut read = || retry(|| (&self.stream).read(free));
+        let mut read = || retry(|| self.stream.read(free));
         // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
         let read = match timeout.reason {
             Timeout::Await100 => limited((Instant::now() + *timeout.after, timeout.reason), read),
@@ -293,8 +374,12 @@ impl Transport for HttpSocket {
 
     /// An idle connection with something to read was closed, or got an unexpected answer.
     fn is_open(&mut self) -> bool {
-        let mut idle = [PollFd::new(&self.stream, PollFlags::IN)];
+        let mut idle = [PollFd::new(self.stream.tcp(), PollFlags::IN)];
         poll(&mut idle, Some(&Timespec::default())) == Ok(0)
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self.stream, Stream::Encrypted(_))
     }
 }
 

@@ -7,13 +7,10 @@ mod policy;
 mod request;
 
 use std::io::{self, ErrorKind};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ureq::config::AutoHeaderValue;
 use ureq::http::{self, Response, StatusCode, header};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::transport::RustlsConnector;
 use ureq::{Agent, AsSendBody, Body, Error};
 
 pub(crate) use policy::HostPolicy;
@@ -21,7 +18,6 @@ pub(crate) use policy::HostPolicy;
 use self::connection::{Dialer, NoResolver, Sent};
 use self::request::{HttpRequest, Unsendable};
 use super::Stop;
-use crate::files;
 use crate::job::action::{HTTP_TIMEOUT, Http, Method, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
 use crate::job::failure::Failure;
@@ -38,15 +34,12 @@ const IDLE_CONNECTIONS_PER_HOST: usize = 64;
 /// Makes calls from any number of threads over shared connections.
 #[derive(Debug)]
 pub(super) struct Caller {
-    policy: Arc<HostPolicy>,
-    // Without and with TLS. Each is made at its first call: only https pays for the root
-    // certificates.
-    agents: [OnceLock<Result<Agent, Failure>>; 2],
+    agent: Agent,
 }
 
 impl Caller {
     pub(super) fn new(policy: HostPolicy) -> Self {
-        Self { policy: Arc::new(policy), agents: Default::default() }
+        Self { agent: agent(policy) }
     }
 
     /// Makes the call on this thread. It ends soon after it is stopped, or at `timeout` (else the
@@ -85,11 +78,10 @@ impl Caller {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
                 // The request before the redirect was sent, so the attempt counts.
-                Err(Failure::Exhausted(why)) if left < redirects => {
+                Err(Unsendable { failure: Failure::Exhausted(why), .. }) if left < redirects => {
                     return AttemptResult::unstarted(Failure::Transport(why));
                 }
-                Err(failure) => {
-                    let note = Some(request.endpoint.note());
+                Err(Unsendable { failure, note }) => {
                     return AttemptResult { note, ..AttemptResult::unstarted(failure) };
                 }
             };
@@ -108,20 +100,24 @@ impl Caller {
         }
     }
 
-    fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Failure> {
-        let is_tls = request.endpoint.is_tls();
-        let agent = self.agents[usize::from(is_tls)].get_or_init(|| agent(&self.policy, is_tls));
-        let agent = agent.as_ref().map_err(Failure::clone)?;
-        let answer = match ask(agent, request, IDLE_LIMIT) {
+    fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Unsendable> {
+        let answer = match ask(&self.agent, request, IDLE_LIMIT) {
             // A server may close a kept connection while the next request is on its way. There was
             // no answer, and the idempotency key makes a second request safe (RFC 9110, section
             // 9.2.2).
             Err(Error::Io(error)) if connection::is_kept() && is_closed(&error) => {
-                ask(agent, request, Duration::ZERO)
+                ask(&self.agent, request, Duration::ZERO)
             }
             answer => answer,
         };
-        answer.map_err(|error| answer::failure(error, connection::sent(), total))
+        answer.map_err(|error| {
+            let mut note = request.endpoint.note();
+            if let Some(names) = answer::certificate_names(&error) {
+                note += &format!("; its certificate is for {names}");
+            }
+            let failure = answer::failure(error, connection::sent(), total);
+            Unsendable { failure, note: Some(note) }
+        })
     }
 }
 
@@ -169,25 +165,9 @@ fn ended(
     AttemptResult { outcome, exit_code: None, signal: None, http_status, output, note }
 }
 
-fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
-    let roots = if is_tls { rustls_native_certs::load_native_certs().certs } else { Vec::new() };
-    if is_tls && roots.is_empty() {
-        return Err(Failure::Tls(match files::roots_variable() {
-            Some(name) => format!("{name} leads to no root certificate; correct it or unset it"),
-            None => {
-                "this host has no root certificates to trust; install them or set SSL_CERT_FILE"
-                    .to_owned()
-            }
-        }));
-    }
-    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
-    let tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(RootCerts::from(roots))
-        .build();
+fn agent(policy: HostPolicy) -> Agent {
     // Set no timeout in ureq: each call has its own timeout, and the socket checks it.
     let config = Agent::config_builder()
-        .tls_config(tls)
         .proxy(None)
         .http_status_as_error(false)
         .max_redirects(0)
@@ -199,6 +179,5 @@ fn agent(policy: &Arc<HostPolicy>, is_tls: bool) -> Result<Agent, Failure> {
         .max_idle_connections(IDLE_CONNECTIONS)
         .max_idle_connections_per_host(IDLE_CONNECTIONS_PER_HOST)
         .build();
-    let dialer = Dialer { policy: Arc::clone(policy), tls: RustlsConnector::default() };
-    Ok(Agent::with_parts(config, dialer, NoResolver))
+    Agent::with_parts(config, Dialer::new(policy), NoResolver)
 }

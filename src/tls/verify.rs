@@ -1,5 +1,5 @@
-//! Which server certificates are accepted. libpq accepts some that PostgreSQL's manual explains how
-//! to make, and that rustls alone rejects: self-signed, without alternative names, X.509 version 1.
+//! Which server certificates are accepted. OpenSSL accepts some that rustls alone rejects: trusted
+//! certificates themselves, those without alternative names, and X.509 version 1.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::str;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
     verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{
@@ -25,36 +25,68 @@ use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode, Tag, Tagged};
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
-use super::tls::SslMode;
+use super::algorithms::unsupported_key;
+use super::error::{Remedy, SUPPORTED_KEYS, TlsProblem};
+use super::provider;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.30");
 
+/// What a server's certificate must prove.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Checks {
+    /// A trusted authority signed it.
+    Authority,
+    /// It is also for the server's name.
+    AuthorityAndName,
+}
+
+/// The certificates that are trusted, and those that are revoked.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub(crate) struct Trust {
+    /// A server may also send one of them as its own.
+    pub(crate) roots: Vec<CertificateDer<'static>>,
+    pub(crate) revoked: Vec<CertificateRevocationListDer<'static>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
     /// `None`: any certificate is accepted.
     rules: Option<Rules>,
 }
 
-/// The rules of `verify-ca` and `verify-full`.
 #[derive(Debug)]
 struct Rules {
-    mode: SslMode,
+    checks: Checks,
+    trust: Trust,
     chain: Arc<WebPkiServerVerifier>,
-    roots: Arc<RootCertStore>,
-    /// The certificates of `sslrootcert`. A server may also send one of them as its own.
-    pinned: Vec<CertificateDer<'static>>,
-    revoked: Vec<CertificateRevocationListDer<'static>>,
+    anchors: Arc<RootCertStore>,
 }
 
 /// Problems of a certificate that rustls has no error for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum CertificateProblem {
     OldVersion,
     SelfSigned,
     ConstrainedAuthority,
+    /// It has this key, which is not supported.
+    Key(String),
+    /// An authority in its chain has this key.
+    AuthorityKey(String),
+}
+
+impl CertificateProblem {
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::SelfSigned => Remedy::Trust,
+            Self::OldVersion | Self::ConstrainedAuthority => Remedy::Do(
+                "issue it as version 3 with subjectAltName, or trust this certificate itself",
+            ),
+            Self::Key(_) | Self::AuthorityKey(_) => Remedy::Do(SUPPORTED_KEYS),
+        }
+    }
 }
 
 impl fmt::Display for CertificateProblem {
@@ -65,6 +97,8 @@ impl fmt::Display for CertificateProblem {
             Self::ConstrainedAuthority => {
                 "the host is only in its common name, and its authority has name constraints"
             }
+            Self::Key(kind) => return write!(formatter, "it has {kind}"),
+            Self::AuthorityKey(kind) => return write!(formatter, "its authority has {kind}"),
         })
     }
 }
@@ -80,26 +114,26 @@ impl From<CertificateProblem> for Error {
 impl Verifier {
     /// Accepts any certificate whose key signed the handshake. Without that signature, a man in the
     /// middle could send the server's own certificate, and channel binding would not detect him.
-    pub(super) fn lenient(provider: &CryptoProvider) -> Self {
-        Self { algorithms: provider.signature_verification_algorithms, rules: None }
+    pub(crate) fn lenient() -> Self {
+        Self { algorithms: provider().signature_verification_algorithms, rules: None }
     }
 
-    /// Checks certificates as far as `mode` demands.
-    pub(super) fn strict(
-        provider: &Arc<CryptoProvider>,
-        mode: SslMode,
-        roots: RootCertStore,
-        pinned: Vec<CertificateDer<'static>>,
-        revoked: Vec<CertificateRevocationListDer<'static>>,
-    ) -> Result<Self, VerifierBuilderError> {
-        let roots = Arc::new(roots);
-        let chain =
-            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider))
-                .with_crls(revoked.clone())
-                .enforce_revocation_expiration()
-                .build()?;
-        let rules = Some(Rules { mode, chain, roots, pinned, revoked });
-        Ok(Self { algorithms: provider.signature_verification_algorithms, rules })
+    /// Accepts certificates that pass `checks`. `None`: no certificate in `trust` can be read.
+    pub(crate) fn strict(checks: Checks, trust: Trust) -> Result<Option<Self>, TlsProblem> {
+        let mut anchors = RootCertStore::empty();
+        if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
+            return Ok(None);
+        }
+        let (provider, anchors) = (provider(), Arc::new(anchors));
+        let algorithms = provider.signature_verification_algorithms;
+        let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors), provider)
+            .with_crls(trust.revoked.clone())
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|_| {
+                TlsProblem::new("it is not a supported revocation list", Remedy::RevocationList)
+            })?;
+        Ok(Some(Self { algorithms, rules: Some(Rules { checks, trust, chain, anchors }) }))
     }
 }
 
@@ -110,7 +144,7 @@ impl Rules {
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
     ) -> Result<(), Error> {
-        if self.mode != SslMode::VerifyFull {
+        if self.checks != Checks::AuthorityAndName {
             return Ok(());
         }
         let Some(certificate) =
@@ -118,8 +152,10 @@ impl Rules {
         else {
             return verify_server_name(&ParsedCertificate::try_from(sent)?, name);
         };
-        if !common_name(&certificate).is_some_and(|common| matches(&common, &name.to_str())) {
-            return Err(CertificateError::NotValidForName.into());
+        let common = common_name(&certificate).into_iter();
+        if !common.clone().any(|common| matches(&common, &name.to_str())) {
+            let (expected, presented) = (name.to_owned(), common.collect());
+            return Err(CertificateError::NotValidForNameContext { expected, presented }.into());
         }
         // rustls checks an authority's name constraints only against alternative names.
         if self.is_constrained(&certificate, intermediates) {
@@ -137,9 +173,32 @@ impl Rules {
         let chain = others.iter().chain([certificate]);
         let issuers: Vec<Vec<u8>> =
             chain.filter_map(|one| one.tbs_certificate.issuer.to_der().ok()).collect();
-        let mut roots = self.roots.roots.iter().filter(|root| root.name_constraints.is_some());
+        let mut roots = self.anchors.roots.iter().filter(|root| root.name_constraints.is_some());
         // A root's subject is stored without its DER header.
         roots.any(|root| issuers.iter().any(|issuer| issuer.ends_with(&root.subject)))
+    }
+
+    /// Returns the unsupported key of an authority, if that is why a signature counts as wrong.
+    fn authority_key(
+        &self,
+        invalid: &CertificateError,
+        sent: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+    ) -> Option<CertificateProblem> {
+        use CertificateError::{
+            BadSignature, UnsupportedSignatureAlgorithmContext as Algorithm,
+            UnsupportedSignatureAlgorithmForPublicKeyContext as AlgorithmForKey,
+        };
+        if !matches!(invalid, BadSignature | Algorithm { .. } | AlgorithmForKey { .. }) {
+            return None;
+        }
+        let signed: Vec<_> = others.iter().chain([sent]).filter_map(parsed).collect();
+        let issues = |one: &Certificate| {
+            signed.iter().any(|it| it.tbs_certificate.issuer == one.tbs_certificate.subject)
+        };
+        let authorities = others.iter().chain(&self.trust.roots).filter_map(parsed).filter(issues);
+        let mut keys = authorities.map(|one| one.tbs_certificate.subject_public_key_info);
+        keys.find_map(|key| unsupported_key(&key)).map(CertificateProblem::AuthorityKey)
     }
 
     /// Checks the dates and the revocation of a pinned certificate, which needs no signature.
@@ -155,10 +214,11 @@ impl Rules {
         if now.as_secs() > certificate.validity.not_after.to_unix_duration().as_secs() {
             return Err(CertificateError::Expired);
         }
-        let lists = self.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
+        let lists =
+            self.trust.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
         let mut lists = lists.map(|list| list.tbs_cert_list).collect::<Vec<_>>();
         lists.retain(|list| list.issuer == certificate.issuer);
-        if !self.revoked.is_empty() && lists.is_empty() {
+        if !self.trust.revoked.is_empty() && lists.is_empty() {
             return Err(CertificateError::UnknownRevocationStatus);
         }
         for list in lists {
@@ -184,8 +244,11 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext};
+        if let Some(kind) = public_key(sent).ok().as_ref().and_then(unsupported_key) {
+            return Err(CertificateProblem::Key(kind).into());
+        }
         let Some(rules) = &self.rules else { return Ok(ServerCertVerified::assertion()) };
-        if rules.pinned.iter().any(|pinned| pinned == sent) {
+        if rules.trust.roots.iter().any(|root| root == sent) {
             rules.check_pinned(sent, now)?;
         } else if is_old(sent) {
             return Err(CertificateProblem::OldVersion.into());
@@ -196,6 +259,10 @@ impl ServerCertVerifier for Verifier {
                 }
                 Err(Error::InvalidCertificate(_)) if is_self_signed(sent) => {
                     return Err(CertificateProblem::SelfSigned.into());
+                }
+                Err(Error::InvalidCertificate(invalid)) => {
+                    let problem = rules.authority_key(&invalid, sent, intermediates);
+                    return Err(problem.map_or_else(|| invalid.into(), Error::from));
                 }
                 result => return result,
             }
@@ -387,14 +454,10 @@ mod tests {
         intermediates: &[CertificateDer<'_>],
         expected: [Option<Error>; 2],
     ) {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut store = RootCertStore::empty();
-        store.add(root.clone()).expect("a root");
         let name = ServerName::try_from("db.example.com").expect("a name");
-        let errors = [SslMode::VerifyCa, SslMode::VerifyFull].map(|mode| {
-            let (pinned, revoked) = (vec![root.clone()], revoked.to_vec());
-            let verifier = Verifier::strict(&provider, mode, store.clone(), pinned, revoked);
-            let verifier = verifier.expect("a verifier");
+        let errors = [Checks::Authority, Checks::AuthorityAndName].map(|checks| {
+            let trust = Trust { roots: vec![root.clone()], revoked: revoked.to_vec() };
+            let verifier = Verifier::strict(checks, trust).expect("lists").expect("a root");
             // A time within the default validity of the certificates.
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW));
             verifier.verify_server_cert(sent, intermediates, &name, &[], now).err()
@@ -429,7 +492,16 @@ mod tests {
         assert_errors(
             &authority.own,
             &sent,
-            [None, Some(CertificateError::NotValidForName.into())],
+            [
+                None,
+                Some(
+                    CertificateError::NotValidForNameContext {
+                        expected: name.to_owned(),
+                        presented: vec!["other.example.com".to_owned()],
+                    }
+                    .into(),
+                ),
+            ],
         );
     }
 
