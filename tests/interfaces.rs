@@ -262,7 +262,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("hold --list", &["hold --list"]);
     interfaces.rows("release", &["release --all"]);
     interfaces.rows("forget (an object)", &["forget gone"]);
-    interfaces.rows("accept-restore (an object)", &["accept-restore"]);
+    interfaces.rows("accept-restore (an object)", &["accept-restore --yes"]);
     interfaces.rows("pause (an object)", &["pause nightly"]);
     interfaces.rows("resume (an object)", &["resume nightly", "resume plain"]);
     // A single run has no rate.

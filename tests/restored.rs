@@ -185,11 +185,28 @@ fn a_second_restore_needs_to_be_accepted_again() {
         let restores = "SELECT count(*) FROM jobctl.job_events WHERE action = 'restore'";
         assert_eq!(db.query(restores), "2");
         db.jobctl(["accept-restore"]).run().success().stderr("");
-        let again = db.jobctl(["accept-restore"]).run().success().stdout("accepted\n");
-        again.stderr_has("no tick had noticed a restore; ");
     }
     // The ids of runs that this database lacks have been used.
     assert!(db.enqueue(["shell", "--", "true"]) > 4_000_000);
+}
+
+#[test]
+fn a_restore_that_no_tick_has_noticed_is_accepted_only_with_yes() {
+    let db = TestDb::new();
+    let refused = db.jobctl(["accept-restore", "--reason", "what does it do?"]).run().exits(4);
+    refused.stdout("").stderr(
+        "jobctl: cannot accept a restore: no tick has noticed one; after a restore while no tick \
+         ran, or a failover that lost runs, add --yes\n",
+    );
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_events"), "0");
+    assert_eq!(db.enqueue(["shell", "--", "true"]), 1, "no id is skipped");
+    let failover = db.jobctl(["accept-restore", "--yes", "--reason", "failover at 03:10"]).run();
+    failover.success().stdout("accepted\n").stderr("");
+    assert!(db.enqueue(["shell", "--", "true"]) > 1_000_000);
+    assert_eq!(
+        db.query("SELECT action, reason FROM jobctl.job_events"),
+        "accept-restore|failover at 03:10"
+    );
 }
 
 #[test]

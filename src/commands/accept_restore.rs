@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::DatabaseFlags;
 use super::arguments::Reason;
+use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
 
 /// Let ticks start runs in a restored database
@@ -15,12 +16,17 @@ use crate::print::{self, Output, Table};
 /// the runs first: `jobctl tick --dry-run` lists them, `jobctl cancel` ends those
 /// whose work is done. Then accept the database, for all hosts, as the schema's
 /// owner. The ids of new runs go on by a million: keys contain ids, and runs since
-/// the backup have used some.
+/// the backup have used some. A failover that lost runs gives their ids to new
+/// ones, too; --yes lets the ids go on.
 ///
 ///   jobctl accept-restore --reason 'restored last night, the payments are done'
+///   jobctl accept-restore --yes --reason 'failover at 03:10'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    /// Accept the database although no tick has noticed a restore
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -34,20 +40,18 @@ struct Accepted {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let (was_noticed, skipped, is_skipped) =
-            database.open()?.accept_restore(self.reason.cause())?;
+        let accepted = database.open()?.accept_restore(self.reason.cause(), self.yes)?;
+        let (skipped, is_skipped) = accepted.ok_or_else(|| {
+            let why = "cannot accept a restore: no tick has noticed one; after a restore while no \
+                       tick ran, or a failover that lost runs, add --yes";
+            Fault::new(Exit::Conflict, why)
+        })?;
         if !is_skipped {
             print::complain(&format!(
-                "the ids of runs since the backup come again, and keys with them, such as \
+                "the ids of lost runs come again, and keys with them, such as \
                  jobctl-run-17; as the schema's owner: SELECT setval('jobctl.job_runs_id_seq', \
                  nextval('jobctl.job_runs_id_seq') + {skipped})"
             ));
-        }
-        if !was_noticed {
-            print::complain(
-                "no tick had noticed a restore; ticks that remember a newer database accept this \
-                 one, too",
-            );
         }
         print::row(self.output, &Accepted { result: "accepted" }, &Table::new("result", ""))
     }

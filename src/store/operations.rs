@@ -319,13 +319,17 @@ impl Store {
         self.query("forget the worker", Transaction::first, statement)
     }
 
-    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
-    /// whether a tick had noticed the restore, how many ids new runs must skip, and whether they
-    /// do.
-    pub(crate) fn accept_restore(&self, cause: Cause) -> Result<(bool, i64, bool)> {
+    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns how
+    /// many ids new runs must skip, and whether they do. `None`: no tick has noticed a restore, and
+    /// `unnoticed` is not set.
+    pub(crate) fn accept_restore(
+        &self,
+        cause: Cause,
+        unnoticed: bool,
+    ) -> Result<Option<(i64, bool)>> {
         let Cause { host_user, reason } = cause;
-        let statement = owned!("operate/accept_restore"; host_user, reason);
-        self.query("accept the database", Transaction::one, statement)
+        let statement = owned!("operate/accept_restore"; host_user, reason, unnoticed);
+        self.query("accept the database", Transaction::first, statement)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
