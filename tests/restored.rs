@@ -51,7 +51,10 @@ impl Host {
 
 /// Moves the last tick of all workers: what a backup of that time has.
 fn set_last_tick(db: &TestDb, age: &str) {
-    db.execute(&format!("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '{age}'"));
+    db.execute(&format!(
+        "UPDATE jobctl.job_workers
+         SET last_tick_at = now() - interval '{age}', previous_tick_at = NULL"
+    ));
 }
 
 const LOST: &str = "jobctl: cannot start runs: the database is older than a tick has seen it";
@@ -207,6 +210,34 @@ fn a_restore_that_no_tick_has_noticed_is_accepted_only_with_yes() {
         db.query("SELECT action, reason FROM jobctl.job_events"),
         "accept-restore|failover at 03:10"
     );
+}
+
+#[test]
+fn a_corrected_clock_of_the_database_stops_no_other_host_of_the_worker() {
+    let db = TestDb::new();
+    let away = Host::new(&db, "web1");
+    let there = Host { worker: "web1", state: temp_dir() };
+    set_last_tick(&db, "15 minutes");
+    away.tick(&db).success();
+    let later = |time: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_workers SET
+                 last_tick_at = last_tick_at + interval '{time}',
+                 previous_tick_at = previous_tick_at + interval '{time}'"
+        ));
+    };
+    // The clock was two hours ahead, and is set back.
+    later("2 hours");
+    for _ in 0..2 {
+        there.tick(&db).success();
+    }
+    // Two hours pass.
+    later("-2 hours");
+    away.tick(&db).success();
+    there.tick(&db).success();
+    // A backup from before both ticks is still noticed.
+    set_last_tick(&db, "1 day");
+    starts_nothing(away.tick(&db));
 }
 
 #[test]

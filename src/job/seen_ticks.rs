@@ -16,7 +16,8 @@ const KEPT_BY_PRUNE: TimeDelta = TimeDelta::days(1);
 pub(crate) struct StoredTick {
     /// When the schema was created. A new database has another time, a restored one the same.
     pub(crate) created_at: DateTime<Utc>,
-    /// The last tick before this wake; `None` if the database does not know the worker.
+    /// The latest tick before this wake, even if it was before the database's clock was set back;
+    /// `None` if the database does not know the worker.
     pub(crate) previous_at: Option<DateTime<Utc>>,
     /// The database's time, which this wake stores.
     pub(crate) now: DateTime<Utc>,

@@ -54,7 +54,8 @@ reported AS (
         version = excluded.version,
         login = excluded.login,
         last_tick_at = excluded.last_tick_at,
-        previous_tick_at = worker.last_tick_at,
+        -- If the database's clock was ahead, the latest tick is not the last one.
+        previous_tick_at = greatest(worker.previous_tick_at, worker.last_tick_at),
         ticking_since = CASE
             WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
                 THEN excluded.last_tick_at
