@@ -142,6 +142,19 @@ fn doctor_finds_a_missing_or_newer_schema() {
 }
 
 #[test]
+fn doctor_names_functions_of_another_program_with_which_ticks_work() {
+    let db = healthy();
+    let others = "('functions/fire', 'views/leases')";
+    db.execute(&format!(
+        "UPDATE jobctl.schema_migrations SET checksum = 'other' WHERE name IN {others}"
+    ));
+    finds(&db, "schema", "bad", "another program applied its functions/fire, views/leases");
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["migrate"]).run().success().stdout("functions/fire\nviews/leases\n");
+    finds(&db, "schema", "ok", "up to date");
+}
+
+#[test]
 fn an_unreachable_database_is_the_usual_error() {
     jobctl(["doctor", "--database-url", "postgres://app@127.0.0.1:1/x"])
         .run()

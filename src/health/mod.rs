@@ -147,10 +147,15 @@ pub(crate) fn unreadable(error: &store::Error) -> Finding {
     from_error(if is_away { Severity::Bad } else { Severity::Unknown }, error)
 }
 
-/// `missing` holds the names of missing migrations, or why the schema cannot be used.
+/// `missing` holds the names of missing migrations, functions and views, or why the schema can't be
+/// used.
 pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
     match missing {
         Ok([]) => ok("up to date"),
+        Ok(missing) if missing.iter().all(|name| name.contains('/')) => bad(
+            format!("another program applied its {}", some(&missing.to_vec())),
+            "run `jobctl migrate` of the newest program, and install it on each host",
+        ),
         Ok(missing) => {
             bad(format!("missing migrations: {}", missing.join(", ")), "run `jobctl migrate`")
         }
