@@ -24,6 +24,7 @@ mod cli;
 mod completions;
 mod connection;
 mod cron;
+mod database_clock;
 mod database_faults;
 mod definitions;
 mod docs;

@@ -40,14 +40,14 @@ fn no_more_runs_start_than_the_rate_allows_over_all_workers() {
 #[test]
 fn a_burst_is_how_many_may_start_at_once() {
     let db = TestDb::new();
-    db.apply("[jobs.mail]\nshell = 'true'\nrate = '86400/1d'\nburst = 2\n");
+    db.apply("[jobs.mail]\nshell = 'true'\nrate = '24/1d'\nburst = 2\n");
     tick(&db, "a");
     for _ in 0..3 {
         db.enqueue(["mail"]);
     }
-    db.execute("UPDATE jobctl.job_definitions SET rate_next_at = now() + interval '1 hour'");
+    db.execute("UPDATE jobctl.job_definitions SET rate_next_at = now() + interval '2 hours'");
     let waits = db.jobctl(["show", "1"]).run().success().stdout;
-    assert!(waits.contains("its rate of 86400/1d is used up for another "), "{waits}");
+    assert!(waits.contains("its rate of 24/1d is used up for another "), "{waits}");
     tick(&db, "a");
     assert_eq!(db.query(SENT), "0");
     db.execute("UPDATE jobctl.job_definitions SET rate_next_at = NULL");

@@ -426,6 +426,9 @@ fn within_limits(
                 false => limited.result.skipped = true,
             }
         }
+        if let Some(job) = row.try_get::<_, Option<&str>>("rate_ahead")? {
+            log::warn!("the rate of {job} begins again, because the database's clock was ahead");
+        }
     }
     if locked.is_empty() {
         return Ok(limited);

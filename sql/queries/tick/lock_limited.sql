@@ -5,7 +5,8 @@
 -- $4  after: begin after the definition with this id
 -- $5  only_run: only the definition of this run; NULL for any
 -- A row per definition, and whether it is `locked` now, or one row without a definition. Each row
--- names the last definition that this claim looked at, if there may be more.
+-- names the last definition that this claim looked at, if there may be more. `rate_ahead` is the
+-- name of a definition whose rate begins again, because the database's clock was ahead.
 --
 -- A claim looks at 1,000 definitions and locks 50. It looks at 100 runs of each: if none of them is
 -- due, another may be.
@@ -29,10 +30,11 @@ due AS MATERIALIZED (
     FROM looked_at AS definition
     WHERE definition.name <> ALL ($2::text[])
         AND definition.kind <> ALL ($3::text[])
-        -- A rate that is used up costs no lock and no count.
+        -- A rate that is used up costs no lock and no count. No start can use it up for longer than
+        -- its interval.
         AND coalesce(
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
-                <= now(),
+                NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
             true
         )
         AND EXISTS (
@@ -53,14 +55,24 @@ due AS MATERIALIZED (
     LIMIT 50
 ),
 locked AS MATERIALIZED (
-    SELECT definition.id
+    SELECT
+        definition.id,
+        definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
+            > now() + definition.rate_interval + interval '1 minute' AS is_ahead
     FROM jobctl.job_definitions AS definition
     WHERE definition.id = ANY (ARRAY(SELECT due.id FROM due))
     FOR NO KEY UPDATE SKIP LOCKED
+),
+begun_again AS (
+    UPDATE jobctl.job_definitions AS definition
+    SET rate_next_at = NULL
+    WHERE definition.id = ANY (ARRAY(SELECT locked.id FROM locked WHERE locked.is_ahead))
+    RETURNING definition.id, definition.name
 )
 SELECT
     due.id,
     locked.id IS NOT NULL AS locked,
+    begun_again.name AS rate_ahead,
     cut.last
 FROM (
     SELECT
@@ -71,3 +83,4 @@ FROM (
 ) AS cut
 LEFT JOIN due ON true
 LEFT JOIN locked ON locked.id = due.id
+LEFT JOIN begun_again ON begun_again.id = due.id
