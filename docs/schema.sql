@@ -2158,7 +2158,8 @@ CREATE VIEW jobctl.leases AS
         CASE
             WHEN (kept.result IS NOT NULL) THEN kept.written_at
             ELSE NULL::timestamp with time zone
-        END AS result_at
+        END AS result_at,
+    (GREATEST(run.locked_until, kept.locked_until) > (now() + '1 day 00:01:00'::interval)) AS is_ahead
    FROM (jobctl.job_runs run
      LEFT JOIN jobctl.job_locked_runs kept ON (((kept.run_id = run.id) AND (kept.attempt = run.attempts) AND (kept.started_at = run.started_at))))
   WHERE (run.status = 'running'::text);

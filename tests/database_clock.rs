@@ -1,13 +1,25 @@
 //! The database's clock was ahead and was corrected: the rows have times that no rule can have
 //! written. None of them stops work for as long as the clock was ahead.
 
-use crate::support::TestDb;
+use crate::support::{Gate, TestDb};
 
 /// Moves times of a table into the future, as a clock that is two days ahead writes them.
 fn put_ahead(db: &TestDb, table: &str, columns: &[&str]) {
     let moved = columns.iter().map(|column| format!("{column} = {column} + interval '2 days'"));
     let moved: Vec<_> = moved.collect();
     db.execute(&format!("UPDATE jobctl.{table} SET {}", moved.join(", ")));
+}
+
+/// A run that a crashed worker has left, with these times.
+fn lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'dead',
+             started_at = now() + interval '{started_at}',
+             locked_until = now() + interval '{locked_until}'
+         WHERE id = {id}"
+    ));
+    id
 }
 
 #[test]
@@ -29,4 +41,59 @@ fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
     assert_eq!(sent(), "4");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(sent(), "4");
+}
+
+#[test]
+fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
+    let db = TestDb::new();
+    let early = lost_run(&db, "-1 hour", "2 days");
+    let ahead = lost_run(&db, "2 days", "2 days 2 minutes");
+    let usual = lost_run(&db, "-1 hour", "1 day");
+    let hours = "round(extract(epoch FROM locked_until - now()) / 3600)";
+    let mut tick = db.jobctl(["tick"]).run().success();
+    for (id, ends_in) in [(early, "1d"), (ahead, "2m")] {
+        tick = tick.stderr_has(&format!(
+            "run {id}: its lease ends in {ends_in}, and not later, because the database's clock \
+             was ahead; if its worker is gone: `jobctl retry --force {id}`\n"
+        ));
+    }
+    assert_eq!(tick.stderr.lines().count(), 2, "{tick}");
+    let ends = [early, ahead, usual].map(|id| db.of_run(id, hours));
+    assert_eq!(ends, ["24", "0", "24"]);
+    db.jobctl(["tick"]).run().success().stderr("");
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    for id in [early, ahead, usual] {
+        assert_eq!(db.of_run(id, "status, error_type"), "failed|lease_expired");
+    }
+}
+
+#[test]
+fn a_lease_beside_a_locked_row_lasts_no_longer_either() {
+    let db = TestDb::new();
+    let id = lost_run(&db, "-1 hour", "-1 minute");
+    db.leaves_running();
+    db.execute(
+        "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
+         SELECT id, 1, 'dead', started_at, now() + interval '2 days' FROM jobctl.job_runs",
+    );
+    db.jobctl(["tick"]).run().success().stderr_has("its lease ends in 1d, and not later");
+    let is_bounded = "SELECT locked_until <= now() + interval '1 day' FROM jobctl.leases";
+    assert_eq!((db.status(id), db.query(is_bounded)), ("running".to_owned(), "t".to_owned()));
+}
+
+#[test]
+fn a_corrected_clock_takes_no_run_from_a_worker_that_runs_it() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    let id = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
+    gate.wait_for_starts(1);
+    for _ in 0..3 {
+        put_ahead(&db, "job_runs", &["locked_until"]);
+        db.jobctl(["tick", "--worker", "other"]).run().success();
+    }
+    db.wait_for_renewals(id, 1);
+    gate.open();
+    tick.wait().success();
+    assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }

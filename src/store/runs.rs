@@ -13,7 +13,7 @@ use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
 use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
 use super::session::Transaction;
 use super::statement::{owned, query};
-use super::{Error, FencingToken, Kind, Result, Store};
+use super::{Error, FencingToken, Kind, Result, Store, seconds};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 
@@ -85,7 +85,7 @@ pub(crate) struct StepResult {
 }
 
 rows! {
-    /// A run whose lease expired.
+    /// A run whose lease expired, or is longer than any tick may ask for.
     pub(crate) struct LostLease {
         pub(crate) id: i64,
         pub(crate) job_type: String,
@@ -94,6 +94,8 @@ rows! {
         pub(crate) max_attempts: i32,
         pub(crate) uncounted_attempts: i32,
         pub(crate) backoff: String,
+        /// The lease is too long, because the database's clock was ahead.
+        pub(crate) is_ahead: bool,
     }
 }
 
@@ -221,11 +223,19 @@ impl Store {
         })
     }
 
-    /// Returns runs whose lease expired, except `rejected`, in random order.
+    /// Returns runs whose lease expired or is too long, except `rejected`, in random order.
     pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let statement = owned!("tick/lost_leases"; limit, rejected);
         self.query("look for lost leases", Transaction::list, statement)
+    }
+
+    /// Shortens leases of these runs that are longer than any tick may ask for. Returns the runs,
+    /// and when their leases end.
+    pub(crate) fn shorten_leases(&self, ids: Vec<i64>) -> Result<Vec<(i64, Duration)>> {
+        let statement = owned!("tick/shorten_leases"; ids);
+        let rows = self.query("shorten leases", Transaction::list::<(i64, f64)>, statement)?;
+        Ok(rows.into_iter().map(|(id, ends_in)| (id, seconds(ends_in))).collect())
     }
 
     /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered

@@ -1,4 +1,4 @@
-//! Recovers runs whose leases expired.
+//! Recovers runs whose leases expired, and shortens leases that a wrong clock has made too long.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -24,11 +24,16 @@ impl Item for (i64, i32, Duration) {
 /// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
 /// dead here.
 pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
-    static LOGGED: Once = Once::new();
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
     let mut rejected = turn.state.slow();
     loop {
-        let lost = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
+        let found = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
+        let is_full = found.len() == RECOVERED_AT_ONCE;
+        let (ahead, lost): (Vec<_>, Vec<_>) = found.into_iter().partition(|run| run.is_ahead);
+        let ids = ahead.iter().map(|run| run.id).collect();
+        let shorten = |part: &[_]| shorten(store, part);
+        let reject_lease = |id, why| reject(&mut rejected, id, &why);
+        let shortened = turn.work_off(ids, shorten, reject_lease)?;
         let wait = |run: &LostLease| {
             let counted = run.attempt - run.uncounted_attempts;
             (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
@@ -41,20 +46,38 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
             recovered.extend(done);
             Ok(any)
         };
-        let any = turn.work_off(waits.clone(), recover, |(id, ..), why| {
-            LOGGED.call_once(|| log::error!("run {id}: {why}"));
-            rejected.push(id);
-            Ok(false)
-        })?;
+        let reject_run = |(id, ..): (i64, i32, Duration), why| reject(&mut rejected, id, &why);
+        let any = turn.work_off(waits.clone(), recover, reject_run)?;
         for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
                 log_recovered(run, recovered, *wait);
             }
         }
-        if !turn.goes_on(any, lost.len() == RECOVERED_AT_ONCE) {
+        if !turn.goes_on(any || shortened, is_full) {
             return Ok(());
         }
     }
+}
+
+/// Leaves a run alone whose change the database rejects.
+fn reject(rejected: &mut Vec<i64>, id: i64, why: &store::Error) -> store::Result<bool> {
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| log::error!("run {id}: {why}"));
+    rejected.push(id);
+    Ok(false)
+}
+
+/// Shortens leases that end later than any tick may ask for. Returns whether it changed any.
+fn shorten(store: &Store, ids: &[i64]) -> store::Result<bool> {
+    let shortened = store.shorten_leases(ids.to_vec())?;
+    for (id, ends_in) in &shortened {
+        log::warn!(
+            "run {id}: its lease ends in {}, and not later, because the database's clock was \
+             ahead; if its worker is gone: `jobctl retry --force {id}`",
+            duration::show(*ends_in)
+        );
+    }
+    Ok(!shortened.is_empty())
 }
 
 fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {

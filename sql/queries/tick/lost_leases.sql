@@ -1,4 +1,5 @@
--- Runs whose lease expired. recover.sql checks them again.
+-- Runs whose lease expired. recover.sql checks them again. And runs whose lease ends later than any
+-- tick may ask for (`is_ahead`). shorten_leases.sql checks them again.
 -- $1  limit    $2  rejected: ids of runs to skip
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT
@@ -8,16 +9,13 @@ SELECT
     run.attempts AS attempt,
     run.max_attempts + run.uncounted_attempts AS max_attempts,
     run.uncounted_attempts,
-    run.backoff
+    run.backoff,
+    lease.is_ahead
 FROM jobctl.job_runs AS run
+JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
-    AND run.locked_until < now()
     AND run.id <> ALL ($2::bigint[])
     -- As in recover.sql.
-    AND EXISTS (
-        SELECT FROM jobctl.leases AS lease
-        WHERE lease.id = run.id
-            AND lease.is_lost
-    )
+    AND (lease.is_lost OR lease.is_ahead)
 ORDER BY random()
 LIMIT $1::bigint

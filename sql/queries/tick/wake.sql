@@ -16,7 +16,7 @@ WITH seen AS MATERIALIZED (
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
-                AND run.locked_until < now()
+                AND run.locked_until NOT BETWEEN now() AND now() + interval '1 day 1 minute'
         ) AS lost,
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
