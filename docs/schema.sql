@@ -2182,6 +2182,14 @@ CREATE TABLE jobctl.schema_migrations (
     checksum text NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
+CREATE VIEW jobctl.seen_workers AS
+ SELECT job_workers.worker,
+        CASE
+            WHEN ((job_workers.claiming_until >= now()) AND (job_workers.claiming_until <= (now() + '00:10:00'::interval))) THEN now()
+            WHEN (job_workers.last_tick_at <= (now() + '00:01:00'::interval)) THEN job_workers.last_tick_at
+            ELSE NULL::timestamp with time zone
+        END AS seen_at
+   FROM jobctl.job_workers;
 CREATE VIEW jobctl.unaccepted_restores AS
  SELECT job_events.recorded_at,
     job_events.detail

@@ -97,3 +97,69 @@ fn a_corrected_clock_takes_no_run_from_a_worker_that_runs_it() {
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
+
+#[test]
+fn a_claim_right_from_the_future_stops_no_worker() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick", "--limit", "1", "--queue", "none", "--worker", "web1"]).run().success();
+    let has_right = "UPDATE jobctl.job_workers
+        SET claiming_tick = 'other', claiming_until = now() + interval";
+    db.execute(&format!("{has_right} '9 minutes'"));
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    assert_eq!(db.status(id), "queued");
+    db.jobctl(["forget", "web1"]).run().exits(4);
+    db.execute(&format!("{has_right} '2 days'"));
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+    db.execute(&format!("{has_right} '2 days'"));
+    db.jobctl(["forget", "web1"]).run().success();
+}
+
+#[test]
+fn a_worker_that_ticked_in_the_future_is_missed() {
+    let db = TestDb::new();
+    db.enqueue(["shell", "--", "true"]);
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    db.execute("UPDATE jobctl.job_workers SET slow_at = now(), slow_since = now()");
+    db.jobctl(["doctor"]).run().nowhere("no worker ticks").stdout_has("the database is slow");
+    put_ahead(&db, "job_workers", &["last_tick_at", "ticking_since", "slow_at"]);
+    let doctor = db.jobctl(["doctor"]).run().exits(1);
+    doctor.stdout_has("no worker ticks").nowhere("the database is slow");
+    db.jobctl(["report"]).run().success().stdout_has("0 of 1");
+    let ahead = "SET claiming_tick = 'x', claiming_until = now() + interval '2 days'";
+    db.execute(&format!("UPDATE jobctl.job_workers {ahead}"));
+    db.jobctl(["check"]).run().exits(1).stdout_has("no worker ticks");
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    db.jobctl(["check"]).run().success().stdout("");
+    assert_eq!(db.query("SELECT ticking_since <= now() FROM jobctl.job_workers"), "t");
+}
+
+#[test]
+fn a_schedule_is_put_off_for_an_hour_at_most() {
+    let db = TestDb::new();
+    db.apply("[jobs.hourly]\nshell = 'true'\nschedule = '0 * * * *'\n");
+    let put_off = |time: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now()),
+                 put_off_until = now() + interval '{time}'"
+        ));
+        db.jobctl(["tick"]).run().success();
+        db.query("SELECT count(*) FROM jobctl.job_runs")
+    };
+    assert_eq!(put_off("1 hour"), "0");
+    assert_eq!(put_off("2 days"), "1");
+}
+
+#[test]
+fn a_load_test_from_the_future_was_killed() {
+    let db = TestDb::new();
+    let load = || db.jobctl(["load", "--runs", "1"]).run();
+    db.execute(
+        r#"INSERT INTO jobctl.job_definitions (name, kind, action, queue)
+           VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load')"#,
+    );
+    load().exits(5);
+    put_ahead(&db, "job_definitions", &["updated_at"]);
+    load().success();
+}

@@ -458,7 +458,7 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
 #[test]
 fn migrate_requires_the_tables_of_the_recorded_version() {
     let db = TestDb::new();
-    db.execute("DROP TABLE jobctl.job_workers");
+    db.execute("DROP TABLE jobctl.job_workers CASCADE");
     refuses(&db, 6, "the schema is at version 1 but lacks table job_workers; ");
 }
 

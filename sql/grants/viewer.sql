@@ -13,6 +13,7 @@ GRANT SELECT ON
     jobctl.job_events,
     jobctl.leases,
     jobctl.schema_migrations,
+    jobctl.seen_workers,
     jobctl.unaccepted_restores
     TO {role};
 GRANT SELECT (

@@ -12,5 +12,7 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE definition.kind = excluded.kind
     AND definition.action = excluded.action
     AND definition.queue = excluded.queue
-    AND definition.updated_at < now() - interval '30 seconds'
+    -- A time to come is that of a clock that was ahead.
+    AND definition.updated_at
+        NOT BETWEEN now() - interval '30 seconds' AND now() + interval '1 minute'
 RETURNING definition.id

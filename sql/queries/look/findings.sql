@@ -22,13 +22,12 @@ WITH worker AS (
         worker.slow_seconds,
         worker.slow_since,
         held.worker IS NOT NULL AS held,
-        -- A tick with --linger polls many times a second, but rarely updates its row.
-        worker.last_tick_at > now() - make_interval(secs => $2::float8)
-            OR coalesce(worker.claiming_until > now(), false) AS ticks,
+        coalesce(seen.seen_at > now() - make_interval(secs => $2::float8), false) AS ticks,
         row_number() OVER (
             ORDER BY held.worker IS NOT NULL, worker.last_tick_at DESC, worker.worker
         ) AS place
     FROM jobctl.job_workers AS worker
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
     LEFT JOIN (
         SELECT DISTINCT hold.name AS worker
         FROM jobctl.current_holds AS hold
@@ -194,7 +193,7 @@ SELECT
     worker.slow_seconds::text,
     worker.slow_at
 FROM worker
-WHERE worker.slow_at > now() - interval '10 minutes'
+WHERE worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
 UNION ALL
 SELECT
     'queue_unserved',

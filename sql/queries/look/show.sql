@@ -11,9 +11,9 @@ WITH workers AS (
             WHERE hold.scope = 'worker'
                 AND hold.name = worker.worker
         ) AS held,
-        -- A tick with --linger polls many times a second, but rarely updates its row.
-        CASE WHEN worker.claiming_until > now() THEN now() ELSE worker.last_tick_at END AS ticked_at
+        seen.seen_at AS ticked_at
     FROM jobctl.job_workers AS worker
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
 ),
 -- Limits or holds let no run of these jobs start now.
 full_jobs AS MATERIALIZED (

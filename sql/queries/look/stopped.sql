@@ -48,10 +48,8 @@ WITH due AS MATERIALIZED (
 serving AS (
     SELECT worker.queues, worker.excluded_jobs, worker.excluded_kinds
     FROM jobctl.job_workers AS worker
-    WHERE (
-        worker.last_tick_at > now() - make_interval(secs => $2::float8)
-        OR coalesce(worker.claiming_until > now(), false)
-    )
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
+    WHERE seen.seen_at > now() - make_interval(secs => $2::float8)
         AND NOT EXISTS (
             SELECT FROM jobctl.current_holds AS hold
             WHERE hold.scope = 'worker'

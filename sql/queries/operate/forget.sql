@@ -10,7 +10,11 @@ WITH known AS MATERIALIZED (
 deleted AS (
     DELETE FROM jobctl.job_workers AS worker
     WHERE worker.worker = $1::text
-        AND coalesce(worker.claiming_until <= now(), true)
+        AND NOT EXISTS (
+            SELECT FROM jobctl.seen_workers AS seen
+            WHERE seen.worker = worker.worker
+                AND seen.seen_at >= now()
+        )
         AND NOT EXISTS (
             SELECT FROM jobctl.leases AS lease
             WHERE lease.worker = worker.worker

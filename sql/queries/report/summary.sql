@@ -64,9 +64,9 @@ CROSS JOIN (
                 <= worker.missed_for + make_interval(secs => $1::float8)
         ) AS known,
         count(*) FILTER (
-            WHERE worker.last_tick_at > now() - make_interval(secs => $1::float8)
-                OR worker.claiming_until > now()
+            WHERE seen.seen_at > now() - make_interval(secs => $1::float8)
         ) AS ticking,
         max(worker.last_tick_at) AS last_tick_at
     FROM jobctl.job_workers AS worker
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
 ) AS workers

@@ -16,6 +16,10 @@ WHERE definition.enabled
     AND definition.paused_at IS NULL
     AND definition.schedule IS NOT NULL
     AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-    AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
+    -- As in wake.sql.
+    AND (
+        definition.put_off_until IS NULL
+        OR definition.put_off_until NOT BETWEEN now() AND now() + interval '1 hour 1 minute'
+    )
 ORDER BY definition.next_run_at, definition.id
 LIMIT $1::bigint

@@ -3,7 +3,8 @@
 UPDATE jobctl.job_workers AS worker
 SET
     slow_since = CASE
-        WHEN worker.slow_at > now() - interval '10 minutes' THEN worker.slow_since
+        WHEN worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
+            THEN worker.slow_since
         ELSE now()
     END,
     slow_at = now(),

@@ -5,6 +5,9 @@
 -- $5  keep: whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions
+-- Times that no rule can have written are ignored, because the database's clock was ahead: no claim
+-- right lasts for ten minutes, no lease for longer than a day, and no schedule is put off for more
+-- than an hour.
 -- Always one row; claiming_tick is the tick that has the right now. src/job/seen_ticks.rs compares
 -- previous_tick_at, which is a column, because planning a look at the former row takes longer.
 WITH seen AS MATERIALIZED (
@@ -59,30 +62,35 @@ reported AS (
         ticking_since = CASE
             WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
                 THEN excluded.last_tick_at
-            ELSE worker.ticking_since
+            ELSE least(worker.ticking_since, excluded.last_tick_at)
         END,
         queues = CASE
-            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+            WHEN worker.claiming_tick <> $2::text
+                AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
                 THEN worker.queues
             ELSE excluded.queues
         END,
         excluded_jobs = CASE
-            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+            WHEN worker.claiming_tick <> $2::text
+                AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
                 THEN worker.excluded_jobs
             ELSE excluded.excluded_jobs
         END,
         excluded_kinds = CASE
-            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+            WHEN worker.claiming_tick <> $2::text
+                AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
                 THEN worker.excluded_kinds
             ELSE excluded.excluded_kinds
         END,
         claiming_tick = CASE
-            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+            WHEN worker.claiming_tick <> $2::text
+                AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
                 THEN worker.claiming_tick
             ELSE excluded.claiming_tick
         END,
         claiming_until = CASE
-            WHEN worker.claiming_tick <> $2::text AND worker.claiming_until >= now()
+            WHEN worker.claiming_tick <> $2::text
+                AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
                 THEN worker.claiming_until
             ELSE excluded.claiming_until
         END
@@ -103,7 +111,11 @@ SELECT
             AND definition.paused_at IS NULL
             AND definition.schedule IS NOT NULL
             AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-            AND (definition.put_off_until IS NULL OR definition.put_off_until <= now())
+            AND (
+                definition.put_off_until IS NULL
+                OR definition.put_off_until
+                    NOT BETWEEN now() AND now() + interval '1 hour 1 minute'
+            )
     ) AS fires,
     reported.claiming_tick,
     reported.queues AS claiming_queues,
