@@ -1968,7 +1968,7 @@ CREATE VIEW jobctl.current_holds AS
     job_holds.reason,
     job_holds.run_id
    FROM jobctl.job_holds
-  WHERE COALESCE((job_holds.held_until > now()), true);
+  WHERE (COALESCE((job_holds.held_until > now()), true) AND ((job_holds.run_id IS NULL) OR (job_holds.held_at <= (now() + '00:01:00'::interval))));
 CREATE TABLE jobctl.job_figures (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     job_type text NOT NULL,

@@ -1,7 +1,11 @@
 //! The database's clock was ahead and was corrected: the rows have times that no rule can have
 //! written. None of them stops work for as long as the clock was ahead.
 
-use crate::support::{Gate, TestDb};
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{Gate, TestDb, temp_dir};
 
 /// Moves times of a table into the future, as a clock that is two days ahead writes them.
 fn put_ahead(db: &TestDb, table: &str, columns: &[&str]) {
@@ -149,6 +153,80 @@ fn a_schedule_is_put_off_for_an_hour_at_most() {
     };
     assert_eq!(put_off("1 hour"), "0");
     assert_eq!(put_off("2 days"), "1");
+}
+
+#[test]
+fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
+         VALUES ('job', 'shell', now() + interval '1 hour', {id})"
+    ));
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "queued");
+    put_ahead(&db, "job_holds", &["held_at", "held_until"]);
+    db.jobctl(["hold", "--queue", "mail", "--for", "1h"]).run().success();
+    db.jobctl(["check"]).run().nowhere("held");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(id), "succeeded");
+    db.execute("DELETE FROM jobctl.job_holds WHERE run_id IS NOT NULL");
+    put_ahead(&db, "job_holds", &["held_at", "held_until"]);
+    let check = db.jobctl(["check"]).run().exits(1);
+    check.stdout_has("queue mail is held").stdout_has("clock was ahead when it began");
+    let held = db.enqueue(["shell", "--queue", "mail", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(held), "queued");
+}
+
+#[test]
+fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
+    let db = TestDb::new();
+    db.jobctl(["tick"]).run().success();
+    let id = db.enqueue_script("exit 1");
+    let later = db.enqueue(["shell", "--in", "1h", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["check"]).run().success().stdout("");
+    put_ahead(&db, "job_runs", &["run_at", "failed_at"]);
+    let check = db.jobctl(["check"]).run().exits(1);
+    check
+        .stdout_has("the database's clock was ahead when 1 waiting run of shell got its time")
+        .stdout_has(&format!("`jobctl retry {id}` makes it due now"));
+    put_ahead(&db, "job_runs", &["created_at"]);
+    let check = db.jobctl(["check"]).run().exits(1);
+    check.stdout_has("when 2 waiting runs of shell got their time");
+    db.jobctl(["retry", &id.to_string(), &later.to_string()]).run().success();
+    db.jobctl(["check"]).run().nowhere("clock was ahead");
+}
+
+#[test]
+fn a_success_in_the_future_hides_no_later_failure() {
+    let db = TestDb::new();
+    db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
+    db.enqueue(["backup"]);
+    db.jobctl(["tick"]).run().success();
+    db.execute("UPDATE jobctl.job_definitions SET created_at = now() - interval '1 day'");
+    db.jobctl(["check"]).run().success().stdout("");
+    put_ahead(&db, "job_figures", &["last_succeeded_at"]);
+    db.jobctl(["check"]).run().exits(1).stdout_has("backup has not succeeded within 1h");
+}
+
+#[test]
+fn known_problems_are_repeated_although_the_last_report_is_in_the_future() {
+    let (db, state) = (TestDb::new(), temp_dir());
+    let check = || {
+        let check = db.jobctl(["check", "--repeat", "1h"]);
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(1)
+    };
+    check().stdout_has("no worker has ever ticked");
+    check().stdout("");
+    let mut notes = fs::read_dir(state.path().join("jobctl")).unwrap();
+    let note = notes.next().unwrap().unwrap().path();
+    let mut remembered: Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
+    remembered["reported_at"] = json!("9000-01-01T00:00:00Z");
+    fs::write(&note, remembered.to_string()).unwrap();
+    check().stdout_has("no worker has ever ticked");
+    check().stdout("");
 }
 
 #[test]

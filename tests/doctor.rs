@@ -104,6 +104,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
             "overdue runs",
             "claims",
             "snoozes",
+            "due times",
             "blocked runs",
             "schedules",
             "leases",

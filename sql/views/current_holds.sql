@@ -1,3 +1,5 @@
+-- A run that asks for a later attempt holds its job from then on. If that is still to come, the
+-- database's clock was ahead, and the hold does not count. The hold of a person does until its end.
 CREATE OR REPLACE VIEW jobctl.current_holds AS
 SELECT
     id,
@@ -10,4 +12,5 @@ SELECT
     reason,
     run_id
 FROM jobctl.job_holds
-WHERE coalesce(held_until > now(), true);
+WHERE coalesce(held_until > now(), true)
+    AND (run_id IS NULL OR held_at <= now() + interval '1 minute');

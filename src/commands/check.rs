@@ -254,8 +254,9 @@ impl Arguments {
 
     /// Whether `--repeat` is over since the last report of known problems.
     fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
-        let since = (now - reported_at).to_std().unwrap_or_default();
-        self.repeat.is_some_and(|repeat| since >= repeat)
+        let since = (now - reported_at).to_std();
+        // A time to come is that of a clock that was ahead.
+        self.repeat.is_some_and(|repeat| since.map_or(true, |since| since >= repeat))
     }
 
     /// Prints the news, or passes them on as the job of a run gets its payload.

@@ -1,7 +1,7 @@
 //! Findings about holds, paused schedules and disabled jobs, which were stopped on purpose. They
 //! are facts from the first minute, and problems if they seem forgotten. Pure.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Finding, Severity};
 use crate::job::finding_code::Code;
@@ -16,6 +16,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     let why = fact.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let job = fact.job_type.as_deref().unwrap_or_default();
     let max_age = fact.max_age.map(|seconds| show(store::seconds(seconds)));
+    let is_ahead = fact.since_at.is_some_and(|at| at > now + TimeDelta::minutes(1));
     let mut notes = Vec::new();
     let (found, remedy) = match code {
         Code::RunsHeld => {
@@ -31,6 +32,9 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             }
             if let Some(until) = fact.until_at {
                 notes.push(format!("until {}", until.format("%Y-%m-%d %H:%M UTC")));
+            }
+            if is_ahead {
+                notes.push("the database's clock was ahead when it began".to_owned());
             }
             let forget = fact
                 .worker
@@ -69,7 +73,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     };
     let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
     let ends = fact.until_at.is_some() || code == Code::JobDisabled;
-    let is_forgotten = !ends && (is_old || fact.keeps_late);
+    let is_forgotten = !ends && (is_old || fact.keeps_late) || is_ahead;
     Finding {
         severity: if is_forgotten { Severity::Bad } else { Severity::Info },
         job_type: fact.job_type.clone(),

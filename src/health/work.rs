@@ -24,6 +24,7 @@ const CHECKS: [(&str, &str); 20] = [
     ("overdue runs", "no run in a served queue is overdue"),
     ("claims", "the database rejects no claim"),
     ("snoozes", "no run has asked for a later attempt ten times"),
+    ("due times", "no time of a waiting run comes from a clock that was ahead"),
     ("blocked runs", "no run waits for one that did not succeed or is unknown"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
@@ -204,6 +205,17 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!("{} of {job} asked for a later attempt at least ten times", runs("waiting ")),
             format!("{operator}`jobctl show {run}` has the answers; `jobctl cancel` ends a run"),
         ),
+        Code::ClockAhead => (
+            format!(
+                "the database's clock was ahead when {} of {job} got {} time",
+                runs("waiting "),
+                if fact.runs == 1 { "its" } else { "their" }
+            ),
+            format!(
+                "{operator}`jobctl show {run}` says when it is due; `jobctl retry {run}` makes it \
+                 due now"
+            ),
+        ),
         Code::RunsStuck => (
             format!(
                 "{} of {job} {} for runs that did not succeed or are unknown",
@@ -296,6 +308,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             | Code::RunsOverdue
             | Code::RunsRejected
             | Code::RunsSnoozing
+            | Code::ClockAhead
             | Code::RunsStuck
             | Code::LeaseLost
             | Code::ResultsUnrecorded,

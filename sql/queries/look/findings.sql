@@ -83,6 +83,8 @@ waiting AS (
             min(run.id) FILTER (WHERE run.last_error LIKE 'cannot claim runs: %') AS put_off_id,
             count(*) FILTER (WHERE is_snoozing) AS snoozing,
             min(run.id) FILTER (WHERE is_snoozing) AS snoozing_id,
+            count(*) FILTER (WHERE is_ahead) AS ahead,
+            min(run.id) FILTER (WHERE is_ahead) AS ahead_id,
             min(run.id) FILTER (WHERE is_late) AS id,
             min(run.run_at) AS since_at
         FROM jobctl.job_runs AS run
@@ -93,7 +95,10 @@ waiting AS (
                 run.uncounted_attempts >= 10 AND run.error_type <> 'interrupted' AS is_snoozing,
                 run.run_at
                     < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
-                    AS is_late
+                    AS is_late,
+                run.run_at > now()
+                    AND greatest(run.created_at, run.failed_at) > now() + interval '1 minute'
+                    AS is_ahead
         ) AS judged
         WHERE run.status IN ('queued', 'failed')
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
@@ -294,6 +299,21 @@ FROM waiting
 WHERE waiting.snoozing > 0
 GROUP BY waiting.job_type
 UNION ALL
+-- Their times were computed from a later one than now.
+SELECT
+    'clock_ahead',
+    waiting.job_type,
+    NULL,
+    NULL,
+    min(waiting.ahead_id),
+    NULL,
+    sum(waiting.ahead)::bigint,
+    NULL,
+    NULL
+FROM waiting
+WHERE waiting.ahead > 0
+GROUP BY waiting.job_type
+UNION ALL
 SELECT
     'lease_lost',
     NULL,
@@ -456,6 +476,8 @@ LEFT JOIN LATERAL (
     FROM jobctl.job_figures AS figures
     WHERE figures.job_type = definition.name
         AND definition.max_age IS NOT NULL
+        -- The database's clock may have been ahead.
+        AND figures.last_succeeded_at <= now() + interval '1 minute'
 ) AS success ON true
 WHERE definition.enabled
     -- A pause has no effect on a job without a schedule.
