@@ -32,11 +32,12 @@ demo: toolchain ## watch it run real jobs against a PostgreSQL of its own
 test: toolchain ## run all tests; ARGS="..." goes to cargo test
 	@rm -f "$(LEFT_OUT)"
 	tests/with-postgres $(CARGO) test --no-run --locked $(ARGS)
-	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS)
-	@! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
-		echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)");" \
-			"on Debian and Ubuntu, \`make tools\` installs what most of them need"; \
-		sed 's/^/  /' "$(LEFT_OUT)"; }
+	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS); status=$$?; \
+		! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
+			echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)");" \
+				"on Debian and Ubuntu, \`make tools\` installs what most of them need"; \
+			sed 's/^/  /' "$(LEFT_OUT)"; }; \
+		exit $$status
 
 test-pg: ## run the integration tests against PostgreSQL VERSION=14, 15, 16, 17 or 18
 	programs=$$(tests/install-postgres "$(VERSION)" "$(TARGET)/postgres") && \

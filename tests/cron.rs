@@ -61,6 +61,12 @@ fn is_possible(program: &str, arguments: &[&str]) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
+/// Returns whether tests can give programs mounts and processes of their own. Without
+/// CAP_SYS_ADMIN, as in a container, or without a mount point at `/`, they can't.
+pub(crate) fn can_isolate() -> bool {
+    is_possible("unshare", &[&ISOLATE[..], &["true"]].concat())
+}
+
 /// Why the daemon can't be tested here.
 pub(crate) fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
@@ -72,7 +78,7 @@ pub(crate) fn obstacle() -> Option<&'static str> {
     ) {
         return Some("Debian's cron is not installed");
     }
-    if !is_possible("unshare", &[&ISOLATE[..], &["true"]].concat()) {
+    if !can_isolate() {
         return Some("cron can't be kept apart from the machine: unshare is missing or forbidden");
     }
     None

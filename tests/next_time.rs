@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::support::{Role, TestDb, jobctl};
+use crate::support::{Role, TestDb, jobctl, leave_out};
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
@@ -19,10 +19,16 @@ fn random(state: &mut u64) -> u64 {
 fn the_times_are_those_of_a_schedule() {
     const TIMES: usize = 9;
     let db = TestDb::new();
-    let zones = db.query(
-        "SELECT name FROM pg_timezone_names
-         WHERE name ~ '^[A-Z][A-Za-z_]+/' AND name !~ '^(Etc|SystemV|posix)/' ORDER BY name",
+    let listed = db.client().query_one(
+        "SELECT string_agg(name, E'\\n' ORDER BY name) FROM pg_timezone_names
+         WHERE name ~ '^[A-Z][A-Za-z_]+/' AND name !~ '^(Etc|SystemV|posix)/'",
+        &[],
     );
+    let zones: String = match listed {
+        Ok(row) => row.get(0),
+        // PostgreSQL lists none if one of their files links to an /etc/localtime that is missing.
+        Err(_) => return leave_out("the times of all zones", "the server can't list its zones"),
+    };
     let (mut state, mut cases, mut expected) = (7, String::new(), Vec::new());
     for (number, zone) in zones.lines().chain(zones.lines()).enumerate() {
         let mut any = |end: u64| random(&mut state) % end;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
+use crate::cron;
 use crate::support::{Gate, Role, TestDb, jobctl, leave_out, process, temp_dir, wait_until};
 
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
@@ -506,7 +507,7 @@ fn a_tick_raises_its_descriptor_limit_for_its_jobs() {
 /// The kernel gives the orphans of a container to its process 1.
 #[test]
 fn a_tick_that_is_process_1_reaps_the_orphans_of_jobs() {
-    if !rustix::process::geteuid().is_root() {
+    if !cron::can_isolate() {
         return leave_out("a tick as process 1", "a namespace of processes needs root");
     }
     let db = TestDb::new();
