@@ -824,6 +824,17 @@ CREATE FUNCTION jobctl.is_own_effect(role name, recorded_by text) RETURNS boolea
         false
     )
 $$;
+CREATE FUNCTION jobctl.is_running(run_id bigint, attempt integer) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.id = is_running.run_id
+            AND run.attempts = is_running.attempt
+            AND run.status = 'running'
+    )
+$$;
 CREATE FUNCTION jobctl.keep_effect() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -941,7 +952,7 @@ CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, r
     SET lock_timeout TO '2s'
     AS $$
 DECLARE
-    recorder text;
+    recorded record;
 BEGIN
     IF octet_length(record_effect.result) > 8192 THEN
         RAISE EXCEPTION 'result is longer than 8 KiB'
@@ -966,15 +977,28 @@ BEGIN
         IF FOUND THEN
             RETURN true;
         END IF;
-        SELECT effect.recorded_by INTO recorder
+        SELECT effect.* INTO recorded
         FROM jobctl.job_effects AS effect
         WHERE effect.key = record_effect.key;
-        IF FOUND AND jobctl.is_own_effect(caller, recorder) IS NOT TRUE THEN
+        IF FOUND AND jobctl.is_own_effect(caller, recorded.recorded_by) IS NOT TRUE THEN
             RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
                 key
                 USING ERRCODE = '42501';
-        ELSIF FOUND THEN
+        ELSIF recorded.completed_at IS NOT NULL THEN
             RETURN false;
+        ELSIF (recorded.run_id, recorded.attempt) IS DISTINCT FROM (run_id, attempt)
+            AND jobctl.is_running(recorded.run_id, recorded.attempt)
+        THEN
+            RAISE EXCEPTION 'effect `%` is in use by run %, which is running; '
+                'try again after its end',
+                key,
+                recorded.run_id
+                USING ERRCODE = '55P03';
+        ELSIF recorded.key IS NOT NULL THEN
+            RAISE EXCEPTION 'effect `%` was begun, and it is unknown whether it happened; '
+                'settle it with `jobctl once --settle`',
+                key
+                USING ERRCODE = '55000';
         END IF;
         -- The effect was removed between the two statements.
     END LOOP;

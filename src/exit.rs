@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     Configuration,
     /// The database is older than a tick has seen it: a person must look at its runs first.
     Restored,
+    /// A running attempt uses the effect: try again later.
+    InUse,
     /// An effect was begun, and it is unknown whether it happened.
     Open,
     /// The definition has as many waiting runs as it allows.
@@ -56,6 +58,8 @@ impl Exit {
             Self::Open => 8,
             Self::Full => 9,
             Self::Cancelled => 10,
+            // EX_TEMPFAIL of sysexits.h, so a job that calls `once` is made again later.
+            Self::InUse => 75,
             Self::Passed(status) => status,
         }
     }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::cancel::run_in;
 use crate::support::process::unprivileged;
-use crate::support::{Preload, Proxy, Role, TestDb, temp_dir, wait_until};
+use crate::support::{Gate, Preload, Proxy, Role, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
 struct Counter {
@@ -77,7 +77,7 @@ fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib(
 #[test]
 fn once_does_not_wait_for_a_process_in_the_background() {
     let db = TestDb::new();
-    let gate = crate::support::Gate::new();
+    let gate = Gate::new();
     // It keeps only the stdout that `once` reads; its stderr would keep the test waiting.
     let script = format!("({}) 2>/dev/null </dev/null & echo started", gate.script());
     db.jobctl(["once", "k", "--", "sh", "-c", &script]).run().success().stdout("started\n");
@@ -249,6 +249,59 @@ fn a_job_whose_effect_is_open_ends_dead_at_once() {
 }
 
 #[test]
+fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    let jobctl = env!("CARGO_BIN_EXE_jobctl");
+    let once = format!("'{jobctl}' once k -- sh -c '{}; echo charged'", gate.script());
+    let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url());
+    let first = db.enqueue_script(&once);
+    let ticking = tick().spawn();
+    gate.wait_for_starts(1);
+    let second = db.enqueue_script(&format!("{once} 2>&1"));
+    tick().run().success().stderr_has("exit status 75");
+    assert_eq!(db.of_run(second, "status, attempts, uncounted_attempts"), "queued|1|1");
+    assert_eq!(db.of_attempt(second, 1, "outcome"), "snoozed");
+    let used = format!("run {first}, which is running, has begun it; try again after its end\n");
+    let output = db.of_attempt(second, 1, "output");
+    assert!(output.ends_with(&used), "{output}");
+    db.jobctl(["check"]).run().success();
+    gate.open();
+    ticking.wait().success();
+    db.age();
+    tick().run().success();
+    assert_eq!(db.of_run(second, "status, attempts"), "succeeded|2");
+    assert_eq!((db.of_attempt(second, 2, "output"), gate.count("start")), ("charged\n".into(), 1));
+}
+
+#[test]
+fn sql_tells_an_effect_in_use_from_an_open_one() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let id = run_in(&db, "running");
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES
+            ('used', {id}, 1), ('left', {id}, 0), ('outside', NULL, NULL)"
+    ));
+    let of_run = |key, attempt| format!("'{key}', run_id => {id}, attempt => {attempt}");
+    for (arguments, code, message) in [
+        ("'used'".to_owned(), "55P03", format!("effect `used` is in use by run {id}, which is ")),
+        (of_run("used", 2), "55P03", "; try again after its end".to_owned()),
+        // The `once` of this attempt was killed.
+        (of_run("used", 1), "55000", "effect `used` was begun".to_owned()),
+        ("'left'".to_owned(), "55000", "effect `left` was begun, and it is unknown ".to_owned()),
+        ("'outside'".to_owned(), "55000", "settle it with `jobctl once --settle`".to_owned()),
+    ] {
+        let record = format!("SELECT jobctl.record_effect({arguments})");
+        let error = db.client().batch_execute(&record).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), code, "{arguments}");
+        assert!(error.message().contains(&message), "{arguments}: {error}");
+    }
+    db.jobctl(["once", "--settle", "done", "left"]).run().success();
+    assert_eq!(db.query("SELECT jobctl.record_effect('left')"), "f");
+}
+
+#[test]
 fn if_open_decides_instead_of_a_person() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let crash = |key| {
@@ -294,9 +347,11 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
     );
     db.execute(&begun);
     for if_open in ["redo", "skip"] {
-        let used = once(if_open, "999999", "1").exits(8).complains_once();
-        used.stderr_has(&format!("run {id}, which is running, has begun effect `k`; try again"));
-        once(if_open, &id.to_string(), "2").exits(8);
+        let used = once(if_open, "999999", "1").exits(75).complains_once();
+        used.stderr_has(&format!(
+            "cannot begin effect `k`: run {id}, which is running, has begun it; try again"
+        ));
+        once(if_open, &id.to_string(), "2").exits(75);
     }
     assert_eq!((counter.times(), effects(&db)), (0, format!("k|{id}|1|f")));
     // The same attempt, whose `once` was killed, may go on.
@@ -337,7 +392,7 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
         .spawn();
     wait_until("the command to run", || counter.times() == 1);
     let second = counter.then("true");
-    db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second]).run().exits(8);
+    db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second]).run().exits(75);
     fs::write(&end, "").unwrap();
     first.wait().success();
     assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));

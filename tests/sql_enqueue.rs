@@ -510,6 +510,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("is_hook", 'f', ""),
             ("is_operator", 'f', ""),
             ("is_own_effect", 't', ""),
+            ("is_running", 'f', ""),
             ("keep_effect", 'f', ""),
             ("may_settle", 't', ""),
             ("next_time", 'f', ""),

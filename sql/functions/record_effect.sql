@@ -1,8 +1,9 @@
 -- Records an effect in the caller's transaction. Returns true the first time. Returns false if the
--- key is already recorded: then the caller must not repeat the effect. If a role that the caller is
--- not a member of recorded the key, raises 42501, also for operators and superusers. So no role can
--- make another role skip its effect unnoticed. Raises 22023 for a key or result that can't be
--- recorded.
+-- effect is already there: then the caller must not repeat it. If a role that the caller is not a
+-- member of recorded the key, raises 42501, also for operators and superusers. So no role can make
+-- another role skip its effect unnoticed. Raises 22023 for a key or result that can't be recorded,
+-- 55P03 if another transaction, or `once` in an attempt that runs now, uses the key, and 55000 if
+-- `once` left the key open.
 CREATE OR REPLACE FUNCTION jobctl.record_effect(
     key text,
     result text DEFAULT NULL,
@@ -18,7 +19,7 @@ SET row_security = off
 SET lock_timeout = '2s'
 AS $$
 DECLARE
-    recorder text;
+    recorded record;
 BEGIN
     IF octet_length(record_effect.result) > 8192 THEN
         RAISE EXCEPTION 'result is longer than 8 KiB'
@@ -43,15 +44,28 @@ BEGIN
         IF FOUND THEN
             RETURN true;
         END IF;
-        SELECT effect.recorded_by INTO recorder
+        SELECT effect.* INTO recorded
         FROM jobctl.job_effects AS effect
         WHERE effect.key = record_effect.key;
-        IF FOUND AND jobctl.is_own_effect(caller, recorder) IS NOT TRUE THEN
+        IF FOUND AND jobctl.is_own_effect(caller, recorded.recorded_by) IS NOT TRUE THEN
             RAISE EXCEPTION 'effect `%` was recorded by another role; an operator can settle it',
                 key
                 USING ERRCODE = '42501';
-        ELSIF FOUND THEN
+        ELSIF recorded.completed_at IS NOT NULL THEN
             RETURN false;
+        ELSIF (recorded.run_id, recorded.attempt) IS DISTINCT FROM (run_id, attempt)
+            AND jobctl.is_running(recorded.run_id, recorded.attempt)
+        THEN
+            RAISE EXCEPTION 'effect `%` is in use by run %, which is running; '
+                'try again after its end',
+                key,
+                recorded.run_id
+                USING ERRCODE = '55P03';
+        ELSIF recorded.key IS NOT NULL THEN
+            RAISE EXCEPTION 'effect `%` was begun, and it is unknown whether it happened; '
+                'settle it with `jobctl once --settle`',
+                key
+                USING ERRCODE = '55000';
         END IF;
         -- The effect was removed between the two statements.
     END LOOP;

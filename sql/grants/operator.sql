@@ -47,6 +47,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.try_enqueue,
     jobctl.wait_for,
     jobctl.is_own_effect,
+    jobctl.is_running,
     jobctl.may_settle,
     jobctl.definition_keys
     TO {role};

@@ -71,4 +71,9 @@ GRANT SELECT (
     cause
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.incident, jobctl.run_states, jobctl.stuck_predecessor TO {role};
+GRANT EXECUTE ON FUNCTION
+    jobctl.incident,
+    jobctl.is_running,
+    jobctl.run_states,
+    jobctl.stuck_predecessor
+    TO {role};

@@ -35,6 +35,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.hold_snoozed,
     jobctl.incident,
     jobctl.is_own_effect,
+    jobctl.is_running,
     jobctl.may_settle,
     jobctl.run_states,
     jobctl.stuck_predecessor,

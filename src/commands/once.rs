@@ -30,12 +30,13 @@ const RETRY_TIME: Duration = MINUTE;
 ///
 /// KEY is recorded before the command runs and completed when it succeeds. If the
 /// command fails or a signal ends it, KEY is removed. If KEY is already completed,
-/// `once` prints the output that the command had, and exits with 0. If a crash
-/// left KEY open, or another `once` still uses it, the command does not run:
-/// exit 8. Then find out whether the effect happened, and settle the key with
-/// --settle. As the exit status of a job, 8 is permanent: the run is dead at once.
-/// --if-open decides instead: redo runs the command again, skip takes the effect
-/// as done. While another attempt that began KEY runs, `once` still exits with 8.
+/// `once` prints the output that the command had, and exits with 0. While another
+/// attempt that began KEY runs, the command does not run: exit 75, which asks for
+/// an attempt of the job later. If a crash left KEY open, or a `once` outside of
+/// jobs still uses it, the command does not run: exit 8. Then find out whether the
+/// effect happened, and settle the key with --settle. As the exit status of a job,
+/// 8 is permanent: the run is dead at once. --if-open decides instead: redo runs
+/// the command again, skip takes the effect as done.
 ///
 /// The output is stored if it is text of at most 8 KiB; otherwise a warning says
 /// so. So if a script with several `once` steps is restarted, the finished steps
@@ -153,8 +154,11 @@ impl Arguments {
                 return Ok(Exit::Done);
             }
             Effect::InUse(run) => {
-                let why = format!("run {run}, which is running, has begun effect `{key}`");
-                bail!(Fault::new(Exit::Open, format!("{why}; try again after its end")));
+                let why = format!(
+                    "cannot begin effect `{key}`: run {run}, which is running, has begun it; \
+                     try again after its end"
+                );
+                bail!(Fault::new(Exit::InUse, why));
             }
             Effect::Open(since) => {
                 let since = timestamp::instant(since);

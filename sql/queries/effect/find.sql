@@ -7,14 +7,11 @@ SELECT
     effect.recorded_at,
     jobctl.is_own_effect(current_user, effect.recorded_by) AS is_own,
     effect.completed_at IS NOT NULL AS completed,
-    (
-        SELECT run.id
-        FROM jobctl.job_runs AS run
-        WHERE run.id = effect.run_id
-            AND run.attempts = effect.attempt
-            AND run.status = 'running'
-            AND (run.id, run.attempts) IS DISTINCT FROM ($2::bigint, $3::integer)
-    ) AS used_by,
+    CASE
+        WHEN (effect.run_id, effect.attempt) IS DISTINCT FROM ($2::bigint, $3::integer)
+            AND jobctl.is_running(effect.run_id, effect.attempt)
+            THEN effect.run_id
+    END AS used_by,
     effect.result
 FROM jobctl.job_effects AS effect
 WHERE effect.key = $1::text

@@ -553,14 +553,11 @@ SELECT
     NULL,
     NULL
 FROM jobctl.job_effects AS effect
-LEFT JOIN jobctl.job_runs AS run
-    ON run.id = effect.run_id
-    AND run.attempts = effect.attempt
-    AND run.status = 'running'
 WHERE effect.completed_at IS NULL
     AND (
         effect.recorded_at < now() - interval '1 day'
-        OR effect.run_id IS NOT NULL AND run.id IS NULL
+        OR effect.run_id IS NOT NULL
+        AND NOT jobctl.is_running(effect.run_id, effect.attempt)
     )
     AND $1::text[] IS NULL
 HAVING count(*) > 0
