@@ -169,6 +169,8 @@ fn doctor_finds_an_unusable_encoding() {
     let db = TestDb::encoded("LATIN1");
     let found = findings(db.jobctl(["doctor"]));
     assert_eq!(find(&found, "database").0, "bad");
+    let bad = found.iter().filter(|finding| finding["severity"] == "bad");
+    assert_eq!(bad.count(), 1, "{found:?}");
 }
 
 #[test]

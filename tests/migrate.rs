@@ -215,11 +215,27 @@ fn migrate_refuses_a_database_that_is_not_utf8() {
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(7).stdout("").complains_once();
         refused.stderr_has(
-            "the database's encoding is LATIN1; create a database with `createdb --encoding \
-                UTF8 --template template0 NAME`",
+            "the database's encoding is LATIN1; create another database, as a superuser such as \
+             postgres: `createdb --owner postgres --encoding UTF8 --locale C --template template0 \
+             NAME`",
         );
     }
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
+}
+
+/// Without a locale, as in a container, the databases of a new server are SQL_ASCII.
+#[test]
+fn a_database_that_the_documentation_creates_is_utf8() {
+    let mut commands = 0;
+    for name in ["README.md", "examples/demo"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        for line in text.lines().filter(|line| line.contains(" createdb ")) {
+            assert!(line.contains(" --encoding UTF8 --template template0 "), "{name}: {line}");
+            commands += 1;
+        }
+    }
+    assert_eq!(commands, 2);
 }
 
 #[test]

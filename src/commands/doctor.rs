@@ -65,18 +65,23 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
         open_for,
         other,
     };
-    let missing = store
-        .missing_migrations(Mode::Inspect)
-        .map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>());
     let (mut findings, mut now) = (Vec::new(), None);
     let mut add = |check, finding: Finding| findings.push(Finding { check, ..finding });
     add("connection", health::connection(&connection, clock));
     add("pooler", health::pooler(&connection));
     add("writes", health::writes(&session));
     add("durability", health::durability(&session));
-    add("database", health::database(&session));
+    let encoding = health::database(&session);
+    // In another encoding, there is no schema of jobctl.
+    let missing = (encoding.severity == Severity::Ok).then(|| {
+        let missing = store.missing_migrations(Mode::Inspect);
+        missing.map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
+    });
+    add("database", encoding);
     add("clock", health::clock(clock));
-    add("schema", health::schema(missing.as_deref()));
+    if let Some(missing) = &missing {
+        add("schema", health::schema(missing.as_deref()));
+    }
     add("environment", health::environment(&environment::unknown_variables()));
     let proxies = environment::proxy_variables();
     if !proxies.is_empty() {
@@ -86,8 +91,9 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
         add("mail", health::mail(why));
     }
     let is_ours = match &missing {
-        Ok(missing) => missing.is_empty(),
-        Err(error) => error.exit == Exit::Configuration,
+        Some(Ok(missing)) => missing.is_empty(),
+        Some(Err(error)) => error.exit == Exit::Configuration,
+        None => false,
     };
     if is_ours {
         add("role", judge(&store.inspect_role(), |may| health::role(&session, *may)));

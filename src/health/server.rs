@@ -137,12 +137,12 @@ pub(crate) fn durability(session: &SessionFacts) -> Finding {
 }
 
 pub(crate) fn database(session: &SessionFacts) -> Finding {
-    let SessionFacts { database, encoding, time_zone, .. } = session;
+    let SessionFacts { database, encoding, role, time_zone, .. } = session;
     let found = format!("{database}, {encoding}, time zone {time_zone}");
     if encoding == "UTF8" {
         return ok(found);
     }
-    bad(found, store::UTF8_DATABASE)
+    bad(found, store::utf8_database(role))
 }
 
 pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {

@@ -11,6 +11,7 @@ use postgres::types::{WasNull, WrongType};
 
 use crate::connect::{BEHIND_POOLER, Rejection, is_behind_pooler};
 use crate::exit::Exit;
+use crate::text::shell;
 
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -190,9 +191,15 @@ impl Error {
 
 /// The remedy for `default_transaction_read_only`.
 pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE";
-/// The remedy for another encoding than UTF-8.
-pub(crate) const UTF8_DATABASE: &str =
-    "create a database with `createdb --encoding UTF8 --template template0 NAME`";
+/// Returns the remedy for another encoding than UTF-8. This role often may not create databases.
+/// Every cluster has the locale C, which fits each encoding.
+pub(crate) fn utf8_database(role: &str) -> String {
+    format!(
+        "create another database, as a superuser such as postgres: `createdb --owner {} \
+         --encoding UTF8 --locale C --template template0 NAME`",
+        shell::word(role)
+    )
+}
 
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";

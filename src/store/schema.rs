@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use postgres::{SimpleQueryMessage, SimpleQueryRow};
 use serde::Serialize;
 
-use super::error::UTF8_DATABASE;
+use super::error::utf8_database;
 use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
@@ -262,7 +262,8 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     let Ground { role, creators, strangers, encoding, .. } = ground;
     let owner = ground.owner.unwrap_or_default();
     if encoding != "UTF8" {
-        privilege_fault(format!("the database's encoding is {encoding}; {UTF8_DATABASE}"))
+        let remedy = utf8_database(&role);
+        privilege_fault(format!("the database's encoding is {encoding}; {remedy}"))
     } else if mode != Mode::Inspect
         && let Some(grant) = ground.missing_grant
     {
