@@ -97,7 +97,7 @@ max_attempts = 1
 fn each_line_becomes_a_job_or_a_warning() {
     let imported = import(CRONTAB, &[]).exits(1).stdout(DEFINITIONS);
     let lines: Vec<_> = imported.stderr.lines().collect();
-    assert_eq!(lines.len(), 5, "{imported}");
+    assert_eq!(lines.len(), 6, "{imported}");
     assert!(lines[1] == "jobctl: -:11: @reboot has no equivalent: keep the line", "{imported}");
     let db = TestDb::new();
     assert_eq!(db.apply(DEFINITIONS).lines().count(), 4);
@@ -198,7 +198,7 @@ fn a_job_is_named_after_the_program_that_does_the_work() {
     ];
     let crontab: String =
         commands.iter().map(|(command, _)| format!("@daily {command}\n")).collect();
-    let imported = import(&crontab, &[]).success().stderr("");
+    let imported = import(&crontab, &[]).success();
     let expected = commands.map(|(_, name)| match name.contains('.') {
         true => format!("[jobs.\"{name}\"]"),
         false => format!("[jobs.{name}]"),
@@ -377,7 +377,7 @@ fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
         "a # &",
         "a & wait",
         "sh -c 'a & wait'",
-        "grep -c 'a & b' f",
+        "tar -c 'a & b'",
         "curl -o c 'http://a/?b=1&c=2'",
         "echo $((RANDOM & 3))",
         "a; b & wait $!",
@@ -388,6 +388,109 @@ fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
         (1..=leaves.len()).map(|line| format!("jobctl: -:{line}: {why}\n")).collect();
     let imported = import(&crontab, &[]).success().stderr(&warnings);
     assert_eq!(names(&imported).len(), leaves.len() + waits.len());
+}
+
+/// Runs a command as a job does, while no guard finds anything.
+fn succeeds(command: &str) -> bool {
+    let done = Command::new("bash").args(["-c", command]).output().unwrap();
+    done.status.success()
+}
+
+#[test]
+fn a_guard_by_which_a_run_fails_is_imported_with_a_warning() {
+    let skips = [
+        "[ -e /nosuch ] && true",
+        "test $(date +%u) = 8 && true",
+        "/usr/bin/test -e /nosuch && true",
+        "[[ -e /nosuch || 1 = 2 ]] && true",
+        "(( 0 )) && true",
+        "pgrep -x nosuch >/dev/null 2>&1 && true",
+        "! true && true",
+        "command -v nosuch >/dev/null && true",
+        "echo a | grep -q b && true",
+        "find /dev/null -name nosuch | grep . && true",
+        "ls /nosuch 2>/dev/null && true",
+        "cd / && A=1 test -e /nosuch && true # comment",
+        "test -e /nosuch && true; # comment",
+        "(test -e /nosuch) && true",
+        "(test -e /nosuch && true) >/dev/null 2>&1",
+        "{ test -e /nosuch && true; }",
+        "sh -c 'test -e /nosuch && true'",
+        "[ -e / ] && [ -e /nosuch ] && true",
+        "test -e /nosuch || test -e /nosuch && true",
+        "[ -e /nosuch ] && true || exit 2",
+        "for f in /nosuch*; do [ -e \"$f\" ] && true; done",
+        "[ -e /nosuch ] && if [ -e / ]; then true; fi",
+        "if [ -e / ]; then [ -e /nosuch ] && true; else true; fi",
+        "if [ -e /nosuch ]; then true; else [ -e /nosuch ] && true; fi",
+    ];
+    let exits = [
+        "test -e /nosuch || exit 1; true",
+        "[ -e /nosuch ] || exit; true",
+        "pgrep nosuch | grep x || exit 1; true",
+        "ls / | grep -q . && exit 3; true",
+        "sh -c '[ -e / ] && exit 1; true'",
+    ];
+    let filters =
+        ["echo a | grep b", "egrep -v a /dev/null", "[ -e / ] || true; echo a | grep -c b"];
+    for (commands, why) in [
+        (&skips[..], "write `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`"),
+        (&exits, ", the run is dead: write `exit 0` instead of `exit"),
+        (&filters, "finds no line, the run is dead: end the command with `|| test $? = 1`"),
+    ] {
+        for command in commands {
+            let line = format!("@daily {}\n", command.replace('%', "\\%"));
+            let imported = import(&line, &[]).success().complains_once();
+            imported.stderr_has("jobctl: -:1: each time ").stderr_has(why);
+            assert!(!succeeds(command), "{command}");
+        }
+    }
+    let guard = "@daily cd /srv && ! /usr/bin/pgrep x && y\n";
+    import(guard, &[]).stderr_has("each time the guard `! /usr/bin/pgrep` fails, the run is dead");
+    let guard = "@daily pidof x >/dev/null && exit 1; x\n";
+    import(guard, &[]).stderr_has("the guard `pidof` succeeds, the run is dead: write `exit 0`");
+}
+
+#[test]
+fn a_guard_by_which_no_run_fails_needs_no_warning() {
+    let succeeding = [
+        "[ -e /nosuch ] || true",
+        "test -e /nosuch || { cd / && true; }",
+        "if [ -e /nosuch ]; then false; fi",
+        "if [ -e /nosuch ] && [ -e / ]; then false; fi",
+        "[ -e /nosuch ] && false || true",
+        "[ -e /nosuch ] && false; true",
+        "[ -e /nosuch ] && false & wait",
+        "[ -e /nosuch ] || exit 0; false",
+        "[ -e / ] && exit; false",
+        "while ! [ -e / ]; do sleep 1; done; true",
+        "echo a | grep b | cat",
+        "echo a | grep b || true",
+        "echo a | grep b || test $? = 1",
+        "[ -e /nosuch ] | cat && true",
+        "case a in b) [ -e /nosuch ] && false ;; esac",
+        "echo '[ -e /nosuch ] && x'",
+        "echo \"$(test -e /nosuch && echo x)\"",
+        "pgrep -x nosuch >/dev/null || true",
+        ". /dev/null && mkdir -p / && true",
+    ];
+    // These commands say that something is wrong.
+    let failing = [
+        "cd /nosuch && true",
+        "false && true",
+        "false || exit 1",
+        "true && [ -e /nosuch ]",
+        "[ -e /nosuch ]",
+        "echo a | grep -q b",
+        "test -e /nosuch || { echo missing; exit 1; }",
+        "flock -n /nosuch/lock true",
+    ];
+    for (commands, expected) in [(&succeeding[..], true), (&failing, false)] {
+        for command in commands {
+            import(&format!("@daily {command}\n"), &[]).success().stderr("");
+            assert_eq!(succeeds(command), expected, "{command}");
+        }
+    }
 }
 
 #[test]

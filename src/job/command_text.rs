@@ -53,6 +53,33 @@ const PREPARATIONS: [&str; 20] = [
     ".", "[", "[[", "cd", "command", "exit", "export", "for", "if", "mkdir", "set", "sleep",
     "source", "test", "trap", "ulimit", "umask", "unset", "until", "while",
 ];
+/// Programs that fail although nothing is wrong, because they answer a question, and the beginning
+/// of a word without which they do something else.
+const GUARDS: [(&str, &str); 22] = [
+    ("[", ""),
+    ("[[", ""),
+    ("cmp", ""),
+    ("command", "-v"),
+    ("diff", ""),
+    ("egrep", ""),
+    ("expr", ""),
+    ("fgrep", ""),
+    ("fuser", ""),
+    ("grep", ""),
+    ("kill", "-0"),
+    ("ls", ""),
+    ("mountpoint", ""),
+    ("on_ac_power", ""),
+    ("pg_isready", ""),
+    ("pgrep", ""),
+    ("pidof", ""),
+    ("ping", ""),
+    ("systemctl", "is-"),
+    ("test", ""),
+    ("type", ""),
+    ("which", ""),
+];
+
 /// Returns the words of each simple command, also of those within quotes.
 fn simple_commands(command: &str) -> impl Iterator<Item = Vec<&str>> {
     let separators = |c: char| c.is_whitespace() || "(){}<>\"'`$".contains(c);
@@ -157,6 +184,179 @@ pub(super) fn leaves_process(command: &str) -> bool {
     });
     let waits = |rest| simple_commands(rest).any(|words| words.first() == Some(&"wait"));
     script_leaves || last.is_some_and(|rest| !waits(rest))
+}
+
+/// What the exit status of a command or of a part of it depends on.
+#[derive(Clone, Copy, Default)]
+struct Status<'a> {
+    /// The guard whose answer alone makes it fail.
+    guard: Option<&'a str>,
+    /// After that guard, there is work that it skips.
+    skips: bool,
+    /// The last part prints the lines that it finds, and fails if there are none.
+    filter: Option<&'a str>,
+}
+
+impl<'a> Status<'a> {
+    fn then(self, operator: &str, part: Self) -> Self {
+        match operator {
+            "&&" => Self {
+                guard: self.guard.or(part.guard),
+                skips: self.skips || part.skips || self.guard.is_some() && part.guard.is_none(),
+                ..part
+            },
+            "||" => Self { guard: self.guard.and(part.guard), ..part },
+            _ => part,
+        }
+    }
+
+    /// Of a command without operators, or with operators only in brackets or in a script.
+    fn of_part(part: &'a str, why: &mut Option<String>) -> Self {
+        let is_quote = |(index, c): &(usize, char)| {
+            matches!(c, '\'' | '"') && is_script_option(&part[..*index])
+        };
+        let within = match part.as_bytes().first() {
+            Some(b'(') if !part.starts_with("((") => part[1..].rsplit_once(')'),
+            Some(b'{') => part[1..].rsplit_once('}'),
+            _ => { part.char_indices().find(is_quote) }
+                .and_then(|(index, quote)| part[index + 1..].rsplit_once(quote)),
+        };
+        if let Some((command, _)) = within {
+            return Self::of(command, why);
+        }
+        guard(part).map_or_else(Self::default, |(guard, filters)| {
+            let filter = filters.then_some(guard);
+            Self { guard: Some(guard), filter, skips: false }
+        })
+    }
+
+    /// Of a whole command. `why` becomes the reason why an `exit` makes it fail.
+    fn of(command: &'a str, why: &mut Option<String>) -> Self {
+        // The lists around an `if` or a loop, with the branches before an `else`.
+        let mut outer = Vec::new();
+        let (mut status, mut operator) = (Self::default(), ";");
+        let mut before_pipe = (status, operator);
+        for (mut part, next) in parts(command) {
+            let found = loop {
+                let (word, rest) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
+                match word {
+                    "if" | "for" | "until" | "while" => {
+                        outer.push((status, operator, Self::default()));
+                    }
+                    "elif" | "else" => {
+                        if let Some((.., branches)) = outer.last_mut().filter(|_| status.skips) {
+                            *branches = status;
+                        }
+                    }
+                    "do" | "then" => {}
+                    "done" | "fi" => {
+                        let body = status;
+                        let branches;
+                        (status, operator, branches) = outer.pop().unwrap_or_default();
+                        break if branches.skips { branches } else { body };
+                    }
+                    _ => break Self::of_part(part, why),
+                }
+                (status, operator, part) = (Self::default(), ";", rest.trim_start());
+            };
+            if operator.starts_with('|') && operator != "||" {
+                (status, operator) = before_pipe;
+            }
+            if why.is_none() && part.split_whitespace().next() == Some("exit") {
+                *why = status.exits(operator, part);
+            }
+            before_pipe = (status, operator);
+            status = status.then(operator, found);
+            if next == "&" {
+                // The shell does not wait for it.
+                status = Self::default();
+            }
+            operator = next;
+        }
+        status
+    }
+
+    /// Returns why this `exit` makes the command fail although nothing is wrong.
+    fn exits(self, operator: &str, exit: &str) -> Option<String> {
+        let (guard, given) = (self.guard?, exit.split_whitespace().nth(1));
+        let answer = match operator {
+            "||" if self.skips && given != Some("0") => return Some(skipping(guard)),
+            "||" if given != Some("0") => "fails",
+            "&&" if !self.skips && given.is_some_and(|status| status != "0") => "succeeds",
+            _ => return None,
+        };
+        let instead = "write `exit 0` instead of";
+        Some(format!("each time the guard `{guard}` {answer}, the run is dead: {instead} `{exit}`"))
+    }
+}
+
+fn skipping(guard: &str) -> String {
+    format!(
+        "each time the guard `{guard}` fails, the run is dead: write \
+         `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`"
+    )
+}
+
+/// Returns why the command fails although nothing is wrong, and how to change it. Cron ignores that
+/// failure.
+pub(super) fn failing_guard(command: &str) -> Option<String> {
+    let mut exits = None;
+    let status = Status::of(command, &mut exits);
+    let filter = || {
+        let filter = status.filter?;
+        Some(format!(
+            "each time `{filter}` finds no line, the run is dead: end the command with \
+             `|| test $? = 1`"
+        ))
+    };
+    exits.or_else(|| status.guard.filter(|_| status.skips).map(skipping)).or_else(filter)
+}
+
+/// Returns the name of a command that is a guard, and whether it prints the lines that it finds.
+fn guard(command: &str) -> Option<(&str, bool)> {
+    if command.starts_with("((") {
+        return Some(("((", false));
+    }
+    if command.starts_with("! ") {
+        let words = command.split_inclusive(char::is_whitespace).take(2);
+        return Some((command[..words.map(str::len).sum()].trim_end(), false));
+    }
+    let words = simple_commands(command).next()?;
+    let first = words.iter().copied().find(|word| !word.contains('='));
+    let name = [first, worker(&words)].into_iter().flatten().map(file_name).find(|name| {
+        let has = |start: &str| words.iter().any(|word| word.starts_with(start));
+        GUARDS.iter().any(|(guard, start)| guard == name && has(start))
+    })?;
+    let is_quiet = |word: &&str| match word.strip_prefix('-') {
+        Some(option) => option == "-quiet" || !option.starts_with('-') && option.contains('q'),
+        None => false,
+    };
+    let filters = name.ends_with("grep") && name != "pgrep" && !words.iter().any(is_quiet);
+    // A test of `$?` judges the command before it.
+    Some((name, filters)).filter(|_| !command.contains("$?"))
+}
+
+/// Returns the parts of a command between its operators, each with the operator after it.
+fn parts(command: &str) -> Vec<(&str, &str)> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    read_by_shell(command, |open, before, c, index| {
+        if !open.is_empty() || index < start || !"&|;\n".contains(c) {
+            return;
+        }
+        let (part, rest) = command[start..].split_at(index - start);
+        let is_redirected = c == '&' && (before == '<' || rest.starts_with("&>"));
+        let is_condition = part.contains("[[ ") && !part.contains(" ]]");
+        if before == '>' || is_redirected || is_condition {
+            return;
+        }
+        let is_double = rest.starts_with("|&") || rest[1..].starts_with(c);
+        let operator = &rest[..1 + usize::from(is_double)];
+        parts.push((part.trim(), operator));
+        start = index + operator.len();
+    });
+    parts.push((command[start..].trim(), ""));
+    parts.retain(|(part, _)| !part.is_empty() && !part.starts_with('#'));
+    parts
 }
 
 /// Returns whether the text ends with a shell's option whose value is a script, as in `sh -c`.

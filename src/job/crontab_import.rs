@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, Utc};
 use serde_json::json;
 
-use super::command_text::{leaves_process, left_open, own_subcommand, program, skips_overlap};
+use super::command_text::{
+    failing_guard, leaves_process, left_open, own_subcommand, program, skips_overlap,
+};
 use super::definition::{Overlap, check_name};
 use super::definition_keys::{toml, toml_text};
 use crate::schedule::Schedule;
@@ -212,6 +214,9 @@ impl Import<'_> {
             let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
                        `; wait`, or remove an `&` at its end";
             self.imported.warnings.push((number, why.to_owned()));
+        }
+        if let Some(why) = failing_guard(command) {
+            self.imported.warnings.push((number, why));
         }
         if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
             let why = format!(
