@@ -148,10 +148,29 @@ fn prune_ends_where_no_later_run_can_be_old() {
     insert(1, "now()", old);
     prunes("");
     // If an earlier run of the part is old, it reads on.
-    db.execute(&format!("UPDATE jobctl.job_runs SET finished_at = {old} WHERE id = 1000"));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET created_at = {old}, finished_at = {old} WHERE id = 1000"
+    ));
     prunes("succeeded\t1\n");
     db.execute(&format!("UPDATE jobctl.job_runs SET created_at = {old}"));
     prunes("succeeded\t1\n");
+}
+
+/// A row that a program inserts later, with an end in the past, is young.
+#[test]
+fn a_dry_run_counts_the_runs_that_prune_deletes() {
+    let db = TestDb::new();
+    let ended = ["succeeded", "dead", "cancelled"].map(|status| insert_aged(&db, status, 100));
+    let [_, dead, cancelled] = ended;
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET created_at = now() WHERE id IN ({dead}, {cancelled})"
+    ));
+    let dry_run = db.jobctl(["prune", "--dry-run"]).run().success().stdout;
+    assert_eq!(dry_run, "succeeded\t1\n");
+    db.jobctl(["prune", "--dry-run", "--verbose"]).run().success().stdout_has("1\tdeleted");
+    db.jobctl(["prune"]).run().success().stdout(&dry_run);
+    db.jobctl(["prune", "--dry-run"]).run().success().stdout("");
+    assert_eq!(ids(&db), [dead, cancelled]);
 }
 
 /// By the order of the ids, all runs of other jobs come before the first one of a new job.

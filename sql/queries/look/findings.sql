@@ -521,6 +521,7 @@ FROM (
         SELECT run.finished_at, run.status, run.job_type
         FROM jobctl.job_runs AS run
         WHERE run.finished_at < now() - interval '100 days'
+            AND run.created_at < now() - interval '100 days'
         ORDER BY run.finished_at
         LIMIT 5000
     ) AS ended

@@ -14,7 +14,7 @@ WHERE run.finished_at < now() - least(
         FROM jobctl.job_definitions AS shortest
     )
 )
-    AND run.finished_at < now() - CASE run.status
+    AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
         WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $2::float8))
         ELSE coalesce(definition.keep, make_interval(secs => $1::float8))
     END

@@ -3,7 +3,7 @@
 -- $1  job    $2  age    $3  after    $4  limit
 SELECT
     run.id,
-    run.finished_at < now() - make_interval(secs => $2::float8)
+    greatest(run.created_at, run.finished_at) < now() - make_interval(secs => $2::float8)
         AND NOT EXISTS (
             SELECT FROM jobctl.awaited_runs AS awaited
             WHERE awaited.id = run.id

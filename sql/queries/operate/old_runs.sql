@@ -10,7 +10,8 @@ SELECT
     run.id,
     coalesce(
         run.status IN ('succeeded', 'cancelled')
-            AND run.finished_at < now() - make_interval(secs => $2::float8)
+            AND greatest(run.created_at, run.finished_at)
+                < now() - make_interval(secs => $2::float8)
             -- OFFSET 0: one run at a time, by the indexes.
             AND NOT EXISTS (
                 SELECT FROM jobctl.awaited_runs AS awaited
