@@ -324,3 +324,45 @@ fn an_unreadable_stored_result_is_left_to_the_lease() {
     assert!(log.contains("lease lost, stored result of worker w not recorded"), "{log}");
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
 }
+
+/// Returns why a run does not run, without numbers.
+fn why(db: &TestDb, id: i64) -> String {
+    let shown = db.jobctl(["show", "--json", &id.to_string()]).run().success().stdout;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    shown["why_not_running"].as_str().unwrap_or_default().replace(|c: char| c.is_ascii_digit(), "")
+}
+
+#[test]
+fn show_says_that_a_transaction_keeps_a_run_from_starting() {
+    const LOCKED: &str =
+        "another transaction has locked it (server process ); ticks skip it until that ends";
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n");
+    let tick = || db.jobctl(["tick"]).run().success();
+    let [first, last] = ["a", "bad"].map(|job| db.enqueue([job]));
+    let after = format!("{first},{last}");
+    let blocked = db.enqueue(["a", "--after", &after, "--after-any-end"]);
+    let due = db.enqueue(["a"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '2h' WHERE id = {due}"
+    ));
+    for lock in [
+        "SELECT FROM jobctl.job_runs WHERE id IN ({ids}) FOR UPDATE",
+        "UPDATE jobctl.job_runs SET priority = 1 WHERE id IN ({ids})",
+    ] {
+        let lock = lock.replace("{ids}", &format!("{blocked}, {due}"));
+        let mut locker = db.client();
+        locker.batch_execute(&format!("BEGIN; {lock}")).unwrap();
+        tick();
+        assert_eq!([blocked, due].map(|id| db.status(id)), ["blocked", "queued"]);
+        let due_why = why(&db, due);
+        assert!(due_why.ends_with(&format!("ago: {LOCKED}")), "{due_why}");
+        assert_eq!(why(&db, blocked), format!("each run that it waits for has ended; {LOCKED}"));
+        locker.batch_execute("ROLLBACK").unwrap();
+        let free = "each run that it waits for has ended; the next tick starts it";
+        assert_eq!(why(&db, blocked), free);
+        assert!(!why(&db, due).contains("transaction"));
+    }
+    tick();
+    assert_eq!([blocked, due].map(|id| db.status(id)), ["succeeded", "succeeded"]);
+}

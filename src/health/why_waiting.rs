@@ -36,6 +36,10 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
 fn blocked(run: &RunDetails) -> String {
     let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
     let Some(first) = *first_unmet else {
+        if run.is_released {
+            let then = locked(run).unwrap_or_else(|| "the next tick starts it".to_owned());
+            return format!("each run that it waits for has ended; {then}");
+        }
         return format!(
             "it is unknown which runs it waits for: their rows in job_dependencies are missing; \
              `jobctl retry {}` starts this run",
@@ -85,6 +89,9 @@ fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
 
 /// Returns why a due run waits.
 fn cause(run: &RunDetails, findings: &[Finding]) -> String {
+    if let Some(why) = locked(run) {
+        return why;
+    }
     if let Some(at) = run.expires_at.filter(|at| *at <= run.now) {
         return expired(at, run.now);
     }
@@ -166,11 +173,20 @@ fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
         return Some(why.to_owned());
     }
     let then = idle(findings).map_or("the next tick recovers it", |why| &why.found);
+    let then = locked(run).unwrap_or_else(|| then.to_owned());
     let expired = run.locked_until.filter(|until| *until < run.now);
     let expired =
         expired.map(|until| format!("its lease expired {} ago; {then}", between(until, run.now)));
     let cancelled = run.cancel_requested_at;
     expired.or(cancelled.map(|at| format!("cancel was requested {} ago", between(at, run.now))))
+}
+
+/// Returns that another session has locked a run.
+fn locked(run: &RunDetails) -> Option<String> {
+    let locker = run.locker?;
+    Some(format!(
+        "another transaction has locked it (server process {locker}); ticks skip it until that ends"
+    ))
 }
 
 fn replaced(run: &RunDetails) -> Option<String> {
@@ -193,6 +209,9 @@ mod tests {
     const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
         all slots were busy, its --limit was reached, a limit or a hold kept it, or this worker \
         does not run such jobs";
+
+    const LOCKED: &str =
+        "another transaction has locked it (server process 4711); ticks skip it until that ends";
 
     fn ago(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::days(20_000) - TimeDelta::seconds(seconds)
@@ -352,6 +371,24 @@ mod tests {
             &blocked(100, 3, "2 failed, 1 dead", Some((18, "dead"))),
             "waits for 3 of 100 runs (2 failed, 1 dead); run 18 is dead",
         );
+    }
+
+    #[test]
+    fn a_locked_run_waits_for_the_end_of_a_transaction() {
+        let locker = Some(4711);
+        let says_with =
+            |run, text: &str| says(&RunDetails { locker, ..run }, &format!("{text}{LOCKED}"));
+        says_with(due(), "due 4m ago: ");
+        says_with(RunDetails { expires_at: Some(ago(60)), ..due() }, "due 4m ago: ");
+        let lost = RunDetails { locked_until: Some(ago(240)), ..running() };
+        says_with(lost, "its lease expired 4m ago; ");
+        let released =
+            || RunDetails { status: Status::Blocked, predecessors: 2, is_released: true, ..due() };
+        says_with(released(), "each run that it waits for has ended; ");
+        says(&released(), "each run that it waits for has ended; the next tick starts it");
+        // These do not wait for the transaction.
+        says(&RunDetails { locker, run_at: ago(-240), ..due() }, "due in 4m");
+        says(&RunDetails { locker, ..running() }, "");
     }
 
     #[test]

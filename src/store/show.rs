@@ -87,8 +87,12 @@ rows! {
         /// The run that keeps it from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
+        /// Some have ended as it asks, and a tick has yet to decide about it.
+        pub(crate) is_released: bool,
         /// Its job has ended, but another session has locked the run.
         pub(crate) has_result: bool,
+        /// The server process whose transaction has locked the run.
+        pub(crate) locker: Option<i32>,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }

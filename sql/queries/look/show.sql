@@ -34,6 +34,28 @@ full_jobs AS MATERIALIZED (
     SELECT hold.name
     FROM jobctl.current_holds AS hold
     WHERE hold.scope = 'job'
+),
+-- The runs that it waits for.
+predecessors AS MATERIALIZED (
+    SELECT
+        waits.after_id AS id,
+        waits.rule,
+        ended.status,
+        waits.state <> 'met' AND NOT released.is_released AS is_unmet,
+        released.is_released
+    FROM jobctl.job_dependencies AS waits
+    LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+    CROSS JOIN LATERAL (SELECT coalesce(before.status, 'deleted') AS status) AS ended
+    -- It has ended as the rule asks, and a tick has yet to record that.
+    CROSS JOIN LATERAL (
+        SELECT
+            waits.state = 'due'
+            AND (
+                ended.status = 'succeeded'
+                OR (waits.rule = 'any_end' AND ended.status IN ('dead', 'cancelled', 'deleted'))
+            ) AS is_released
+    ) AS released
+    WHERE waits.run_id = $1::bigint
 )
 SELECT
     run.id,
@@ -163,7 +185,17 @@ SELECT
     after.first_unmet,
     stuck.id AS stuck_on,
     stuck.status AS stuck_status,
-    coalesce(lease.has_result, false) AS has_result
+    after.is_released,
+    coalesce(lease.has_result, false) AS has_result,
+    -- A lock on a row is known by the transaction that took it. Several lockers stay unknown.
+    (
+        SELECT min(lock.pid)
+        FROM pg_catalog.pg_locks AS lock
+        WHERE lock.locktype = 'transactionid'
+            AND lock.transactionid = run.xmax
+            AND lock.granted
+            AND lock.pid <> pg_backend_pid()
+    ) AS locker
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.leases AS lease ON lease.id = run.id
 LEFT JOIN jobctl.job_definitions AS definition
@@ -182,24 +214,19 @@ CROSS JOIN LATERAL (
         string_agg(DISTINCT before.rule, ', ') AS rule,
         count(*) FILTER (WHERE before.is_unmet) AS unmet,
         min(before.id) FILTER (WHERE before.is_unmet) AS first_unmet,
+        coalesce(bool_or(before.is_released), false) AS is_released,
         -- Such as: 2 running, 1 dead
         (
             SELECT
                 string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.runs DESC)
             FROM (
-                SELECT coalesce(other.status, 'deleted') AS status, count(*) AS runs
-                FROM jobctl.job_dependencies AS waits
-                LEFT JOIN jobctl.job_runs AS other ON other.id = waits.after_id
-                WHERE waits.run_id = run.id
-                    AND waits.state <> 'met'
-                GROUP BY other.status
+                SELECT waits.status, count(*) AS runs
+                FROM predecessors AS waits
+                WHERE waits.is_unmet
+                GROUP BY waits.status
             ) AS counted
         ) AS unmet_statuses
-    FROM (
-        SELECT waits.after_id AS id, waits.rule, waits.state <> 'met' AS is_unmet
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = run.id
-    ) AS before
+    FROM predecessors AS before
 ) AS after
 LEFT JOIN LATERAL jobctl.stuck_predecessor(run.id) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (
