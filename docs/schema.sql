@@ -2265,6 +2265,7 @@ CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, p
 CREATE INDEX job_runs_blocked ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'blocked'::text);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));
 CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'dead'::text);
+CREATE INDEX job_runs_ended_key ON jobctl.job_runs USING btree (idempotency_key text_pattern_ops, id) WHERE ((idempotency_key IS NOT NULL) AND (finished_at IS NOT NULL));
 CREATE INDEX job_runs_expiring ON jobctl.job_runs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status = ANY (ARRAY['queued'::text, 'failed'::text])));
 CREATE INDEX job_runs_finished ON jobctl.job_runs USING btree (finished_at, id) WHERE (finished_at IS NOT NULL);
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for) WHERE (scheduled_for IS NOT NULL);

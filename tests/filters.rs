@@ -93,6 +93,18 @@ fn filters_select_the_same_runs_in_all_commands() {
 }
 
 #[test]
+fn an_error_is_one_of_a_failed_attempt() {
+    let db = TestDb::new();
+    let success = db.enqueue_script("echo no error today");
+    let failure = db.enqueue_script("echo an error today; exit 1");
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!([success, failure].map(|id| db.status(id)), ["succeeded", "failed"]);
+    let list = |text: &str| db.jobctl(["list", "--error", text, "--columns", "id"]).run().success();
+    list("ERROR TODAY").stdout(&format!("{failure}\n"));
+    list("no error").stdout("");
+}
+
+#[test]
 fn lists_name_the_share_the_worker_and_the_enqueuer() {
     let db = TestDb::new();
     let ids = five_dead(&db);

@@ -43,6 +43,104 @@ fn a_list_of_a_job_reads_few_entries() {
     assert!(read < 1000, "{read} entries");
 }
 
+/// A key, waiting runs and errors have indexes, however many runs have ended.
+#[test]
+fn searches_read_few_entries_of_a_long_history() {
+    let db = TestDb::new();
+    db.outgrows_memory();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, idempotency_key, key_scope,
+             finished_at, created_at)
+         SELECT 'shell', 'succeeded', 1, 'order:' || n % 20000, 'live', at, at
+         FROM generate_series(1, 60000) AS n
+         CROSS JOIN LATERAL (SELECT now() - interval '1 second' * (60000 - n) AS at) AS ended;
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at,
+             outcome, output)
+         SELECT id, 1, 'w', created_at, finished_at, 'succeeded', 'no error at all'
+         FROM jobctl.job_runs;
+         INSERT INTO jobctl.job_runs (job_type, status, idempotency_key, key_scope)
+         VALUES ('shell', 'queued', 'order:17', 'live'), ('shell', 'blocked', 'order:18', 'live')",
+    );
+    db.execute("VACUUM ANALYZE");
+    let rows = |table: &str| -> i64 {
+        let read =
+            "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname = ";
+        db.query(&format!("{read}'{table}'")).parse().unwrap()
+    };
+    let [runs, attempts] = ["job_runs", "job_attempts"].map(rows);
+    assert_eq!(list_ids(&db, ["--key", "order:17"]), [60001, 40017, 20017, 17]);
+    assert_eq!(list_ids(&db, ["--key", "order:17", "--status", "queued"]), [60001]);
+    assert_eq!(list_ids(&db, ["--key", "order:18"]), [60002, 40018, 20018, 18]);
+    assert_eq!(list_ids(&db, ["--key", "order:x*"]), [0; 0]);
+    assert_eq!(list_ids(&db, ["--status", "queued,blocked"]), [60002, 60001]);
+    let all = ["--all-waiting", "--dry-run"];
+    db.jobctl(["cancel", "--all", "--dry-run"]).run().success().stdout("cancelled\t2\n");
+    db.jobctl(["cancel"]).args(all).run().success().stdout("cancelled\t2\n");
+    db.jobctl(["edit", "--priority", "1"]).args(all).run().success().stdout("edited\t2\n");
+    wait_until("the counts", || rows("job_runs") > runs);
+    let read = rows("job_runs") - runs;
+    assert!(read < 1000, "{read} runs");
+    // Nor does a search for an error read what successful runs printed.
+    assert_eq!(list_ids(&db, ["--error", "no such error"]), [0; 0]);
+    wait_until("the counts", || rows("job_runs") > runs + read);
+    let read = rows("job_attempts") - attempts;
+    assert!(read < 1000, "{read} attempts");
+}
+
+#[test]
+fn a_key_finds_the_runs_of_each_status_and_scope() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for status in STATUSES {
+        run_in(&db, status);
+    }
+    db.execute(
+        "UPDATE jobctl.job_runs SET idempotency_key = CASE WHEN status IN ('queued', 'failed',
+             'running', 'blocked') THEN 'k' || status ELSE 'k' END, key_scope = 'live'",
+    );
+    let ended = list_ids(&db, ["--key", "k"]);
+    assert_eq!(ended.len(), 3);
+    let replaced = run_in(&db, "running");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET idempotency_key = 'k', key_scope = 'replaced' WHERE id = \
+         {replaced}"
+    ));
+    for status in ["queued", "failed", "running", "blocked"] {
+        let key = format!("k{status}");
+        let [id] = list_ids(&db, ["--key", &key])[..] else { panic!("{status}") };
+        assert_eq!(db.status(id), status);
+        db.execute(&format!("UPDATE jobctl.job_runs SET idempotency_key = 'k' WHERE id = {id}"));
+        assert!(list_ids(&db, ["--key", "k"]).contains(&id), "{status}");
+        assert!(list_ids(&db, ["--key", "k", "--until", "2100-01-01"]).contains(&id), "{status}");
+        db.execute(&format!("UPDATE jobctl.job_runs SET idempotency_key = NULL WHERE id = {id}"));
+    }
+    let found = [vec![replaced], ended].concat();
+    assert_eq!(list_ids(&db, ["--key", "k"]), found);
+    assert_eq!(list_ids(&db, ["--key", "k*"]), found);
+    // A retained key, and what LIKE would take for a pattern.
+    let [odd, other] =
+        [r"50%_\", "500xy"].map(|key| db.enqueue(["shell", "--key", key, "--", "true"]));
+    assert_eq!(list_ids(&db, ["--key", r"50%_\"]), [odd]);
+    assert_eq!(list_ids(&db, ["--key", r"50%_\*"]), [odd]);
+    assert_eq!(list_ids(&db, ["--key", "50*"]), [other, odd]);
+    db.jobctl(["tick", "--quiet"]).run().success();
+    assert_eq!(list_ids(&db, ["--key", "50*"]), [other, odd]);
+    assert_eq!(list_ids(&db, ["--key", r"50%_\*"]), [odd]);
+}
+
+/// The newest come first whether an index or the order of the ids finds them.
+#[test]
+fn waiting_runs_are_limited_and_sorted_with_the_others() {
+    let db = TestDb::new();
+    let ids = ["queued", "dead", "blocked", "succeeded", "queued"].map(|it| run_in(&db, it));
+    let [first, dead, blocked, _, last] = ids;
+    let some = ["--status", "queued,blocked,dead"];
+    assert_eq!(list_ids(&db, some), [last, blocked, dead, first]);
+    assert_eq!(list_ids(&db, some.into_iter().chain(["--limit", "3"])), [last, blocked, dead]);
+    assert_eq!(list_ids(&db, ["--status", "queued", "--limit", "1"]), [last]);
+    assert_eq!(list_ids(&db, ["--status", "dead,succeeded,blocked"]), [ids[3], blocked, dead]);
+}
+
 #[test]
 fn an_empty_list_prints_no_line_or_an_empty_json_array() {
     let db = TestDb::new();

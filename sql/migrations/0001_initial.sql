@@ -360,6 +360,11 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
             OR (key_scope = 'live' AND status IN ('blocked', 'queued', 'running', 'failed'))
         );
 
+-- The ended runs with a key, the newest first; job_runs_key has the others. text_pattern_ops also
+-- finds the beginning of a key. An enqueue and a claim add no entry.
+CREATE INDEX job_runs_ended_key ON jobctl.job_runs (idempotency_key text_pattern_ops, id)
+    WHERE idempotency_key IS NOT NULL AND finished_at IS NOT NULL;
+
 -- The running runs that lost their key to a run that waits for their end.
 CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
     WHERE status = 'running' AND key_scope = 'replaced';

@@ -21,7 +21,7 @@ pub(crate) struct RunFilter {
     /// The beginning of the key.
     pub(crate) key_prefix: Option<String>,
     pub(crate) share: Option<String>,
-    /// A text in the last error or in the last line of output.
+    /// A text in the last error, or in the last line of output of a failed last attempt.
     pub(crate) error: Option<String>,
     /// Paths in the payload, with dots between their parts, and the values there.
     pub(crate) payload: Vec<(String, String)>,

@@ -1,6 +1,7 @@
 -- The ids of matching runs, the newest first or the latest end first.
 -- $1  job    $2  queue    $3  key    $4  key_prefix    $5  share    $6  error_type
--- $7  error, a text in the last error or the last line of the last output, in any case of letters
+-- $7  error, a text in the last error, or in the last line of the last output if that attempt
+--     failed, in any case of letters
 -- $8  paths of the payload, with dots, and their    $9  values
 -- $10 enqueued_by    $11 worker of an attempt; NULL for any, like the others
 -- $12 since    $13 until, exclusive; NULL for no bound. Both compare the end of a run, or its
@@ -15,8 +16,8 @@
 -- together in Turkish, and then the others by the locale of the database.
 --
 -- Running runs are separate because they have an index of their own. They are few. The others are
--- read in the order of an index, until enough of them match. If there is a window, waiting runs are
--- with the running ones, so that an index finds the ends in the window.
+-- read in the order of an index, until enough of them match. Waiting runs are separate if there is
+-- a window, a key or a status: then an index finds them, and another one finds the ended runs.
 WITH matching AS NOT MATERIALIZED (
     SELECT run.*
     FROM jobctl.job_runs AS run
@@ -24,31 +25,45 @@ WITH matching AS NOT MATERIALIZED (
         AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
-        AND ($4::text IS NULL OR starts_with(run.idempotency_key, $4::text))
+        -- As LIKE, so that the index finds them.
+        AND (
+            $4::text IS NULL
+            OR run.idempotency_key LIKE regexp_replace($4::text, '[\\%_]', '\\\&', 'g') || '%'
+        )
         AND ($5::text IS NULL OR run.share = $5::text)
         AND ($6::text IS NULL OR run.error_type = $6::text)
         AND (
             $7::text IS NULL
-            OR strpos(
-                lower(lower(run.last_error COLLATE "C") COLLATE "default"),
-                lower(lower($7::text COLLATE "C") COLLATE "default")
-            ) > 0
-            OR EXISTS (
-                SELECT
-                FROM jobctl.job_attempts AS attempt
-                WHERE attempt.run_id = run.id
-                    AND attempt.attempt = run.attempts
-                    AND strpos(
-                        -- The last line that is not blank.
-                        lower(
-                            lower(
-                                (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]
-                                    COLLATE "C"
-                            ) COLLATE "default"
-                        ),
+            -- Only such a run has an error.
+            OR run.error_type IS NOT NULL
+                AND (
+                    strpos(
+                        lower(lower(run.last_error COLLATE "C") COLLATE "default"),
                         lower(lower($7::text COLLATE "C") COLLATE "default")
                     ) > 0
-            )
+                    OR EXISTS (
+                        SELECT
+                        FROM jobctl.job_attempts AS attempt
+                        CROSS JOIN LATERAL (
+                            SELECT
+                                lower(
+                                    lower(right(attempt.output, 1000) COLLATE "C")
+                                        COLLATE "default"
+                                ) AS tail,
+                                lower(lower($7::text COLLATE "C") COLLATE "default") AS asked
+                        ) AS lowered
+                        WHERE attempt.run_id = run.id
+                            AND attempt.attempt = run.attempts
+                            AND attempt.outcome IN ('failed', 'lease_expired')
+                            -- Most outputs do not have the text, and this is faster.
+                            AND strpos(lowered.tail, lowered.asked) > 0
+                            -- The last line that is not blank.
+                            AND strpos(
+                                (regexp_match(lowered.tail, '([^\r\n]*\S)\s*$'))[1],
+                                lowered.asked
+                            ) > 0
+                    )
+                )
         )
         AND (
             cardinality($8::text[]) = 0
@@ -88,6 +103,13 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
+        -- The separate waiting runs are below.
+        AND (
+            num_nonnulls(
+                $3::text, $4::text, $12::timestamptz, $13::timestamptz, $15::text[]
+            ) = 0
+            OR run.finished_at IS NOT NULL
+        )
         -- With `=`, the planner would leave the job out of the order, and not use its index.
         AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
         -- A search through all runs ends at the worker's first one.
@@ -128,35 +150,53 @@ ended_or_waiting AS (
         -- Only the indexes of the job have this order.
         CASE WHEN $1::text IS NOT NULL AND NOT $17::boolean THEN run.job_type END DESC,
         run.id DESC
-    LIMIT $18::bigint
+    -- The planner may not see that no ended run matches.
+    LIMIT CASE
+        WHEN NOT $15::text[] && ARRAY['succeeded', 'dead', 'cancelled'] THEN 0
+        ELSE $18::bigint
+    END
 ),
--- Apart, because each has an index of its own.
-unfinished AS (
-    SELECT run.id, run.created_at AS at
+waiting AS NOT MATERIALIZED (
+    SELECT run.id, run.status, run.created_at AS at
     FROM matching AS run
-    WHERE run.status = 'running'
+    WHERE num_nonnulls($3::text, $4::text, $12::timestamptz, $13::timestamptz, $15::text[]) > 0
         AND ($1::text IS NULL OR run.job_type = $1::text)
-    UNION ALL
-    SELECT run.id, run.created_at
-    FROM matching AS run
-    WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
-        AND run.status IN ('queued', 'failed')
-        AND ($1::text IS NULL OR run.job_type = $1::text)
-    UNION ALL
-    SELECT run.id, run.created_at
-    FROM matching AS run
-    WHERE coalesce($12::timestamptz, $13::timestamptz) IS NOT NULL
-        AND run.status = 'blocked'
-        AND ($1::text IS NULL OR run.job_type = $1::text)
+        AND run.created_at >= coalesce($12::timestamptz, '-infinity')
+        AND run.created_at < coalesce($13::timestamptz, 'infinity')
+        -- The condition of job_runs_key, which is true for each of them.
+        AND (
+            $3::text IS NULL
+            OR run.key_scope = 'retained'
+            OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
+        )
 )
 SELECT matching.id
 FROM (
     SELECT * FROM ended_or_waiting
     UNION ALL
-    SELECT *
-    FROM unfinished
-    WHERE unfinished.at >= coalesce($12::timestamptz, '-infinity')
-        AND unfinished.at < coalesce($13::timestamptz, 'infinity')
+    SELECT run.id, run.created_at
+    FROM matching AS run
+    WHERE run.status = 'running'
+        AND ($1::text IS NULL OR run.job_type = $1::text)
+        AND run.created_at >= coalesce($12::timestamptz, '-infinity')
+        AND run.created_at < coalesce($13::timestamptz, 'infinity')
+    UNION ALL
+    -- Separate, because each has an index of its own.
+    (
+        SELECT waiting.id, waiting.at
+        FROM waiting
+        WHERE waiting.status IN ('queued', 'failed')
+        ORDER BY CASE WHEN $17::boolean THEN waiting.at END DESC, waiting.id DESC
+        LIMIT $18::bigint
+    )
+    UNION ALL
+    (
+        SELECT waiting.id, waiting.at
+        FROM waiting
+        WHERE waiting.status = 'blocked'
+        ORDER BY CASE WHEN $17::boolean THEN waiting.at END DESC, waiting.id DESC
+        LIMIT $18::bigint
+    )
 ) AS matching
 ORDER BY
     CASE WHEN $17::boolean THEN matching.at END DESC,
