@@ -1388,7 +1388,10 @@ CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status t
     WITH RECURSIVE blocked (id) AS (
         SELECT run
         -- Else nothing is searched.
-        WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
+        WHERE EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.state IN ('stuck', 'due')
+        )
         UNION
         SELECT before.id
         FROM blocked
@@ -1961,7 +1964,7 @@ CREATE VIEW jobctl.awaited_runs AS
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     COALESCE(before.status, 'deleted'::text) AS status,
-    ((waits.state = 'stuck'::text) AND (follower.status = 'blocked'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
+    (((waits.state = 'stuck'::text) OR ((waits.state = 'due'::text) AND (waits.rule = 'success'::text))) AND (follower.status = 'blocked'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
    FROM ((jobctl.job_dependencies waits
      JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.finished_at IS NULL))))
      LEFT JOIN jobctl.job_runs before ON ((before.id = waits.after_id)));

@@ -277,6 +277,52 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     db.jobctl(["show", &last.to_string()]).run().success().stdout_has(&why);
 }
 
+/// As `wait` says it, before any tick has looked at the new run.
+#[test]
+fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
+    let db = db();
+    let says = |id: i64| {
+        format!(
+            "jobctl: run {id} can't start: a run that comes first is dead, cancelled or deleted; \
+             `jobctl show {id}` says which\n"
+        )
+    };
+    let enqueue = |words: &[&str]| db.jobctl(["enqueue", "mail"]).args(words.iter().copied()).run();
+    let [bad, gone] = [db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"])];
+    tick(&db);
+    let cancelled = db.enqueue(["export", "--in", "1h"]);
+    db.jobctl(["cancel", &cancelled.to_string()]).run().success();
+    let behind = db.enqueue(["mail", "--after", &gone.to_string()]);
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
+    let mut id = behind;
+    // The last one waits for the one before, through which it waits for two more.
+    for after in [Some(bad), Some(cancelled), Some(behind), None] {
+        let after = after.unwrap_or(id).to_string();
+        let enqueued = enqueue(&["--after", &after, "--key", &after]).success();
+        id = enqueued.stdout.trim().parse().unwrap();
+        enqueued.stderr(&says(id));
+        enqueue(&["--after", &after, "--key", &after]).success().stderr("");
+    }
+    let shown = db.jobctl(["show", &id.to_string()]).run().success();
+    shown.stdout_has(&format!("which is blocked; run {gone} is deleted"));
+    enqueue(&["--after", &bad.to_string(), "--after-any-end"]).success().stderr("");
+    let open = db.enqueue(["export", "--in", "1h"]);
+    enqueue(&["--after", &open.to_string()]).success().stderr("");
+    let wait = ["--after", &bad.to_string(), "--wait=1s"];
+    let waited = enqueue(&wait).exits(124);
+    assert_eq!(waited.stderr.matches("can't start").count(), 1, "{waited}");
+    let line = |more: &str| format!("{{\"job_type\": \"mail\"{more}}}\n");
+    let first = line(&format!(", \"after\": [{bad}], \"as\": \"m\""));
+    let lines = first + &line("") + &line(", \"after\": [\"m\"]");
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+    batch.complains_once().stderr_has("2 runs, such as run ");
+    // An enqueuer learns as much.
+    let enqueuer = Role::granted(&db, "enqueuer");
+    db.execute(&format!("UPDATE jobctl.job_runs SET enqueued_by = '{}'", enqueuer.name()));
+    let words = ["enqueue", "mail", "--after", &bad.to_string()];
+    enqueuer.jobctl(words).run().success().stderr_has("can't start: a run that comes first");
+}
+
 #[test]
 fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
     let db = db();

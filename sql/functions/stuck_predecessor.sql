@@ -10,7 +10,10 @@ AS $$
     WITH RECURSIVE blocked (id) AS (
         SELECT run
         -- Else nothing is searched.
-        WHERE EXISTS (SELECT FROM jobctl.job_dependencies AS waits WHERE waits.state = 'stuck')
+        WHERE EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.state IN ('stuck', 'due')
+        )
         UNION
         SELECT before.id
         FROM blocked

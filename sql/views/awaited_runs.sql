@@ -7,7 +7,7 @@ SELECT
     follower.job_type AS follower_job,
     coalesce(before.status, 'deleted') AS status,
     -- Else it was retried since.
-    waits.state = 'stuck'
+    (waits.state = 'stuck' OR (waits.state = 'due' AND waits.rule = 'success'))
         AND follower.status = 'blocked'
         AND coalesce(before.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck
 FROM jobctl.job_dependencies AS waits

@@ -143,19 +143,9 @@ impl Waited {
             let why = format!("cannot wait for run {id}: no such run, or another role enqueued it");
             return Err(Fault::new(Exit::NotFound, why).into());
         }
-        let stuck: Vec<_> = found.iter().filter(|state| state.stuck).collect();
-        if !stuck.is_empty() && !self.is_stuck {
-            let id = stuck.iter().map(|run| run.id).min().unwrap_or_default();
-            let runs = match stuck.len() {
-                1 => format!("run {id}"),
-                more => format!("{more} runs, such as run {id},"),
-            };
-            print::complain(&format!(
-                "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
-                 `jobctl show {id}` says which"
-            ));
-        }
-        self.is_stuck = !stuck.is_empty();
+        let stuck = stuck(&found);
+        stuck.iter().filter(|_| !self.is_stuck).for_each(|line| print::complain(line));
+        self.is_stuck = stuck.is_some();
         let ended = found.into_iter().filter(|state| state.status.is_final());
         for state in ended {
             self.unfinished.remove(&state.id);
@@ -163,6 +153,20 @@ impl Waited {
         }
         Ok(())
     }
+}
+
+/// Returns which of the runs can't start; `None` if all can.
+pub(super) fn stuck(states: &[RunState]) -> Option<String> {
+    let stuck: Vec<_> = states.iter().filter(|state| state.stuck).collect();
+    let id = stuck.iter().map(|run| run.id).min()?;
+    let runs = match stuck.len() {
+        1 => format!("run {id}"),
+        more => format!("{more} runs, such as run {id},"),
+    };
+    Some(format!(
+        "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
+         `jobctl show {id}` says which"
+    ))
 }
 
 /// Returns the numbers of signals that end a wait, as they come. Each sets `interrupted`, too. One

@@ -121,7 +121,8 @@ impl Arguments {
         if self.run {
             database.open()?.claim_nothing()?;
         }
-        let answers = enqueue(database, runs, dependencies, &queues)?;
+        let waits = self.run || self.wait.is_some();
+        let answers = enqueue(database, runs, dependencies, &queues, waits)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
             let runs = plural::of(dropped as i64, "run");
@@ -318,12 +319,14 @@ fn open(file: &str) -> anyhow::Result<File> {
     files::input(file).with_context(|| format!("cannot open `{file}`"))
 }
 
-/// Enqueues all runs or none.
+/// Enqueues all runs or none. Complains of runs that can't start, unless the command `waits`: then
+/// the wait does.
 fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
     dependencies: Vec<Dependencies>,
     queues: &BTreeSet<String>,
+    waits: bool,
 ) -> anyhow::Result<Vec<Accepted>> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -344,6 +347,7 @@ fn enqueue(
     let shown = progress.clone();
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
     let runs = Arc::new(runs);
+    let followers: Vec<_> = dependencies.iter().map(|it| it.run).collect();
     let queued = store.enqueue(Arc::clone(&runs), dependencies, move |done| shown.show(done));
     progress.clear();
     let queued = queued?;
@@ -372,6 +376,14 @@ fn enqueue(
     }
     let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
     complain_of_replaced(&store, &answers, &runs);
+    let new = followers.iter().map(|index| &answers[*index]);
+    let new = new.filter(|answer| !waits && answer.result == EnqueueResult::Enqueued);
+    let new: Vec<_> = new.filter_map(|answer| answer.id).collect();
+    if !new.is_empty() {
+        // The runs are enqueued, so an error of this search is not one of the command.
+        let states = store.run_states(new).unwrap_or_default();
+        wait::stuck(&states).iter().for_each(|line| print::complain(line));
+    }
     Ok(answers)
 }
 
