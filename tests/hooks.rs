@@ -375,6 +375,17 @@ fn a_hook_that_can_t_be_is_refused() {
         "[defaults]\nqueue = 'x'\n[jobs.a]\nshell = 'true'\n",
         "-:2: `defaults`: `queue`: unknown key; known are on_dead, on_success, on_end",
     );
+    refused(
+        "[jobs.a]\nshell = 'true'\non_success = 'b'\n[jobs.b]\nshell = 'cat'\npass_result = true\n",
+        "-: job `a`: `on_success`: `b` has `pass_result`, but a hook gets no results; remove it, \
+         or enqueue `b` with --after",
+    );
+    refused(
+        "[defaults]\non_dead = 'b'\n[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'cat'\n\
+         pass_result = true\n",
+        "-: job `a`: `on_dead`: `b` has `pass_result`, but a hook gets no results; remove it, or \
+         enqueue `b` with --after",
+    );
     // A definition that is not in the file is disabled, and keeps its hooks.
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(
@@ -391,4 +402,32 @@ fn a_hook_that_can_t_be_is_refused() {
     let apply = db.jobctl(["apply", "-", "--prune", "--yes"]).stdin(file).run().exits(2);
     apply.stderr_has("job `a`: `on_end`: no definition `alert`");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "3");
+}
+
+/// The claim that ends them finds no definition, and so no hook.
+#[test]
+fn apply_says_that_runs_of_a_removed_definition_have_no_hooks() {
+    let db = TestDb::new();
+    let file = |more: &str| format!("{HOOKS}{more}");
+    let hooked = "[jobs.bad]\nshell = 'exit 1'\non_dead = 'alert'\non_end = 'ping'\n";
+    let prune = |file: &str| db.jobctl(["apply", "-", "--prune", "--yes"]).stdin(file).run();
+    let without =
+        |runs: &str| format!("jobctl: {runs} of removed definitions end dead without a hook\n");
+    for (runs, says) in [(0, None), (1, Some("1 waiting run")), (2, Some("2 waiting runs"))] {
+        db.apply(&file(hooked));
+        for _ in 0..runs {
+            db.enqueue(["bad"]);
+        }
+        let applied = prune(&file("")).success();
+        applied.stderr(&says.map(without).unwrap_or_default());
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(hooks(&db), "");
+    }
+    // Nothing is lost without a hook, nor by a definition that is only disabled.
+    db.apply(&file("[jobs.bad]\nshell = 'exit 1'\n"));
+    db.enqueue(["bad"]);
+    prune(&file("")).success().stderr("");
+    db.apply(&file(hooked));
+    db.enqueue(["bad", "--in", "1h"]);
+    db.jobctl(["apply", "-", "--yes"]).stdin(file("")).run().success().stderr("");
 }

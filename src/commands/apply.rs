@@ -139,6 +139,14 @@ impl Arguments {
             let names = applied.ended.into_iter().map(|ended| ended.name).collect();
             terms.mode = ApplyMode::ChangeIfAgreed(names);
         };
+        let unreported = applied.ended.iter().filter(|ended| ended.has_hooks && ended.waiting > 0);
+        let unreported: i64 = unreported.map(|ended| ended.waiting).sum();
+        if unreported > 0 {
+            print::complain(&format!(
+                "{} of removed definitions end dead without a hook",
+                plural::of(unreported, "waiting run")
+            ));
+        }
         let changes = changes(applied, terms.unlisted);
         let has = |field: fn(&Change) -> bool| changes.iter().any(field);
         let (is_due, loses_runs) =
@@ -181,8 +189,14 @@ fn foreign((job, file): &(String, String)) -> String {
 }
 
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
-    let WrongHook { job, key, hook, served } = wrong;
+    let WrongHook { job, key, hook, served, passes_result } = wrong;
     let Some(served) = served else {
+        if *passes_result {
+            return format!(
+                "job `{job}`: `{key}`: `{hook}` has `pass_result`, but a hook gets no results; \
+                 remove it, or enqueue `{hook}` with --after"
+            );
+        }
         return format!("job `{job}`: `{key}`: no definition `{hook}`; add it to the file");
     };
     let remedy = if is_listed(served) { "" } else { "; the file does not have it, see --prune" };

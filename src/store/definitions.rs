@@ -77,6 +77,8 @@ rows! {
         pub(crate) key: String,
         pub(crate) hook: String,
         pub(crate) served: Option<String>,
+        /// Whether the hook would read results. It waits for no run, so it gets none.
+        pub(crate) passes_result: bool,
     }
 
     /// A definition that the file no longer has.
@@ -86,6 +88,7 @@ rows! {
         pub(crate) is_scheduled: bool,
         /// How many waiting runs a claim will end as dead, because the definition was removed.
         pub(crate) waiting: i64,
+        pub(crate) has_hooks: bool,
     }
 }
 

@@ -4,7 +4,7 @@
 -- $1  names in the file    $2  file, its name    $3  removes    $4  host_user
 -- $5  reason, for the trail
 -- A row per definition that was disabled or deleted: its name, whether its schedule was enabled,
--- and how many waiting runs a claim will end.
+-- how many waiting runs a claim will end, and whether these lose hooks.
 WITH disabled AS (
     UPDATE jobctl.job_definitions AS definition
     SET
@@ -14,7 +14,10 @@ WITH disabled AS (
         AND definition.file = $2::text
         AND definition.enabled
         AND NOT $3::boolean
-    RETURNING definition.name, definition.schedule IS NOT NULL AS is_scheduled
+    RETURNING
+        definition.name,
+        definition.schedule IS NOT NULL AS is_scheduled,
+        definition.has_hooks
 ),
 removed AS (
     DELETE FROM jobctl.job_definitions AS definition
@@ -23,14 +26,16 @@ removed AS (
         AND $3::boolean
     RETURNING
         definition.name,
-        definition.schedule IS NOT NULL AND definition.enabled AS is_scheduled
+        definition.schedule IS NOT NULL AND definition.enabled AS is_scheduled,
+        definition.has_hooks
 ),
 ended AS (
-    SELECT disabled.name, disabled.is_scheduled, 0 AS waiting FROM disabled
+    SELECT disabled.name, disabled.is_scheduled, disabled.has_hooks, 0 AS waiting FROM disabled
     UNION ALL
     SELECT
         removed.name,
         removed.is_scheduled,
+        removed.has_hooks,
         (
             SELECT count(*)
             FROM jobctl.job_runs AS run
@@ -56,6 +61,6 @@ trail AS (
     FROM ended
     ORDER BY ended.name
 )
-SELECT ended.name, ended.is_scheduled, ended.waiting
+SELECT ended.name, ended.is_scheduled, ended.waiting, ended.has_hooks
 FROM ended
 ORDER BY ended.name

@@ -1,11 +1,12 @@
--- Lists hooks of enabled definitions that name a job without a definition, and hooks of definitions
--- that are hooks themselves.
+-- Lists hooks of enabled definitions that name a job without a definition or with pass_result, and
+-- hooks of definitions that are hooks themselves.
 -- A row per such key; `served` is a job whose hook the definition is.
 SELECT
     definition.name AS job,
     hook.key,
     hook.job AS hook,
-    served.name AS served
+    served.name AS served,
+    coalesce(named.pass_result, false) AS passes_result
 FROM jobctl.job_definitions AS definition
 CROSS JOIN LATERAL (VALUES
     ('on_dead', definition.on_dead),
@@ -23,5 +24,8 @@ LEFT JOIN LATERAL (
 ) AS served ON true
 WHERE definition.has_hooks
     AND hook.job IS NOT NULL
-    AND (named.id IS NULL AND definition.enabled OR served.name IS NOT NULL)
+    AND (
+        definition.enabled AND coalesce(named.pass_result, true)
+        OR served.name IS NOT NULL
+    )
 ORDER BY definition.name, hook.key
