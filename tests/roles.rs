@@ -907,3 +907,34 @@ fn grants_to_the_owner_fail_and_revoke_nothing() {
     );
     owner.jobctl(["enqueue", "shell", "--", "true"]).run().success();
 }
+
+/// The job connects with the login of its worker.
+#[test]
+fn a_job_enqueues_with_both_sets_of_grants() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.first]\nshell = '\"$jobctl\" enqueue next'\nmax_attempts = 1\n\
+        [jobs.next]\nshell = 'true'\n",
+    );
+    let worker = Role::granted(&db, "worker");
+    let program = env!("CARGO_BIN_EXE_jobctl");
+    let url = db.url_as(worker.name());
+    let tick = || {
+        let tick = worker.jobctl(["tick", "--quiet"]).env("jobctl", program);
+        tick.env("DATABASE_URL", &url).run().success();
+    };
+    let next = "SELECT string_agg(status, ',') FROM jobctl.job_runs WHERE job_type = 'next'";
+    let denied = db.enqueue(["first"]);
+    tick();
+    assert_eq!((db.status(denied), db.query(next)), ("dead".into(), String::new()));
+    db.jobctl(["show", &denied.to_string(), "--output"])
+        .run()
+        .success()
+        .stdout_has("permission denied")
+        .stdout_has("`jobctl grants --role ROLE --as SET` prints what a role needs");
+    let words = ["grants", "--role", worker.name(), "--as", "worker", "enqueuer"];
+    db.execute(&jobctl(words).run().success().stdout);
+    db.enqueue(["first"]);
+    tick();
+    assert_eq!(db.query(next), "succeeded");
+}
