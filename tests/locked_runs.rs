@@ -185,7 +185,10 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
     tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
     assert_eq!(db.of_run(1, "status, attempts"), "running|1");
     locker.batch_execute("ROLLBACK").unwrap();
-    assert!(shop.look().contains("recorded, queued"));
+    let look = ["tick", "--worker", "other", "--queue", "none", "--log-format", "json"];
+    let log = shop.worker.jobctl(look).run().success();
+    log.stderr_has("recorded, queued")
+        .stderr_has(r#","run":1,"attempt":1,"worker":"w","status":"queued"}"#);
     assert_eq!(db.of_run(1, "status, attempts, run_at <= now()"), "queued|1|t");
     assert_eq!(db.of_attempt(1, 1, "outcome"), "interrupted");
 }

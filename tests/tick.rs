@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::cancel::run_in;
 use crate::retry::answer_at_terminal;
 use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 
@@ -384,6 +385,41 @@ fn the_log_has_an_object_a_line_if_asked() {
     assert_eq!(json(&log)["next_attempt_seconds"], 0.0);
     let error = tick().args(["--database-url", "postgres://127.0.0.1:1/x"]).run().exits(5);
     assert_eq!(json(&error.stderr)["level"], "error");
+}
+
+#[test]
+fn each_line_about_a_run_has_its_fields() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n");
+    let line = |what: &str| -> Value {
+        let tick = db.jobctl(["tick", "--worker", "w", "--log-format", "json"]);
+        let log = tick.env("JOBCTL_LOG", "debug").run().success().stderr;
+        let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{log}"));
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        for field in ["time", "level", "message"] {
+            line.as_object_mut().unwrap().remove(field).unwrap();
+        }
+        line
+    };
+    let id = db.enqueue_script("true");
+    assert_eq!(
+        line("attempt 1/10: claimed"),
+        json!({"run": id, "job": "shell", "attempt": 1, "worker": "w", "status": "running"})
+    );
+    let id = run_in(&db, "running");
+    db.execute("UPDATE jobctl.job_runs SET backoff = 'fixed:0s' WHERE status = 'running'");
+    db.expire_leases();
+    assert_eq!(
+        line("lease of worker elsewhere expired"),
+        json!({"run": id, "job": "shell", "attempt": 1, "worker": "elsewhere", "status": "failed",
+            "error_type": "lease_expired", "next_attempt_seconds": 0.0})
+    );
+    let id = db.enqueue(["shell", "--", "true"]);
+    crate::bulk::reject(&db, &format!("OLD.id = {id}"));
+    assert_eq!(line("this tick skips the run"), json!({"run": id, "job": "shell"}));
+    db.execute("UPDATE jobctl.job_definitions SET next_run_at = now()");
+    assert_eq!(line("schedule a: fired"), json!({"job": "a"}));
 }
 
 #[test]

@@ -68,7 +68,8 @@ pub(super) trait Runtime {
     /// Returns the result of the attempt to connect, once.
     fn take_connection(&mut self) -> Option<anyhow::Result<()>>;
 
-    fn log(&mut self, level: Level, line: &str);
+    /// Logs a line. `claim` is the one that it is about, if there is one.
+    fn log(&mut self, level: Level, line: &str, claim: Option<&FencingToken>);
 
     /// Logs and counts a result that was recorded with this status of its run; `None`: its lease
     /// was lost.
@@ -223,7 +224,7 @@ impl Driver {
             }
             Instruction::Stop(claim, why) => runtime.stop(&claim, why),
             Instruction::Hurry => runtime.hurry(),
-            Instruction::Log(level, line) => runtime.log(level, &line),
+            Instruction::Log(level, line, claim) => runtime.log(level, &line, claim.as_ref()),
             Instruction::Recorded(judged, status) => runtime.recorded(&judged, status),
             Instruction::Exit(result) => return Some(Step::Exit(result)),
         }

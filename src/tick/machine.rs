@@ -91,7 +91,8 @@ pub(super) enum Instruction {
     Stop(FencingToken, StopReason),
     /// End the grace period of jobs that were asked to stop.
     Hurry,
-    Log(Level, String),
+    /// Log a line, perhaps about a claim.
+    Log(Level, String, Option<FencingToken>),
     /// Log and count a result that was recorded with this status of its run; `None`: its lease was
     /// lost.
     Recorded(Box<JudgedAttempt>, Option<Status>),
@@ -556,7 +557,7 @@ impl Machine {
                 if again.is_some() {
                     return Err(error);
                 }
-                self.leave_to_lease(&format!("run {}", claim.id), &error);
+                self.leave_to_lease(*claim, &format!("run {}", claim.id), &error);
                 return Ok(());
             }
             Err(error) => {
@@ -783,13 +784,14 @@ impl Machine {
         let Some(mut write) = self.writes.rejected(sent.writes, self.now) else { return Ok(()) };
         let token = write.token();
         if is_data && write.strip() {
-            self.log(Level::Warn, format!("run {}: output not stored: {error}", token.id));
+            let line = format!("run {}: output not stored: {error}", token.id);
+            self.log_about(token, Level::Warn, line);
             self.writes.send_again(write, self.now);
         } else if is_data || write.has_waited(self.now, self.timing.stop_after) {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
             self.leases.remove(&token);
-            self.leave_to_lease(&write.subject(), &error);
+            self.leave_to_lease(token, &write.subject(), &error);
         } else {
             self.writes.send_again(write, self.now + RESULT_PAUSE);
             return Err(error);
@@ -868,7 +870,8 @@ impl Machine {
             Ended::Exhausted(run, why) => {
                 // Once, because cron mails the log.
                 if !std::mem::replace(&mut self.has_logged_exhausted, true) {
-                    self.log(Level::Warn, format!("{}: {why}; claim released", subject(&run)));
+                    let line = format!("{}: {why}; claim released", subject(&run));
+                    self.log_about(run.token(), Level::Warn, line);
                 }
                 self.claims.pause(self.now);
                 self.unstarted(&run);
@@ -982,7 +985,8 @@ impl Machine {
         for write in self.writes.drop_if(is_over) {
             self.leases.remove(&write.token());
             let outcome = self.writes.outcome(&write.token(), write.released().is_some());
-            self.log(Level::Warn, format!("{}: {outcome}", write.subject()));
+            let line = format!("{}: {outcome}", write.subject());
+            self.log_about(write.token(), Level::Warn, line);
         }
     }
 
@@ -1050,9 +1054,10 @@ impl Machine {
                      another tick recovers it after its lease",
                     claim.id
                 );
-                self.log(Level::Error, line);
+                self.log_about(*claim, Level::Error, line);
             } else {
-                self.leave_to_lease(&format!("run {}", claim.id), &"not released at the exit");
+                let subject = format!("run {}", claim.id);
+                self.leave_to_lease(*claim, &subject, &"not released at the exit");
             }
         }
         // After a signal the tick does not wait for a slow answer. Only what it holds matters.
@@ -1086,13 +1091,17 @@ impl Machine {
     }
 
     /// Logs that this tick can do no more for a run, and why.
-    fn leave_to_lease(&mut self, subject: &str, why: &dyn Display) {
+    fn leave_to_lease(&mut self, claim: FencingToken, subject: &str, why: &dyn Display) {
         let line = format!("{subject}: {why}; another tick recovers it after its lease");
-        self.log(Level::Error, line);
+        self.log_about(claim, Level::Error, line);
+    }
+
+    fn log_about(&mut self, claim: FencingToken, level: Level, line: String) {
+        self.instructions.push(Instruction::Log(level, line, Some(claim)));
     }
 
     fn log(&mut self, level: Level, line: String) {
-        self.instructions.push(Instruction::Log(level, line));
+        self.instructions.push(Instruction::Log(level, line, None));
     }
 }
 

@@ -222,13 +222,13 @@ impl Runtime for Process {
 
     fn submit(&mut self, tasks: Vec<Task>) -> anyhow::Result<()> {
         self.runs_started += tasks.len();
-        let (running, now) = (&mut self.running, Instant::now());
+        let (running, worker, now) = (&mut self.running, &self.plan.worker, Instant::now());
         let with_stop = |Task { run, until, start_by, stopped }| {
             let stop = Arc::new(Stop::new(until, self.timing.lost_grace).starting_by(start_by));
             if let Some(why) = stopped {
                 stop.ask(why);
             }
-            running.insert(&run, Arc::clone(&stop), now);
+            running.insert(&run, worker, Arc::clone(&stop), now);
             (run, stop)
         };
         let tasks = tasks.into_iter().map(with_stop).collect();
@@ -279,8 +279,13 @@ impl Runtime for Process {
         }))
     }
 
-    fn log(&mut self, level: Level, line: &str) {
-        log::log!(level, "{line}");
+    fn log(&mut self, level: Level, line: &str, claim: Option<&FencingToken>) {
+        match claim {
+            Some(FencingToken { id, attempt, .. }) => {
+                log::log!(level, run = id, attempt = attempt, worker = self.plan.worker; "{line}");
+            }
+            None => log::log!(level, "{line}"),
+        }
     }
 
     fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>) {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::execution::subject;
 use crate::execute::Stop;
+use crate::job::status::Status;
 use crate::store::{Claimed, FencingToken};
 use crate::text::duration;
 
@@ -26,9 +27,13 @@ struct Execution {
 pub(super) struct RunningRuns(HashMap<FencingToken, Execution>);
 
 impl RunningRuns {
-    pub(super) fn insert(&mut self, run: &Claimed, stop: Arc<Stop>, now: Instant) {
+    pub(super) fn insert(&mut self, run: &Claimed, worker: &str, stop: Arc<Stop>, now: Instant) {
         let (subject, job_type) = (subject(run), run.job_type.clone());
-        log::debug!("{subject}: claimed");
+        log::debug!(
+            run = run.id, job = job_type, attempt = run.attempt, worker = worker,
+            status = Status::Running.as_str();
+            "{subject}: claimed"
+        );
         let running = Execution { stop, since: now, subject, job_type, is_long: Cell::new(false) };
         self.0.insert(run.token(), running);
     }
@@ -52,7 +57,8 @@ impl RunningRuns {
             let Execution { subject, job_type, .. } = running;
             let long = duration::show(LONG);
             log::info!(
-                run = claim.id, job = job_type, attempt = claim.attempt, worker = worker;
+                run = claim.id, job = job_type, attempt = claim.attempt, worker = worker,
+                status = Status::Running.as_str();
                 "{subject}: still running after {long}"
             );
         }

@@ -19,7 +19,7 @@ pub(super) fn expire(store: &Store, turn: &mut Turn) -> store::Result<()> {
         Ok(ended > 0)
     };
     let set_aside = |id, why| {
-        LOGGED.call_once(|| log::error!("run {id}: {why}"));
+        LOGGED.call_once(|| log::error!(run = id; "run {id}: {why}"));
         Ok(false)
     };
     turn.work_through(EXPIRED_AT_ONCE, |limit| store.expired(limit), expire, set_aside)?;

@@ -46,7 +46,7 @@ fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
 
 /// Puts off a schedule whose runs the database rejects. Returns whether that was possible.
 fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result<bool> {
-    log::error!("schedule of `{}` does not fire: {why}", due.name);
+    log::error!(job = due.name; "schedule of `{}` does not fire: {why}", due.name);
     match store.fire(vec![due::put_off(due)]) {
         Ok(put_off) => Ok(!put_off.is_empty()),
         // It must not keep runs from being claimed.
@@ -60,11 +60,11 @@ fn log_fired(fire: &FirePlan, runs: &[i64]) {
     match (fire.times.len(), fire.missed) {
         _ if !runs.is_empty() => {
             let runs: Vec<_> = runs.iter().map(|run| format!("run {run}")).collect();
-            log::info!("schedule {name}: fired, {}", runs.join(", "));
+            log::info!(job = name; "schedule {name}: fired, {}", runs.join(", "));
         }
         // It was put off, or got its first time.
         (0, 0) => {}
-        (0, _) => log::info!("schedule {name}: not fired, its time was missed"),
-        _ => log::info!("schedule {name}: not fired, its last run is not finished"),
+        (0, _) => log::info!(job = name; "schedule {name}: not fired, its time was missed"),
+        _ => log::info!(job = name; "schedule {name}: not fired, its last run is not finished"),
     }
 }

@@ -12,7 +12,7 @@ const AT_ONCE: usize = 500;
 pub(super) fn release_followers(store: &Store, turn: &mut Turn) -> store::Result<()> {
     let follow_up = |ids: &[i64]| store.follow_up(ids.to_vec());
     let set_aside = |id, why| {
-        log::error!("run {id}: runs that wait for it can't start: {why}");
+        log::error!(run = id; "run {id}: runs that wait for it can't start: {why}");
         Ok(false)
     };
     while turn.work_off(store.due_followers(AT_ONCE)?, follow_up, set_aside)? && turn.begins() {}

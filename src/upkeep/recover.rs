@@ -7,6 +7,7 @@ use super::Turn;
 use super::turn::Item;
 use crate::job::attempt::{self, EXPIRES_FIRST};
 use crate::job::backoff::wait_after;
+use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::store::{self, LostLease, Recovered, Store};
 use crate::text::duration;
@@ -62,7 +63,7 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
 /// Leaves a run alone whose change the database rejects.
 fn reject(rejected: &mut Vec<i64>, id: i64, why: &store::Error) -> store::Result<bool> {
     static LOGGED: Once = Once::new();
-    LOGGED.call_once(|| log::error!("run {id}: {why}"));
+    LOGGED.call_once(|| log::error!(run = id; "run {id}: {why}"));
     rejected.push(id);
     Ok(false)
 }
@@ -72,6 +73,7 @@ fn shorten(store: &Store, ids: &[i64]) -> store::Result<bool> {
     let shortened = store.shorten_leases(ids.to_vec())?;
     for (id, ends_in) in &shortened {
         log::warn!(
+            run = *id;
             "run {id}: its lease ends in {}, and not later, because the database's clock was \
              ahead; if its worker is gone: `jobctl retry --force {id}`",
             duration::show(*ends_in)
@@ -87,5 +89,16 @@ fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
         Status::Failed => format!("next attempt in {}", duration::show(wait)),
         other => other.as_str().to_owned(),
     };
-    log::warn!("{subject}: lease of worker {} expired, {next}", run.worker.escape_debug());
+    let has_next = recovered.status == Status::Failed && !recovered.expires_first;
+    log::warn!(
+        run = run.id,
+        job = run.job_type,
+        attempt = run.attempt,
+        worker = run.worker,
+        status = recovered.status.as_str(),
+        error_type = ErrorType::LeaseExpired.as_str(),
+        next_attempt_seconds = has_next.then_some(wait.as_secs_f64());
+        "{subject}: lease of worker {} expired, {next}",
+        run.worker.escape_debug()
+    );
 }

@@ -3,8 +3,11 @@
 
 use std::sync::Once;
 
+use log::Level;
+
 use super::Turn;
-use crate::store::{self, Store, StoredResult};
+use crate::job::status::Status;
+use crate::store::{self, FencingToken, Store, StoredResult};
 
 /// Stored results that are looked up in one wake.
 const AT_ONCE: usize = 500;
@@ -24,21 +27,23 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
             Ok(None) => {}
             Ok(Some(StoredResult { worker, recorded })) => {
                 turn.has_changed = true;
-                let (id, attempt, worker) = (claim.id, claim.attempt, worker.escape_debug());
-                match recorded {
-                    Some(status) => log::info!(
-                        "run {id} attempt {attempt}: stored result of worker {worker} recorded, {}",
-                        status.as_str()
-                    ),
-                    None => log::warn!(
-                        "run {id} attempt {attempt}: lease lost, stored result of worker {worker} \
-                         not recorded"
-                    ),
-                }
+                let (id, attempt, name) = (claim.id, claim.attempt, worker.escape_debug());
+                let stored = format!("stored result of worker {name}");
+                let (level, what) = match recorded {
+                    Some(status) => (Level::Info, format!("{stored} recorded, {status}")),
+                    None => (Level::Warn, format!("lease lost, {stored} not recorded")),
+                };
+                let status = recorded.map_or("lost", Status::as_str);
+                log::log!(
+                    level,
+                    run = id, attempt = attempt, worker = worker, status = status;
+                    "run {id} attempt {attempt}: {what}"
+                );
             }
             Err(error) if error.may_be_about_one_row() => {
-                turn.state.rejected(claim.id, &error);
-                LOGGED.call_once(|| log::error!("run {}: {error}", claim.id));
+                let FencingToken { id, attempt, .. } = claim;
+                turn.state.rejected(id, &error);
+                LOGGED.call_once(|| log::error!(run = id, attempt = attempt; "run {id}: {error}"));
             }
             Err(error) => return Err(error),
         }

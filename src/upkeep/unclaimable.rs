@@ -113,7 +113,8 @@ impl UnclaimableSearch {
             self.error = None;
             self.found += 1;
             if self.found <= LOGGED {
-                log::error!("run {} {}: {}", run.id, jobs[&run.id].escape_debug(), end(&run));
+                let (id, job) = (run.id, &jobs[&run.id]);
+                log::error!(run = id, job = job; "run {id} {}: {}", job.escape_debug(), end(&run));
             }
             match run.end {
                 AsideEnd::Kept(error) if wanted.excluded_runs.len() >= SKIPPED => {

@@ -1135,7 +1135,7 @@ impl Runtime for Simulated<'_> {
         is_noticed.then(|| connected.ok_or_else(|| anyhow::anyhow!("no connection")))
     }
 
-    fn log(&mut self, level: Level, line: &str) {
+    fn log(&mut self, level: Level, line: &str, _: Option<&FencingToken>) {
         self.note(|| format!("-> {level} {line}"));
         self.tick.has_warned |=
             self.world.variant.logs() && line.starts_with("the database is slow");

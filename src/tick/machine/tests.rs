@@ -69,7 +69,7 @@ impl Tick {
                 Instruction::Send(request, timeout) => {
                     (self.request, self.timeout) = (Some(request), Some(timeout));
                 }
-                Instruction::Log(_, line) => self.log += &line,
+                Instruction::Log(_, line, _) => self.log += &line,
                 other => self.instructions.push(other),
             }
         }
@@ -740,7 +740,7 @@ fn jobs_with_limits_are_left_out_after_two_claims_without_an_answer() {
         tick.machine.now = tick.now;
         assert!(tick.machine.step_failed(step, error(Kind::Lost), Vec::new()).is_err());
         assert_eq!(tick.step(true, None).claim.unwrap().limits, limits, "{losses}");
-        let is_warning = |it: &&Instruction| matches!(it, Instruction::Log(Level::Warn, _));
+        let is_warning = |it: &&Instruction| matches!(it, Instruction::Log(Level::Warn, ..));
         assert_eq!(tick.machine.instructions.iter().filter(is_warning).count(), warnings);
         tick.now += LIMITED_PAUSE;
     }
@@ -1049,7 +1049,7 @@ fn a_tick_connects_again_while_it_holds_runs_or_lingers() {
         let is_connect = |it: &Instruction| matches!(it, Instruction::Connect(_));
         assert_eq!(tick.machine.instructions.iter().any(is_connect), connects);
         let logs = tick.machine.instructions.iter().any(|it| {
-            matches!(it, Instruction::Log(_, line) if line.contains("1 running, reconnecting"))
+            matches!(it, Instruction::Log(_, line, _) if line.contains("1 running, reconnecting"))
         });
         assert_eq!(logs, connects && has_answered);
         assert_eq!(tick.machine.phase == Phase::Ending, !connects);
