@@ -14,7 +14,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 20] = [
+const CHECKS: [(&str, &str); 21] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),

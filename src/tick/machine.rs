@@ -802,15 +802,16 @@ impl Machine {
     /// Puts a write that took too long behind the others. A result is stored instead, and a tick
     /// records it later, so it does not delay this tick's end. A release gets another try.
     fn put_behind(&mut self, write: PendingWrite, is_again: bool, error: &store::Error) {
-        let subject = write.subject();
+        let (token, subject) = (write.token(), write.subject());
         match write {
             PendingWrite::Record(judged) => {
-                self.log(Level::Warn, format!("{subject}: {}; stored for later", error.for_log()));
+                let line = format!("{subject}: {}; stored for later", error.for_log());
+                self.log_about(token, Level::Warn, line);
                 self.writes.push(PendingWrite::Keep(judged));
             }
-            PendingWrite::Release(claim) if is_again => {
-                self.leases.remove(&claim);
-                self.leave_to_lease(&subject, error);
+            PendingWrite::Release(_) if is_again => {
+                self.leases.remove(&token);
+                self.leave_to_lease(token, &subject, error);
                 self.failure.get_or_insert_with(|| anyhow!("{error}"));
             }
             again => self.writes.send_again(again, self.now + RESULT_PAUSE),
