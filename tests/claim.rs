@@ -384,7 +384,7 @@ fn the_claim_right_of_a_tick_on_another_host_lasts_until_it_expires() {
     let id = db.enqueue(["shell", "--", "true"]);
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + \
-            interval '1 hour'",
+            interval '5 minutes'",
     );
     tick_of(&db, "w").stderr_has("runs are due, but another tick of this worker claims them");
     assert_eq!(db.status(id), "queued");
