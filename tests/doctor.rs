@@ -139,7 +139,11 @@ fn doctor_finds_a_missing_or_newer_schema() {
     finds(&db, "schema", "bad", "missing migrations: 0001_initial");
     db.jobctl(["migrate"]).run().success();
     db.execute("UPDATE jobctl.schema_migrations SET version = 99 WHERE version = 1");
-    finds(&db, "schema", "bad", "the schema is at version 99 and this program knows 1");
+    let all = findings(db.jobctl(["doctor"]));
+    let (is, found, remedy) = find(&all, "schema");
+    assert_eq!((is.as_str(), remedy.as_str()), ("bad", "install the jobctl that migrated it"));
+    assert!(found.starts_with("the schema is at version 99 and this program knows 1 (database "));
+    assert!(found.ends_with(&format!("/{})", db.name())), "{found}");
 }
 
 #[test]

@@ -140,10 +140,9 @@ fn a_newer_schema_stops_every_command_before_it_writes() {
     let before = contents(&db);
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
-        refused.stderr_has(
-            "the schema is at version 9999 and this program knows 1; install the \
-                jobctl that migrated it",
-        );
+        refused
+            .stderr_has("the schema is at version 9999 and this program knows 1 (database ")
+            .stderr_has(&format!("/{}); install the jobctl that migrated it", db.name()));
     }
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         db.jobctl(command.iter().copied())
@@ -151,7 +150,8 @@ fn a_newer_schema_stops_every_command_before_it_writes() {
             .exits(6)
             .stdout("")
             .complains_once()
-            .stderr_has("at version 9999");
+            .stderr_has("at version 9999")
+            .stderr_has(&format!("/{}); install the jobctl that migrated it", db.name()));
     }
     db.jobctl(["--version"]).run().success();
     assert_eq!(contents(&db), before);
@@ -180,9 +180,9 @@ fn an_older_schema_stops_every_command_and_stays_as_it_is() {
     let before = contents(&db);
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
-        refused.stderr_has(
-            "the schema is at version 0 and this program needs 1; run `jobctl migrate`",
-        );
+        refused
+            .stderr_has("the schema is at version 0 and this program needs 1 (database ")
+            .stderr_has(&format!("/{}); run `jobctl migrate`", db.name()));
     }
     assert_eq!(contents(&db), before);
 }
@@ -192,7 +192,9 @@ fn without_a_schema_every_command_suggests_migrate() {
     let db = TestDb::empty();
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
-        refused.stderr_has("run `jobctl migrate`");
+        refused
+            .stderr_has("does not exist (database ")
+            .stderr_has(&format!("/{}); run `jobctl migrate`", db.name()));
     }
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
 }
@@ -277,10 +279,9 @@ fn migrate_refuses_a_foreign_schema_and_changes_nothing() {
         let before = db.query(schema);
         for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
             let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("");
-            refused.stderr(&format!(
-                "jobctl: the schema `jobctl` is not jobctl's: it has {name} in it; remove or \
-                    rename that schema\n"
-            ));
+            refused
+                .stderr_has(&format!("the schema `jobctl` is not jobctl's: it has {name} in it ("))
+                .stderr_has(&format!("/{}); remove or rename that schema\n", db.name()));
         }
         // doctor does not report tables that do not exist.
         db.jobctl(["doctor"]).run().exits(1).stdout_has("is not jobctl's").nowhere("job_runs\"");
@@ -475,7 +476,7 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
 fn migrate_requires_the_tables_of_the_recorded_version() {
     let db = TestDb::new();
     db.execute("DROP TABLE jobctl.job_workers CASCADE");
-    refuses(&db, 6, "the schema is at version 1 but lacks table job_workers; ");
+    refuses(&db, 6, "the schema is at version 1 but lacks table job_workers (database ");
 }
 
 #[test]
@@ -486,9 +487,8 @@ fn a_missing_builtin_function_does_not_suggest_a_migration() {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
         refused
             .nowhere("run `jobctl migrate`")
-            .stderr_has(
-                "cannot migrate: function pg_identify_object(oid, oid, integer) does not exist; ",
-            )
+            .stderr_has("cannot migrate: function pg_identify_object(oid, oid, integer) does not ")
+            .stderr_has("exist (database ")
             .stderr_has("use PostgreSQL 14 or newer");
     }
 }

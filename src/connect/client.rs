@@ -120,14 +120,18 @@ type Call = Box<dyn FnOnce(Client) -> Client + Send>;
 /// The thread that owns an open connection. Callers send it work and bound their own wait for the
 /// answer: neither the driver nor TCP bounds a statement whose server has gone silent. When this
 /// value is dropped, the thread finishes its current call and closes the connection.
-pub(crate) struct ConnectionThread(mpsc::Sender<Call>);
+pub(crate) struct ConnectionThread {
+    calls: mpsc::Sender<Call>,
+    /// The connection's user, hosts and database, for errors.
+    pub(crate) target: String,
+}
 
 impl ConnectionThread {
     /// Passes a handle for `client` to `publish`, then executes calls on the current thread until
     /// the handle is dropped.
-    pub(super) fn serve(mut client: Client, publish: impl FnOnce(Self)) {
+    pub(super) fn serve(mut client: Client, target: String, publish: impl FnOnce(Self)) {
         let (calls, queue) = mpsc::channel::<Call>();
-        publish(Self(calls));
+        publish(Self { calls, target });
         while let Ok(call) = queue.recv() {
             client = call(client);
         }
@@ -143,6 +147,6 @@ impl ConnectionThread {
     /// Appends `call` to the thread's queue; does not wait for it.
     pub(crate) fn send(&self, call: impl FnOnce(Client) -> Client + Send + 'static) {
         // Sending fails if an earlier call panicked. Then this caller gets no answer, too.
-        let _ = self.0.send(Box::new(call));
+        let _ = self.calls.send(Box::new(call));
     }
 }

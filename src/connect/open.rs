@@ -88,8 +88,9 @@ impl Target {
             let _ = sender.send(result);
             finished();
         };
+        let target = self.to_string();
         let work = move || match self.open() {
-            Ok(client) => ConnectionThread::serve(client, |thread| publish(Ok(thread))),
+            Ok(client) => ConnectionThread::serve(client, target, |thread| publish(Ok(thread))),
             Err(error) => publish(Err(error)),
         };
         // If the system starts no thread, the channel closes, which `poll` reports.

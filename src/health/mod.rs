@@ -156,9 +156,7 @@ pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
             format!("another program applied its {}", some(&missing.to_vec())),
             "run `jobctl migrate` of the newest program, and install it on each host",
         ),
-        Ok(missing) => {
-            bad(format!("missing migrations: {}", missing.join(", ")), "run `jobctl migrate`")
-        }
+        Ok(missing) => bad(format!("missing migrations: {}", missing.join(", ")), store::MIGRATE),
         Err(error) => from_error(Severity::Bad, error),
     }
 }

@@ -2,7 +2,7 @@
 //! only place that reads a SQLSTATE.
 
 use std::error::Error as StdError;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::io;
 
 use anyhow::Chain;
@@ -61,6 +61,15 @@ impl Error {
     }
 
     /// Returns the error for a tick's log, without the advice to try again: the tick tries again
+    /// Names the database if its schema is the problem: often the address leads to another database
+    /// than the one with the schema.
+    pub(super) fn in_database(mut self, target: &str) -> Self {
+        if self.exit == Exit::Schema {
+            let _ = write!(self.cause, " (database {target})");
+        }
+        self
+    }
+
     /// itself.
     pub(crate) fn for_log(&self) -> String {
         match self.kind {
@@ -112,6 +121,11 @@ impl Error {
     }
 
     /// The database has lost this tick.
+    /// The schema is missing, older, newer or changed.
+    pub(super) fn of_schema(cause: String, remedy: &'static str) -> Self {
+        Self { remedy, ..Self::new(Kind::Fatal, Exit::Schema, cause) }
+    }
+
     pub(super) fn restored() -> Self {
         let message = "cannot start runs: the database is older than a tick has seen it, as after \
             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
@@ -191,6 +205,8 @@ impl Error {
 
 /// The remedy for `default_transaction_read_only`.
 pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE";
+/// The remedy for a missing or old schema.
+pub(crate) const MIGRATE: &str = "run `jobctl migrate`";
 /// Returns the remedy for another encoding than UTF-8. This role often may not create databases.
 /// Every cluster has the locale C, which fits each encoding.
 pub(crate) fn utf8_database(role: &str) -> String {
@@ -307,7 +323,7 @@ fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
             "`jobctl grants --role ROLE --as SET` prints what a role needs, and the schema's owner \
              may do everything",
         ),
-        code if UNDEFINED.contains(&code) => fatal(Exit::Schema, "run `jobctl migrate`"),
+        code if UNDEFINED.contains(&code) => fatal(Exit::Schema, MIGRATE),
         // PgBouncer uses this code for all its errors, PostgreSQL for a broken protocol.
         "08P01" if message.contains("statement pooling") => {
             fatal(Exit::Configuration, "set the pooler's pool_mode to transaction or session")

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use postgres::{SimpleQueryMessage, SimpleQueryRow};
 use serde::Serialize;
 
-use super::error::utf8_database;
+use super::error::{MIGRATE, utf8_database};
 use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
@@ -138,15 +138,17 @@ impl Store {
                 match inspect(transaction, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.
-                    Err(error) if error::is_undefined(&error) => Ok(schema_fault(format!(
-                        "cannot {doing}: {}; use PostgreSQL 14 or newer, and a schema from \
-                         `jobctl migrate`",
-                        error::cause(&error)
-                    ))),
+                    Err(error) if error::is_undefined(&error) => Ok(schema_fault(
+                        format!("cannot {doing}: {}", error::cause(&error)),
+                        "use PostgreSQL 14 or newer, and a schema from `jobctl migrate`",
+                    )),
                     inspected => inspected,
                 }
             });
-            match inspected.and_then(|inspected| inspected) {
+            let inspected = inspected.and_then(|inspected| {
+                inspected.map_err(|error| error.in_database(&self.thread.target))
+            });
+            match inspected {
                 Err(error) if error.kind == Kind::Busy && started.elapsed() <= LOCK_TIMEOUT => {}
                 inspected => return inspected,
             }
@@ -200,16 +202,17 @@ fn missing(applied: &[Applied]) -> Result<Vec<Migration>> {
         let Some(version) = *version else { continue };
         newest_applied = version;
         if !unchanged {
-            return schema_fault(format!(
-                "migration {version} was applied with a different text than this program's; \
-                 use the program that applied it"
-            ));
+            return schema_fault(
+                format!(
+                    "migration {version} was applied with a different text than this program's"
+                ),
+                "use the program that applied it",
+            );
         } else if !missing.is_empty() {
-            return schema_fault(format!(
-                "the schema is at version {version} but lacks {}; create it from \
-                 sql/migrations, or restore a backup",
-                missing.join(", ")
-            ));
+            return schema_fault(
+                format!("the schema is at version {version} but lacks {}", missing.join(", ")),
+                "create it from sql/migrations, or restore a backup",
+            );
         }
     }
     if newest_applied > newest() {
@@ -290,10 +293,10 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
              are not jobctl's, and give the others to the schema's owner with ALTER ... OWNER TO"
         ))
     } else if let Some(stranger) = strangers.first() {
-        schema_fault(format!(
-            "the schema `jobctl` is not jobctl's: it has {stranger} in it; \
-             remove or rename that schema"
-        ))
+        schema_fault(
+            format!("the schema `jobctl` is not jobctl's: it has {stranger} in it"),
+            "remove or rename that schema",
+        )
     } else {
         Ok(())
     }
@@ -312,10 +315,10 @@ pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
         .filter(|_| answers.iter().any(begins_rows))
         .ok_or_else(|| Error::broken("read the schema's version"))?;
     match versions.into_iter().max().unwrap_or(0) {
-        found if found < newest() => schema_fault(format!(
-            "the schema is at version {found} and this program needs {}; run `jobctl migrate`",
-            newest()
-        )),
+        found if found < newest() => schema_fault(
+            format!("the schema is at version {found} and this program needs {}", newest()),
+            MIGRATE,
+        ),
         found if found > newest() => too_new(found),
         _ => Ok(applied_at.into_iter().min().unwrap_or_default()),
     }
@@ -343,15 +346,14 @@ pub(super) fn indexes() -> Vec<&'static str> {
 }
 
 fn too_new<T>(version: i32) -> Result<T> {
-    schema_fault(format!(
-        "the schema is at version {version} and this program knows {}; \
-         install the jobctl that migrated it",
-        newest()
-    ))
+    schema_fault(
+        format!("the schema is at version {version} and this program knows {}", newest()),
+        "install the jobctl that migrated it",
+    )
 }
 
-fn schema_fault<T>(message: String) -> Result<T> {
-    Err(Error::new(Kind::Fatal, Exit::Schema, message))
+fn schema_fault<T>(cause: String, remedy: &'static str) -> Result<T> {
+    Err(Error::of_schema(cause, remedy))
 }
 
 fn privilege_fault<T>(message: String) -> Result<T> {

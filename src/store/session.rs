@@ -81,7 +81,7 @@ impl Store {
         match connect::receive(&answers, limit, &self.interrupted, timeouts.interrupted) {
             Ok(done) => {
                 self.longest.set(self.longest.get().max(began.elapsed()));
-                done
+                done.map_err(|error| error.in_database(&self.thread.target))
             }
             Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
                 Err(Error::uncertain(doing, error::SILENT))
