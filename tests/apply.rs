@@ -312,6 +312,12 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     let job = |minute: u32| format!("[jobs.a]\nshell = 'true'\nschedule = '{minute} * * * *'\n");
     db.apply(&job(5));
     db.jobctl(["pause", "a"]).run().success();
+        (
+            "[jobs.second]\nenv = { A = '1' }\nshell = ['TZ=UTC', 'date']\n",
+            6,
+            "job `second`: `shell`: cannot find the program: the first word sets the variable TZ, \
+             as only a shell does; begin with `env TZ=...`",
+        ),
     db.apply(&job(6));
     assert_eq!(
         db.query("SELECT schedule, paused_at IS NOT NULL FROM jobctl.job_definitions"),

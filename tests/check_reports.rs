@@ -44,6 +44,11 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
         let failed = check(&[]).exits(1).stdout("");
         failed.stderr("jobctl: cannot report the problems: exit status 1\n");
     }
+    let check_by = db.jobctl(["check", "--exec", "no-such-mail ops@example.com"]);
+    let failed = check_by.env("XDG_STATE_HOME", &state).env("PATH", "/nowhere").run().exits(1);
+    failed
+        .stderr_has("cannot report the problems: exit status 127 (command not found): ")
+        .stderr_has("no-such-mail: not found; PATH is `/nowhere`\n");
     std::fs::remove_file(&fails).unwrap();
     assert!(new(check(&[]).exits(1)).starts_with(&format!("new: {LINE}")));
     assert_eq!(new(check(&[]).exits(1)), "");

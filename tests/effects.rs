@@ -149,18 +149,17 @@ fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
 #[test]
 fn a_command_that_could_not_be_started_leaves_no_effect() {
     let db = TestDb::new();
-    let missing = "No such file or directory (os error 2)";
-    for (command, status, why) in [
-        ("/nowhere/program", 127, &*format!("cannot run the program `program`: {missing}")),
-        ("no-such-program", 127, &*format!("cannot run the program `no-such-program`: {missing}")),
-        ("mysql -pS3CRET", 127, &*format!("cannot run the program: {missing}")),
-        ("/dev/null", 126, "cannot run the program `null`: "),
+    let (run, find) = ("cannot run the command: ", "cannot find the program: ");
+    for (command, status, start, why) in [
+        ("/nowhere/a", 127, run, "no such program `a`; its path is `/nowhere/a`\n"),
+        ("no-such-program", 127, run, "no such program `no-such-program`; PATH is `/nowhere`\n"),
+        ("mysql -pS3CRET", 127, find, "the command is one word with blanks; "),
+        ("A_1=S3CRET", 127, find, "the first word sets the variable A_1, as only a shell does; "),
+        ("/dev/null", 126, run, "program `null` is not executable; its path is `/dev/null`\n"),
     ] {
-        db.jobctl(["once", "k", "--", command])
-            .run()
-            .exits(status)
-            .complains_once()
-            .stderr_has(why);
+        let once = db.jobctl(["once", "k", "--", command]).env("PATH", "/nowhere");
+        let refused = once.run().exits(status).complains_once().nowhere("S3CRET");
+        refused.stderr_has(&format!("{start}{why}"));
         assert_eq!(effects(&db), "");
     }
 }

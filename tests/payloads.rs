@@ -282,6 +282,15 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         .complains_once()
         .stderr_has(apart)
         .nowhere("S3CRET");
+    let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
+               begin with `env A=...`";
+    for words in [
+        &["shell", "--", "A=S3CRET", "printenv", "A"][..],
+        &["shell", r#"{"command": ["A=S3CRET"]}"#],
+        &["shell", "{}", "--", "A=S3CRET x", "y"],
+    ] {
+        refused(words).complains_once().stderr_has(env).nowhere("S3CRET");
+    }
     // A text that begins like an object gets an error of its own.
     for words in [
         &["shell", "{"][..],

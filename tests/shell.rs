@@ -64,8 +64,10 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
             "queued" => "snoozed",
             _ => "failed",
         };
+        // The history also has PATH if a command is not found.
+        let error_of = "outcome, error_type, split_part(error, '; ', 1)";
         assert_eq!(
-            db.of_attempt(id, 1, "outcome, error_type, error, exit_code, signal, http_status"),
+            db.of_attempt(id, 1, &format!("{error_of}, exit_code, signal, http_status")),
             format!("{outcome}|{error_type}|{error}|{how}|"),
             "{script}"
         );
@@ -216,12 +218,49 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
     }
     assert_eq!(db.status(next), "succeeded");
 
-    // The log and the history say where a relative path was looked up.
-    let id = enqueue(&db, &json!({"command": ["bin/export"]}));
-    let tick = db.jobctl(["tick"]).current_dir(directory.path()).run().success();
-    let note = format!("its path is relative to the directory `{}`", directory.path().display());
-    tick.stderr_has(&format!("no such program `export`; {note}"));
-    assert!(db.of_attempt(id, 1, "error").ends_with(&note));
+    // The log and the history have the program as it is written, and where it was looked up.
+    let here = directory.path().display();
+    for (payload, why, note) in [
+        (
+            json!({"command": ["bin/export"]}),
+            "no such program `export`",
+            format!("its path `bin/export` is relative to the directory `{here}`"),
+        ),
+        (
+            json!({"command": ["/nowhere/bin/a"]}),
+            "no such program `a`",
+            "its path is `/nowhere/bin/a`".to_owned(),
+        ),
+        (
+            json!({"command": ["./homeless"], "cwd": path("")}),
+            "no such program `homeless`",
+            "the file `./homeless` exists, but not the interpreter that its first line names"
+                .to_owned(),
+        ),
+        (json!({"command": ["a"]}), "no such program `a`", "PATH is `/nowhere:/a`".to_owned()),
+        (
+            json!({"command": ["a"], "env": {"PATH": "/own"}}),
+            "no such program `a`",
+            "PATH is `/own`".to_owned(),
+        ),
+        (
+            json!({"command": "no-such-program"}),
+            "exit status 127 (command not found)",
+            "PATH is `/nowhere:/a`".to_owned(),
+        ),
+        (
+            json!({"command": "no-such-program", "env": {"PATH": "/own"}}),
+            "exit status 127 (command not found)",
+            "PATH is `/own`".to_owned(),
+        ),
+    ] {
+        let id = enqueue(&db, &payload);
+        let tick = db.jobctl(["tick"]).current_dir(directory.path()).env("PATH", "/nowhere:/a");
+        tick.run().success().stderr_has(why).stderr_has(&format!("; {note}, next attempt"));
+        assert_eq!(db.of_run(id, "last_error").trim_start_matches("could not start: "), why);
+        assert!(db.of_attempt(id, 1, "error").ends_with(&format!("{why}; {note}")));
+        db.jobctl(["cancel", &id.to_string()]).run().success();
+    }
 
     // A script needs no PATH, as with cron.
     let id = db.enqueue_script("true");
@@ -242,7 +281,7 @@ fn an_error_shows_only_the_program_name_of_a_command() {
         ),
         (
             "shell",
-            json!({"command": ["/srv/S3CRET/charge"]}),
+            json!({"command": ["/srv/acme/charge"]}),
             "could not start: no such program `charge`",
         ),
         (
@@ -284,8 +323,17 @@ fn an_error_shows_only_the_program_name_of_a_command() {
     assert!(seen.contains("no such program `charge`"), "{seen}");
     assert!(!seen.contains("S3CRET") && !seen.contains("/srv/acme"), "{seen}");
     // Operators read the history.
-    let error = "could not start: no such working directory; the directory is `/srv/acme`";
-    assert_eq!(db.of_attempt(4, 1, "error"), error);
+    for (id, error) in [
+        (
+            2,
+            "no such program; the first word sets the variable PGPASSWORD, as only a shell does; \
+             begin with `env PGPASSWORD=...`",
+        ),
+        (3, "no such program `charge`; its path is `/srv/acme/charge`"),
+        (4, "no such working directory; the directory is `/srv/acme`"),
+    ] {
+        assert_eq!(db.of_attempt(id, 1, "error"), format!("could not start: {error}"));
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::files::Note;
 use crate::health::{self, Finding, Severity};
 use crate::job::action::{Action, JobKind};
 use crate::job::attempt::{AttemptIdentity, Outcome};
+use crate::job::failure::Failure;
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::print::{self, Output, Table};
@@ -284,8 +285,15 @@ impl Arguments {
         let stop = Stop::new(Instant::now() + 2 * REPORT_TIMEOUT, SECOND);
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
         let executor = Executor::new(ShellPolicy::Any, hosts);
-        match executor.execute(&action, &identity, Some(REPORT_TIMEOUT), &stop).outcome {
+        let result = executor.execute(&action, &identity, Some(REPORT_TIMEOUT), &stop);
+        match result.outcome {
             Outcome::Succeeded => Ok(()),
+            // The last line of the shell names the program that it did not find.
+            Outcome::Failed(failure @ Failure::ExitCode(127)) => {
+                let line = result.output.text.lines().last().unwrap_or_default();
+                let note = result.note.unwrap_or_default();
+                bail!("cannot report the problems: {failure}: {line}; {note}")
+            }
             Outcome::Failed(failure) => bail!("cannot report the problems: {failure}"),
             Outcome::Stopped(_) => bail!("cannot report the problems: it took too long"),
         }

@@ -123,6 +123,8 @@ impl Arguments {
         if let (Some(Settle::Redo), Some(_)) = (self.settle, &self.result) {
             bail!(Fault::usage("only --settle done has a --result"));
         }
+        action::check_program(&self.command)
+            .map_err(|why| Fault::new(Exit::Passed(NOT_FOUND), why))?;
         let interrupted = Arc::default();
         let store = database.open_until(&interrupted)?;
         let Some(name) = &self.key else {
@@ -231,8 +233,8 @@ impl Arguments {
                 failed()?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
-                let program = action::program(&self.command[0]);
-                let why = format!("cannot run the program{program}: {error}");
+                let why = execute::why_not_started(&self.command[0], &error);
+                let why = format!("cannot run the command: {why}");
                 Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {

@@ -30,10 +30,7 @@ fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => io::Error::other("there is no program `crontab`"),
-            _ => cause,
-        })?;
+        .map_err(|cause| io::Error::other(super::why_not_started("crontab", &cause)))?;
     // `crontab` reads all input before it prints anything, or none.
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(input.as_bytes()) {

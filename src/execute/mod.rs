@@ -14,7 +14,9 @@ mod sanitize;
 mod shell;
 mod stop;
 
+use std::env;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -29,9 +31,10 @@ pub(crate) use process_one::run_as_process_one;
 pub(crate) use sanitize::{hide_environment, ignored_signals};
 pub(crate) use stop::Stop;
 
-use crate::job::action::{Action, Shell};
+use crate::job::action::{self, Action, Shell};
 use crate::job::attempt::{AttemptIdentity, AttemptResult};
 use crate::job::failure::Failure;
+use crate::text::plain;
 use http::Caller;
 
 /// The maximum of open descriptors of the tick itself, and of one job: pipes, a pidfd, and those
@@ -57,6 +60,56 @@ fn is_exhaustion(error: &io::Error) -> bool {
         Errno::from_io_error(error),
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE)
     )
+}
+
+/// Returns why a program that jobctl's own environment names did not start.
+pub(crate) fn why_not_started(word: &str, error: &io::Error) -> String {
+    let (why, note) = not_started(word, None, None, error);
+    note.map_or(why.clone(), |note| format!("{why}; {note}"))
+}
+
+/// Returns why a program did not start, as viewers may read it, and a note for the history and the
+/// log: the program as it is written, and where the system looked for it. `path` is the command's
+/// own PATH.
+fn not_started(
+    word: &str,
+    folder: Option<&Path>,
+    path: Option<&String>,
+    error: &io::Error,
+) -> (String, Option<String>) {
+    let program = action::program(word);
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => format!("no such program{program}"),
+        io::ErrorKind::PermissionDenied => format!("program{program} is not executable"),
+        _ => return (error.to_string(), None),
+    };
+    let folder = folder.map(Path::to_owned).or_else(|| env::current_dir().ok());
+    let folder = folder.unwrap_or_default();
+    let written = if action::is_plain_path(word) { format!(" `{word}`") } else { String::new() };
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let note = if let Some(hint) = action::assignment(word) {
+        hint
+    } else if !word.contains('/') {
+        search_path(path)
+    } else if is_missing && folder.join(word).is_file() {
+        format!("the file{written} exists, but not the interpreter that its first line names")
+    } else if !word.starts_with('/') {
+        let folder = folder.display().to_string();
+        format!("its path{written} is relative to the directory `{}`", folder.escape_debug())
+    } else if !written.is_empty() {
+        format!("its path is{written}")
+    } else {
+        return (why, None);
+    };
+    (why, Some(note))
+}
+
+/// Names the folders in which a command looks for programs. `own` is its own PATH.
+fn search_path(own: Option<&String>) -> String {
+    match own.cloned().or_else(|| env::var("PATH").ok()) {
+        Some(path) => format!("PATH is `{}`", plain::line(&path)),
+        None => "PATH is not set".to_owned(),
+    }
 }
 
 /// The commands that this host executes: any, those of definitions, or none.

@@ -20,7 +20,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 use super::output::{self, Capture};
 use super::stop::{SLICE, Stop};
 use super::{process_table, sanitize};
-use crate::job::action::{self, Shell, ShellCommand};
+use crate::job::action::{Shell, ShellCommand};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome, StopReason};
 use crate::job::failure::Failure;
 
@@ -45,7 +45,14 @@ pub(super) fn run(
     match spawn(shell, identity) {
         Err(error) => not_started(shell, &error),
         Ok(child) => match Process::new(child, &shell.stdin, stop) {
-            Ok(process) => process.supervise(timeout),
+            Ok(process) => {
+                let mut ended = process.supervise(timeout);
+                if ended.exit_code == Some(127) {
+                    let path = || super::search_path(shell.env.get("PATH"));
+                    ended.note.get_or_insert_with(path);
+                }
+                ended
+            }
             // The command was killed, but may already have had effects: the attempt counts.
             Err(error) => AttemptResult::unstarted(Failure::Spawn(error.to_string())),
         },
@@ -102,22 +109,16 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
         let note = Some(format!("the directory is `{}`", directory.escape_debug()));
         return AttemptResult { note, ..AttemptResult::unstarted(failure) };
     }
-    let path = program(shell);
-    let note = || {
-        let here = || Some(std::env::current_dir().ok()?.display().to_string());
-        let from = shell.cwd.clone().or_else(here)?;
-        Some(format!("its path is relative to the directory `{}`", from.escape_debug()))
-    };
-    let note = (path.contains('/') && !path.starts_with('/')).then(note).flatten();
-    let program = action::program(path);
+    let (why, note) = super::not_started(
+        program(shell),
+        shell.cwd.as_deref().map(Path::new),
+        shell.env.get("PATH"),
+        error,
+    );
     let ended = AttemptResult::unstarted(match error.kind() {
-        _ if super::is_exhaustion(error) => Failure::Exhausted(error.to_string()),
-        ErrorKind::NotFound => Failure::Spawn(format!("no such program{program}")),
-        ErrorKind::PermissionDenied => {
-            Failure::Spawn(format!("program{program} is not executable"))
-        }
+        _ if super::is_exhaustion(error) => Failure::Exhausted(why),
         ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
-        _ => Failure::Spawn(error.to_string()),
+        _ => Failure::Spawn(why),
     });
     AttemptResult { note, ..ended }
 }

@@ -1,6 +1,6 @@
 //! What a run executes: a command or an HTTP call. It is read at enqueue, to refuse mistakes early,
 //! and again when the run is claimed, because any program may have written the row. Pure, except
-//! for `Action::check_program`.
+//! for `check_program`.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -134,12 +134,38 @@ impl TryFrom<Value> for Statuses {
 /// may hold more than a name, such as a password.
 pub(crate) fn program(word: &str) -> String {
     let name = word.rsplit('/').next().unwrap_or_default();
-    let is_plain = |c: char| c.is_alphanumeric() || "._+-".contains(c);
-    if (1..=63).contains(&name.len()) && name.chars().all(is_plain) {
+    if (1..=63).contains(&name.len()) && is_plain_path(name) {
         format!(" `{name}`")
     } else {
         String::new()
     }
+}
+
+/// Returns whether the word is only a program's name or path, and holds no password.
+pub(crate) fn is_plain_path(word: &str) -> bool {
+    word.chars().all(|c| c.is_alphanumeric() || "/._+-".contains(c))
+}
+
+/// Returns the hint for a command without a shell whose first word sets a variable.
+pub(crate) fn assignment(word: &str) -> Option<String> {
+    let (name, _) = word.split_once('=').filter(|(name, _)| is_variable(name))?;
+    Some(format!(
+        "the first word sets the variable {name}, as only a shell does; begin with `env {name}=...`"
+    ))
+}
+
+/// Refuses a first word that is not a program: no host has one of that name.
+pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
+    let Some(word) = words.first().filter(|word| !Path::new(word).is_file()) else {
+        return Ok(());
+    };
+    let is_line = words.len() == 1 && word.contains(char::is_whitespace);
+    let why = assignment(word).or_else(|| {
+        let why = "the command is one word with blanks; pass its words separately, or use sh -c \
+                   COMMAND";
+        is_line.then(|| why.to_owned())
+    });
+    why.map_or(Ok(()), |why| Err(format!("cannot find the program: {why}")))
 }
 
 pub(crate) fn is_built_in(job: &str) -> bool {
@@ -190,15 +216,11 @@ impl Action {
         Ok(action)
     }
 
-    /// Refuses a whole command line in one word: no host has a program of that name.
+    /// Refuses a command without a shell whose first word is not a program.
     pub(crate) fn check_program(&self) -> Result<(), String> {
-        let Self::Shell(Shell { command: ShellCommand::Arguments(words), .. }) = self else {
-            return Ok(());
-        };
-        match words.as_slice() {
-            [word] if word.contains(char::is_whitespace) && !Path::new(word).is_file() => {
-                let why = "cannot find the program: the command is one word with blanks";
-                Err(format!("{why}; pass its words separately, or use sh -c COMMAND"))
+        match self {
+            Self::Shell(Shell { command: ShellCommand::Arguments(words), .. }) => {
+                check_program(words)
             }
             _ => Ok(()),
         }
