@@ -434,6 +434,64 @@ fn a_flag_that_was_hardly_meant_is_not_suggested() {
 }
 
 #[test]
+fn a_job_instead_of_an_id_gets_a_tip() {
+    let list = "to list the ids of a job's runs: jobctl list --job backup\n";
+    let of_job = |words: &str| format!("jobctl {words} --job backup\n");
+    let select = |words: &str| format!("to select runs by their job: {}", of_job(words));
+    let by_job = |command: &str| format!("to select by job: {}", of_job(command));
+    for (line, tip) in [
+        ("show backup", list),
+        ("wait backup", list),
+        ("prune backup", list),
+        ("tick --run backup", list),
+        ("list --after backup", list),
+        ("retry --all-dead --after backup", list),
+        ("enqueue a --after backup", list),
+        ("retry backup", &select("retry --all-dead")),
+        ("retry 1 backup", &select("retry --all-dead")),
+        ("cancel backup", &select("cancel --all-waiting")),
+        ("settle backup", &select("settle --all-dead")),
+        ("edit backup --priority 1", &select("edit --all-waiting")),
+        ("list backup", &by_job("list")),
+        ("list-dead backup", &by_job("list-dead")),
+        ("failures backup", &by_job("failures")),
+        ("trail backup", &by_job("trail")),
+        ("status backup", &by_job("status")),
+        ("hold backup", &by_job("hold")),
+        ("release backup", &by_job("release")),
+        ("jobs backup", "to print one definition: jobctl job backup\n"),
+        ("list 17", "to show one run: jobctl show 17\n"),
+        ("list-dead 17", "to show one run: jobctl show 17\n"),
+    ] {
+        let refused = jobctl(line.split(' ')).run().exits(2).stdout("");
+        refused.stderr_has(&format!("\n  tip: {tip}"));
+    }
+    // These can't be a job's name.
+    for line in ["show 0", "show -1", "show a;b", "show 1.0", "list a;b", "doctor backup"] {
+        jobctl(line.split(' ')).run().exits(2).stdout("").nowhere("tip: to");
+    }
+}
+
+#[test]
+fn a_bulk_command_without_ids_names_the_flags_for_many_runs() {
+    let filters = "filters such as --job, --queue and --since narrow them down\n";
+    for (line, flags) in [
+        ("retry", "--all-dead or --all-cancelled"),
+        ("cancel", "--all-waiting or --all"),
+        ("settle", "--all-dead"),
+        ("edit --priority 1", "--all-waiting"),
+        ("edit", "--all-waiting"),
+    ] {
+        let refused = jobctl(line.split(' ')).run().exits(2).stdout("");
+        refused.stderr_has(&format!("\n  tip: instead of ids: {flags}; {filters}"));
+    }
+    for command in ["show", "wait"] {
+        let refused = jobctl([command]).run().exits(2).stdout("");
+        refused.stderr_has("\n  tip: to list the ids of runs: jobctl list\n");
+    }
+}
+
+#[test]
 fn a_schedule_instead_of_a_name_gets_a_tip() {
     for schedule in ["0 2 * * *", "@daily", "0 2 * *"] {
         let refused = jobctl(["next", schedule]).run().exits(2).stdout("").complains_once();

@@ -282,6 +282,26 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         .complains_once()
         .stderr_has(apart)
         .nowhere("S3CRET");
+    let quotes = "put a payload into single quotes, as in '{\"user\": 1}', or use --payload-file";
+    for words in [
+        &["report", "{user:1}"][..],
+        &["report", "{\"user\":1"],
+        &["report", "user=1"],
+        &["shell", "{command:true}"],
+        &["shell", "{user:1}", "--", "true"],
+        &["--batch", "-", "--then", "report", "{user:1}"],
+    ] {
+        refused(words).complains_once().stderr_has(&format!("; {quotes}\n"));
+    }
+    for words in [&["report", "{user:", "1}"][..], &["report", "{\"user\":", "1,", "\"b\":", "2}"]]
+    {
+        refused(words).stderr_has(&format!("\n  tip: {quotes}\n")).nowhere(command);
+    }
+    refused(&["report", r#"{"a": 1, "a": 2}"#]).nowhere("single quotes");
+    let tip = "\n  tip: to give a payload: jobctl enqueue JOB '{\"user\": 1}'\n";
+    refused(&["report", "--payload", "{}"]).stderr_has(tip);
+    let of_file = database.jobctl(["enqueue", "report", "--payload-file", "-"]).stdin("{user:1}");
+    of_file.run().exits(2).nowhere("single quotes");
     let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
                begin with `env A=...`";
     for words in [

@@ -207,7 +207,7 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
 }
 
 /// Returns the subcommand that the command line names.
-fn given(commands: &Command) -> Option<&Command> {
+pub(super) fn given(commands: &Command) -> Option<&Command> {
     std::env::args_os().skip(1).find_map(|word| commands.find_subcommand(word))
 }
 

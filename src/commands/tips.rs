@@ -1,13 +1,15 @@
-//! Suggestions for command lines that clap rejects. Pure.
+//! Suggestions for command lines that clap rejects.
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, CommandFactory};
 
-use super::Cli;
+use super::enqueue::QUOTES;
+use super::{Cli, environment};
+use crate::job::{action, definition, payload};
 use crate::text::did_you_mean;
 
 /// Words that other tools use, and the jobctl commands for them.
-const ELSEWHERE: [(&[&str], &str); 11] = [
+const ELSEWHERE: [(&[&str], &str); 12] = [
     (&["run", "start", "exec"], "to run a job: jobctl enqueue JOB; then cron calls: jobctl tick"),
     (
         &["work", "worker", "serve", "daemon", "--daemon", "-d"],
@@ -25,6 +27,10 @@ const ELSEWHERE: [(&[&str], &str); 11] = [
         &["--at", "--when", "--time", "--delay", "--after"],
         "to start a run later: --run-at TIME or --in DURATION",
     ),
+    (
+        &["--payload", "--data", "--json-payload", "--args"],
+        "to give a payload: jobctl enqueue JOB '{\"user\": 1}'",
+    ),
 ];
 
 /// Adds jobctl's suggestion if clap has none or a wrong one.
@@ -33,14 +39,17 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
     if is_far {
         usage.remove(ContextKind::SuggestedArg);
     }
-    let tip = elsewhere(&usage).or_else(|| of_enqueue(&usage));
+    let tip = elsewhere(&usage)
+        .or_else(|| of_enqueue(&usage))
+        .map(str::to_owned)
+        .or_else(|| of_runs(&usage));
     if is_far {
         // It shows the distant flag.
         usage.remove(ContextKind::Usage);
     }
     if let Some(tip) = tip {
         usage.remove(ContextKind::SuggestedSubcommand);
-        usage.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+        usage.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     } else if let Some(command) = near_command(&usage) {
         let command = ContextValue::Strings(vec![command]);
         usage.insert(ContextKind::SuggestedSubcommand, command);
@@ -80,11 +89,82 @@ fn elsewhere(usage: &clap::Error) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(words, _)| words.contains(&given.as_str())).map(|(_, tip)| *tip)
 }
 
-/// Returns the tip for a command after `enqueue` without `shell --`. For such a command line, clap
-/// would put its `--` in the wrong place.
+/// Returns the tip for a payload after `enqueue` that the shell has split, or for a command without
+/// `shell --`. For such a command line, clap would put its `--` in the wrong place.
 fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
     let is_enqueue = usage.get(ContextKind::Usage)?.to_string().contains("jobctl enqueue ");
-    (usage.kind() == ErrorKind::UnknownArgument && !is_close_to_a_flag && is_enqueue)
-        .then_some("to run a command: jobctl enqueue shell -- COMMAND")
+    if usage.kind() != ErrorKind::UnknownArgument || is_close_to_a_flag || !is_enqueue {
+        return None;
+    }
+    let is_part = |word: String| {
+        word.starts_with(['{', '[', '"']) && payload::check(word.as_bytes()).is_err()
+    };
+    let is_split = std::env::args_os().filter_map(|word| word.into_string().ok()).any(is_part);
+    Some(if is_split { QUOTES } else { "to run a command: jobctl enqueue shell -- COMMAND" })
+}
+
+/// Returns the tip for a job's name in the place of a run's id, for an id after a command that
+/// takes none, or for a missing id.
+fn of_runs(usage: &clap::Error) -> Option<String> {
+    let mut commands = Cli::command();
+    commands.build();
+    let command = environment::given(&commands)?;
+    let name = command.get_name();
+    let all = all_flags(command);
+    let text = |part| usage.get(part).map(ToString::to_string).unwrap_or_default();
+    let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+    let takes_id = argument.contains("<ID>") || argument.contains("[ID]");
+    match usage.kind() {
+        ErrorKind::ValueValidation if takes_id && is_name(&value) => {
+            let all = all.first().filter(|_| !argument.starts_with('-'));
+            Some(match all {
+                Some(all) => {
+                    format!("to select runs by their job: jobctl {name} {all} --job {value}")
+                }
+                None => format!("to list the ids of a job's runs: jobctl list --job {value}"),
+            })
+        }
+        ErrorKind::UnknownArgument if name == "jobs" && is_name(&argument) => {
+            Some(format!("to print one definition: jobctl job {argument}"))
+        }
+        ErrorKind::UnknownArgument if has_flag(command, "job") && is_name(&argument) => {
+            Some(format!("to select by job: jobctl {name} --job {argument}"))
+        }
+        ErrorKind::UnknownArgument
+            if argument.parse::<u64>().is_ok() && has_flag(command, "job") =>
+        {
+            Some(format!("to show one run: jobctl show {argument}"))
+        }
+        ErrorKind::MissingRequiredArgument if takes_id => Some(match all.is_empty() {
+            true => "to list the ids of runs: jobctl list".to_owned(),
+            false => format!(
+                "instead of ids: {}; filters such as --job, --queue and --since narrow them \
+                     down",
+                all.join(" or ")
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the flags that make a command take all runs that match.
+fn all_flags(command: &Command) -> Vec<String> {
+    let group = command.get_groups().find(|group| group.get_id() == "All");
+    let is_all = |argument: &&Arg| {
+        argument.get_id() == "All"
+            || group.is_some_and(|group| group.get_args().any(|id| id == argument.get_id()))
+    };
+    let flags = command.get_arguments().filter(is_all);
+    flags.filter_map(|flag| Some(format!("--{}", flag.get_long()?))).collect()
+}
+
+fn has_flag(command: &Command, flag: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(flag))
+}
+
+/// Returns whether a word can be a job's name, and no id.
+fn is_name(word: &str) -> bool {
+    let has_letter = word.contains(|c: char| c.is_ascii_alphabetic());
+    action::is_built_in(word) || definition::check_name(word).is_ok() && has_letter
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
+use serde::de::IgnoredAny;
 
 use self::request::{Asked, Request, at_line, check_job};
 use super::environment::of_variables;
@@ -167,8 +168,8 @@ impl Arguments {
     /// The run of `--then`, with the values of the flags.
     fn then(&self) -> anyhow::Result<Option<Asked>> {
         let Some(job) = self.then.first() else { return Ok(None) };
-        let payload = self.then.get(1).map_or("{}", String::as_str);
-        let payload = payload::check(payload.as_bytes()).map_err(Fault::usage)?;
+        let given = self.then.get(1).map_or("{}", String::as_str).as_bytes();
+        let payload = payload::check(given).map_err(|why| unquoted(&why, given))?;
         check_job(job, payload).map_err(Fault::usage)?;
         let request = Request::default().of_job(job.clone(), payload.to_owned())?;
         request.over(&self.request).asked(None).map(Some)
@@ -182,7 +183,12 @@ impl Arguments {
         };
         let refuse =
             |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(job, payload)));
-        let check = |bytes| payload::check(bytes).map_err(|why| refuse(&why, bytes));
+        let check = |bytes| {
+            payload::check(bytes).map_err(|why| match (&self.payload_file, tip(job, bytes)) {
+                (None, "") => unquoted(&why, bytes),
+                (_, tip) => Fault::usage(format!("{why}{tip}")),
+            })
+        };
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
             (false, stdin) if JobKind::of(job) == Some(JobKind::Shell) => {
@@ -294,6 +300,17 @@ fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<Stri
     let payload = format!(r#"{{"command": {command}{stdin}}}"#);
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     Ok(payload)
+}
+
+/// How a payload reaches jobctl unchanged.
+pub(super) const QUOTES: &str =
+    "put a payload into single quotes, as in '{\"user\": 1}', or use --payload-file";
+
+/// The error about a payload of the command line. If it is not JSON at all, the shell has probably
+/// removed its quotes.
+fn unquoted(why: &str, payload: &[u8]) -> Fault {
+    let is_json = serde_json::from_slice::<IgnoredAny>(payload).is_ok();
+    Fault::usage(if is_json { why.to_owned() } else { format!("{why}; {QUOTES}") })
 }
 
 /// Suggests a command line if the payload of a built-in job is not an object.
