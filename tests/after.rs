@@ -167,7 +167,7 @@ fn a_wrong_name_or_id_enqueues_nothing() {
     db.jobctl(["enqueue", "mail", "--or-cancel"]).run().exits(2).stderr_has("need --after");
     let live = ["enqueue", "mail", "--key", "a", "--key-scope", "live", "--after", "77"];
     let replaces = db.jobctl(live.into_iter().chain(["--on-conflict", "replace"]));
-    replaces.run().exits(2).stderr_has("excludes replace");
+    replaces.run().exits(2).stderr_has("--after excludes --on-conflict replace\n");
     assert_eq!(statuses(&db), "");
 }
 

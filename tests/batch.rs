@@ -161,7 +161,7 @@ fn a_taken_key_rejects_the_whole_batch() {
         format!(r#"{{"job_type": "shell", "payload": {payload}, "idempotency_key": "{key}"}}"#)
     };
     let id = db.enqueue(["--key", "taken", "shell", r#"{"command": "true"}"#]);
-    let taken = "key `taken` belongs to a run with another job or payload";
+    let taken = "key `taken` belongs to run 1 with another job or payload";
     assert_refused(&db, &[GOOD, &with_key("true", "new"), &with_key("false", "taken")], 4, taken);
     assert_eq!(count_runs(&db), "1");
     // A line with the same key and payload returns the existing run; the other lines are new.
@@ -232,13 +232,13 @@ fn errors_name_the_wrong_line_among_similar_lines() {
     let long = format!(r#"{{"job_type": "d", "payload": [{}]}}"#, vec!["1e300"; 40_000].join(","));
     assert_refused(&db, &[other, &long], 2, "payload is longer than 1 MiB");
     // A key of the other scope is another key.
-    db.enqueue(["d", "--key", "z", "1"]);
+    let id = db.enqueue(["d", "--key", "z", "1"]);
     let live = r#"{"job_type": "d", "idempotency_key": "z", "key_scope": "live"}"#;
     assert_refused(
         &db,
         &[other, live, &z("2")],
         4,
-        "key `z` belongs to a run with another job or payload",
+        &format!("key `z` belongs to run {id} with another job or payload"),
     );
     assert_eq!(count_runs(&db), "1");
 }
@@ -251,7 +251,7 @@ fn a_conflict_in_the_last_line_rolls_back_a_long_batch() {
     let last =
         r#"{"job_type": "shell", "payload": {"command": "true"}, "idempotency_key": "taken"}"#;
     lines.push(last);
-    assert_refused(&db, &lines, 4, "key `taken` belongs to a run with another job or payload");
+    assert_refused(&db, &lines, 4, "key `taken` belongs to run 1 with another job or payload");
     assert_eq!(count_runs(&db), "1");
     lines.pop();
     let finished =

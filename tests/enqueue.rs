@@ -236,9 +236,14 @@ fn a_key_of_another_job_or_payload_is_a_conflict() {
             .exits(4)
             .stdout("")
             .complains_once();
-        refused.stderr_has("key `k` belongs to a run with another job or payload");
+        refused.stderr_has("key `k` belongs to run 1 with another job or payload; use another key");
     }
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+    // The run of the same key in the other scope is another one.
+    let live = ["--key", "k", "--key-scope", "live", "shell"];
+    let id = db.enqueue(live.into_iter().chain(["--", "true"]));
+    let refused = db.jobctl(["enqueue"]).args(live).args(["--", "false"]).run().exits(4);
+    refused.stderr_has(&format!("key `k` belongs to run {id} with another job or payload"));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
 }
 
 #[test]

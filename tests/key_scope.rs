@@ -114,7 +114,7 @@ fn a_live_key_with_another_payload_is_a_conflict_only_while_its_run_lives() {
     let first = db.enqueue(["refresh", "[1]"].into_iter().chain(key));
     let refused = db.jobctl(["enqueue", "refresh", "[2]"]).args(key).run().exits(4).stdout("");
     refused
-        .stderr("jobctl: key `k` belongs to a run with another job or payload; use another key\n");
+        .stderr("jobctl: key `k` belongs to run 1 with another job or payload; use another key\n");
     let retained = db.enqueue(["refresh", "[2]", "--key", "k"]);
     assert_ne!(retained, first, "the scopes do not share their keys");
     db.jobctl(["tick"]).run().success();

@@ -1,5 +1,7 @@
 //! `--on-conflict` and `--debounce`: what an enqueue does when its key has a run.
 
+use serde_json::json;
+
 use crate::support::{Gate, TestDb, wait_until};
 
 const KEY: [&str; 4] = ["--key", "k", "--key-scope", "live"];
@@ -273,9 +275,17 @@ fn an_enqueue_can_refuse_a_key_that_has_a_run() {
     let db = with_definition();
     for job in [&["a"][..], &["shell", "{\"command\": \"true\"}"]] {
         let key = ["--key", job[0], "--on-conflict", "error"];
-        db.enqueue(job.iter().copied().chain(key));
+        let id = db.enqueue(job.iter().copied().chain(key));
         let refused = db.jobctl(["enqueue"]).args(job.iter().copied()).args(key).run().exits(4);
-        refused.stdout("").stderr(&format!("jobctl: key `{}` already has a run\n", job[0]));
+        let why = format!("key `{}` belongs to run {id}, and --on-conflict is error", job[0]);
+        refused.stdout("").stderr(&format!("jobctl: {why}\n"));
+        let line = json!({
+            "job_type": job[0], "payload": {"command": "true"}, "idempotency_key": job[0],
+            "on_conflict": "error",
+        });
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.to_string()).run();
+        let why = format!("key `{}` belongs to run {id}, and `on_conflict` is error\n", job[0]);
+        refused.exits(4).stderr_has(&why);
     }
     let sql = "SELECT jobctl.enqueue('b', key => 'a', on_conflict => 'error')";
     let refused = db.client().simple_query(sql).unwrap_err();
@@ -284,12 +294,49 @@ fn an_enqueue_can_refuse_a_key_that_has_a_run() {
 }
 
 #[test]
+fn an_error_calls_a_flag_by_its_name_and_a_field_by_its_own() {
+    let db = TestDb::new();
+    for (flags, fields, why, of_line) in [
+        (
+            "--key k --on-conflict replace",
+            r#""idempotency_key": "k", "on_conflict": "replace""#,
+            "--on-conflict replace needs --key and --key-scope live",
+            "`on_conflict` replace needs `idempotency_key` and `key_scope` live",
+        ),
+        (
+            "--key k --debounce 5s",
+            r#""idempotency_key": "k", "debounce": "5s""#,
+            "--debounce needs --key and --key-scope live",
+            "`debounce` needs `idempotency_key` and `key_scope` live",
+        ),
+        (
+            "--key k --key-scope live --debounce 5s --on-conflict error",
+            r#""idempotency_key": "k", "debounce": "5s", "on_conflict": "error""#,
+            "--debounce replaces the waiting run, so --on-conflict must be replace",
+            "`debounce` replaces the waiting run, so `on_conflict` must be replace",
+        ),
+        (
+            "--key k --key-scope live --debounce 5s --debounce-max 1s",
+            &*format!(r#"{LIVE_KEY}, "debounce": "5s", "debounce_max": "1s""#),
+            "--debounce-max needs --debounce, and must not be shorter",
+            "`debounce_max` needs `debounce`, and must not be shorter",
+        ),
+    ] {
+        let refused = db.jobctl(["enqueue", "a"]).args(flags.split(' ')).run().exits(2);
+        refused.stderr(&format!("jobctl: {why}\n"));
+        let line = format!(r#"{{"job_type": "a", {fields}}}"#);
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2);
+        refused.stderr(&format!("jobctl: cannot enqueue: batch line 1: {of_line}\n"));
+    }
+}
+
+#[test]
 fn a_run_of_another_job_is_not_replaced() {
     let db = with_definition();
     answer(&db, &["a", "[1]"]);
     for job in [&["b", "[2]"][..], &["shell", "{\"command\": \"true\"}"]] {
         let enqueue = db.jobctl(["enqueue"]).args(job.iter().copied()).args(KEY).args(REPLACE);
-        enqueue.run().exits(4).stderr_has("key `k` belongs to a run with another job or payload");
+        enqueue.run().exits(4).stderr_has("key `k` belongs to run 1 with another job or payload");
     }
     assert_eq!(db.of_run(1, "job_type, payload, key_scope"), "a|[1]|live");
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{Statement, checked, query};
+use super::statement::{Statement, checked, owned, query};
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;
@@ -150,6 +150,8 @@ pub(crate) enum Queued {
     Accepted(Accepted),
     /// The key belongs to a run with another job or payload.
     KeyTaken,
+    /// The key has a run, and the new run shall have none.
+    KeyHasRun,
     /// No definition has the job's name.
     Undefined,
     /// `jobctl.enqueue` rejects the run for this reason.
@@ -181,6 +183,12 @@ const KEY_HELD: &str = "cannot enqueue: another enqueue, or another open transac
 const TRIES: usize = 100;
 
 impl Store {
+    /// Returns the run that has a key.
+    pub(crate) fn key_holder(&self, key: &str, scope: KeyScope) -> Result<Option<i64>> {
+        let key = key.to_owned();
+        self.query("read runs", Transaction::first, owned!("look/key_holder"; key, scope))
+    }
+
     /// Enqueues all runs, or none if one is rejected or anything fails. Returns an answer per run,
     /// in the order of the runs. Calls `progress` with the number of runs done.
     ///
@@ -395,6 +403,7 @@ impl Answer {
                 Queued::Accepted(Accepted { id, result: self.result?, status, due_at })
             }
             Some(error::KEY_TAKEN) => Queued::KeyTaken,
+            Some(error::KEY_HAS_RUN) => Queued::KeyHasRun,
             Some(error::NO_DEFINITION) => Queued::Undefined,
             Some(code) => Queued::Refused(error::refusal(code), self.reason?),
         })

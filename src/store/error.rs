@@ -44,6 +44,7 @@ pub(crate) struct Error {
 /// The codes of `jobctl.enqueue` that jobctl handles separately.
 pub(super) const NO_DEFINITION: &str = "JC003";
 pub(super) const KEY_TAKEN: &str = "JC004";
+pub(super) const KEY_HAS_RUN: &str = "JC009";
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -60,7 +61,6 @@ impl Error {
         }
     }
 
-    /// Returns the error for a tick's log, without the advice to try again: the tick tries again
     /// Names the database if its schema is the problem: often the address leads to another database
     /// than the one with the schema.
     pub(super) fn in_database(mut self, target: &str) -> Self {
@@ -70,6 +70,7 @@ impl Error {
         self
     }
 
+    /// Returns the error for a tick's log, without the advice to try again: the tick tries again
     /// itself.
     pub(crate) fn for_log(&self) -> String {
         match self.kind {
@@ -120,12 +121,12 @@ impl Error {
         Self { exit: Exit::Configuration, ..Self::lost(cause, WRITABLE) }
     }
 
-    /// The database has lost this tick.
     /// The schema is missing, older, newer or changed.
     pub(super) fn of_schema(cause: String, remedy: &'static str) -> Self {
         Self { remedy, ..Self::new(Kind::Fatal, Exit::Schema, cause) }
     }
 
+    /// The database has lost this tick.
     pub(super) fn restored() -> Self {
         let message = "cannot start runs: the database is older than a tick has seen it, as after \
             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
@@ -299,7 +300,7 @@ const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
 pub(super) fn refusal(code: &str) -> Exit {
     match code {
         "22023" => Exit::Usage,
-        "55000" | "JC009" => Exit::Conflict,
+        "55000" => Exit::Conflict,
         "42501" | "JC007" => Exit::Configuration,
         "JC008" => Exit::Full,
         "JC010" => Exit::NotFound,

@@ -17,14 +17,14 @@ use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 use serde::de::IgnoredAny;
 
-use self::request::{Asked, Request, at_line, check_job};
+use self::request::{Asked, Request, at_line, called, check_job};
 use super::environment::of_variables;
 use super::outage::OUTAGE_LIMIT;
 use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
-use crate::job::enqueue::{AfterRule, EnqueueResult};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
@@ -372,18 +372,21 @@ fn enqueue(
         Queued::Accepted(_) | Queued::NotTried => None,
         Queued::Undefined => Some(super::no_definition(&store, &runs[index].decode().job_type)),
         Queued::Refused(exit, why) => Some(Fault::new(*exit, why)),
-        Queued::KeyTaken => {
+        Queued::KeyTaken | Queued::KeyHasRun => {
             let key = runs[index].key();
             let taken = key.map_or("", |(key, _)| key);
             // The other run is rolled back too, so the error names its line.
             let mut others = queued.iter().zip(&*runs).zip(&lines);
             let other = others.find(|((it, its), _)| it.is_new() && its.key() == key);
-            let (place, remedy) = match other {
-                Some((_, Some(line))) => (format!("is also in line {line}, with"), ""),
-                _ => ("belongs to a run with".to_owned(), "; use another key"),
+            let (place, separator, remedy) = match other {
+                Some((_, Some(line))) => (format!("is also in line {line}"), ",", ""),
+                _ => (format!("belongs to {}", holder(&store, key)), "", "; use another key"),
             };
-            let why = format!("key `{taken}` {place} another job or payload{remedy}");
-            Some(Fault::new(Exit::Conflict, why))
+            let why = match answer {
+                Queued::KeyTaken => format!("{separator} with another job or payload{remedy}"),
+                _ => format!(", and {} is error", called(lines[index], "on_conflict")),
+            };
+            Some(Fault::new(Exit::Conflict, format!("key `{taken}` {place}{why}")))
         }
     };
     let mut faults = queued.iter().enumerate().zip(&lines);
@@ -402,6 +405,12 @@ fn enqueue(
         wait::stuck(&states).iter().for_each(|line| print::complain(line));
     }
     Ok(answers)
+}
+
+/// Names the run that has a key. An enqueuer may not read runs.
+fn holder(store: &Store, key: Option<&(Box<str>, KeyScope)>) -> String {
+    let id = key.and_then(|(key, scope)| store.key_holder(key, *scope).ok().flatten());
+    id.map_or_else(|| "a run".to_owned(), |id| format!("run {id}"))
 }
 
 /// Complains of replaced runs that keep other values than asked.

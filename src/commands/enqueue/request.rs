@@ -196,7 +196,10 @@ impl Asked {
     ) -> anyhow::Result<Self> {
         let expiry = run.run_at.zip(run.expires_in);
         if expiry.is_some_and(|(run_at, wait)| timestamp::after(run_at, wait).is_none()) {
-            let why = "expires_in is out of range; the run would expire after the year 9999";
+            let why = format!(
+                "{} is out of range; the run would expire after the year 9999",
+                called(line, "expires_in")
+            );
             return Err(at_line(line, Fault::usage(why)).into());
         }
         Ok(Self { line, run: run.encode(), next: next.map(Box::new), waits: None })
@@ -257,10 +260,10 @@ impl Request {
 
     pub(super) fn asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
         let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
-        if !after.is_empty()
-            && (self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace))
-        {
-            let why = "`after` excludes replace and debounce";
+        let replaces = self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace);
+        if !after.is_empty() && replaces {
+            let replaces = replacing(line, self.debounce);
+            let why = format!("{} excludes {replaces}", called(line, "after"));
             return Err(at_line(line, Fault::usage(why)).into());
         } else if self.after_any_end && self.or_cancel {
             let why = "`after_any_end` and `or_cancel` exclude each other";
@@ -268,13 +271,13 @@ impl Request {
         }
         let is_used = name.is_some() || !after.is_empty();
         let waits = is_used.then(|| Box::new(Waits { name, after, rule }));
-        let (run, next) = self.new_run().map_err(|why| at_line(line, Fault::usage(why)))?;
+        let (run, next) = self.new_run(line).map_err(|why| at_line(line, Fault::usage(why)))?;
         Ok(Asked { waits, ..Asked::new(line, &run, next)? })
     }
 
     /// Checks what a parser of one value can't see. The run starts at the next time of the
     /// schedule, if there is one.
-    fn new_run(self) -> Result<(NewRun, Option<Schedule>), String> {
+    fn new_run(self, line: Option<usize>) -> Result<(NewRun, Option<Schedule>), String> {
         let has_time = [self.run_at.is_some(), self.r#in.is_some(), self.next.is_some()];
         let times = has_time.into_iter().chain([self.debounce.is_some()]);
         if self.job_type.contains('\0') {
@@ -291,7 +294,7 @@ impl Request {
         }
         let time_zone = self.time_zone.as_deref().unwrap_or("UTC");
         let next = self.next.map(|next| Schedule::parse(&next, time_zone)).transpose();
-        let next = next.map_err(|why| format!("`next`: {why}"))?;
+        let next = next.map_err(|why| format!("{}: {why}", called(line, "next")))?;
         let mut run = NewRun {
             job_type: self.job_type,
             payload: self.payload.map_or("{}".to_owned(), |payload| payload.get().to_owned()),
@@ -310,7 +313,7 @@ impl Request {
             debounce: self.debounce,
             debounce_max: self.debounce_max,
         };
-        check_conflict(&mut run)?;
+        check_conflict(line, &mut run)?;
         Ok((run, next))
     }
 }
@@ -332,23 +335,46 @@ fn expires_in() -> impl Read<f64> {
 }
 
 /// Checks what a run does if its key has a run. A debounced run replaces it.
-fn check_conflict(run: &mut NewRun) -> Result<(), &'static str> {
+fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
     let replaces = run.replaces() || run.debounce.is_some();
+    let [key, scope] = ["idempotency_key", "key_scope"].map(|field| called(line, field));
+    let on_conflict = called(line, "on_conflict");
+    let [debounce, most] = ["debounce", "debounce_max"].map(|field| called(line, field));
     if run.key.is_none() && run.on_conflict.is_some_and(|what| what != OnConflict::Same) {
-        return Err("on_conflict needs a key");
+        return Err(format!("{on_conflict} needs {key}"));
     } else if run.debounce.is_some()
         && run.on_conflict.is_some_and(|what| what != OnConflict::Replace)
     {
-        return Err("debounce replaces the waiting run, so on_conflict must be replace");
+        return Err(format!(
+            "{debounce} replaces the waiting run, so {on_conflict} must be replace"
+        ));
     } else if replaces && (run.key.is_none() || run.scope() != KeyScope::Live) {
-        return Err("replace and debounce need a key with the key_scope live");
+        let replaces = replacing(line, run.debounce);
+        return Err(format!("{replaces} needs {key} and {scope} live"));
     } else if run.debounce_max.is_some_and(|most| run.debounce.is_none_or(|wait| most < wait)) {
-        return Err("debounce_max needs a debounce, and must not be shorter");
+        return Err(format!("{most} needs {debounce}, and must not be shorter"));
     }
     if replaces {
         run.on_conflict = Some(OnConflict::Replace);
     }
     Ok(())
+}
+
+/// Returns what an error calls a value: a flag of the command line, a field in a line of a batch.
+pub(super) fn called(line: Option<usize>, field: &str) -> String {
+    match (line, field) {
+        (Some(_), field) => format!("`{field}`"),
+        (None, "idempotency_key") => "--key".to_owned(),
+        (None, field) => format!("--{}", field.replace('_', "-")),
+    }
+}
+
+/// Returns what an error calls the value that makes a run replace the waiting one.
+fn replacing(line: Option<usize>, debounce: Option<f64>) -> String {
+    match debounce {
+        Some(_) => called(line, "debounce"),
+        None => format!("{} replace", called(line, "on_conflict")),
+    }
 }
 
 /// Adds the line of a batch to an error.
