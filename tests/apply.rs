@@ -214,6 +214,51 @@ fn apply_waits_a_limited_time_for_a_locked_definition() {
 }
 
 #[test]
+fn a_key_of_another_tool_gets_the_key_that_was_meant() {
+    let db = TestDb::new();
+    let folder = temp_dir();
+    let first = ", which counts the first attempt, too";
+    for (key, meant, rest) in [
+        ("command", "shell", ""),
+        ("cmd", "shell", ""),
+        ("run", "shell", ""),
+        ("script", "shell", ""),
+        ("cron", "schedule", ""),
+        ("when", "schedule", ""),
+        ("retries", "max_attempts", first),
+        ("max-retries", "max_attempts", first),
+        ("tz", "time_zone", ""),
+        ("timezone", "time_zone", ""),
+        ("workdir", "cwd", ""),
+        ("working_directory", "cwd", ""),
+        ("environment", "env", ""),
+        ("timeout_seconds", "timeout", ""),
+        ("concurrency", "max_running", ""),
+        ("retry_delay", "backoff", ""),
+        ("ttl", "expires", ""),
+        ("args", "payload", ""),
+        ("on_failure", "on_dead", ""),
+        ("url", "http", ""),
+        ("jitter", "spread", ""),
+    ] {
+        let text = format!("[jobs.a]\nshell = 'true'\n{key} = '1'\n");
+        std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
+        let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
+        let why = format!("job `a`: `{key}`: unknown key; did you mean `{meant}`{rest}?\n");
+        refused.stderr(&format!("jobctl: cannot apply: jobs.toml:3: {why}"));
+    }
+    for (text, why) in [
+        ("[task.a]\nshell = 'true'\n", "did you mean `jobs`?"),
+        ("[jobs.a]\nhttp = { uri = 'http://a' }\n", "`uri`: unknown key; did you mean `url`?"),
+        ("[jobs.a]\nhttp = { url = 'http://a', x = '1' }\n", "unknown key; known are url, "),
+    ] {
+        std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
+        let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
+        refused.stderr_has(why);
+    }
+}
+
+#[test]
 fn an_error_names_its_line_and_applies_nothing() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);

@@ -77,6 +77,26 @@ shell|{"command": "true"}||default|0|10||exponential:1m..30m||t"#;
 }
 
 #[test]
+fn a_field_of_another_tool_gets_the_field_that_was_meant() {
+    let db = TestDb::new();
+    for (field, meant) in [
+        (r#""job": "a""#, "job_type`?"),
+        (r#""type": "a""#, "job_type`?"),
+        (r#""job_type": "a", "key": "k""#, "idempotency_key`?"),
+        (r#""job_type": "a", "args": {}"#, "payload`?"),
+        (r#""job_type": "a", "delay": "5m""#, "in`?"),
+        (r#""job_type": "a", "depends_on": [1]"#, "after`?"),
+        (r#""job_type": "a", "retries": 3"#, "max_attempts`, which counts the first attempt, too?"),
+        (r#""job_type": "shell", "payload": {"cmd": "true"}"#, "command`?"),
+        (r#""job_type": "http", "payload": {"uri": "http://a"}"#, "url`?"),
+    ] {
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{{{field}}}"));
+        let refused = batch.run().exits(2).stdout("").complains_once();
+        refused.stderr_has("unknown field `").stderr_has(&format!("; did you mean `{meant}"));
+    }
+}
+
+#[test]
 fn a_bad_line_is_named_and_rejects_the_whole_batch() {
     let db = TestDb::new();
     let with = |fields: &str| {

@@ -120,7 +120,7 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
             continue;
         }
         if key.get_ref() != "jobs" {
-            let known = did_you_mean::suggestion(key.get_ref(), ["jobs", "defaults", "file"]);
+            let known = did_you_mean::key_suggestion(key.get_ref(), ["jobs", "defaults", "file"]);
             let what = format!(
                 "unknown key `{}`; a file holds [jobs.NAME] tables, [defaults] and [file]",
                 key.get_ref()
@@ -241,7 +241,7 @@ impl Keys<'_> {
     fn unknown(self, known: &str) -> impl Iterator<Item = Mistake> {
         let keys = self.table.keys().map(|key| key.get_ref().as_ref());
         keys.filter(move |key| !known.split(' ').any(|known| known == *key)).map(move |key| {
-            let mut meant = did_you_mean::suggestion(key, known.split(' '));
+            let mut meant = did_you_mean::key_suggestion(key, known.split(' '));
             if meant.is_empty() {
                 meant = format!("; known are {}", known.replace(' ', ", "));
             }

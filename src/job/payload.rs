@@ -51,7 +51,7 @@ fn with_suggestion(error: String) -> String {
     }
     let mut names = error.split('`').skip(1).step_by(2);
     let unknown = names.next().unwrap_or_default();
-    let meant = did_you_mean::suggestion(unknown, names);
+    let meant = did_you_mean::key_suggestion(unknown, names);
     error + &meant
 }
 

@@ -24,6 +24,55 @@ pub(crate) fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'
     nearest(word, candidates).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
 }
 
+/// Names of keys in other tools, and jobctl's: the first that a reader knows is meant.
+const OF_OTHERS: [(&str, &[&str]); 26] = [
+    ("cmd command exec program run script shell", &["shell", "command"]),
+    ("cron every interval when crontab", &["schedule"]),
+    ("max_retries retries retry tries attempts", &["max_attempts"]),
+    ("tz timezone", &["time_zone"]),
+    ("chdir dir directory workdir working_dir working_directory", &["cwd"]),
+    ("environment envs variables", &["env"]),
+    ("max_runtime timeout_s timeout_sec timeout_seconds", &["timeout"]),
+    ("concurrency max_concurrency max_instances parallelism", &["max_running"]),
+    ("retry_backoff retry_delay retry_interval", &["backoff"]),
+    ("ttl expires_at expire", &["expires", "expires_in"]),
+    ("retention", &["keep"]),
+    ("args arguments data params", &["payload", "json"]),
+    ("body json", &["payload"]),
+    ("input", &["stdin", "payload"]),
+    ("on_error on_failure", &["on_dead"]),
+    ("after_script on_complete on_finish", &["on_end"]),
+    ("disabled paused", &["enabled"]),
+    ("jitter", &["spread"]),
+    ("uri url webhook", &["url", "http"]),
+    ("delay", &["in"]),
+    ("at scheduled_at start_at", &["run_at"]),
+    ("cron_jobs crons schedules task tasks", &["jobs"]),
+    ("job name kind task type", &["job_type"]),
+    ("dedupe_key key unique_key", &["idempotency_key"]),
+    ("depends_on needs requires", &["after"]),
+    ("tenant", &["share"]),
+];
+
+/// Returns `; did you mean ...?` for a key, also for one that other tools know, or nothing.
+pub(crate) fn key_suggestion<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
+    let plain = word.to_lowercase().replace('-', "_");
+    let of_others = OF_OTHERS.iter().filter(|(words, _)| words.split(' ').any(|it| it == plain));
+    let meant = of_others
+        .flat_map(|(_, ours)| ours.iter())
+        .find(|ours| known.clone().into_iter().any(|known| known == **ours));
+    match meant {
+        Some(meant @ &"max_attempts") => {
+            format!("; did you mean `{meant}`, which counts the first attempt, too?")
+        }
+        Some(meant) => format!("; did you mean `{meant}`?"),
+        None => suggestion(word, known),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
