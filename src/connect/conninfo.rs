@@ -10,6 +10,12 @@ pub(super) type Pairs = Vec<(String, String)>;
 const ENCODE: &str = "percent-encode `@`, `:`, `/`, `?`, `#` and `%` in user and password";
 const FORMS: &str = "write postgres://USER:PASSWORD@HOST:PORT/DATABASE or key=value pairs";
 
+const DOTNET: &str = "is an address for .NET; write key=value pairs with blanks between them, as \
+                      in host=HOST user=USER password=PASSWORD dbname=DATABASE";
+/// The schemes by which other programs mean PostgreSQL.
+const OTHER_SCHEMES: [&str; 9] =
+    ["ecto", "pg", "pgsql", "postgis", "postgres", "postgresql", "postgre", "postgressql", "psql"];
+
 /// An error is the cause and, after a semicolon, the remedy.
 pub(super) fn parse(text: &str) -> Result<Pairs, String> {
     let text = text.trim();
@@ -20,6 +26,13 @@ pub(super) fn parse(text: &str) -> Result<Pairs, String> {
             "jdbc:",
             "is an address for JDBC; remove `jdbc:`, and write USER:PASSWORD@ before the host",
         ),
+        (
+            "r2dbc:",
+            "is an address for R2DBC; remove `r2dbc:`, and write USER:PASSWORD@ before the host",
+        ),
+        ("pgsql:host=", "is an address for PDO; remove `pgsql:`, and write blanks for `;`"),
+        ("Host=", DOTNET),
+        ("Server=", DOTNET),
         ("psql ", "is a command; remove `psql` and the quotes"),
         ("DATABASE_URL=", "begins with `DATABASE_URL=`; remove it"),
     ] {
@@ -34,8 +47,17 @@ pub(super) fn parse(text: &str) -> Result<Pairs, String> {
             Err(format!("it is neither a URL nor key=value pairs; {FORMS}"))
         };
     };
+    // Programs name their driver in the scheme, too.
+    let (kind, driver) = scheme.split_once('+').unwrap_or((scheme, ""));
+    let is_postgres = OTHER_SCHEMES.contains(&&*kind.to_lowercase());
     match scheme {
         "postgresql" | "postgres" => url(rest),
+        _ if is_postgres && !driver.is_empty() => {
+            Err("the scheme of the URL names a driver; remove the `+` and the driver".to_owned())
+        }
+        _ if is_postgres => {
+            Err("the scheme of the URL is that of another program; write postgres://".to_owned())
+        }
         _ if scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) => {
             Err(format!("the scheme of the URL is not postgres; {FORMS}"))
         }
@@ -245,6 +267,17 @@ mod tests {
     #[test]
     fn no_error_repeats_the_text() {
         refuses("mysql://u:s3cret@h/d", "not postgres");
+        for scheme in ["postgresql+psycopg2", "postgresql+asyncpg", "postgres+pg8000", "ecto+x"] {
+            refuses(&format!("{scheme}://u:s3cret@h/d"), "remove the `+` and the driver");
+        }
+        for scheme in ["ecto", "psql", "pg", "pgsql", "postgis", "Postgres", "POSTGRESQL"] {
+            refuses(&format!("{scheme}://u:s3cret@h/d"), "another program; write postgres://");
+        }
+        refuses("mysql+pymysql://u:s3cret@h/d", "not postgres");
+        refuses("r2dbc:postgresql://u:s3cret@h/d", "remove `r2dbc:`");
+        refuses("pgsql:host=h;dbname=d;password=s3cret", "remove `pgsql:`");
+        refuses("Host=h;Username=u;Password=s3cret;Database=d", "is an address for .NET");
+        refuses("Server=h;User Id=u;Password=s3cret", "is an address for .NET");
         refuses("s3cret", "neither a URL");
         refuses("\"postgres://u:s3cret@h/d\"", "is in quotes");
         refuses("'host=h password=s3cret'", "is in quotes");
