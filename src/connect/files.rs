@@ -72,10 +72,11 @@ pub(super) fn pass_file(path: &Path) -> Option<String> {
     text.inspect_err(|cause| warn!("the pass file {} is ignored: {cause}", path.display())).ok()
 }
 
-/// Returns the password of the first line whose fields match: host, port, database, user.
+/// Returns the password of the first line whose fields match: host, port, database, user. Like
+/// libpq, it reads no further field, and no line after the first that matches.
 pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
-    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let mut rest = line;
+    let found = text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let mut rest = line.trim_end_matches('\r');
         for wanted in login {
             let (field, after) = unescape(rest, |c| c == ':');
             if field != wanted && !rest.starts_with("*:") {
@@ -83,8 +84,9 @@ pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
             }
             rest = &after?[1..];
         }
-        Some(unescape(rest, |_| false).0).filter(|password| !password.is_empty())
-    })
+        Some(unescape(rest, |c| c == ':').0)
+    });
+    found.filter(|password| !password.is_empty())
 }
 
 /// Returns the name and the home of this process's user, if `/etc/passwd` has them.
@@ -116,7 +118,11 @@ mod tests {
     fn a_line_of_the_pass_file_must_match_in_every_field() {
         matches(r"db\:1:5433:app:a\\b:pw", Some("pw"));
         matches("*:*:*:*:pw", Some("pw"));
-        matches(r"*:5433:*:a\\b:p\:w\\\x:y", Some(r"p:w\x:y"));
+        // As in libpq, a further field is not a part of the password.
+        matches(r"*:5433:*:a\\b:p\:w\\\x:y", Some(r"p:w\x"));
+        matches("*:*:*:*:pw:", Some("pw"));
+        matches("*:*:*:*:pw\r", Some("pw"));
+        matches("*:*:*:*::pw", None);
         matches(r"db\:1:5432:app:a\\b:pw", None);
         matches(r"\*:*:*:*:pw", None);
         matches("db*:*:*:*:pw", None);
@@ -129,6 +135,7 @@ mod tests {
     #[test]
     fn the_first_line_that_matches_wins() {
         matches("other:*:*:*:no\r\n*:*:*:*:first\n*:*:*:*:second\n", Some("first"));
+        matches("*:*:*:*:\n*:*:*:*:second\n", None);
     }
 
     #[test]
