@@ -28,10 +28,9 @@ impl Zone {
     /// Returns an error for an unknown zone, and never takes it for UTC.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         zone_data::load(name).map(Self).ok_or_else(|| {
-            let remedy = nearest(name).map_or_else(
-                || "write a name such as Europe/Berlin, or UTC".to_owned(),
-                |zone| format!("did you mean `{zone}`?"),
-            );
+            let example = || "write a name such as Europe/Berlin, or UTC".to_owned();
+            let nearest = || nearest(name).map(|zone| format!("did you mean `{zone}`?"));
+            let remedy = of_offset(name).or_else(nearest).unwrap_or_else(example);
             // Names in a table can have any length.
             let end = name.char_indices().nth(zone_data::MAX_NAME_LENGTH);
             let shown = end.map_or_else(|| name.into(), |(end, _)| format!("{}…", &name[..end]));
@@ -112,13 +111,47 @@ fn instant(at: Timestamp) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at.as_second(), 0)
 }
 
-/// Returns the zone whose name or city resembles this.
+/// Returns the remedy for an offset such as `GMT+5`. In the names of the tables, as in POSIX, the
+/// sign is reversed: a similar name would be ten hours off.
+fn of_offset(name: &str) -> Option<String> {
+    let upper = name.to_uppercase();
+    let offset = ["UTC", "GMT"].iter().find_map(|zone| upper.strip_prefix(zone)).unwrap_or(&upper);
+    let (digits, reversed, of) = match offset.strip_prefix('+') {
+        Some(digits) => (digits, '-', "ahead of"),
+        None => (offset.strip_prefix(['-', '\u{2212}'])?, '+', "behind"),
+    };
+    let (hours, minutes) = match digits.split_once(':') {
+        Some(parts) => parts,
+        None if digits.len() == 4 => digits.split_at_checked(2)?,
+        None => (digits, "00"),
+    };
+    let is_number = |text: &str| {
+        (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if !is_number(hours) || !is_number(minutes) {
+        return None;
+    }
+    let zone = "write a name such as Europe/Berlin, which follows daylight saving time";
+    let number: u8 = hours.parse().ok()?;
+    let fixed = format!("Etc/GMT{reversed}{number}");
+    Some(match number {
+        0 if minutes == "00" => "write UTC".to_owned(),
+        _ if minutes == "00" && zone_data::load(&fixed).is_some() => {
+            format!("{zone}, or {fixed}, which is {number} h {of} UTC: its sign is reversed")
+        }
+        _ => zone.to_owned(),
+    })
+}
+
+/// Returns the zone whose name or city resembles this. Abbreviations resemble those of other parts
+/// of the world: `AEST` is not `EST`.
 fn nearest(name: &str) -> Option<&'static str> {
     if name.len() > zone_data::MAX_NAME_LENGTH {
         return None;
     }
+    let is_abbreviation = name.len() <= 5 && name.bytes().all(|byte| byte.is_ascii_uppercase());
     let name = name.to_lowercase().replace(' ', "_");
-    let most = (name.chars().count() / 4).min(3);
+    let most = if is_abbreviation { 0 } else { (name.chars().count() / 4).min(3) };
     let distance = |zone: &str| {
         let zone = zone.to_lowercase();
         let city = zone.rsplit('/').next().unwrap_or_default();
@@ -142,10 +175,37 @@ mod tests {
 
     #[test]
     fn an_unknown_zone_is_refused_and_never_utc() {
-        for name in ["Mars/Phobos", "", "Local", "+01:00", "/etc/localtime"] {
+        for name in ["Mars/Phobos", "", "Local", "/etc/localtime", "+", "UTC+1:x", "CET-1"] {
+            refuses(name, "write a name such as Europe/Berlin, or UTC");
+        }
+        for name in ["AEST", "WEST", "MEST", "CEST", "PST", "EDT", "CET/CEST", "IST"] {
             refuses(name, "write a name such as Europe/Berlin, or UTC");
         }
         assert_eq!(Zone::parse("EST5EDT").unwrap().name(), "EST5EDT");
+    }
+
+    #[test]
+    fn an_offset_gets_the_zone_with_the_reversed_sign() {
+        let zone = "write a name such as Europe/Berlin, which follows daylight saving time";
+        for (name, fixed, of) in [
+            ("GMT+5", "Etc/GMT-5", "5 h ahead of"),
+            ("UTC+5", "Etc/GMT-5", "5 h ahead of"),
+            ("utc-11", "Etc/GMT+11", "11 h behind"),
+            ("+05:00", "Etc/GMT-5", "5 h ahead of"),
+            ("-0800", "Etc/GMT+8", "8 h behind"),
+            ("+01", "Etc/GMT-1", "1 h ahead of"),
+        ] {
+            refuses(name, &format!("{zone}, or {fixed}, which is {of} UTC: its sign is reversed"));
+            let hours = name.trim_start_matches(char::is_alphabetic)[1..].trim_end_matches("00");
+            let hours: i64 = hours.trim_end_matches(':').parse().unwrap();
+            let offset = Zone::parse(fixed).unwrap().offset(DateTime::UNIX_EPOCH);
+            assert_eq!(offset.num_hours(), if name.contains('-') { -hours } else { hours });
+        }
+        for name in ["UTC+05:30", "+0545", "GMT+15", "-13:00"] {
+            refuses(name, zone);
+        }
+        refuses("UTC+0", "write UTC");
+        refuses("+00:00", "write UTC");
     }
 
     #[test]
