@@ -334,6 +334,44 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
     assert!(parts.last().unwrap().ends_with("no crontab for root\n"), "{done}");
 }
 
+/// Repeats `init` without and with its flags.
+const REPEATED: &str = r#"
+init() { echo "== $*"; "$jobctl" init "$@" 2>&1; }
+init --crontab --yes --exec "mail -s '50% down' a@b.c" --report '/srv/50% off.html'
+crontab -l >first
+init --crontab --yes
+crontab -l | cmp first - && echo same
+init
+init --crontab --yes --exec logger
+crontab -l
+init --remove --yes
+init
+"#;
+
+#[test]
+fn a_repetition_keeps_the_flags_that_it_does_not_have() {
+    if let Some(why) = cron::obstacle() {
+        return leave_out("init --crontab again", why);
+    }
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let done = beside_cron(&db, folder.path(), REPEATED).run().success();
+    let parts: Vec<_> = done.stdout.split("== ").skip(1).collect();
+    let [first, again, printed, changed, _, removed] = parts[..] else { panic!("{done}") };
+    let stays = |flag| format!("the installed --{flag} stays; `jobctl init --remove` removes it");
+    let sends = "--exec sends problems";
+    assert!(!first.contains(" stays; ") && first.contains(sends), "{done}");
+    assert!(again.ends_with("\nsame\n") && again.contains(sends), "{done}");
+    assert!(again.contains(&stays("exec")) && again.contains(&stays("report")), "{done}");
+    let exec = r"check --exec 'mail -s '\''50\% down'\'' a@b.c'";
+    let report = r"report --output '/srv/50\% off.html'";
+    assert!(printed.contains(exec) && printed.contains(report), "{done}");
+    // The difference shows the old line.
+    assert!(changed.contains("check --exec 'logger'\n"), "{done}");
+    assert_eq!(changed.matches(exec).count(), 1, "{done}");
+    assert!(changed.contains(report) && !changed.contains(&stays("exec")), "{done}");
+    assert!(!removed.contains(" stays; ") && removed.contains("check --repeat 1h\n"), "{done}");
+}
+
 #[test]
 fn the_units_of_systemd_are_valid_and_can_be_removed() {
     let is_root = rustix::process::geteuid().is_root();
@@ -356,6 +394,7 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
              --exec 'mail -s \"50%\" {{environment}}{{state}}'
          cat {units}/jobctl-check.service
          {verify} verify --man=no {units}/jobctl*
+         echo ==; PGAPPNAME=shop \"$jobctl\" init --systemd
          mkdir {units}/timers.target.wants
          ln -s {units}/jobctl.timer {units}/jobctl-check.timer {units}/timers.target.wants
          echo ==; \"$jobctl\" init --remove --yes
@@ -370,7 +409,7 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         .env("PATH", &format!("{}:/50%", std::env::var("PATH").unwrap()))
         .run()
         .success();
-    let [written, again, removed] = done.stdout.split("==\n").collect::<Vec<_>>()[..] else {
+    let [written, again, kept, removed] = done.stdout.split("==\n").collect::<Vec<_>>()[..] else {
         panic!("{done}")
     };
     let program = env!("CARGO_BIN_EXE_jobctl");
@@ -424,6 +463,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     );
     assert!(again.contains(&sends) && again.contains("--exec sends problems"), "{done}");
     assert!(!again.contains("Unknown"), "{done}");
+    assert!(kept.contains("are up to date\n") && kept.contains("--exec stays; "), "{done}");
+    assert!(kept.contains("--exec sends problems"), "{done}");
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
     // Neither a file nor the link is left.

@@ -31,6 +31,11 @@ pub(super) fn before_block(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take_while(|line| *line != BEGIN)
 }
 
+/// Returns the lines of the block.
+pub(super) fn in_block(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip_while(|line| *line != BEGIN).take_while(|line| *line != END)
+}
+
 /// Returns the text with empty lines in the place of the block, so that line numbers stay the same.
 pub(super) fn without_block(text: &str) -> Option<String> {
     let lines = text.lines().count() - replaced(text, "")?.lines().count();

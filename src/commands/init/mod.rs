@@ -22,11 +22,11 @@ use crate::store::{Mode, Store};
 ///
 /// Migrates the database and prints the crontab's lines for this host: a tick each
 /// minute, a check each five minutes, and a nightly prune. With --crontab, it shows
-/// the difference and installs them. Repeating it changes nothing. Run it as the
-/// user whose rights the jobs get. Secrets that jobs need belong in the file that
-/// JOBCTL_ENV_FILE names, because cron puts the crontab's variables into its mails.
-/// Cron mails the problems that `check` finds; --exec, or JOBCTL_CHECK_WEBHOOK in
-/// that file, sends them elsewhere.
+/// the difference and installs them. A repetition keeps --exec and --report until
+/// --remove. Run it as the user whose rights the jobs get. Secrets that jobs need
+/// belong in the file that JOBCTL_ENV_FILE names, because cron puts the crontab's
+/// variables into its mails. Cron mails the problems that `check` finds; --exec, or
+/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere.
 ///
 ///   jobctl init
 ///   jobctl init --crontab
@@ -66,6 +66,9 @@ const UNITS: [(&str, &str); 4] = [
     ("jobctl-check.service", include_str!("jobctl-check.service")),
     ("jobctl-check.timer", include_str!("jobctl-check.timer")),
 ];
+/// What stands before the values of --exec and --report in the installed lines.
+const EXEC: &str = "check --exec ";
+const REPORT: &str = "report --output ";
 const TIMERS: [&str; 2] = ["jobctl.timer", "jobctl-check.timer"];
 const ENABLE: &str = "enable --now jobctl.timer jobctl-check.timer";
 const STOP: &str = "stop jobctl.timer jobctl-check.timer jobctl.service";
@@ -79,7 +82,7 @@ impl Arguments {
         if self.remove {
             let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
             if is_installed {
-                self.change_units(None)?;
+                self.change_units(None, "")?;
             }
             // A host without cron has no lines to remove.
             let old = read_crontab();
@@ -93,11 +96,27 @@ impl Arguments {
         if let Some(command) = &self.exec {
             quote::argument("--exec", command)?;
         }
-        let lines = (!self.systemd).then(|| self.lines(&environment)).transpose()?;
+        // A host without cron can print the lines.
+        let old = if self.systemd { Ok(String::new()) } else { read_crontab() };
+        let text = old.as_deref().unwrap_or_default();
+        let installed = match self.systemd {
+            true => read_unit(&unit_folder()?.join(UNITS[2].0))?,
+            false => crontab_block::in_block(text).collect::<Vec<_>>().join("\n"),
+        };
+        let lines = (!self.systemd).then(|| self.lines(&environment, &installed)).transpose()?;
         migrate(database)?;
+        for (flag, words, is_given) in
+            [("--exec", EXEC, self.exec.is_some()), ("--report", REPORT, self.report.is_some())]
+        {
+            if !is_given && value(&installed, words).is_some() {
+                print::complain(&format!(
+                    "the installed {flag} stays; `jobctl init --remove` removes it with all lines"
+                ));
+            }
+        }
         let Some(lines) = lines else {
-            self.change_units(Some(&environment))?;
-            print::complain(&self.sender().map_or_else(
+            self.change_units(Some(&environment), &installed)?;
+            print::complain(&self.sender(&installed).map_or_else(
                 || {
                     "problems make jobctl-check.service fail, and its journal has the lines; \
                      --exec sends them to a person"
@@ -108,10 +127,8 @@ impl Arguments {
             return Ok(());
         };
         let block = crontab_block::block(&lines);
-        let old = read_crontab();
-        let text = old.as_deref().unwrap_or_default();
         let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
-        match self.sender() {
+        match self.sender(&installed) {
             Some(sender) => print::complain(&sends(sender)),
             // `complain_of` says so.
             None if is_unsent => {}
@@ -129,20 +146,21 @@ impl Arguments {
     }
 
     /// The check that it installs, unless a command sends the problems that a check finds.
-    fn check(&self, prints: &str, quote: impl Fn(&str) -> String) -> String {
-        self.exec
-            .as_ref()
-            .map_or_else(|| prints.to_owned(), |command| format!("check --exec {}", quote(command)))
+    fn check(&self, prints: &str, installed: &str, quote: impl Fn(&str) -> String) -> String {
+        let given = self.exec.as_ref().map(|command| quote(command));
+        let command = given.or_else(|| value(installed, EXEC).map(str::to_owned));
+        command.map_or_else(|| prints.to_owned(), |command| format!("{EXEC}{command}"))
     }
 
     /// Returns what sends the problems that the installed check finds, if anything does.
-    fn sender(&self) -> Option<&'static str> {
+    fn sender(&self, installed: &str) -> Option<&'static str> {
         let is_set = |name: &&str| env_file::has_set(name);
-        self.exec.as_ref().map(|_| "--exec").or_else(|| SENDERS.into_iter().find(is_set))
+        let has_command = self.exec.is_some() || value(installed, EXEC).is_some();
+        has_command.then_some("--exec").or_else(|| SENDERS.into_iter().find(is_set))
     }
 
-    /// The crontab's lines for this host.
-    fn lines(&self, environment: &[(String, String)]) -> anyhow::Result<String> {
+    /// The crontab's lines for this host. A flag that is not given keeps its installed value.
+    fn lines(&self, environment: &[(String, String)], installed: &str) -> anyhow::Result<String> {
         let program = quote::cron_word(&quote::program()?);
         let variables = environment.iter().map(|(name, value)| quote::cron_variable(name, value));
         let mut lines = variables.collect::<anyhow::Result<Vec<_>>>()?;
@@ -151,11 +169,13 @@ impl Arguments {
             anyhow::Ok(())
         };
         add("* * * * *", "tick --quiet".to_owned())?;
-        add("*/5 * * * *", self.check("check --repeat 1h", quote::cron_word))?;
+        add("*/5 * * * *", self.check("check --repeat 1h", installed, quote::cron_word))?;
         add("17 3 * * *", "prune".to_owned())?;
-        if let Some(file) = &self.report {
-            let file = quote::cron_word(&quote::path("the report", file)?);
-            add("*/10 * * * *", format!("report --output {file}"))?;
+        let report =
+            self.report.as_ref().map(|file| quote::path("the report", file)).transpose()?;
+        let report = report.map(|file| quote::cron_word(&file));
+        if let Some(file) = report.as_deref().or_else(|| value(installed, REPORT)) {
+            add("*/10 * * * *", format!("{REPORT}{file}"))?;
         }
         Ok(lines.join("\n") + "\n")
     }
@@ -182,17 +202,17 @@ impl Arguments {
     }
 
     /// Writes the units, or removes them without an environment.
-    fn change_units(&self, environment: Option<&[(String, String)]>) -> anyhow::Result<()> {
+    fn change_units(
+        &self,
+        environment: Option<&[(String, String)]>,
+        installed: &str,
+    ) -> anyhow::Result<()> {
         let folder = unit_folder()?;
         let mut changes = Vec::new();
         for (name, template) in UNITS {
             let path = folder.join(name);
-            let read = files::open(&path);
-            let old = match read.and_then(|file| files::read_text(file, SETTINGS_LIMIT)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-                read => read.with_context(|| format!("cannot read {}", path.display()))?,
-            };
-            let check = self.check("check", quote::unit_word);
+            let old = read_unit(&path)?;
+            let check = self.check("check", installed, quote::unit_word);
             let new = environment.map(|environment| unit(template, environment, &check));
             let new = new.transpose()?;
             changes.push((path, old, new.unwrap_or_default()));
@@ -297,6 +317,19 @@ fn environment(database: &DatabaseFlags) -> anyhow::Result<Vec<(String, String)>
     }
     environment.extend(database.variables()?);
     Ok(environment)
+}
+
+/// Returns what follows the words of a flag in the installed lines: its quoted value.
+fn value<'t>(installed: &'t str, words: &str) -> Option<&'t str> {
+    installed.lines().find_map(|line| Some(line.split_once(&format!(" {words}"))?.1))
+}
+
+/// Returns the text of a unit; empty if it is not installed.
+fn read_unit(path: &Path) -> anyhow::Result<String> {
+    match files::open(path).and_then(|file| files::read_text(file, SETTINGS_LIMIT)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        read => read.with_context(|| format!("cannot read {}", path.display())),
+    }
 }
 
 fn unit_folder() -> anyhow::Result<PathBuf> {
