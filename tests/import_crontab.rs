@@ -13,6 +13,18 @@ fn import(crontab: &str, flags: &[&str]) -> Finished {
     jobctl(arguments.into_iter().chain(flags.iter().copied())).stdin(crontab).run()
 }
 
+#[test]
+fn a_line_that_ends_with_a_backslash_gets_a_warning() {
+    let why = "cron has no continuation lines, and takes the next line for another entry: write \
+               both in one line\n";
+    let crontab = "# a \\\nPATH=/a:\\\n@daily backup \\\r\n  --all\n@daily a\\b\n";
+    let imported = import(crontab, &[]).success().stdout_has("# a \\\n");
+    for line in [2, 3] {
+        assert!(imported.stderr.contains(&format!("-:{line}: {why}")), "{imported}");
+    }
+    assert_eq!(imported.stderr.matches(why).count(), 2, "{imported}");
+}
+
 /// The first line of each job.
 fn names(imported: &Finished) -> Vec<&str> {
     imported.stdout.lines().filter(|line| line.starts_with("[jobs.")).collect()

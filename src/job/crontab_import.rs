@@ -122,6 +122,11 @@ struct Import<'a> {
 
 impl Import<'_> {
     fn line(&mut self, number: usize, line: &str) {
+        if line.ends_with('\\') && !line.starts_with('#') {
+            let why = "cron has no continuation lines, and takes the next line for another entry: \
+                       write both in one line";
+            self.imported.warnings.push((number, why.to_owned()));
+        }
         if line.is_empty() {
             // A comment apart from a job is about the file.
             self.write_comments();
