@@ -284,6 +284,24 @@ fn an_error_names_its_line_and_applies_nothing() {
             "job `second`: `http`: `methd`: unknown key; did you mean `method`?",
         ),
         (
+            "[jobs.second]\nhttp = { url = 'http://a/${TOKEN}/x' }\n",
+            5,
+            "job `second`: `http`: `url` has a `${`, but only headers get variables; send the \
+             secret in a header, such as authorization",
+        ),
+        (
+            "[jobs.second]\nhttp = { url = 'http://${HOST}/x' }\n",
+            5,
+            "job `second`: `http`: `url` has a `${`, but only headers get variables",
+        ),
+        (
+            "[jobs.second]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'GMT+5'\n",
+            7,
+            "job `second`: `time_zone`: there is no time zone `GMT+5`; write a name such as \
+             Europe/Berlin, which follows daylight saving time, or Etc/GMT-5, which is 5 h ahead \
+             of UTC: its sign is reversed",
+        ),
+        (
             "[jobs.second]\nhttp = { url = 'ftp://a' }\n",
             5,
             "job `second`: `http`: `url` must start with http",
@@ -293,6 +311,12 @@ fn an_error_names_its_line_and_applies_nothing() {
             6,
             "job `second`: `shell`: cannot find the program: the command is one word with blanks; \
              pass its words",
+        ),
+        (
+            "[jobs.second]\nenv = { A = '1' }\nshell = ['TZ=UTC', 'date']\n",
+            6,
+            "job `second`: `shell`: cannot find the program: the first word sets the variable TZ, \
+             as only a shell does; begin with `env TZ=...`",
         ),
         ("[jobs.second]\nqueue = 'q'\n", 4, "job `second`: it has neither `shell` nor `http`"),
         (
@@ -357,12 +381,6 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     let job = |minute: u32| format!("[jobs.a]\nshell = 'true'\nschedule = '{minute} * * * *'\n");
     db.apply(&job(5));
     db.jobctl(["pause", "a"]).run().success();
-        (
-            "[jobs.second]\nenv = { A = '1' }\nshell = ['TZ=UTC', 'date']\n",
-            6,
-            "job `second`: `shell`: cannot find the program: the first word sets the variable TZ, \
-             as only a shell does; begin with `env TZ=...`",
-        ),
     db.apply(&job(6));
     assert_eq!(
         db.query("SELECT schedule, paused_at IS NOT NULL FROM jobctl.job_definitions"),

@@ -294,6 +294,11 @@ impl Shell {
 impl Http {
     fn parse(payload: &str) -> Result<Self, String> {
         let http: Self = payload::read(payload.as_bytes())?;
+        if http.url.contains("${") {
+            return Err("`url` has a `${`, but only headers get variables; send the secret in a \
+                        header, such as authorization"
+                .to_owned());
+        }
         url(&http.url)?;
         http.method()?;
         for (name, value) in &http.headers {
@@ -579,6 +584,7 @@ mod tests {
             r#"{"url": "http://a", "headers": {"Content-Length": "3"}}"#,
             "set by jobctl itself",
         );
+        refuses("http", r#"{"url": "http://a/?t=${TOKEN}"}"#, "only headers get variables");
         for value in ["${", "${}", "${A", "${A B}", "${1A}", "${${TOKEN}}"] {
             let payload = format!(r#"{{"url": "http://a", "headers": {{"X": "{value}"}}}}"#);
             refuses("http", &payload, "header `X` has a `${` that no `NAME}` follows");
