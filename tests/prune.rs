@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
 use crate::cancel::{STATUSES, run_in};
+use crate::docs::root;
 use crate::retry::answer_at_terminal;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
@@ -171,6 +172,19 @@ fn a_dry_run_counts_the_runs_that_prune_deletes() {
     db.jobctl(["prune"]).run().success().stdout(&dry_run);
     db.jobctl(["prune", "--dry-run"]).run().success().stdout("");
     assert_eq!(ids(&db), [dead, cancelled]);
+}
+
+/// A person may retry a run after it was found, and before it is deleted.
+#[test]
+fn prune_keeps_a_run_that_was_retried_since() {
+    let db = TestDb::new();
+    let id = insert_aged(&db, "dead", 100);
+    db.execute(&format!("UPDATE jobctl.job_runs SET created_at = finished_at WHERE id = {id}"));
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    let prune = fs::read_to_string(root().join("sql/queries/operate/prune.sql")).unwrap();
+    let execute = format!("EXECUTE prune('{{{id}}}', 0, 0, 'ana', NULL, false)");
+    db.client().batch_execute(&format!("PREPARE prune AS {prune}; {execute}")).unwrap();
+    assert_eq!(db.status(id), "queued");
 }
 
 /// By the order of the ids, all runs of other jobs come before the first one of a new job.

@@ -106,11 +106,14 @@ SELECT
     definition.most_running,
     definition.max_running_per_share,
     definition.rate,
-    -- As in lock_limited.sql: the next tick corrects a later time.
-    least(
-        definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval,
-        now() + definition.rate_interval
-    ) AS allowed_at,
+    -- As in lock_limited.sql: the next tick corrects a later time. `least` ignores NULL.
+    CASE
+        WHEN definition.rate_next_at IS NOT NULL
+            THEN least(
+                definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval,
+                now() + definition.rate_interval
+            )
+    END AS allowed_at,
     (
         SELECT max(replaced.id)
         FROM jobctl.job_runs AS replaced
