@@ -98,7 +98,8 @@ fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick
     let late = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(late, "succeeded");
     let tick = tick.wait_within(Duration::from_secs(40)).success();
-    tick.stderr_has("run 1 shell attempt 1/10: cannot record results: canceling statement due to");
+    tick.stderr_has("run 1 shell attempt 1/10: cannot record results: canceling statement due to")
+        .stderr_has("run 1 shell attempt 1/10: succeeded after");
     assert_eq!(db.of_run(slow, "status, attempts"), "running|1", "its result is stored");
     // No later tick executes it again.
     db.expire_leases();
@@ -212,6 +213,75 @@ fn a_schedule_whose_run_takes_too_long_to_enqueue_stops_no_other() {
     let succeeded = "SELECT string_agg(job_type, ',') FROM jobctl.job_runs
         WHERE status = 'succeeded'";
     assert_eq!(db.query(succeeded), "other", "{tick}");
+}
+
+/// Rejects the updates of runs for which the condition holds, with an error that usually passes:
+/// another program's trigger may wait for a lock of its own, or ask another server.
+fn fail_for_now(db: &TestDb, condition: &str, code: &str) {
+    db.execute(&format!(
+        "CREATE OR REPLACE FUNCTION public.fails() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END $$;
+         CREATE OR REPLACE TRIGGER fails BEFORE UPDATE ON jobctl.job_runs
+             FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.fails()"
+    ));
+}
+
+const PASSING: [&str; 4] = ["55P03", "40P01", "08006", "57P01"];
+
+#[test]
+fn a_claim_that_fails_for_now_names_its_run_and_stops_no_other() {
+    for code in PASSING {
+        let db = TestDb::new();
+        let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+        let claim = format!("NEW.status = 'running' AND OLD.id = {}", ids[0]);
+        fail_for_now(&db, &claim, code);
+        let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+        let tick = tick.stderr_has("run 1 shell: cannot claim runs: not now; ");
+        let tick = tick.stderr_has("put off for 5m");
+        let expected = ["queued", "succeeded", "succeeded", "succeeded"];
+        assert_eq!(ids.map(|id| db.status(id)), expected, "{code}: {tick}");
+        db.jobctl(["check"]).run().exits(1).stdout_has("run 1");
+    }
+}
+
+#[test]
+fn a_result_that_fails_for_now_is_stored_and_stops_no_other() {
+    let db = TestDb::new();
+    let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+    fail_for_now(&db, &result_of(ids[0]), "55P03");
+    let tick = db.jobctl(["tick", "--max-time", "20s"]).args(SHORT_LEASE).spawn();
+    let tick = tick.wait_within(Duration::from_secs(60)).success();
+    let expected = ["running", "succeeded", "succeeded", "succeeded"];
+    assert_eq!(ids.map(|id| db.status(id)), expected, "{tick}");
+    db.execute("DROP TRIGGER fails ON jobctl.job_runs");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(ids[0], "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_recovery_that_fails_for_now_stops_neither_others_nor_claims() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'running', locked_by = 'gone', attempts = 1,
+             started_at = now() - interval '2 h', locked_until = now() - interval '1 h'
+         WHERE id IN ({}, {})",
+        ids[0], ids[1]
+    ));
+    fail_for_now(&db, &format!("OLD.id = {}", ids[0]), "55P03");
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    assert_eq!(ids.map(|id| db.status(id)), ["running", "failed", "succeeded"], "{tick}");
+}
+
+#[test]
+fn a_command_names_the_run_that_fails_for_now_and_changes_the_others() {
+    let db = TestDb::new();
+    let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
+    fail_for_now(&db, &format!("OLD.id = {}", ids[1]), "55P03");
+    let cancel = db.jobctl(["cancel", "--all-waiting", "--yes"]).run().exits(1);
+    let cancel = cancel.stderr_has("cannot cancel run 2: not now");
+    assert_eq!(ids.map(|id| db.status(id)), ["cancelled", "queued", "cancelled"], "{cancel}");
 }
 
 #[test]

@@ -234,7 +234,11 @@ impl BulkRequest<'_> {
             let mut search = Bisection::of(left);
             while asked.is_ok() && !search.is_done() {
                 let step = search.step(|part| {
-                    let (answers, skipped) = act(skips_locked)(part)?;
+                    let acted = act(skips_locked)(part);
+                    let (answers, skipped) = match skips_locked {
+                        true => acted?,
+                        false => acted.map_err(store::Error::of_locked_rows)?,
+                    };
                     results.extend(part.iter().map(|id| (*id, RunResult::NotFound)));
                     results.extend(skipped.iter().map(|id| (*id, RunResult::Locked)));
                     let answers = answers.into_iter();

@@ -114,8 +114,8 @@ impl<T> Bisection<T> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
         match attempt(&self.untried[..size]) {
             Err(error) if size > 1 && error.is_too_slow => self.size.too_long(size, &error),
-            Err(error) if size > 1 && error.may_be_about_rows() => self.size.rejected(size),
             Err(error) if !error.may_be_about_one_row() => return Err(error),
+            Err(_) if size > 1 => self.size.rejected(size),
             Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
             Ok(()) => {
                 self.untried.drain(..size);

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::io;
 
 use anyhow::Chain;
-use postgres::error::SqlState;
+use postgres::error::{Severity, SqlState};
 use postgres::types::{WasNull, WrongType};
 
 use crate::connect::{BEHIND_POOLER, Rejection, is_behind_pooler};
@@ -90,13 +90,19 @@ impl Error {
     }
 
     /// Returns whether the only row of a statement may have caused the error. Then statements for
-    /// other rows may succeed. A statement for many rows that is too slow may only have too many.
+    /// other rows may succeed. A statement for many rows that is too slow may only have too many. A
+    /// trigger may wait for a lock because of one row.
     pub(crate) fn may_be_about_one_row(&self) -> bool {
-        self.is_too_slow || self.may_be_about_rows()
+        self.is_too_slow || self.is_locked || self.may_be_about_rows()
+    }
+
+    /// Returns the error of a statement that waited for locked rows: smaller parts would wait, too.
+    pub(crate) fn of_locked_rows(self) -> Self {
+        Self { is_locked: false, ..self }
     }
 
     /// Returns whether another session held a lock for too long.
-    pub(super) fn is_locked(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         self.is_locked
     }
 
@@ -163,6 +169,8 @@ impl Error {
             return Self::new(Kind::Fatal, Exit::Configuration, line);
         }
         let (kind, exit, remedy) = match error.code() {
+            // A trigger failed, perhaps in a connection of its own. The session goes on.
+            Some(code) if is_of_trigger(error, code) => (Kind::Fatal, Exit::CouldNot, ""),
             Some(code) => meaning(code, error.as_db_error().map_or("", |db| db.message())),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
             None if is_broken(error) => (Kind::Lost, Exit::Unavailable, CHECK_ADDRESS),
@@ -174,19 +182,20 @@ impl Error {
         };
         let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
         let is_too_slow = error.code().is_some_and(ends_slow);
-        let is_locked = matches!(
-            error.code(),
-            Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED)
-        );
+        let is_locked = error.code().is_some_and(waits_for_lock);
         Self { kind, exit, cause, remedy, is_too_slow, is_locked, may_be_committed: false }
     }
 
     /// The error that a function of the schema caught.
     pub(super) fn of_code(doing: &str, code: &str, message: &str) -> Self {
-        let (kind, exit, remedy) = meaning(&SqlState::from_code(code), "");
+        let state = SqlState::from_code(code);
+        let (kind, exit, remedy) = match is_of_session(&state) {
+            true => (Kind::Fatal, Exit::CouldNot, ""),
+            false => meaning(&state, ""),
+        };
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
-        let is_too_slow = ends_slow(&SqlState::from_code(code));
-        Self { remedy, is_too_slow, ..Self::new(kind, exit, cause) }
+        let (is_too_slow, is_locked) = (ends_slow(&state), waits_for_lock(&state));
+        Self { remedy, is_too_slow, is_locked, ..Self::new(kind, exit, cause) }
     }
 
     /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.
@@ -258,6 +267,23 @@ fn is_broken(error: &postgres::Error) -> bool {
 /// the connection: their cause is an error of the system, or they have none.
 fn is_about_value(error: &postgres::Error) -> bool {
     !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
+}
+
+/// Returns whether a statement failed with the code of a lost session, although this one goes on.
+fn is_of_trigger(error: &postgres::Error, code: &SqlState) -> bool {
+    let severity = error.as_db_error().and_then(|db| db.parsed_severity());
+    severity == Some(Severity::Error) && is_of_session(code)
+}
+
+/// Returns whether the code is about a session, not about a statement.
+fn is_of_session(code: &SqlState) -> bool {
+    let is_of = |class| code.code().starts_with(class);
+    (is_of("08") || is_of("57")) && !ends_slow(code) && *code != SqlState::PROTOCOL_VIOLATION
+}
+
+/// Returns whether another session held a lock for too long.
+fn waits_for_lock(code: &SqlState) -> bool {
+    [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
 }
 
 /// Returns whether a time limit ended the statement.

@@ -546,7 +546,8 @@ impl Machine {
             Ok(answers) => answers,
             // One rejected lease must not cost the others theirs.
             Err(error)
-                if error.may_be_about_rows() || error.is_too_slow && sent.renewed.len() == 1 =>
+                if error.may_be_about_rows()
+                    || error.may_be_about_one_row() && sent.renewed.len() == 1 =>
             {
                 self.leases.rejected(sent.renewed.len());
                 let [claim] = &*sent.renewed else { return Ok(()) };
@@ -561,7 +562,7 @@ impl Machine {
                 return Ok(());
             }
             Err(error) => {
-                if self.took_too_long(sent.at) {
+                if error.may_be_about_one_row() || self.took_too_long(sent.at) {
                     self.leases.too_long(sent.renewed.len(), &error);
                 }
                 // Retry soon. Until then, the tick records results.
@@ -680,7 +681,7 @@ impl Machine {
                 continue;
             }
             self.leases.remove(&token);
-            let PendingWrite::Record(judged) = write else {
+            let (PendingWrite::Record(judged) | PendingWrite::Keep(judged)) = write else {
                 is_released = true;
                 continue;
             };
@@ -768,12 +769,15 @@ impl Machine {
     fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {
         // At the end there is no time to try them in smaller parts.
         let keeps = sent.writes.len() == 1 || self.phase >= Phase::Ending;
-        if error.is_too_slow && keeps {
+        let may_be_late = error.is_too_slow || error.is_locked();
+        // A lock may be gone at the next try.
+        let is_last_try = error.is_too_slow || sent.is_again || self.phase >= Phase::Ending;
+        if may_be_late && keeps && is_last_try {
             let Sent { writes, is_again, .. } = sent;
             writes.into_iter().for_each(|write| self.put_behind(write, is_again, &error));
             return Ok(());
         }
-        if error.is_too_slow || self.took_too_long(sent.at) {
+        if may_be_late || self.took_too_long(sent.at) {
             self.writes.too_long(sent.writes.len(), &error);
         }
         if !error.may_be_about_rows() {
@@ -975,12 +979,13 @@ impl Machine {
     /// Drops results and claims whose lease ended long ago. Until then the write may still succeed:
     /// while the database is down, no other tick can recover the run. If one did, the claim's token
     /// no longer matches, and the write does not change the run. Over a connection, a result is
-    /// kept, because it belongs to the history.
+    /// kept while the tick works, because it belongs to the history.
     fn drop_expired(&mut self) {
         let (now, kept, leases) = (self.now, self.timing.result_kept, &self.leases);
         let is_up = self.link.is_up();
+        let works = self.phase == Phase::Working;
         let is_over = |write: &PendingWrite| {
-            (!is_up || write.released().is_some())
+            (!is_up || !works || write.released().is_some())
                 && leases.get(&write.token()).is_none_or(|lease| now >= lease.expires() + kept)
         };
         for write in self.writes.drop_if(is_over) {

@@ -27,7 +27,7 @@ const LOGGED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct FailedClaim {
     pub(crate) error: store::Error,
-    /// Claims go on without the runs that may be the cause, so it is no failure to find none.
+    /// Claims go on without the runs that may be the cause, so finding none is not a failure.
     pub(crate) goes_on: bool,
 }
 
@@ -134,8 +134,12 @@ impl UnclaimableSearch {
 /// Says what became of a run.
 fn end(run: &SetAside) -> String {
     match &run.end {
-        AsideEnd::PutOff => format!("{}; put off for {}", run.why, duration::show(PUT_OFF)),
-        AsideEnd::Dead => format!("{}; dead", run.why),
-        AsideEnd::Kept(error) => format!("{}; {error}; this tick skips the run", run.why),
+        AsideEnd::PutOff => {
+            format!("{}; put off for {}", run.why.for_log(), duration::show(PUT_OFF))
+        }
+        AsideEnd::Dead => format!("{}; dead", run.why.for_log()),
+        AsideEnd::Kept(error) => {
+            format!("{}; {}; this tick skips the run", run.why.for_log(), error.for_log())
+        }
     }
 }
