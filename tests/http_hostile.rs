@@ -199,14 +199,22 @@ fn a_body_is_sent_to_a_server_that_ignores_expect() {
     .map(|interim| call(server.url_with("/interim", interim)));
     // RFC 9110 asks clients to repeat the call without `Expect`.
     let unable = call(server.url_with("/early", "HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"));
-    let refused =
-        call(server.url_with("/early", "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"));
-    db.jobctl(["tick", "--concurrency", "5"]).run().success();
-    for id in asked.into_iter().chain([ignored, unable]) {
+    // Whether or not the server closes the connection, whose body it has not read.
+    let refused = ["/early", "/early-kept"].map(|path| {
+        call(server.url_with(path, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
+    });
+    let kept = ["200 OK", "417 No"].map(|status| {
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 1\r\n\r\nx");
+        call(server.url_with("/early-kept", &answer))
+    });
+    db.jobctl(["tick", "--concurrency", "8"]).run().success();
+    for id in asked.into_iter().chain([ignored, unable]).chain(kept) {
         assert_eq!(db.of_run(id, "status, last_error"), "succeeded|", "{}", db.dump());
         assert_eq!(db.of_attempt(id, 1, "output"), "x");
     }
-    assert_eq!(db.of_run(refused, "status, last_error"), "dead|HTTP status 413");
+    for id in refused {
+        assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 413");
+    }
 }
 
 /// Answers that curl accepts, too.

@@ -159,10 +159,12 @@ impl State {
             }
             let Some(mut request) = read_head(&mut stream)? else { return Ok(()) };
             let expects = request.headers.contains_key("expect");
-            if expects && ["/early?", "/interim?"].iter().any(|it| request.path.starts_with(it)) {
+            let begins = |paths: &[&str]| paths.iter().any(|it| request.path.starts_with(it));
+            let is_early = expects && begins(&["/early?", "/early-kept?"]);
+            if is_early || expects && begins(&["/interim?"]) {
                 write(stream.get_mut(), &raw(&request))?;
             }
-            if !expects || !request.path.starts_with("/early?") {
+            if !is_early {
                 read_body(&mut stream, &mut request)?;
             }
             self.requests.lock().unwrap().push(request.clone());
@@ -203,8 +205,10 @@ impl State {
             // Sends the query as it is, and closes the connection.
             ["raw"] => write(out, &raw(request)).map(|()| None),
             // Sends the query to a request with `Expect`, instead of reading its body or before.
+            // The connection stays open after `early-kept`.
             ["early"] if request.headers.contains_key("expect") => Ok(None),
-            ["early" | "interim"] => reply(out, request, "200", &[], &request.body),
+            ["early-kept"] if request.headers.contains_key("expect") => Ok(Some(())),
+            ["early" | "early-kept" | "interim"] => reply(out, request, "200", &[], &request.body),
             ["bytes", number] => {
                 reply(out, request, "200", &[], &vec![b'x'; number.parse().unwrap()])
             }

@@ -4,19 +4,22 @@
 
 use std::fmt;
 
-use ureq::Error;
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
+use ureq::{Error, Timeout};
 
 /// A connection whose answers have no folded headers, and whose interim answers have none at all.
 pub(super) struct Normalized<T> {
     inner: T,
     /// The headers of the present answer are still incomplete.
     is_header: bool,
+    /// ureq read this input only to look for an interim answer. It asks for more before it reads
+    /// the final answer, of which there may be no more.
+    is_unread: bool,
 }
 
 impl<T> Normalized<T> {
     pub(super) fn new(inner: T) -> Self {
-        Self { inner, is_header: true }
+        Self { inner, is_header: true, is_unread: false }
     }
 }
 
@@ -26,11 +29,15 @@ impl<T: Transport> Transport for Normalized<T> {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.is_header = true;
+        (self.is_header, self.is_unread) = (true, false);
         self.inner.transmit_output(amount, timeout)
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        if std::mem::take(&mut self.is_unread) && !self.inner.buffers().input().is_empty() {
+            return Ok(true);
+        }
+        self.is_unread = timeout.reason == Timeout::Await100;
         let has_more = self.inner.await_input(timeout)?;
         if self.is_header {
             // ureq consumes the headers only when they are complete.
