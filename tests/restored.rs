@@ -84,6 +84,21 @@ fn no_blocked_run_is_released_before_an_operator_accepts_a_restore() {
     assert_eq!(db.status(follower), "succeeded");
 }
 
+#[test]
+fn a_tick_for_one_run_starts_nothing_in_a_restored_database() {
+    let db = TestDb::new();
+    let web = Host::new(&db, "web1");
+    let id = db.enqueue(["shell", "--", "true"]);
+    web.command(&db).args(["--limit", "1"]).run().success();
+    let other = db.enqueue(["shell", "--", "true"]);
+    set_last_tick(&db, "2 days");
+    starts_nothing(web.command(&db).args(["--run", &other.to_string()]).run());
+    assert_eq!([id, other].map(|id| db.status(id)), ["succeeded", "queued"]);
+    db.jobctl(["accept-restore"]).run().success();
+    web.command(&db).args(["--run", &other.to_string()]).run().success();
+    assert_eq!(db.status(other), "succeeded");
+}
+
 /// Any worker may notice a restore, so its login can also make one up.
 #[test]
 fn the_event_of_a_worker_s_login_stops_all_hosts_until_an_operator_accepts_it() {

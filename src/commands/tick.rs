@@ -159,7 +159,6 @@ impl Arguments {
             let plan = Plan {
                 filter: ClaimFilter { only_run: Some(id), queues: Vec::new(), ..plan.filter },
                 bounds: Bounds { limit: 1, linger: false, prunes: false, ..plan.bounds },
-                is_remembered: false,
                 ..plan
             };
             let done = tick::run(database.target()?, plan, self.executor()?)?;

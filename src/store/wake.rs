@@ -104,29 +104,44 @@ impl Store {
             }
             Ok(Ok((seen, before, stored)))
         })?;
-        let (seen, before, stored) = woken.or_else(|is_recorded| {
-            if !is_recorded {
-                let statement = owned!("tick/note_restore"; worker = holder.worker.clone());
-                self.query("record the restore", Transaction::execute, statement)?;
-            }
-            Err(Error::restored())
-        })?;
+        let (seen, before, stored) =
+            woken.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))?;
         seen_ticks.saw(stored);
         Ok((seen, before))
     }
 
+    /// Records that this worker has noticed a restore, unless that `is_recorded`. Returns the
+    /// error.
+    fn restored<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
+        if !is_recorded {
+            let statement = owned!("tick/note_restore"; worker = worker.to_owned());
+            self.query("record the restore", Transaction::execute, statement)?;
+        }
+        Err(Error::restored())
+    }
+
     /// Looks before a claim of one run, which needs no claim right. Fails if a tick has noticed a
     /// restore that no operator has accepted.
-    pub(crate) fn look(&self, holder: &Holder, own: &[FencingToken]) -> Result<BeforeWork> {
-        let worker = holder.worker.clone();
+    pub(crate) fn look(
+        &self,
+        holder: &Holder,
+        own: &[FencingToken],
+        seen_ticks: &SeenTicks,
+    ) -> Result<BeforeWork> {
+        let (worker, seen_before) = (holder.worker.clone(), seen_ticks.clone());
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         self.checks_version.set(true);
         let seen = self.transact("look for due runs", move |transaction| {
             let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
             let before: BeforeWork = transaction.one(statement)?;
-            Ok(accepts(transaction, &worker, before.restored_at)?.then_some(before))
+            let (previous_at, now) = transaction.one(query!("tick/latest_tick"; worker))?;
+            let created_at = transaction.created_at.unwrap_or_default();
+            let stored = StoredTick { created_at, previous_at, now };
+            let lost = before.restored_at.or_else(|| seen_before.lost(stored));
+            let is_accepted = accepts(transaction, &worker, lost)?;
+            Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
         })?;
-        seen.ok_or_else(Error::restored)
+        seen.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))
     }
 
     /// Records that the database took long for an answer.

@@ -40,7 +40,9 @@ impl Notes {
 
     pub(super) fn write(&mut self) {
         self.written_at = Instant::now();
-        let Some(note) = &self.note else { return };
+        // A tick for one run reads the notes, but adds none.
+        let has_seen = self.seen != SeenTicks::default();
+        let Some(note) = self.note.as_ref().filter(|_| has_seen) else { return };
         if let Err(error) = note.write(&self.seen, |stored| !self.seen.replaces(stored)) {
             log::debug!("cannot remember this tick: {error}");
         }

@@ -71,7 +71,7 @@ impl Upkeep<'_> {
         // A tick for one run leaves the claim right to the tick that takes all runs, and is not a
         // sign that the worker serves its queues.
         if self.filter.only_run.is_some() {
-            let limits = self.store.look(self.holder, &asked.own_claims)?.limits;
+            let limits = self.store.look(self.holder, &asked.own_claims, self.seen_ticks)?.limits;
             self.search_unclaimable(asked.failed_claim, || true)?;
             return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
