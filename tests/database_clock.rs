@@ -187,16 +187,32 @@ fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
     let later = db.enqueue(["shell", "--in", "1h", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
-    put_ahead(&db, "job_runs", &["run_at", "failed_at"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs
+         SET run_at = run_at + interval '2 days', failed_at = failed_at + interval '2 days',
+             updated_at = updated_at + interval '2 days'
+         WHERE id = {id}"
+    ));
     let check = db.jobctl(["check"]).run().exits(1);
     check
         .stdout_has("the database's clock was ahead when 1 waiting run of shell got its time")
         .stdout_has(&format!("`jobctl retry {id}` makes it due now"));
-    put_ahead(&db, "job_runs", &["created_at"]);
+    put_ahead(&db, "job_runs", &["created_at", "updated_at"]);
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("when 2 waiting runs of shell got their time");
-    db.jobctl(["retry", &id.to_string(), &later.to_string()]).run().success();
+    db.jobctl(["retry", &id.to_string()]).run().success();
+    db.jobctl(["edit", &later.to_string(), "--in", "1h"]).run().success();
     db.jobctl(["check"]).run().nowhere("clock was ahead");
+}
+
+#[test]
+fn a_job_that_was_defined_in_the_future_has_a_max_age() {
+    let db = TestDb::new();
+    db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["check"]).run().success().stdout("");
+    put_ahead(&db, "job_definitions", &["created_at"]);
+    db.jobctl(["check"]).run().exits(1).stdout_has("backup has not succeeded within 1h");
 }
 
 #[test]

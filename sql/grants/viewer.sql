@@ -36,7 +36,8 @@ GRANT SELECT (
     started_at,
     finished_at,
     settled_at,
-    created_at
+    created_at,
+    updated_at
 ) ON jobctl.job_runs TO {role};
 GRANT SELECT (
     name,

@@ -97,7 +97,7 @@ waiting AS (
                     < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
                     AS is_late,
                 run.run_at > now()
-                    AND greatest(run.created_at, run.failed_at) > now() + interval '1 minute'
+                    AND run.updated_at > now() + interval '1 minute'
                     AS is_ahead
         ) AS judged
         WHERE run.status IN ('queued', 'failed')
@@ -466,7 +466,7 @@ SELECT
     NULL,
     NULL,
     NULL,
-    greatest(success.finished_at, definition.created_at),
+    counted.since_at,
     0,
     extract(epoch FROM definition.max_age)::text,
     NULL
@@ -479,10 +479,20 @@ LEFT JOIN LATERAL (
         -- The database's clock may have been ahead.
         AND figures.last_succeeded_at <= now() + interval '1 minute'
 ) AS success ON true
+CROSS JOIN LATERAL (
+    SELECT
+        greatest(
+            success.finished_at,
+            CASE
+                WHEN definition.created_at <= now() + interval '1 minute'
+                    THEN definition.created_at
+            END
+        ) AS since_at
+) AS counted
 WHERE definition.enabled
     -- A pause has no effect on a job without a schedule.
     AND (definition.paused_at IS NULL OR definition.schedule IS NULL)
-    AND greatest(success.finished_at, definition.created_at) < now() - definition.max_age
+    AND coalesce(counted.since_at, '-infinity') < now() - definition.max_age
 UNION ALL
 -- One run that hangs would stop all later ones.
 SELECT
