@@ -2079,7 +2079,7 @@ CASE
         WHEN 'exit_code'::text THEN "substring"("right"(('
 '::text || output), 1000), '[\r\n]([^\r\n]*\S)\s*$'::text)
         ELSE "left"(error, 1000)
-    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
+    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]*(?:[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{1,2}[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]+)*[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
 END) STORED,
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT texts_are_bounded CHECK (((octet_length(worker) <= 255) AND (octet_length(error_type) <= 100) AND (GREATEST(octet_length(error), octet_length(output)) <= (4 * 262144)))),

@@ -519,9 +519,13 @@ CREATE TABLE jobctl.job_attempts (
                             'g'
                         ),
                         -- The last lines of a stack in Java and of an exception in Node.js, and a
-                        -- line without three letters in a row.
+                        -- line without three letters in a row. Not [:alpha:], which depends on the
+                        -- locale: in C, only A to Z are letters.
                         '^(?:\s*\.\.\. # more|Node\.js #'
-                        '|[^[:alpha:]]*(?:[[:alpha:]]{1,2}[^[:alpha:]]+)*[[:alpha:]]{0,2})$',
+                        '|[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]*'
+                        '(?:[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{1,2}'
+                        '[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]+)*'
+                        '[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{0,2})$',
                         ''
                     ), ''),
                     200
