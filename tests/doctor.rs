@@ -267,9 +267,9 @@ fn doctor_warns_of_a_large_history() {
     );
     let insert = |runs: u32| {
         db.execute(&format!(
-            "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
-             SELECT 'shell', 'succeeded', 1, now() - interval '101 days'
-             FROM generate_series(1, {runs});
+            "INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, finished_at)
+             SELECT 'shell', 'succeeded', 1, old.at, old.at
+             FROM generate_series(1, {runs}), (SELECT now() - interval '101 days' AS at) AS old;
              UPDATE pg_class SET reltuples = 100001 WHERE oid = 'jobctl.job_runs'::regclass"
         ));
     };

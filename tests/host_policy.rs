@@ -119,7 +119,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
     // The tick that claims decides, not one that found the claim right taken.
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 'another',
-         claiming_until = now() + interval '1 hour' WHERE worker = 'defined'",
+         claiming_until = now() + interval '5 minutes' WHERE worker = 'defined'",
     );
     tick("defined", "any");
     assert_eq!(check(), unserved("shell", ids[2]));
@@ -133,12 +133,7 @@ fn an_empty_policy_is_wrong_usage() {
     let id = db.enqueue_script("true");
     for variable in ["JOBCTL_TICK_SHELL", "JOBCTL_TICK_HTTP_ALLOW"] {
         for value in ["", ","] {
-            db.jobctl(["tick"])
-                .env(variable, value)
-                .run()
-                .exits(2)
-                .stdout("")
-                .stderr_has(&format!("for '{variable}'"));
+            db.jobctl(["tick"]).env(variable, value).run().exits(2).stdout("").stderr_has(variable);
         }
     }
     assert_eq!(db.of_run(id, "status, attempts"), "queued|0");

@@ -215,7 +215,7 @@ fn variables_in_header_values_come_from_the_ticks_environment() {
         "X-Plain": "$APP_TOKEN {APP_TOKEN} $",
         "X-Nested": "${APP_NESTED}",
     });
-    let url = server.url("/status/200?t=${APP_TOKEN}");
+    let url = server.url("/status/200?t=$APP_TOKEN");
     let id = enqueue(&db, &json!({"url": url, "headers": headers, "body": "${APP_TOKEN}"}));
     let tick = db
         .jobctl(["tick"])

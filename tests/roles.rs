@@ -651,7 +651,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "statuses" => "'{dead}'",
         "outcomes" => "'{failed}'",
         "run_times" | "waits" => "'{1}'",
-        "definition" => "NULL",
+        "definition" | "slow" => "NULL",
         "schedule" => "'@yearly'",
         "time_zone" => "'UTC'",
         "seen" => due,

@@ -153,7 +153,7 @@ pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
     match missing {
         Ok([]) => ok("up to date"),
         Ok(missing) if missing.iter().all(|name| name.contains('/')) => bad(
-            format!("another program applied its {}", some(&missing.to_vec())),
+            format!("another program applied its {}", some(missing)),
             "run `jobctl migrate` of the newest program, and install it on each host",
         ),
         Ok(missing) => bad(format!("missing migrations: {}", missing.join(", ")), store::MIGRATE),

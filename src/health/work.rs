@@ -249,9 +249,13 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
              the ticks".to_owned(),
         ),
         Code::ResultsUnrecorded => (
-            format!("no tick has recorded {} of worker {worker}", plural::of(fact.runs, "stored result")),
-            "each tick records such results, unless another session has locked the rows, or a trigger \
-             rejects or delays the change; see the log of the ticks".to_owned(),
+            format!(
+                "no tick has recorded {} of worker {worker}",
+                plural::of(fact.runs, "stored result")
+            ),
+            "each tick records such results, unless another session has locked the rows, or a \
+             trigger rejects or delays the change; see the log of the ticks"
+                .to_owned(),
         ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),

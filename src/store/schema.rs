@@ -235,16 +235,16 @@ fn apply(
 ) -> PgResult<()> {
     let before: Vec<i64> =
         if has_versions { transaction.list(query!("schema/list_objects"))? } else { Vec::new() };
+    // A function may call one that comes after it. Another kind of table may not support updates.
+    transaction.batch_execute(
+        "SET LOCAL check_function_bodies = off; SET LOCAL default_table_access_method = heap",
+    )?;
     if !has_schema {
         transaction.batch_execute("CREATE SCHEMA jobctl")?;
     }
     if !has_versions {
         transaction.batch_execute(VERSION_TABLE)?;
     }
-    // A function may call one that comes after it. Another kind of table may not support updates.
-    transaction.batch_execute(
-        "SET LOCAL check_function_bodies = off; SET LOCAL default_table_access_method = heap",
-    )?;
     for part in parts {
         transaction.batch_execute(part.sql)?;
     }
