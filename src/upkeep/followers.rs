@@ -1,6 +1,8 @@
 //! Decides about blocked runs that no other statement could decide about: they are new, or another
 //! session had locked them when the runs that they wait for ended.
 
+use std::collections::BTreeSet;
+
 use super::Turn;
 use crate::store::{self, Store};
 
@@ -15,6 +17,13 @@ pub(super) fn release_followers(store: &Store, turn: &mut Turn) -> store::Result
         log::error!(run = id; "run {id}: runs that wait for it can't start: {why}");
         Ok(false)
     };
-    while turn.work_off(store.due_followers(AT_ONCE)?, follow_up, set_aside)? && turn.begins() {}
-    Ok(())
+    // Each run once: another session may have locked its followers.
+    let mut tried = BTreeSet::new();
+    loop {
+        let mut due = store.due_followers(AT_ONCE)?;
+        due.retain(|run| tried.insert(*run));
+        if !turn.work_off(due, follow_up, set_aside)? || !turn.begins() {
+            return Ok(());
+        }
+    }
 }

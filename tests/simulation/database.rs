@@ -1798,10 +1798,12 @@ impl Database {
 
     /// As `upkeep::release_followers`.
     fn release_due(&mut self, turn: &mut Turn) -> store::Result<()> {
+        let mut tried = BTreeSet::new();
         loop {
             self.transactions += 1;
             let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
-            let due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
+            let mut due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
+            due.retain(|run| tried.insert(*run));
             let follow_up = |ids: &[i64]| {
                 self.transact("release blocked runs", |it| {
                     let free = ids.iter().copied().filter(|id| !it.is_locked(*id));
