@@ -151,9 +151,11 @@ fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
         db.age();
         db.jobctl(["tick", "--worker", "other"]).run().success();
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
+        let what = "lease expired: its worker could not renew it and ended the job after ";
         tick.wait()
             .exits(5)
-            .stderr_has(&format!("run {id} shell attempt 1/10: result not recorded, lease lost"));
+            .stderr_has(&format!("run {id} shell attempt 1/10: {what}"))
+            .stderr_has("; result not recorded, so it will run again");
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
     }
 }

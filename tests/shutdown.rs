@@ -15,6 +15,9 @@ fn stubborn(gate: &Gate) -> String {
     format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
 }
 
+const UNRECORDED: &str =
+    "; result not recorded, so it will run again; another tick recovers it after its lease";
+
 #[test]
 fn an_idle_tick_ends_at_once_on_any_signal() {
     let db = TestDb::new();
@@ -292,12 +295,8 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
         // The result can't be written. The tick retries until then.
         let tick = tick.wait().exits(1).stderr_has("cannot release 1 run in time");
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
-        assert!(
-            tick.stderr.contains(&format!(
-                "run {id}: not released at the exit; another tick recovers it after its lease"
-            )),
-            "{tick}"
-        );
+        let what = format!("run {id} shell attempt 1/10: interrupted after ");
+        tick.stderr_has(&what).stderr_has(UNRECORDED);
         assert_eq!(db.of_run(id, "status, attempts"), "running|1");
     }
 }
@@ -316,11 +315,11 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
         LOCK TABLE jobctl.job_locked_runs IN EXCLUSIVE MODE";
     locks.batch_execute(lock).unwrap();
     tick.signal(Signal::TERM);
-    let line =
-        format!("run {id}: not released at the exit; another tick recovers it after its lease");
+    let what = format!("run {id} shell attempt 1/10: interrupted after ");
     tick.wait()
         .exits(1)
-        .stderr_has(&line)
+        .stderr_has(&what)
+        .stderr_has(UNRECORDED)
         .stderr_has("jobctl: cannot release 1 run in time; see the log\n");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
 }

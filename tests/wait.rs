@@ -288,6 +288,27 @@ fn a_signal_ends_an_attempt_here_and_the_wait() {
 }
 
 #[test]
+fn a_result_that_can_t_be_recorded_delays_no_end_of_the_wait() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for (signal, exit) in [(None, 124), (Some(Signal::INT), 130)] {
+        let (proxy, gate) = (Proxy::to(&db), Gate::new());
+        let script = gate.script();
+        let run = db.jobctl(["enqueue", "shell", "--run", "--wait=2s", "--", "sh", "-c", &script]);
+        let run = run.through(&proxy).spawn();
+        gate.wait_for_starts(1);
+        proxy.cut();
+        gate.open();
+        wait_until("the job to end", || gate.count("end") == 1);
+        signal.into_iter().for_each(|signal| run.signal(signal));
+        let run = run.wait_within(SOON).exits(exit);
+        run.stderr_has("shell attempt 1/10: succeeded after ").stderr_has(
+            "; result not recorded, so it will run again; another tick recovers it after its lease",
+        );
+    }
+}
+
+#[test]
 fn a_run_that_another_tick_took_first_is_waited_for() {
     let db = TestDb::new();
     // As a lingering tick does: it claims the run before `enqueue` has looked at it.

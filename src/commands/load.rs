@@ -238,13 +238,14 @@ impl Arguments {
                 linger: true,
                 grace: SECOND,
                 prunes: false,
+                outage: None,
             },
             keep: None,
             // The test removes its workers.
             is_remembered: false,
         };
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
-        tick::run(target, plan, Executor::new(ShellPolicy::Defined, hosts)).map(drop)
+        tick::run(target, plan, Executor::new(ShellPolicy::Defined, hosts))?.result
     }
 }
 

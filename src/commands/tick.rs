@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use super::arguments::{host_name, length, run_id, up_to, within, worker};
+use super::outage::OUTAGE_LIMIT;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::health;
@@ -120,7 +121,7 @@ impl Arguments {
         let Some(id) = self.run else {
             let (plan, executor) = (self.plan(), self.executor()?);
             execute::raise_descriptor_limit(plan.concurrency);
-            tick::run(database.target()?, plan, executor)?;
+            tick::run(database.target()?, plan, executor)?.result?;
             return Ok(Exit::Done);
         };
         let check = |store: Store| -> anyhow::Result<()> {
@@ -138,7 +139,9 @@ impl Arguments {
         check(database.open()?)?;
         let stopped = Arc::default();
         super::catch_signals(&stopped)?;
-        let Outcome { runs_started, interrupted } = self.run_one(id, database)?;
+        let Outcome { runs_started, interrupted, result } =
+            self.run_one(id, database, OUTAGE_LIMIT)?;
+        result?;
         Ok(match (runs_started, interrupted) {
             (1.., _) => Exit::Done,
             (0, true) => INTERRUPTED,
@@ -151,18 +154,31 @@ impl Arguments {
         })
     }
 
-    /// Makes one attempt of a run, if a tick could start it now.
-    pub(super) fn run_one(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Outcome> {
+    /// Makes one attempt of a run, if a tick could start it now. Before and after the attempt, the
+    /// database may be away for as long as `outage`.
+    pub(super) fn run_one(
+        &self,
+        id: i64,
+        database: &DatabaseFlags,
+        outage: Duration,
+    ) -> anyhow::Result<Outcome> {
         let mut tries = 1;
         loop {
             let plan = self.plan();
             let plan = Plan {
                 filter: ClaimFilter { only_run: Some(id), queues: Vec::new(), ..plan.filter },
-                bounds: Bounds { limit: 1, linger: false, prunes: false, ..plan.bounds },
+                bounds: Bounds {
+                    limit: 1,
+                    linger: false,
+                    prunes: false,
+                    outage: Some(outage),
+                    ..plan.bounds
+                },
                 ..plan
             };
             let done = tick::run(database.target()?, plan, self.executor()?)?;
-            if done.runs_started > 0 || done.interrupted || tries == TRIES {
+            let is_over = done.runs_started > 0 || done.interrupted || done.result.is_err();
+            if is_over || tries == TRIES {
                 return Ok(done);
             }
             thread::sleep(PAUSE);
@@ -199,6 +215,7 @@ impl Arguments {
                 linger: self.linger,
                 grace: self.grace,
                 prunes: self.prune,
+                outage: None,
             },
             keep: self.prune.then(|| self.ages.keep()),
             is_remembered: true,

@@ -26,7 +26,7 @@ use crate::text::{duration, plural};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The status of timeout(1) after its time.
-const TIMED_OUT: u8 = 124;
+pub(super) const TIMED_OUT: u8 = 124;
 
 /// Wait until runs have ended
 ///

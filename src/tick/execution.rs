@@ -217,14 +217,21 @@ impl JudgedAttempt {
             .filter(|_| is_in_time)
     }
 
-    /// Returns the log line about a result that was recorded with this status of the run; `None`:
-    /// the lease was lost.
-    pub(crate) fn log_line(&self, status: Option<Status>) -> (Level, String) {
-        let Self { run, started, finished, next_status, result, .. } = self;
-        let subject = subject(run);
-        let Some(status) = status else {
-            return (Level::Warn, format!("{subject}: lease lost, result not recorded"));
-        };
+    /// Returns how the attempt ended.
+    fn what(&self) -> &str {
+        match &self.result.outcome {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Stopped(StopReason::Interrupted) => "interrupted",
+            Outcome::Stopped(StopReason::Cancelled) => "cancelled",
+            Outcome::Failed(_) | Outcome::Stopped(StopReason::LeaseLost) => {
+                self.next_status.error.as_deref().unwrap_or("failed")
+            }
+        }
+    }
+
+    /// Returns how the attempt ended, after which time, and what else is known.
+    pub(super) fn what_happened(&self) -> String {
+        let Self { started, finished, result, .. } = self;
         let note = result.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
         let took = match &result.outcome {
             // A timeout names its duration; the other failures started nothing.
@@ -238,13 +245,16 @@ impl JudgedAttempt {
             ) => String::new(),
             _ => format!(" after {}", duration::show(*finished - *started)),
         };
-        let what = match &result.outcome {
-            Outcome::Succeeded => "succeeded",
-            Outcome::Stopped(StopReason::Interrupted) => "interrupted",
-            Outcome::Stopped(StopReason::Cancelled) => "cancelled",
-            Outcome::Failed(_) | Outcome::Stopped(StopReason::LeaseLost) => {
-                next_status.error.as_deref().unwrap_or("failed")
-            }
+        format!("{}{took}{note}", self.what())
+    }
+
+    /// Returns the log line about a result that was recorded with this status of the run; `None`:
+    /// the lease was lost.
+    pub(crate) fn log_line(&self, status: Option<Status>) -> (Level, String) {
+        let Self { run, next_status, .. } = self;
+        let subject = subject(run);
+        let Some(status) = status else {
+            return (Level::Warn, format!("{subject}: lease lost, result not recorded"));
         };
         let next = match status {
             Status::Failed => match self.next_wait(Some(status)) {
@@ -259,13 +269,13 @@ impl JudgedAttempt {
             }
             Status::Queued => ", queued again".to_owned(),
             Status::Dead => ", dead".to_owned(),
-            Status::Cancelled if what != "cancelled" => ", cancelled".to_owned(),
+            Status::Cancelled if self.what() != "cancelled" => ", cancelled".to_owned(),
             Status::Blocked | Status::Running | Status::Succeeded | Status::Cancelled => {
                 String::new()
             }
         };
         let level = if status == Status::Dead { Level::Warn } else { Level::Info };
-        (level, format!("{subject}: {what}{took}{note}{next}"))
+        (level, format!("{subject}: {}{next}", self.what_happened()))
     }
 }
 

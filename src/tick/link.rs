@@ -35,6 +35,8 @@ pub(super) struct Link {
     losses: u32,
     /// Why it was lost, until the next answer.
     lost: Option<anyhow::Error>,
+    /// Since when there is no connection that has answered.
+    away_since: Option<Instant>,
     /// Since when statements have been rejected, while no results or claims were accepted.
     rejected_since: Option<Instant>,
     has_warned: bool,
@@ -49,6 +51,10 @@ pub(super) struct Link {
 }
 
 impl Link {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { away_since: Some(now), ..Self::default() }
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.is_up
     }
@@ -61,12 +67,18 @@ impl Link {
         self.paused_until
     }
 
+    /// Returns since when the database is away.
+    pub(super) fn away_since(&self) -> Option<Instant> {
+        self.away_since.filter(|_| !self.is_up)
+    }
+
     pub(super) fn connected(&mut self) {
         (self.is_up, self.has_answered) = (true, false);
     }
 
     pub(super) fn answered(&mut self) {
         (self.has_answered, self.losses, self.lost) = (true, 0, None);
+        self.away_since = None;
     }
 
     /// Records how long an answer took.
@@ -148,8 +160,9 @@ impl Link {
     }
 
     /// The connection was lost or refused. Returns the pause before the next attempt to connect.
-    pub(super) fn lost(&mut self, why: anyhow::Error) -> Duration {
+    pub(super) fn lost(&mut self, now: Instant, why: anyhow::Error) -> Duration {
         (self.is_up, self.lost) = (false, Some(why));
+        self.away_since.get_or_insert(now);
         let pause = match self.losses {
             0 => Duration::ZERO,
             losses => LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (losses - 1).min(10))),
@@ -207,7 +220,8 @@ mod tests {
         assert!(link.is_up() && !link.has_answered());
         link.answered();
         assert!(link.has_answered());
-        let lost = |link: &mut Link| link.lost(anyhow!("gone")).as_millis();
+        let now = Instant::now();
+        let lost = |link: &mut Link| link.lost(now, anyhow!("gone")).as_millis();
         let pauses = [(); 7].map(|()| lost(&mut link));
         assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
         assert!(!link.is_up() && link.take_lost().is_some());

@@ -15,7 +15,7 @@ use log::Level;
 
 use super::claims::{Claims, LIMITED_PAUSE};
 use super::execution::{Ended, JudgedAttempt, Task, subject};
-use super::leases::Leases;
+use super::leases::{Lease, Leases};
 use super::link::Link;
 use super::pending_writes::{self, PendingWrite, PendingWrites};
 use super::phase::{Phase, PhaseEnd};
@@ -24,7 +24,7 @@ use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use super::turns::{Duty, Turns};
 use crate::execute::{PoolState, WakeWhen};
-use crate::exit::Exit;
+use crate::exit::{Exit, Fault};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::store::{self, Claim, Claimed, FencingToken, Kind, LeaseState, Renewed, StepResult};
@@ -56,6 +56,9 @@ pub(crate) struct Bounds {
     pub(crate) grace: Duration,
     /// Whether to delete old runs at the end.
     pub(crate) prunes: bool,
+    /// How long a tick that runs no job waits for a database that is away; `None`: as long as it
+    /// keeps results.
+    pub(crate) outage: Option<Duration>,
 }
 
 /// What the driver tells the machine.
@@ -136,6 +139,8 @@ pub(super) struct Machine {
     phase_ends: Option<Instant>,
     failure: Option<anyhow::Error>,
     link: Link,
+    /// When an attempt ended last.
+    last_ended: Instant,
     /// The request that has no answer yet. Signals and ended attempts may come before the answer.
     sent: Option<Sent>,
     /// A test lets other duties come first.
@@ -174,7 +179,8 @@ impl Machine {
             phase: Phase::Working,
             phase_ends: Some(now + bounds.max_time),
             failure: None,
-            link: Link::default(),
+            link: Link::new(now),
+            last_ended: now,
             sent: None,
             turns: Turns::default(),
             leases: Leases::default(),
@@ -217,7 +223,7 @@ impl Machine {
         if !self.link.is_up() {
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
-            return dropped.chain(self.phase_end()).min();
+            return dropped.chain(self.phase_end()).chain(self.outage_end()).min();
         }
         let not_before = self.not_before();
         let due = self.duties().map(|(at, _)| at).chain(self.late_at());
@@ -231,6 +237,13 @@ impl Machine {
         let sends_results =
             self.phase == Phase::Ending && self.link.is_up() && self.writes.has_new_results();
         self.phase_ends.filter(|_| !sends_results)
+    }
+
+    /// Returns when a tick that runs no job gives the database up.
+    fn outage_end(&self) -> Option<Instant> {
+        let runs_none = self.pool.running + self.pool.waiting == 0;
+        let since = self.link.away_since().filter(|_| runs_none)?;
+        Some(since.max(self.last_ended) + self.bounds.outage?)
     }
 
     /// Returns the time before which nothing is sent.
@@ -292,6 +305,12 @@ impl Machine {
         let is_late = self.link.is_up() && self.late_at().is_some_and(|at| self.now >= at);
         if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
             return self.instructions.push(Instruction::Withdraw);
+        }
+        if self.outage_end().is_some_and(|end| self.now >= end) {
+            self.drop_writes(|_, _| true);
+            let silent = || Fault::new(Exit::Unavailable, "the database did not answer").into();
+            let away = self.link.take_lost().unwrap_or_else(silent);
+            self.fail(away);
         }
         self.drop_expired();
         while !self.send() && self.is_idle() {
@@ -864,6 +883,7 @@ impl Machine {
     }
 
     fn ended(&mut self, ended: Ended) {
+        self.last_ended = self.now;
         match ended {
             Ended::Judged(judged) => {
                 let took = judged.finished - judged.started;
@@ -912,7 +932,7 @@ impl Machine {
             self.claims.right_lost();
             self.may_prune = false;
             if error.kind == Kind::Lost {
-                self.link.lost(error.into());
+                self.link.lost(self.now, error.into());
             } else {
                 self.failure.get_or_insert(error.into());
             }
@@ -958,7 +978,7 @@ impl Machine {
     fn disconnected(&mut self, error: anyhow::Error) {
         (self.search, self.wakes_again) = (Search::None, false);
         self.claims.right_lost();
-        let pause = self.link.lost(error);
+        let pause = self.link.lost(self.now, error);
         if self.reconnects() {
             self.instructions.push(Instruction::Connect(pause));
         } else {
@@ -981,18 +1001,22 @@ impl Machine {
     /// no longer matches, and the write does not change the run. Over a connection, a result is
     /// kept while the tick works, because it belongs to the history.
     fn drop_expired(&mut self) {
-        let (now, kept, leases) = (self.now, self.timing.result_kept, &self.leases);
-        let is_up = self.link.is_up();
-        let works = self.phase == Phase::Working;
-        let is_over = |write: &PendingWrite| {
-            (!is_up || !works || write.released().is_some())
-                && leases.get(&write.token()).is_none_or(|lease| now >= lease.expires() + kept)
-        };
+        let keeps_results = self.link.is_up() && self.phase == Phase::Working;
+        let over = self.now.checked_sub(self.timing.result_kept);
+        self.drop_writes(|write, lease| {
+            (!keeps_results || write.released().is_some())
+                && lease.is_none_or(|lease| Some(lease.expires()) <= over)
+        });
+    }
+
+    /// Drops these writes, and logs what becomes of their claims.
+    fn drop_writes(&mut self, is_over: impl Fn(&PendingWrite, Option<&Lease>) -> bool) {
+        let leases = &self.leases;
+        let is_over = |write: &PendingWrite| is_over(write, leases.get(&write.token()));
         for write in self.writes.drop_if(is_over) {
             self.leases.remove(&write.token());
-            let outcome = self.writes.outcome(&write.token(), write.released().is_some());
-            let line = format!("{}: {outcome}", write.subject());
-            self.log_about(write.token(), Level::Warn, line);
+            let outcome = self.writes.outcome(&write);
+            self.leave_to_lease(write.token(), &write.subject(), &outcome);
         }
     }
 
@@ -1052,27 +1076,19 @@ impl Machine {
     }
 
     fn exit(&mut self) {
-        let claims: Vec<_> = self.leases.tokens().collect();
-        for claim in &claims {
-            if self.writes.is_uncertain(claim) {
-                let line = format!(
-                    "run {}: the answer was lost, so its end may not be recorded; if it is not, \
-                     another tick recovers it after its lease",
-                    claim.id
-                );
-                self.log_about(*claim, Level::Error, line);
-            } else {
-                let subject = format!("run {}", claim.id);
-                self.leave_to_lease(*claim, &subject, &"not released at the exit");
-            }
+        let held = self.leases.held();
+        self.drop_writes(|_, _| true);
+        for claim in self.leases.tokens().collect::<Vec<_>>() {
+            let subject = format!("run {}", claim.id);
+            self.leave_to_lease(claim, &subject, &"not released at the exit");
         }
         // After a signal the tick does not wait for a slow answer. Only what it holds matters.
         let lost = self.link.take_lost().filter(|_| !self.has_signal);
         let result = match self.failure.take().or(lost) {
             Some(failure) => Err(failure),
-            None if claims.is_empty() => Ok(()),
+            None if held == 0 => Ok(()),
             None => {
-                let runs = plural::of(claims.len() as i64, "run");
+                let runs = plural::of(held as i64, "run");
                 Err(anyhow!("cannot release {runs} in time; see the log"))
             }
         };

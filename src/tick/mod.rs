@@ -84,11 +84,13 @@ struct Process {
 }
 
 /// What a tick did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) runs_started: usize,
     /// Whether a signal came.
     pub(crate) interrupted: bool,
+    /// Why the tick ended early.
+    pub(crate) result: anyhow::Result<()>,
 }
 
 /// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
@@ -134,7 +136,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
             Step::Exit(result) => {
                 process.exit(result.is_ok(), driver.machine.other_claims());
                 let Process { runs_started, was_interrupted: interrupted, .. } = process;
-                return result.map(|()| Outcome { runs_started, interrupted });
+                return Ok(Outcome { runs_started, interrupted, result });
             }
         }
     }

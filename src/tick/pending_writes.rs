@@ -172,19 +172,24 @@ impl PendingWrites {
         self.uncertain.extend(sent.iter().map(PendingWrite::token));
     }
 
-    /// Returns what to log about a claim whose write this tick can't send again.
-    pub(super) fn outcome(&self, claim: &FencingToken, is_release: bool) -> &'static str {
-        match (is_release, self.uncertain.contains(claim)) {
-            (false, false) => "result not recorded, lease lost",
-            (true, false) => "claim not released, lease lost",
-            (false, true) => "the result may not be recorded: the answer was lost",
-            (true, true) => "the claim may not be released: the answer was lost",
+    /// Returns what to log about a write that this tick can't send again.
+    pub(super) fn outcome(&self, write: &PendingWrite) -> String {
+        let is_uncertain = self.uncertain.contains(&write.token());
+        let Some(judged) = write.judged() else {
+            return match is_uncertain {
+                true => "the claim may not be released: the answer was lost".to_owned(),
+                false => "claim not released".to_owned(),
+            };
+        };
+        let is_last = judged.run.attempt >= judged.run.max_attempts;
+        let next = if is_last { "it will be dead" } else { "it will run again" };
+        let ended = judged.what_happened();
+        match is_uncertain {
+            true => format!(
+                "{ended}; the result may not be recorded: the answer was lost; if it is not, {next}"
+            ),
+            false => format!("{ended}; result not recorded, so {next}"),
         }
-    }
-
-    /// Whether the answer to the latest write about this claim was lost.
-    pub(super) fn is_uncertain(&self, claim: &FencingToken) -> bool {
-        self.uncertain.contains(claim)
     }
 
     /// A statement with these failed. They are sent again from `now` on, before the others.
@@ -320,15 +325,22 @@ mod tests {
     fn a_write_without_an_answer_differs_from_one_that_failed() {
         let (mut writes, now) = (PendingWrites::default(), Instant::now());
         writes.answer_lost(&[result(1, 0, now)]);
-        let [lost, other] = [1, 2].map(|id| run(id).token());
-        assert!(writes.is_uncertain(&lost) && !writes.is_uncertain(&other));
-        let outcomes = [(lost, false), (lost, true), (other, false), (other, true)];
-        let outcomes = outcomes.map(|(claim, is_release)| writes.outcome(&claim, is_release));
+        let dropped = [result(1, 0, now), release(1), result(2, 0, now), release(2)];
         assert_eq!(
-            outcomes.map(|it| it.contains("the answer was lost")),
-            [true, true, false, false]
+            dropped.map(|write| writes.outcome(&write)),
+            [
+                "killed by SIGKILL (out of memory?) after 0ms; the result may not \
+                 be recorded: the answer was lost; if it is not, it will run again",
+                "the claim may not be released: the answer was lost",
+                "killed by SIGKILL (out of memory?) after 0ms; result not recorded, so it will run \
+                 again",
+                "claim not released",
+            ]
         );
-        assert_eq!(outcomes.map(|it| it.contains("claim")), [false, true, false, true]);
+        let PendingWrite::Record(mut last) = result(2, 0, now) else { panic!("a result") };
+        last.run.max_attempts = last.run.attempt;
+        let outcome = writes.outcome(&PendingWrite::Keep(last));
+        assert!(outcome.ends_with("result not recorded, so it will be dead"), "{outcome}");
         writes.push(result(3, 7, now));
         writes.push(release(4));
         let dropped = writes.drop_if(|write| write.released().is_none());

@@ -296,8 +296,14 @@ struct Tick {
 
 impl Tick {
     fn open(url: &str) -> Self {
-        let bounds =
-            Bounds { limit: 0, max_time: LEASE, linger: false, grace: LEASE, prunes: true };
+        let bounds = Bounds {
+            limit: 0,
+            max_time: LEASE,
+            linger: false,
+            grace: LEASE,
+            prunes: true,
+            outage: None,
+        };
         let filter = filter(&mut Random(0));
         let worker = String::new();
         Self {

@@ -461,6 +461,7 @@ impl World {
             linger: host.linger,
             grace: host.grace,
             prunes: false,
+            outage: None,
         };
         let now = host.clock.read(self.now);
         let timing = self.variant.timing(Timing::of(self.lease));

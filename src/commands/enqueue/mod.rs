@@ -31,6 +31,7 @@ use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::duration::{self, SECOND};
 use crate::text::{plural, timestamp};
+use crate::tick::Outcome;
 
 /// Enqueue a job and print its run's id
 ///
@@ -143,7 +144,7 @@ impl Arguments {
         if let Some(tick) = here.as_ref().and_then(|cli| cli.command.tick())
             && let [Accepted { id: Some(id), status, .. }] = answers[..]
             && status.is_none_or(Status::is_waiting)
-            && let Some(exit) = run_here(tick, id, database)?
+            && let Some(exit) = run_here(tick, id, self.wait.flatten(), database)?
         {
             return Ok(exit);
         }
@@ -211,41 +212,58 @@ impl Arguments {
 }
 
 /// Makes an attempt of a run that waits. While the database is away for a short time, tries again.
-/// Returns the exit status if a signal ended that. In any other case, the wait goes on: also if
-/// another tick was faster.
+/// Returns the exit status if a signal or the time of `--wait` ended that. In any other case, the
+/// wait goes on: also if another tick was faster.
 fn run_here(
     tick: &tick::Arguments,
     id: i64,
+    wait: Option<Duration>,
     database: &DatabaseFlags,
 ) -> anyhow::Result<Option<Exit>> {
     let interrupted = Arc::default();
     super::catch_signals(&interrupted)?;
-    let mut done = None;
-    let mut attempt = || -> anyhow::Result<_> {
-        let done = match done {
-            Some(done) => done,
-            None => *done.insert(tick.run_one(id, database)?),
+    let outage = wait.map_or(OUTAGE_LIMIT, |wait| wait.min(OUTAGE_LIMIT));
+    let (mut done, mut away_since) = (None, None);
+    let (runs_started, state) = loop {
+        let mut has_waited = false;
+        let mut attempt = || -> anyhow::Result<_> {
+            let runs_started = match done {
+                Some(runs_started) => runs_started,
+                None => {
+                    let Outcome { runs_started, result, .. } =
+                        tick.run_one(id, database, outage)?;
+                    has_waited = runs_started > 0 && result.is_err();
+                    result?;
+                    *done.insert(runs_started)
+                }
+            };
+            let states = database.open_until(&interrupted)?.run_states(vec![id])?;
+            Ok((runs_started, states.into_iter().next()))
         };
-        let states = database.open_until(&interrupted)?.run_states(vec![id])?;
-        Ok((done, states.into_iter().next()))
-    };
-    let (began, mut has_complained) = (Instant::now(), false);
-    let (done, state) = loop {
         let error = match attempt() {
             Err(error) if exit_of(&error) != Exit::Usage => error,
             done => break done?,
         };
         if !interrupted.load(Ordering::Relaxed) {
             let is_away = exit_of(&error) == Exit::Unavailable;
-            if !std::mem::replace(&mut has_complained, true) {
+            let since = *away_since.get_or_insert_with(|| {
                 let waits_for = if is_away { "the database" } else { "a tick" };
                 let line = format!("run {id} is enqueued; waiting for {waits_for}: {error:#}");
-                print::complain(&line);
-            }
-            if !is_away || began.elapsed() > OUTAGE_LIMIT {
+                if !(is_away && has_waited) {
+                    print::complain(&line);
+                }
+                Instant::now()
+            });
+            if !is_away {
                 return Ok(None);
             }
-            thread::sleep(SECOND);
+            if has_waited || since.elapsed() > outage {
+                return match wait {
+                    Some(wait) if wait == outage => Ok(Some(Exit::Passed(wait::TIMED_OUT))),
+                    _ => Err(error.context(format!("run {id} is enqueued"))),
+                };
+            }
+            thread::sleep(SECOND.min(outage));
         }
         // The next attempt would not notice a signal that has come before.
         if interrupted.load(Ordering::Relaxed) {
@@ -259,10 +277,10 @@ fn run_here(
         return Ok(Some(tick::INTERRUPTED));
     }
     match state.status {
-        Status::Failed if done.runs_started > 0 => {
+        Status::Failed if runs_started > 0 => {
             wait::failure(&state).into_iter().for_each(|why| print::complain(&why));
         }
-        status if status.is_waiting() && done.runs_started == 0 => tick::complain_of_waiting(id),
+        status if status.is_waiting() && runs_started == 0 => tick::complain_of_waiting(id),
         _ => {}
     }
     Ok(None)

@@ -29,6 +29,7 @@ const LINGERING: Bounds = Bounds {
     linger: true,
     grace: Duration::ZERO,
     prunes: false,
+    outage: None,
 };
 
 impl Tick {
@@ -1125,7 +1126,7 @@ fn a_tick_exits_once_nothing_is_left_to_do() {
     assert!(!idle(|it| it.search = Search::Running));
     assert!(!idle(|it| it.wakes_again = true));
     assert!(!idle(|it| it.claims.claim_soon(it.now)));
-    assert!(!idle(|it| _ = it.link.lost(anyhow!("refused"))));
+    assert!(!idle(|it| _ = it.link.lost(it.now, anyhow!("refused"))));
     assert!(!idle(|it| drop(it.leases.add(run(1).token(), it.now, it.now))));
     // The right is released, a slow answer is recorded and old runs are deleted first.
     assert!(idle(|it| it.phase = Phase::Leaving));
@@ -1140,7 +1141,7 @@ fn a_tick_exits_once_nothing_is_left_to_do() {
     assert!(!idle(|it| (it.phase, it.may_prune) = (Phase::Leaving, true)));
     assert!(idle(|it| {
         (it.phase, it.may_prune) = (Phase::Leaving, true);
-        it.link.lost(anyhow!("refused"));
+        it.link.lost(it.now, anyhow!("refused"));
     }));
 }
 
@@ -1150,8 +1151,9 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
         let mut tick = Tick::that_claims(claimed, Duration::ZERO);
         if is_lost {
             let result = PendingWrite::Record(Box::new(judged(1, 0, tick.now)));
-            tick.machine.writes.answer_lost(&[result]);
-            tick.machine.link.lost(anyhow!("the connection is lost"));
+            tick.machine.writes.answer_lost(std::slice::from_ref(&result));
+            tick.machine.writes.push(result);
+            tick.machine.link.lost(tick.now, anyhow!("the connection is lost"));
         }
         tick.machine.has_signal = signal;
         tick.machine.exit();
@@ -1166,7 +1168,7 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
     assert!(log.contains("run 1: not released at the exit; another tick recovers it"), "{log}");
     let (error, log) = exits(vec![run(1)], true, true);
     assert!(error.contains("cannot release 1 run in time"), "{error}");
-    assert!(log.contains("run 1: the answer was lost"), "{log}");
+    assert!(log.contains("the result may not be recorded: the answer was lost"), "{log}");
     assert_eq!(exits(vec![run(1)], true, false).0, "the connection is lost");
     assert_eq!(exits(Vec::new(), true, true).0, "");
 }
@@ -1188,7 +1190,7 @@ fn results_and_claims_are_kept_while_the_database_may_come_back() {
             false => PendingWrite::Record(Box::new(judged(1, 0, tick.now))),
         });
         if !is_up {
-            tick.machine.link.lost(anyhow!("refused"));
+            tick.machine.link.lost(tick.now, anyhow!("refused"));
             assert_eq!(tick.machine.until(), Some(tick.now + seconds(120.0)));
         }
         tick.machine.now += waited;
@@ -1198,4 +1200,39 @@ fn results_and_claims_are_kept_while_the_database_may_come_back() {
             (is_kept, !is_kept)
         );
     }
+}
+
+#[test]
+fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
+    let bounds = Bounds { outage: Some(seconds(10.0)), ..LINGERING };
+    // One that never connected.
+    let mut tick = Tick::of(bounds);
+    tick.pool.running = 0;
+    tick.at(tick.now + seconds(10.0) - MILLISECOND);
+    assert!(tick.instructions.is_empty());
+    tick.at(tick.now + MILLISECOND);
+    assert!(
+        matches!(tick.instructions[..], [Instruction::Exit(Err(_))]),
+        "{:?}",
+        tick.instructions
+    );
+    // The time of one that held a run begins when its job has ended.
+    let mut tick = Tick::of(bounds).claims(vec![run(1)]);
+    let lost = tick.machine.now;
+    tick.machine.sent = None;
+    tick.on(Event::Disconnected(anyhow!("refused")));
+    tick.at(lost + seconds(11.0));
+    assert_eq!(tick.log, "");
+    tick.pool.running = 0;
+    tick.ends(1, 0);
+    assert_eq!(tick.machine.until(), Some(lost + seconds(21.0)));
+    // A connection that has not answered changes nothing.
+    tick.on(Event::Connected);
+    assert_eq!(tick.machine.outage_end(), None);
+    tick.machine.sent = None;
+    tick.on(Event::Disconnected(anyhow!("refused")));
+    tick.at(lost + seconds(21.0));
+    assert!(tick.log.contains("result not recorded, so it will run again"), "{}", tick.log);
+    let Some(Instruction::Exit(Err(error))) = tick.instructions.pop() else { panic!() };
+    assert_eq!(error.to_string(), "refused");
 }
