@@ -24,7 +24,12 @@ key() { case $2 in
     ed25519) openssl genpkey -algorithm ed25519 -out $1.key ;;
     *) openssl ecparam -name $2 -genkey -noout -out $1.key ;;
 esac }
-authority() { key $1 $2; openssl req -x509 -new -key $1.key -subj "/CN=$1" -days 3650 -out $1.crt; }
+authority() {
+    name=$1
+    key $1 $2
+    shift 2
+    openssl req -x509 -new -key $name.key -subj "/CN=$name" -days 3650 -out $name.crt "$@"
+}
 # signed NAME KEY AUTHORITY COMMON_NAME EXTENSIONS [OPTION...]
 signed() {
     name=$1 authority=$3 extensions=$5
@@ -56,6 +61,16 @@ signed version1-web rsa root localhost ""
 signed elsewhere rsa root x subjectAltName=DNS:elsewhere.example
 signed client-only rsa root x "$names extendedKeyUsage=clientAuth"
 signed authority rsa root x "$names basicConstraints=CA:TRUE"
+signed by-address rsa root x "subjectAltName=DNS:127.0.0.1"
+signed ca-usage rsa root x "$names keyUsage=critical,keyCertSign"
+signed usage rsa root x "$names keyUsage=keyAgreement"
+signed middle rsa root middle "basicConstraints=CA:TRUE keyUsage=digitalSignature,cRLSign"
+signed by-middle rsa middle x $names
+cat middle.crt >>by-middle.crt
+authority mute-root rsa -addext keyUsage=digitalSignature
+signed by-mute rsa mute-root x $names
+own own-ca-usage rsa -addext keyUsage=keyCertSign
+own own-client-only rsa -addext extendedKeyUsage=clientAuth
 signed by-weak rsa weak-root x $names
 signed weak weak root x $names
 signed p521 secp521r1 root x $names
@@ -74,6 +89,7 @@ for file in client.crt client.key root.crt; do
     { echo 'subject=/CN=a text before'; cat $file; } | sed 's/$/\r/' >dos-$file
 done
 openssl x509 -in root.crt -outform der -out der.crt
+openssl x509 -in root.crt -trustout -out trustout.crt
 : >empty.crt
 cp client.crt certificate.key
 sed 3,6d root.crt >short.crt
@@ -241,6 +257,16 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
             "it is not for this host name, only for elsewhere.example; use the name in the \
              certificate, or sslmode=verify-ca",
         ),
+        ("ca-usage", "root.crt", "its keyUsage does not allow TLS servers; issue it with"),
+        ("ca-usage", "ca-usage.crt", "its keyUsage does not allow TLS servers; issue it with"),
+        ("own-ca-usage", "own-ca-usage.crt", "its keyUsage does not allow TLS servers"),
+        ("own-client-only", "own-client-only.crt", "its extendedKeyUsage does not allow servers"),
+        (
+            "by-middle",
+            "root.crt",
+            "the keyUsage of its authority does not allow to sign certificates; issue the",
+        ),
+        ("by-mute", "mute-root.crt", "the keyUsage of its authority does not allow to sign"),
         ("good", "stranger.crt", "no trusted authority signed it; set sslrootcert to a file"),
         ("own", "root.crt", "it is self-signed; set sslrootcert to a file"),
     ] {
@@ -253,6 +279,13 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
             opens(&secured.verified(&format!("{name}.crt")));
         }
     }
+    secured.certify("by-address");
+    refuses(
+        &secured.verified("root.crt").replace("db.example.com", "127.0.0.1"),
+        "its subjectAltName has this address as DNS, not as IP; issue it with subjectAltName IP:",
+    );
+    secured.certify("usage");
+    opens(&secured.verified("root.crt"));
     secured.certify("p521");
     let kinds = "the server rejects the handshake: its key or its cipher suites are not supported";
     refuses(&secured.address("sslmode=require"), kinds);
@@ -318,6 +351,7 @@ fn the_error_says_why_a_file_has_no_root_certificates() {
     for (root, why) in [
         ("empty.crt", "empty.crt: it has no certificate in PEM form; correct sslrootcert"),
         ("der.crt", "der.crt: it is in DER form; convert it with `openssl x509 -inform der`"),
+        ("trustout.crt", "trustout.crt: it has a TRUSTED CERTIFICATE; convert it with `openssl"),
         ("short.crt", "short.crt: no certificate in it can be read; correct sslrootcert"),
         ("damaged.crt", "damaged.crt: its text in PEM form is damaged; correct sslrootcert"),
     ] {

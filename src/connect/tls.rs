@@ -244,6 +244,9 @@ fn file_fault(key: &str, path: &Path, cause: impl Display) -> anyhow::Error {
     setting_fault(format!("{key} {}", path.display()), cause)
 }
 
+/// A form of OpenSSL, in which purposes follow the certificate.
+const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE-----";
+
 /// Reads all PEM items of one kind, at least one.
 fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> anyhow::Result<Vec<T>> {
     let fault = |cause: &str| file_fault(key, path, format!("{cause}; correct {key}"));
@@ -254,8 +257,11 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> anyhow::Re
     if !items.is_empty() {
         return Ok(items);
     }
+    let is_trusted = text.windows(TRUSTED.len()).any(|part| part == TRUSTED);
     // DER begins with this byte.
-    Err(fault(&if text.first() == Some(&b'0') {
+    Err(fault(&if is_trusted && key != "sslcrl" {
+        "it has a TRUSTED CERTIFICATE; convert it with `openssl x509 -in FILE -out NEW`".to_owned()
+    } else if text.first() == Some(&b'0') {
         let tool = if key == "sslcrl" { "crl" } else { "x509" };
         format!("it is in DER form; convert it with `openssl {tool} -inform der`")
     } else {

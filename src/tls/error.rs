@@ -1,5 +1,8 @@
 //! Why TLS failed, in sentences for a person: the cause, and the kind of its remedy.
 
+use std::net::IpAddr;
+
+use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 use super::algorithms::signature_name_of;
@@ -101,6 +104,12 @@ impl TlsProblem {
             Invalid::BadSignature => ("its signature is wrong".into(), Remedy::Trust),
             Invalid::BadEncoding => ("it is damaged".into(), REPLACE),
             Invalid::NotValidForName => ("it is not for this host name".into(), Remedy::Name),
+            Invalid::NotValidForNameContext { expected: ServerName::IpAddress(ip), presented }
+                if presented.contains(&format!("DnsName(\"{}\")", IpAddr::from(*ip))) =>
+            {
+                let remedy = Remedy::Do("issue it with subjectAltName IP:ADDRESS");
+                ("its subjectAltName has this address as DNS, not as IP".into(), remedy)
+            }
             Invalid::NotValidForNameContext { presented, .. } => {
                 all_names = presented.iter().map(|name| unwrap_name(name).to_owned()).collect();
                 ("it is not for this host name".into(), Remedy::Name)
@@ -251,7 +260,7 @@ mod tests {
         for error in alerts.chain(invalid.into_iter().map(Error::from)).chain(others) {
             let TlsProblem { cause, .. } = TlsProblem::from(&error);
             let is_name = |word: &str| word.chars().skip(1).any(char::is_uppercase);
-            let known = ["TLS", "X.509", "extendedKeyUsage"];
+            let known = ["TLS", "X.509", "extendedKeyUsage", "keyUsage"];
             let odd = cause.split(' ').find(|word| is_name(word) && !known.contains(word));
             assert_eq!(odd, None, "{cause}");
         }

@@ -22,7 +22,9 @@ use rustls::{
 use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
 use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::oid::db::rfc5280::ID_KP_SERVER_AUTH;
 use x509_cert::der::{Decode, Encode, Tag, Tagged};
+use x509_cert::ext::pkix::{ExtendedKeyUsage, KeyUsage};
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use super::algorithms::unsupported_key;
@@ -61,7 +63,8 @@ pub(crate) struct Verifier {
 struct Rules {
     checks: Checks,
     trust: Trust,
-    chain: Arc<WebPkiServerVerifier>,
+    /// `None`: no root may sign certificates.
+    chain: Option<Arc<WebPkiServerVerifier>>,
     anchors: Arc<RootCertStore>,
 }
 
@@ -71,6 +74,10 @@ pub(super) enum CertificateProblem {
     OldVersion,
     SelfSigned,
     ConstrainedAuthority,
+    /// Its key may not be that of a TLS server.
+    Usage,
+    /// The key of an authority in its chain may not sign certificates.
+    AuthorityUsage,
     /// It has this key, which is not supported.
     Key(String),
     /// An authority in its chain has this key.
@@ -84,6 +91,12 @@ impl CertificateProblem {
             Self::OldVersion | Self::ConstrainedAuthority => Remedy::Do(
                 "issue it as version 3 with subjectAltName, or trust this certificate itself",
             ),
+            Self::Usage => {
+                Remedy::Do("issue it with keyUsage digitalSignature and keyEncipherment")
+            }
+            Self::AuthorityUsage => {
+                Remedy::Do("issue the authority's certificate with keyUsage keyCertSign")
+            }
             Self::Key(_) | Self::AuthorityKey(_) => Remedy::Do(SUPPORTED_KEYS),
         }
     }
@@ -96,6 +109,10 @@ impl fmt::Display for CertificateProblem {
             Self::SelfSigned => "it is self-signed",
             Self::ConstrainedAuthority => {
                 "the host is only in its common name, and its authority has name constraints"
+            }
+            Self::Usage => "its keyUsage does not allow TLS servers",
+            Self::AuthorityUsage => {
+                "the keyUsage of its authority does not allow to sign certificates"
             }
             Self::Key(kind) => return write!(formatter, "it has {kind}"),
             Self::AuthorityKey(kind) => return write!(formatter, "its authority has {kind}"),
@@ -124,15 +141,19 @@ impl Verifier {
         if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
             return Ok(None);
         }
+        anchors = RootCertStore::empty();
+        anchors.add_parsable_certificates(trust.roots.iter().filter(|it| may_sign(it)).cloned());
         let (provider, anchors) = (provider(), Arc::new(anchors));
         let algorithms = provider.signature_verification_algorithms;
-        let chain = WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors), provider)
-            .with_crls(trust.revoked.clone())
-            .enforce_revocation_expiration()
-            .build()
-            .map_err(|_| {
-                TlsProblem::new("it is not a supported revocation list", Remedy::RevocationList)
-            })?;
+        let build = || {
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors), provider)
+                .with_crls(trust.revoked.clone())
+                .enforce_revocation_expiration()
+                .build()
+        };
+        let chain = (!anchors.is_empty()).then(build).transpose().map_err(|_| {
+            TlsProblem::new("it is not a supported revocation list", Remedy::RevocationList)
+        })?;
         Ok(Some(Self { algorithms, rules: Some(Rules { checks, trust, chain, anchors }) }))
     }
 }
@@ -178,30 +199,38 @@ impl Rules {
         roots.any(|root| issuers.iter().any(|issuer| issuer.ends_with(&root.subject)))
     }
 
-    /// Returns the unsupported key of an authority, if that is why a signature counts as wrong.
-    fn authority_key(
+    /// Returns the problem of an authority that explains the error: its key is not supported, or
+    /// may not sign.
+    fn authority_problem(
         &self,
         invalid: &CertificateError,
         sent: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
     ) -> Option<CertificateProblem> {
         use CertificateError::{
-            BadSignature, UnsupportedSignatureAlgorithmContext as Algorithm,
+            BadSignature, UnknownIssuer, UnsupportedSignatureAlgorithmContext as Algorithm,
             UnsupportedSignatureAlgorithmForPublicKeyContext as AlgorithmForKey,
         };
-        if !matches!(invalid, BadSignature | Algorithm { .. } | AlgorithmForKey { .. }) {
-            return None;
-        }
         let signed: Vec<_> = others.iter().chain([sent]).filter_map(parsed).collect();
-        let issues = |one: &Certificate| {
-            signed.iter().any(|it| it.tbs_certificate.issuer == one.tbs_certificate.subject)
+        let issues = |one: &&CertificateDer<'_>| {
+            let subject = parsed(one).map(|one| one.tbs_certificate.subject);
+            signed.iter().any(|it| Some(&it.tbs_certificate.issuer) == subject.as_ref())
         };
-        let authorities = others.iter().chain(&self.trust.roots).filter_map(parsed).filter(issues);
-        let mut keys = authorities.map(|one| one.tbs_certificate.subject_public_key_info);
-        keys.find_map(|key| unsupported_key(&key)).map(CertificateProblem::AuthorityKey)
+        let mut authorities = others.iter().chain(&self.trust.roots).filter(issues);
+        match invalid {
+            BadSignature | Algorithm { .. } | AlgorithmForKey { .. } => {
+                let mut keys = authorities.filter_map(|one| public_key(one).ok());
+                keys.find_map(|key| unsupported_key(&key)).map(CertificateProblem::AuthorityKey)
+            }
+            UnknownIssuer if authorities.any(|one| !may_sign(one)) => {
+                Some(CertificateProblem::AuthorityUsage)
+            }
+            _ => None,
+        }
     }
 
-    /// Checks the dates and the revocation of a pinned certificate, which needs no signature.
+    /// Checks the dates, the purpose and the revocation of a pinned certificate, which needs no
+    /// signature.
     fn check_pinned(
         &self,
         sent: &CertificateDer<'_>,
@@ -213,6 +242,10 @@ impl Rules {
         }
         if now.as_secs() > certificate.validity.not_after.to_unix_duration().as_secs() {
             return Err(CertificateError::Expired);
+        }
+        let purposes = certificate.get::<ExtendedKeyUsage>().ok().flatten();
+        if purposes.is_some_and(|(_, purposes)| !purposes.0.contains(&ID_KP_SERVER_AUTH)) {
+            return Err(CertificateError::InvalidPurpose);
         }
         let lists =
             self.trust.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
@@ -248,12 +281,24 @@ impl ServerCertVerifier for Verifier {
             return Err(CertificateProblem::Key(kind).into());
         }
         let Some(rules) = &self.rules else { return Ok(ServerCertVerified::assertion()) };
+        let serves =
+            |it: KeyUsage| it.digital_signature() || it.key_encipherment() || it.key_agreement();
+        if !key_usage(sent).is_none_or(serves) {
+            return Err(CertificateProblem::Usage.into());
+        }
         if rules.trust.roots.iter().any(|root| root == sent) {
             rules.check_pinned(sent, now)?;
         } else if is_old(sent) {
             return Err(CertificateProblem::OldVersion.into());
         } else {
-            match rules.chain.verify_server_cert(sent, intermediates, name, ocsp, now) {
+            // webpki does not check keyUsage.
+            let signing = intermediates.iter().filter(|it| may_sign(it)).cloned();
+            let signing: Vec<_> = signing.collect();
+            let unknown = || Err(CertificateError::UnknownIssuer.into());
+            let verified = rules.chain.as_ref().map_or_else(unknown, |chain| {
+                chain.verify_server_cert(sent, &signing, name, ocsp, now)
+            });
+            match verified {
                 // rustls checks the name last, so everything else is valid.
                 Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 }
@@ -261,7 +306,7 @@ impl ServerCertVerifier for Verifier {
                     return Err(CertificateProblem::SelfSigned.into());
                 }
                 Err(Error::InvalidCertificate(invalid)) => {
-                    let problem = rules.authority_key(&invalid, sent, intermediates);
+                    let problem = rules.authority_problem(&invalid, sent, intermediates);
                     return Err(problem.map_or_else(|| invalid.into(), Error::from));
                 }
                 result => return result,
@@ -324,6 +369,16 @@ fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoOw
 /// Returns whether the certificate is of X.509 version 1 or 2.
 fn is_old(certificate: &CertificateDer<'_>) -> bool {
     parsed(certificate).is_some_and(|parsed| parsed.tbs_certificate.version != Version::V3)
+}
+
+/// Returns what the key of a certificate may do; `None`: anything.
+fn key_usage(certificate: &CertificateDer<'_>) -> Option<KeyUsage> {
+    let usage = parsed(certificate)?.tbs_certificate.get::<KeyUsage>().ok()?;
+    usage.map(|(_, usage)| usage)
+}
+
+fn may_sign(certificate: &CertificateDer<'_>) -> bool {
+    key_usage(certificate).is_none_or(|usage| usage.key_cert_sign())
 }
 
 fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
