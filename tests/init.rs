@@ -154,6 +154,30 @@ fn no_secret_parameter_of_an_address_is_written() {
     db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", &url).run().success().stdout_has(&url);
 }
 
+/// Cron and systemd start jobctl in another folder.
+#[test]
+fn paths_in_the_variables_of_the_address_are_absolute() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let folder = folder.path().canonicalize().unwrap();
+    let init = |name: &str, value: &str| {
+        let init = db.jobctl(["init"]).env("PGSSLMODE", "disable").env(name, value);
+        init.current_dir(&folder).run().success()
+    };
+    let root = folder.join("a b/root.crt").display().to_string();
+    for name in ["PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGSSLCRL", "PGPASSFILE"] {
+        init(name, "a b/root.crt").stdout_has(&format!("\n{name}={root}\n"));
+        init(name, "/a/b").stdout_has(&format!("\n{name}=/a/b\n"));
+    }
+    let url = db.url();
+    let to = |address: &str, line: &str| {
+        init("JOBCTL_DATABASE_URL", address).stdout_has(&format!("\nJOBCTL_DATABASE_URL={line}\n"));
+    };
+    let absolute = root.replace(' ', "%20");
+    let relative = format!("{url}?sslrootcert=a%20b/root.crt");
+    to(&relative, &format!("{relative}&sslrootcert={absolute}"));
+    to(&format!("{url}?sslkey=/a/b"), &format!("{url}?sslkey=/a/b"));
+}
+
 /// A newline would add a line to the crontab, and `%` would end the command.
 #[test]
 fn a_path_that_cron_would_read_otherwise_is_not_written() {
@@ -395,6 +419,10 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          cat {units}/jobctl-check.service
          {verify} verify --man=no {units}/jobctl*
          echo ==; PGAPPNAME=shop \"$jobctl\" init --systemd
+         mkdir 'a$b 50%'
+         cp \"$jobctl\" 'a$b 50%/jobctl'
+         'a$b 50%/jobctl' init --systemd --yes
+         {verify} verify --man=no {units}/jobctl*
          mkdir {units}/timers.target.wants
          ln -s {units}/jobctl.timer {units}/jobctl-check.timer {units}/timers.target.wants
          echo ==; \"$jobctl\" init --remove --yes
@@ -465,6 +493,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     assert!(!again.contains("Unknown"), "{done}");
     assert!(kept.contains("are up to date\n") && kept.contains("--exec stays; "), "{done}");
     assert!(kept.contains("--exec sends problems"), "{done}");
+    let odd = kept.contains("/a$b 50%%/jobctl\" tick ") && !kept.contains("not executable");
+    assert!(odd, "{done}");
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
     // Neither a file nor the link is left.

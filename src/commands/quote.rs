@@ -72,12 +72,13 @@ pub(super) fn cron_variable(name: &str, value: &str) -> anyhow::Result<String> {
     Err(Fault::new(Exit::Configuration, why).into())
 }
 
-/// Quotes a program for a unit. systemd expands `%` everywhere, and `$` in commands.
+/// Quotes an argument for a unit. systemd expands `$` in arguments.
 pub(super) fn unit_word(text: &str) -> String {
     unit_quoted(text).replace('$', "$$")
 }
 
-fn unit_quoted(text: &str) -> String {
+/// Quotes a program or a variable for a unit. systemd expands `%` everywhere.
+pub(super) fn unit_quoted(text: &str) -> String {
     let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{text}\"")
 }

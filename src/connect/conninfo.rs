@@ -2,7 +2,10 @@
 //! check which keys exist. The `url` crate cannot parse a list of hosts with ports, as libpq does.
 //! No error repeats the text: a mistake may have put the password anywhere.
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// The characters that a URL encodes in the value of a parameter.
+const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// Keys and values in the order of the text. The last of equal keys counts.
 pub(super) type Pairs = Vec<(String, String)>;
@@ -64,6 +67,16 @@ pub(super) fn parse(text: &str) -> Result<Pairs, String> {
         // The `://` is part of a value.
         _ => key_values(text),
     }
+}
+
+/// Adds a pair to an address that can be parsed. It counts instead of an earlier one with its key.
+pub(super) fn with(address: &str, key: &str, value: &str) -> String {
+    let address = address.trim();
+    if address.starts_with("postgres://") || address.starts_with("postgresql://") {
+        let separator = if address.contains('?') { '&' } else { '?' };
+        return format!("{address}{separator}{key}={}", utf8_percent_encode(value, VALUE));
+    }
+    format!("{address} {key}='{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
 }
 
 fn url(rest: &str) -> Result<Pairs, String> {
@@ -192,6 +205,15 @@ pub(super) fn unescape(text: &str, is_end: impl Fn(char) -> bool) -> (String, Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pair_that_is_added_counts() {
+        for address in ["postgres://h", "postgresql://h?user=x", "host=h", "user='x y' "] {
+            let path = r"/a b/c'd\é%&";
+            let pairs = parse(&with(address, "passfile", path)).unwrap();
+            assert_eq!(pairs.last(), Some(&("passfile".to_owned(), path.to_owned())), "{address}");
+        }
+    }
 
     #[track_caller]
     fn reads(text: &str, expected: &[(&str, &str)]) {

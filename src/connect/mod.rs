@@ -20,6 +20,7 @@ mod target;
 mod tls;
 
 use std::fmt::Display;
+use std::path::Path;
 
 pub(crate) use self::client::{Client, ConnectionThread, Parameter};
 pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, receive};
@@ -64,14 +65,35 @@ pub(crate) fn variables(
             Some(_) => return Err(setting_fault(origin, WITH_SECRET)),
             None => {}
         }
-        found.push((name.to_owned(), address));
+        let mut complete = address;
+        for (key, value) in &pairs {
+            if let Some(path) = absolute(key, value)? {
+                complete = conninfo::with(&complete, key, &path);
+            }
+        }
+        found.push((name.to_owned(), complete));
     }
-    let set = settings::KEYS.iter().filter(|(_, name)| !name.is_empty());
-    found.extend(set.filter_map(|(_, name)| Some(((*name).to_owned(), variable(name)?))));
+    for (key, name) in settings::KEYS.iter().filter(|(_, name)| !name.is_empty()) {
+        if let Some(value) = variable(name) {
+            let value = absolute(key, &value)?.unwrap_or(value);
+            found.push(((*name).to_owned(), value));
+        }
+    }
     if found.iter().any(|(name, _)| name == "PGPASSWORD") {
         return Err(setting_fault("PGPASSWORD", WITH_PASSWORD));
     }
     Ok(found)
+}
+
+/// Returns the absolute path of a setting that is a relative one: the other process may start in
+/// another folder.
+fn absolute(key: &str, value: &str) -> anyhow::Result<Option<String>> {
+    let is_path = settings::PATHS.contains(&key) && !value.is_empty();
+    if !is_path || Path::new(value).is_absolute() || (key, value) == ("sslrootcert", "system") {
+        return Ok(None);
+    }
+    let path = std::path::absolute(value)?.into_os_string().into_string();
+    path.map(Some).map_err(|_| setting_fault(key, "its folder is not UTF-8; use another folder"))
 }
 
 /// An error about a setting; `cause` ends in its remedy.

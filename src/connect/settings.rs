@@ -53,6 +53,10 @@ pub(super) const KEYS: &[(&str, &str)] = &[
     ("sslcrldir", "PGSSLCRLDIR"),
 ];
 
+/// The keys whose values are paths.
+pub(super) const PATHS: [&str; 7] =
+    ["passfile", "servicefile", "sslcert", "sslcrl", "sslcrldir", "sslkey", "sslrootcert"];
+
 /// libpq's keys that change nothing for jobctl.
 const WITHOUT_EFFECT: &str = "
     authtype client_encoding gssdelegation gsslib krbsrvname max_protocol_version

@@ -351,7 +351,7 @@ fn sends(sender: &str) -> String {
 fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow::Result<String> {
     let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
-    let program = quote::unit_word(&quote::program()?);
+    let program = quote::unit_quoted(&quote::program()?);
     let account = format!("{}{SHELL}", if geteuid().is_root() { ACCOUNT } else { "" });
     // In one pass, because the user's texts may contain the name of a place.
     let mut filled = String::new();
