@@ -343,7 +343,8 @@ fn the_variables_of_libpq_suffice() {
         .success();
     let service = secured.file("services");
     let text = format!("[app]\nhost={}\nport={port}\nuser=either\ndbname=app\n", secured.directory);
-    fs::write(&service, text).unwrap();
+    // libpq reads bytes: a comment may have another encoding.
+    fs::write(&service, [&b"# f\xfcr\n"[..], text.as_bytes()].concat()).unwrap();
     let by_service = jobctl(["list-dead"])
         .env("PGSERVICEFILE", service.to_str().unwrap())
         .env("PGSERVICE", "app");
@@ -357,7 +358,8 @@ fn the_pass_file_is_used_only_if_it_is_private() {
     let path = home.path().join(".pgpass");
     let address = secured.address("either", "").replace("password=s3cret", "");
     let list = |mode: u32, text: &str| {
-        fs::write(&path, text).unwrap();
+        // As libpq does, it reads files of any encoding.
+        fs::write(&path, [&b"# f\xfcr\n"[..], text.as_bytes()].concat()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         list(&address).env("HOME", home.path().to_str().unwrap()).run()
     };

@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path) -> Result<File, String> {
 /// Returns the settings of a service; `None` if the service file lacks it.
 pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
     let text = open(path)
-        .and_then(|file| files::read_text(file, SETTINGS_LIMIT).map_err(|error| reason(&error)))
+        .and_then(|file| files::read_lossy(file, SETTINGS_LIMIT).map_err(|error| reason(&error)))
         .map_err(|cause| format!("{cause}; correct PGSERVICEFILE"))?;
     section(&text, name)
 }
@@ -65,7 +65,7 @@ pub(super) fn pass_file(path: &Path) -> Option<String> {
         Ok(metadata) if metadata.mode() & 0o077 != 0 => {
             Err("other users can read it; run `chmod 600`".to_owned())
         }
-        _ => files::read_text(file, SETTINGS_LIMIT).map_err(|error| reason(&error)),
+        _ => files::read_lossy(file, SETTINGS_LIMIT).map_err(|error| reason(&error)),
     };
     fs::metadata(path).ok()?;
     let text = open(path).and_then(read);
@@ -92,7 +92,7 @@ pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
 /// Returns the name and the home of this process's user, if `/etc/passwd` has them.
 pub(super) fn account() -> Option<(String, PathBuf)> {
     let users = files::open(Path::new("/etc/passwd")).ok()?;
-    entry(&files::read_text(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
+    entry(&files::read_lossy(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
 }
 
 fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {

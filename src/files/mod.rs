@@ -5,7 +5,7 @@ mod read;
 mod write;
 
 pub(crate) use note::{Note, state_folder};
-pub(crate) use read::{input, is_private, open, open_private, read, read_text};
+pub(crate) use read::{input, is_private, open, open_private, read, read_lossy, read_text};
 pub(crate) use write::{Folder, append_to, replace, replace_or_create};
 
 use std::io;

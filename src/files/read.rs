@@ -65,6 +65,12 @@ pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a text of at most `limit` bytes to its end. Other programs, which read bytes, allow any in
+/// it: those that are not UTF-8 are replaced.
+pub(crate) fn read_lossy(file: File, limit: u64) -> io::Result<String> {
+    read(file, limit).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Reads a text of at most `limit` bytes to its end.
 pub(crate) fn read_text(file: File, limit: u64) -> io::Result<String> {
     String::from_utf8(read(file, limit)?)
