@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use url::Host;
+
 /// The hosts that may be called. Without an entry, every host may be.
 #[derive(Debug)]
 pub(crate) struct HostPolicy(Vec<Entry>);
@@ -27,7 +29,10 @@ impl HostPolicy {
     pub(crate) fn new(allowed: &[String]) -> Result<Self, String> {
         let entries = allowed.iter().map(|entry| {
             Entry::parse(entry).ok_or_else(|| {
-                let remedy = "write a name or an address without scheme and port, *.DOMAIN or *";
+                let remedy = match Host::parse(entry) {
+                    Ok(Host::Ipv4(address)) => format!("write {address}"),
+                    _ => "write a name or an address without scheme and port, *.DOMAIN or *".into(),
+                };
                 format!("`{}` is not a host; {remedy}", entry.escape_debug())
             })
         });
@@ -67,8 +72,10 @@ impl Entry {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             !label.is_empty() && label.chars().all(is_plain)
         };
+        // Reject an address in another form, such as 127.1: in URLs, it has the usual form.
+        let is_name = |name: &str| matches!(Host::parse(name), Ok(Host::Domain(_)));
         match Self::exact(name) {
-            Self::Name(name) if name.split('.').all(is_label) => {
+            Self::Name(name) if name.split('.').all(is_label) && is_name(&name) => {
                 Some(if wild { Self::Below(format!(".{name}")) } else { Self::Name(name) })
             }
             Self::Address(address) if !wild => Some(Self::Address(address)),
@@ -203,9 +210,17 @@ mod tests {
             "u@a",
             "*.127.0.0.1",
             "é",
+            "256.1.1.1",
+            "1.2.3.4.5",
+            "*.1",
         ] {
             let rejected = HostPolicy::new(&[entry.to_owned()]).unwrap_err();
             assert!(rejected.contains("is not a host"), "{entry}");
+        }
+        for entry in ["127.1", "0x7f.1", "2130706433", "017700000001", "127.0.0.01", "0x7F000001."]
+        {
+            let rejected = HostPolicy::new(&[entry.to_owned()]).unwrap_err();
+            assert_eq!(rejected, format!("`{entry}` is not a host; write 127.0.0.1"));
         }
     }
 
