@@ -171,9 +171,11 @@ fn the_http_status_decides_the_next_status() {
             db.of_run(*id, "status, attempts, error_type, last_error"),
             format!("{becomes}|1|{kind}|{error}")
         );
+        let is_redirect = error.ends_with("not followed");
+        let note = if is_redirect { "; `redirects` is 0" } else { "" };
         assert_eq!(
             db.of_attempt(*id, 1, "outcome, error_type, error, http_status, exit_code, signal"),
-            format!("{outcome}|{kind}|{error}|{status}||")
+            format!("{outcome}|{kind}|{error}{note}|{status}||")
         );
     }
     // No redirect was followed, and no request repeated in the same attempt.

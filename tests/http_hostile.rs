@@ -42,6 +42,11 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
             "the answer is not valid HTTP, or has more than 128 headers; outcome unknown",
             "",
         ),
+        (
+            "/cut-body",
+            "the server closed the connection before its answer was complete; outcome unknown",
+            "200",
+        ),
         ("/big-header", "the answer has a header longer than 64 KiB; outcome unknown", ""),
     ];
     let runs =
@@ -151,7 +156,11 @@ fn a_binary_answer_is_stored_as_text() {
 fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    let calls = [1, 2, 3].map(|_| enqueue(&db, &server.url("/close-kept")));
+    let call = |method: &str| {
+        let call = json!({"url": server.url("/close-kept"), "method": method, "body": "x"});
+        db.enqueue(["http", &call.to_string()])
+    };
+    let calls = ["POST", "PUT", "DELETE"].map(call);
     db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stderr("");
     for id in calls {
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
@@ -164,6 +173,17 @@ fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
         .collect();
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
     assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));
+    // The server may have done what these ask for.
+    for method in ["POST", "PATCH"] {
+        let [first, second] = ["GET", method].map(call);
+        let sent = server.requests().len();
+        db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success();
+        assert_eq!((db.status(first).as_str(), server.requests().len() - sent), ("succeeded", 2));
+        let error =
+            "the server closed the connection before its answer was complete; outcome unknown";
+        assert_eq!(db.of_run(second, "status, last_error"), format!("failed|{error}"));
+        db.execute("DELETE FROM jobctl.job_runs");
+    }
 }
 
 /// RFC 9112 forbids servers to fold headers, and asks clients to join those that are folded.

@@ -241,6 +241,11 @@ fn a_location_with_blanks_or_utf_8_is_followed() {
         db.jobctl(["tick"]).run().success();
         let not = "dead|HTTP status 302, redirect not followed";
         assert_eq!(db.of_run(id, "status, last_error"), not, "{locations:?}");
+        let why = match locations.len() {
+            1 => "; its Location is not valid, or has another scheme or a user name",
+            _ => "; it has no Location, or several",
+        };
+        assert!(db.of_attempt(id, 1, "error").ends_with(why), "{locations:?}");
         assert!(server.requests().pop().unwrap().path.starts_with("/raw"), "{locations:?}");
     }
 }
@@ -470,5 +475,6 @@ fn a_redirect_goes_from_http_to_https_and_never_back() {
         db.of_run(down, "status, last_error"),
         "dead|HTTP status 307, redirect not followed"
     );
+    assert!(db.of_attempt(down, 1, "error").ends_with("; it leads from https to http"));
     assert_eq!((plain.requests().len(), secure.requests().len()), (1, 2));
 }

@@ -171,6 +171,13 @@ impl State {
             if earlier > 0 && request.path.starts_with("/close-kept") {
                 return Ok(());
             }
+            if request.path == "/cut-body" {
+                write(stream.get_mut(), b"HTTP/1.1 200 OK\r\n\r\nabc")?;
+                // A reset, which also drops what the peer has not read yet.
+                thread::sleep(5 * DRIP);
+                rustix::net::sockopt::set_socket_linger(plain, Some(Duration::ZERO))?;
+                return Ok(());
+            }
             if self.answer(&request, stream.get_mut())?.is_none() {
                 return Ok(());
             }

@@ -16,6 +16,10 @@ use crate::job::attempt::JobOutput;
 use crate::job::failure::{Failure, RetryAfter};
 use crate::tls::{Remedy, TlsProblem};
 
+/// The failure of a call whose answer ends too early.
+pub(super) const INCOMPLETE: &str =
+    "the server closed the connection before its answer was complete; outcome unknown";
+
 /// The maximum of bytes that are read from an answer's body.
 const BODY_LIMIT: usize = 64 * 1024;
 
@@ -66,9 +70,12 @@ fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     })
 }
 
-/// Reads a date in one of the three formats of RFC 9110, section 5.6.7.
+/// Reads a date in one of the three formats of RFC 9110, section 5.6.7. Like curl, it ignores the
+/// name of the weekday, which may be wrong.
 fn date(text: &str) -> Option<DateTime<Utc>> {
-    let obsolete = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let is_weekday = |text: &str| text.chars().all(|c| c.is_ascii_alphabetic() || c == ',');
+    let (_, text) = text.split_once(' ').filter(|(day, _)| is_weekday(day)).unwrap_or(("", text));
+    let obsolete = ["%d-%b-%y %H:%M:%S GMT", "%b %e %H:%M:%S %Y"];
     let read = |format: &&str| NaiveDateTime::parse_from_str(text, format).ok();
     let utc = || obsolete.iter().find_map(read).map(|date| date.and_utc());
     DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
@@ -99,7 +106,7 @@ pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
             match (tls_problem(&error), error.kind(), sent) {
                 (Some(problem), ..) => tls(&tls_words(&problem)),
                 (None, ErrorKind::UnexpectedEof, Sent::Something) => {
-                    transport("the server closed the connection before its answer was complete")
+                    Failure::Transport(INCOMPLETE.to_owned())
                 }
                 // Only a TLS handshake reads from the server before the request is sent.
                 (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
@@ -222,6 +229,11 @@ mod tests {
             ("Wed, 21 Oct 2015 07:29:30 GMT", Some(90)),
             ("Wednesday, 21-Oct-15 07:29:30 GMT", Some(90)),
             ("Wed Oct 21 07:29:30 2015", Some(90)),
+            ("21 Oct 2015 07:29:30 GMT", Some(90)),
+            // Another weekday.
+            ("Mon, 21 Oct 2015 07:29:30 GMT", Some(90)),
+            ("Monday, 21-Oct-15 07:29:30 GMT", Some(90)),
+            ("Mon Oct 21 07:29:30 2015", Some(90)),
             ("Wed, 21 Oct 2015 07:00:00 GMT", Some(0)),
             ("Fri, 21 Oct 2033 07:28:00 GMT", Some(86400)),
             ("Wed, 21 Oct 2015", None),

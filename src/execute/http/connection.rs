@@ -110,8 +110,14 @@ fn limited<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
 }
 
 /// Wraps a failure in an error of ureq, so that ureq returns it unchanged.
-fn worded(failure: Failure) -> Error {
+pub(super) fn worded(failure: Failure) -> Error {
     Error::Other(Box::new(failure))
+}
+
+/// Whether the server has closed the connection.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
 /// Looks up nothing: ureq asks its resolver before every request, even if a pooled connection

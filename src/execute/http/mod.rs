@@ -6,7 +6,6 @@ mod normalize;
 mod policy;
 mod request;
 
-use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use ureq::config::AutoHeaderValue;
@@ -20,7 +19,7 @@ use self::request::{HttpRequest, Unsendable};
 use super::Stop;
 use crate::job::action::{HTTP_TIMEOUT, Http, Method, TIMEOUT_RANGE};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome};
-use crate::job::failure::Failure;
+use crate::job::failure::{Failure, is_redirect};
 
 /// The maximum of bytes of an answer's status line and headers, and of one sent header.
 const HEADER_LIMIT: usize = 64 * 1024;
@@ -91,21 +90,27 @@ impl Caller {
             {
                 continue;
             }
-            let next = request.redirected(response.status(), response.headers());
-            match next.filter(|_| left > 0) {
-                Some(next) => request = next,
-                None => return ended(response, &request, asked, total),
-            }
-            left -= 1;
+            let unfollowed = match request.redirected(response.status(), response.headers()) {
+                Ok(next) if left > 0 => {
+                    (request, left) = (next, left - 1);
+                    continue;
+                }
+                Ok(_) => format!("`redirects` is {redirects}"),
+                Err(why) => why.to_owned(),
+            };
+            return ended(response, &request, (asked, unfollowed), total);
         }
     }
 
     fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Unsendable> {
         let answer = match ask(&self.agent, request, IDLE_LIMIT) {
-            // A server may close a kept connection while the next request is on its way. There was
-            // no answer, and the idempotency key makes a second request safe (RFC 9110, section
-            // 9.2.2).
-            Err(Error::Io(error)) if connection::is_kept() && is_closed(&error) => {
+            // A server may close a kept connection while the next request is on its way. It may
+            // have done what the request asks for (RFC 9110, section 9.2.2).
+            Err(Error::Io(error))
+                if connection::is_kept()
+                    && connection::is_closed(&error)
+                    && (request.is_idempotent() || connection::sent() == Sent::Nothing) =>
+            {
                 ask(&self.agent, request, Duration::ZERO)
             }
             answer => answer,
@@ -134,24 +139,20 @@ fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<
     agent.run(agent.configure_request(head.body(body)?).max_idle_age(idle).build())
 }
 
-fn is_closed(error: &io::Error) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
-}
-
-/// The result of a call that was answered. `asked` is its method before redirects.
+/// The result of a call that was answered. `asked` is its method before redirects; `unfollowed`
+/// says why the last answer is not followed, if it is a redirect.
 fn ended(
     response: Response<Body>,
     request: &HttpRequest,
-    asked: Method,
+    (asked, unfollowed): (Method, String),
     total: Duration,
 ) -> AttemptResult {
-    let http_status = Some(response.status().as_u16());
+    let status = response.status().as_u16();
     let judged = answer::judge(&response);
     let (output, read) = answer::read(response.into_body());
     let (outcome, note) = match (judged, read) {
         // An error status counts, even if the connection breaks during the body.
-        (Some(failure), _) => (Outcome::Failed(failure), None),
+        (Some(failure), _) => (Outcome::Failed(failure), is_redirect(status).then_some(unfollowed)),
         (None, Ok(())) => {
             let is_changed = request.method != asked;
             let note = is_changed.then(|| format!("a redirect changed {asked} to GET"));
@@ -162,7 +163,8 @@ fn ended(
             (Outcome::Failed(failure), Some(request.endpoint.note()))
         }
     };
-    AttemptResult { outcome, exit_code: None, signal: None, http_status, output, note }
+    let (exit_code, signal, http_status) = (None, None, Some(status));
+    AttemptResult { outcome, exit_code, signal, http_status, output, note }
 }
 
 fn agent(policy: HostPolicy) -> Agent {

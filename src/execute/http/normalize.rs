@@ -1,11 +1,16 @@
 //! Adapts answers to ureq's parser. It rejects header lines that a server folds over several lines:
 //! RFC 9112, section 5.2, asks a client to replace each fold by spaces. And it takes the headers of
-//! an interim answer, such as 100 or 103, for the final answer.
+//! an interim answer, such as 100 or 103, for the final answer, and a reset of the connection for
+//! the end of a body without a length.
 
 use std::fmt;
 
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 use ureq::{Error, Timeout};
+
+use super::answer::INCOMPLETE;
+use super::connection::{is_closed, worded};
+use crate::job::failure::Failure;
 
 /// A connection whose answers have no folded headers, and whose interim answers have none at all.
 pub(super) struct Normalized<T> {
@@ -38,7 +43,13 @@ impl<T: Transport> Transport for Normalized<T> {
             return Ok(true);
         }
         self.is_unread = timeout.reason == Timeout::Await100;
-        let has_more = self.inner.await_input(timeout)?;
+        let has_more = self.inner.await_input(timeout);
+        let has_more = has_more.map_err(|error| match error {
+            Error::Io(error) if !self.is_header && is_closed(&error) => {
+                worded(Failure::Transport(INCOMPLETE.to_owned()))
+            }
+            other => other,
+        })?;
         if self.is_header {
             // ureq consumes the headers only when they are complete.
             let buffers = self.inner.buffers();

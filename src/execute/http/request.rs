@@ -92,11 +92,20 @@ impl<'a> HttpRequest<'a> {
         Ok(Self { endpoint, method, body, headers, own })
     }
 
-    /// Returns the next request after a redirect, or `None` if jobctl does not follow the
-    /// redirect or the status is another one.
-    pub(super) fn redirected(&self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+    /// Whether the server may get the request twice: then it does the same as once (RFC 9110,
+    /// section 9.2.2).
+    pub(super) fn is_idempotent(&self) -> bool {
+        !matches!(self.method, Method::Post | Method::Patch)
+    }
+
+    /// Returns the next request after a redirect, or why jobctl does not follow it.
+    pub(super) fn redirected(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<Self, &'static str> {
         if !is_redirect(status.as_u16()) {
-            return None;
+            return Err("its status is not one of a redirect");
         }
         let is_repeated = match (status.as_u16(), self.method) {
             (303, method) => matches!(method, Method::Get | Method::Head),
@@ -104,7 +113,8 @@ impl<'a> HttpRequest<'a> {
             (301 | 302, method) => method != Method::Post,
             _ => true,
         };
-        let location = answer::only(headers, header::LOCATION)?;
+        let location =
+            answer::only(headers, header::LOCATION).ok_or("it has no Location, or several")?;
         let endpoint = self.endpoint.follow(location.as_bytes())?;
         let mut next = Self { endpoint, ..self.clone() };
         if !next.endpoint.is_same_origin(&self.endpoint) {
@@ -118,7 +128,7 @@ impl<'a> HttpRequest<'a> {
                 next.headers.remove(&name);
             }
         }
-        Some(next)
+        Ok(next)
     }
 }
 
@@ -143,16 +153,19 @@ impl Endpoint {
         self.url.scheme() == "https"
     }
 
-    /// Resolves a `Location`. Returns `None` if jobctl does not follow it: to another scheme, with
-    /// a user name, from HTTPS to HTTP, or an empty one. Servers also send blanks and UTF-8, which
-    /// no URL has.
-    fn follow(&self, location: &[u8]) -> Option<Self> {
+    /// Resolves a `Location`. Servers also send blanks and UTF-8, which no URL has.
+    fn follow(&self, location: &[u8]) -> Result<Self, &'static str> {
+        let invalid = "its Location is not valid, or has another scheme or a user name";
         if location.is_empty() || location.iter().any(u8::is_ascii_control) {
-            return None;
+            return Err(invalid);
         }
         let location = percent_encode(location, BLANK).to_string();
-        let next = Self::parse(self.url.join(&location).ok()?.as_str()).ok()?;
-        (next.is_tls() || !self.is_tls()).then_some(next)
+        let next = self.url.join(&location).map_err(|_| invalid)?;
+        let next = Self::parse(next.as_str()).map_err(|_| invalid)?;
+        if self.is_tls() && !next.is_tls() {
+            return Err("it leads from https to http");
+        }
+        Ok(next)
     }
 
     /// Names the server for the history and the log. Errors do not name it, because viewers read
@@ -358,7 +371,7 @@ mod tests {
             );
             // A redirect back to the first server does not restore the job's headers and body.
             let back = next.redirected(StatusCode::FOUND, &locations(["https://a/"]));
-            assert!(back.is_none_or(|back| back.headers == back.own && back.body.is_none()));
+            assert!(back.is_ok_and(|back| back.headers == back.own && back.body.is_none()));
         }
     }
 
@@ -369,7 +382,8 @@ mod tests {
             let call = http(&format!(r#"{{"url": "http://a/", "method": "{from}", "body": "b"}}"#));
             let request = HttpRequest::new(&call, &identity(), variable).unwrap();
             let to = request.redirected(StatusCode::from_u16(status).unwrap(), &locations(["/b"]));
-            assert_eq!(to.as_ref().map(|to| (to.method.as_str(), to.body)), next, "{status}");
+            let to = to.as_ref().map(|to| (to.method.as_str(), to.body));
+            assert_eq!(to.ok(), next, "{status}");
         }
         for status in [301, 302, 303, 307, 308] {
             for method in Method::ALL.map(Method::as_str) {
@@ -402,7 +416,7 @@ mod tests {
         let call = http(r#"{"url": "http://a/"}"#);
         let request = HttpRequest::new(&call, &identity(), variable).unwrap();
         let is_followed =
-            |headers: HeaderMap| request.redirected(StatusCode::FOUND, &headers).is_some();
+            |headers: HeaderMap| request.redirected(StatusCode::FOUND, &headers).is_ok();
         assert!(is_followed(locations(["/b", "/b"])));
         assert!(!is_followed(locations(["/b", "/c"])));
         assert!(!is_followed(locations([])));
@@ -410,7 +424,7 @@ mod tests {
 
     #[track_caller]
     fn follows(url: &str, location: impl AsRef<[u8]>, to: Option<&str>) {
-        let next = Endpoint::parse(url).unwrap().follow(location.as_ref());
+        let next = Endpoint::parse(url).unwrap().follow(location.as_ref()).ok();
         let next = next.map(|next| next.uri.to_string());
         assert_eq!(next.as_deref(), to, "{}", location.as_ref().escape_ascii());
     }
