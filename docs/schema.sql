@@ -1487,7 +1487,13 @@ BEGIN
         OR is_hook
         OR NOT definition.enabled
     THEN
-        IF NOT definition.enabled AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE THEN
+        IF NOT definition.enabled
+            -- enqueue_hooks calls as the owner.
+            AND (
+                try_enqueue.key ~ '^jobctl-hook-'
+                OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+            )
+        THEN
             code := '55000';
             reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
             RETURN;

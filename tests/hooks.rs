@@ -224,10 +224,33 @@ fn a_hook_that_can_t_be_enqueued_does_not_keep_the_result() {
 }
 
 #[test]
-fn a_hook_of_a_disabled_definition_or_of_other_roles_is_enqueued() {
+fn a_disabled_definition_is_not_a_hook() {
+    let db = TestDb::new();
+    let file = |keys: &str| {
+        db.apply(&format!(
+            "[jobs.alert]\nshell = 'cat'\n{keys}[jobs.a]\nshell = 'false'\nmax_attempts = 1\n\
+             on_end = 'alert'\n"
+        ));
+    };
+    file("enabled = false\n");
+    let id = db.enqueue(["a"]);
+    let why = "is not enqueued: definition `alert` is disabled and takes no new runs";
+    let tick = db.jobctl(["tick"]).run().success();
+    tick.stderr_has(&format!("on_end of run {id} {why}"));
+    assert_eq!((db.status(id), hooks(&db)), ("dead".to_owned(), String::new()));
+    // A pause stops only a schedule.
+    file("schedule = '@yearly'\n");
+    db.jobctl(["pause", "alert"]).run().success();
+    let id = db.enqueue(["a"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(hooks(&db), format!("alert|on_end-{id}|dead"));
+}
+
+#[test]
+fn a_hook_of_other_roles_is_enqueued() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.alert]\nshell = 'cat'\nenabled = false\nenqueuers = ['billing']\n\
+        "[jobs.alert]\nshell = 'cat'\nenqueuers = ['pg_monitor']\n\
          [jobs.a]\nshell = 'false'\nmax_attempts = 1\non_end = 'alert'\n",
     );
     // As each role that may end a run.
@@ -296,7 +319,7 @@ fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
     // The definition decides, also for a role that it leaves out.
     db.apply(&file(&format!("enqueuers = ['{}']", shop.name()), "on_dead"));
     asked().unwrap();
-    db.apply(&file("enqueuers = ['billing']", "on_dead"));
+    db.apply(&file("enqueuers = ['pg_monitor']", "on_dead"));
     by_flag(7).stderr_has("is not among the enqueuers of definition `pager`");
     // Without the key it is a job like others.
     db.execute("DELETE FROM jobctl.job_runs");
