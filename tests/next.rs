@@ -209,7 +209,9 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
         .exits(2)
         .nowhere("does not fire at these times")
         .stderr_has("`sometimes`");
-    db.jobctl(["next", "a", "--count", "1"]).run().success().stderr("");
+    let stored = "2030-01-01T00:00:00.000000Z\t2030-01-01T00:00:00.000000+00:00\n";
+    let one = || db.jobctl(["next", "a", "--count", "1"]);
+    one().run().success().stdout(stored).stderr("");
     for (change, state) in [
         ("", "paused"),
         ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled"),
@@ -235,6 +237,39 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
         "2029-12-31T23:00:00.000000Z\tc\tfires\t@daily\tEurope/Berlin\t0\t\
          2030-01-01T00:00:00.000000+01:00\tdead\t2026-01-01T01:00:00.000000Z"
     );
+}
+
+/// It fires whatever the schedule says, and the times before it are skipped.
+#[test]
+fn next_begins_with_the_stored_time() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'Asia/Tokyo'\n");
+    let next = |from: &[&str]| {
+        let next = db.jobctl(["next", "a", "--count", "2"]).args(from.iter().copied());
+        let shown = next.run().success().stdout;
+        shown.lines().map(|line| line.split('\t').take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let store = |at: &str| {
+        db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {at}"));
+    };
+    let odd = "2100-06-01T03:30:00.000000Z 2100-06-01T12:30:00.000000+09:00";
+    let day = |day: u32| {
+        format!("2100-06-{day:02}T15:00:00.000000Z 2100-06-{:02}T00:00:00.000000+09:00", day + 1)
+    };
+    store("'2100-06-01 03:30Z'");
+    let shown: Vec<String> = next(&[]);
+    assert_eq!(shown, [odd.to_owned(), day(1)]);
+    assert_eq!(next(&["--from", "2100-01-01T00:00:00Z"]), [odd.to_owned(), day(1)]);
+    assert_eq!(next(&["--from", "2100-06-01T03:30:00Z"]), [day(1), day(2)]);
+    // The past is a question about the schedule.
+    let past: Vec<String> = next(&["--from", "2020-01-01T00:00:00Z"]);
+    assert!(past[0].starts_with("2020-01-01T15:00"), "{past:?}");
+    // A time that is due fires in the next tick, and a paused schedule has no next time.
+    store("now() - interval '1 minute'");
+    let due = db.query("SELECT to_char(next_run_at, 'HH24:MI:SS') FROM jobctl.job_definitions");
+    assert!(next(&[])[0].contains(&due));
+    store("'2100-06-01 03:30Z', paused_at = now()");
+    assert!(!next(&[])[0].starts_with("2100"));
 }
 
 #[test]

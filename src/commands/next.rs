@@ -11,14 +11,16 @@ use super::arguments::time;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Format, Output, Table};
 use crate::schedule::due::{self, Scheduled};
-use crate::schedule::{HORIZON_YEARS, Schedule, Zone};
+use crate::schedule::{Fire, HORIZON_YEARS, Schedule, Zone};
 use crate::text::plain::plain;
 use crate::text::timestamp;
 
 /// Show when schedules fire, clock changes included
 ///
 /// Without a name: the next time of each definition, its last run, and how many of
-/// its times were skipped. --schedule tries an expression, and needs no database:
+/// its times were skipped. With a name, the stored next time comes first: it fires
+/// even if the schedule has another. --schedule tries an expression, and needs no
+/// database:
 ///
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]
@@ -99,7 +101,7 @@ impl Arguments {
             // Uses the host's clock: there is no database, and the clock only selects the lines to
             // show. `Utc::now` panics before 1970.
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
-            return self.show(expression, &self.time_zone, from);
+            return self.show(expression, &self.time_zone, from, None);
         }
         if let Some(name) = self.name.as_ref().filter(|name| is_schedule(name)) {
             let why = format!("`{}` is not a name; to try a schedule: --schedule", plain(name));
@@ -125,15 +127,34 @@ impl Arguments {
         if !matches!(state, "fires" | "broken") {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
-        self.show(expression, &definition.time_zone, from)?;
+        // A question about the past is about the schedule alone.
+        let is_asked = |at: &DateTime<Utc>| {
+            state == "fires" && self.from.is_none_or(|from| from >= definition.now && *at > from)
+        };
+        let stored = definition.next_run_at.filter(is_asked);
+        self.show(expression, &definition.time_zone, from, stored)?;
         super::hint_stops(&store, self.output, Some(definition.name))
     }
 
-    fn show(&self, expression: &str, time_zone: &str, from: DateTime<Utc>) -> anyhow::Result<()> {
+    /// Shows the times after `from`. A `stored` next time fires whatever the schedule says, and
+    /// skips the times before it.
+    fn show(
+        &self,
+        expression: &str,
+        time_zone: &str,
+        from: DateTime<Utc>,
+        stored: Option<DateTime<Utc>>,
+    ) -> anyhow::Result<()> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
-        schedule.first(from).map_err(Fault::usage)?;
-        let fires = schedule.fires(from).take(usize::from(self.count));
-        let times: Vec<_> = fires
+        let next = schedule.first(from).map_err(Fault::usage)?;
+        let zone = Zone::parse(time_zone).map_err(Fault::usage)?;
+        let stored = stored.filter(|stored| *stored != next);
+        let first = stored.map(|at| Fire { at, local: zone.local(at), mark: None });
+        let fires = schedule.fires(stored.map_or(from, |stored| stored.max(from)));
+        let times: Vec<_> = first
+            .into_iter()
+            .chain(fires)
+            .take(usize::from(self.count))
             .map(|fire| Nominal {
                 scheduled_for: fire.at,
                 local_time: local_time(fire.local),
