@@ -23,6 +23,37 @@ use crate::support::{
     Finished, Invocation, Preload, Role, TestDb, jobctl, leave_out, temp_dir, wait_until,
 };
 
+/// Nothing but a person can correct these settings, so the error does not only say to try again.
+#[test]
+fn a_login_that_a_setting_stops_names_the_setting() {
+    let (db, other) = (TestDb::new(), TestDb::new());
+    let roles = [Role::granted(&db, "viewer"), Role::granted(&db, "viewer")];
+    let refuses = |url: &str, exit: i32, cause: &str, remedy: &str| {
+        let refused = jobctl(["list"]).env("JOBCTL_DATABASE_URL", url).run().exits(exit);
+        refused.complains_once().stderr_has(cause).stderr_has(remedy);
+    };
+    let [role, limited] = roles.each_ref().map(Role::name);
+    let library = "correct session_preload_libraries or local_preload_libraries of the role";
+    for (name, library_name) in
+        [("session", "gone"), ("local", "gone"), ("session", "/etc/passwd"), ("local", "/a")]
+    {
+        db.execute(&format!("ALTER ROLE {role} SET {name}_preload_libraries = '{library_name}'"));
+        refuses(&roles[0].url(), 7, library_name, library);
+        db.execute(&format!("ALTER ROLE {role} RESET {name}_preload_libraries"));
+    }
+    let (this, other_name) = (db.name(), other.name());
+    db.execute(&format!("ALTER ROLE {limited} CONNECTION LIMIT 0"));
+    let limit = "if the error remains, raise max_connections, or the CONNECTION LIMIT of the role";
+    refuses(&roles[1].url(), 5, "too many connections for role", limit);
+    other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT 0"));
+    refuses(&roles[0].url(), 5, "too many connections for database", limit);
+    other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT -1"));
+    db.execute(&format!("ALTER DATABASE {other_name} ALLOW_CONNECTIONS false"));
+    let allow = "let it with ALTER DATABASE ... ALLOW_CONNECTIONS true, or name another";
+    refuses(&other.url(), 7, "is not currently accepting connections", allow);
+    db.execute(&format!("ALTER DATABASE {other_name} ALLOW_CONNECTIONS true"));
+}
+
 /// A server with TLS and passwords. Its certificate is for `db.example.com`.
 struct Secured {
     port: u16,

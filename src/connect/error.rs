@@ -16,6 +16,12 @@ use crate::tls::{Remedy, TlsProblem};
 pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
 const TRY_AGAIN: &str = "try again in a moment";
+const CHECK_LIMITS: &str = "try again in a moment; if the error remains, raise max_connections, or \
+    the CONNECTION LIMIT of the role or the database";
+const ALLOW_CONNECTIONS: &str = "let it with ALTER DATABASE ... ALLOW_CONNECTIONS true, or name \
+    another in the URL or PGDATABASE";
+const CHECK_LIBRARIES: &str = "correct session_preload_libraries or local_preload_libraries of the \
+    role or the database, or install the library on the server";
 const CHECK_PASSWORD: &str = "check the user and the password (URL, PGPASSWORD or pass file)";
 const CHECK_HASH: &str =
     "let an authority sign it with RSA or ECDSA, or use channel_binding=prefer";
@@ -31,6 +37,7 @@ const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role
 /// Parts of PostgreSQL's messages.
 const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
+const HOT_STANDBY_OFF: &str = "is not accepting connections";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 
@@ -176,6 +183,8 @@ impl ConnectError {
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) if message.contains(SET_ROLE) => {
                 (Login, GRANT_ROLE)
             }
+            (&SqlState::UNDEFINED_FILE, _) => (Login, CHECK_LIBRARIES),
+            _ if is_of_library(message) => (Login, CHECK_LIBRARIES),
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) => (Login, GRANT_CONNECT),
             (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) if is_unknown_role(message) => {
                 (Login, CREATE_ROLE)
@@ -183,6 +192,11 @@ impl ConnectError {
             (_, Some("28")) if message.contains(NO_LOGIN) => (Login, GIVE_LOGIN),
             (_, Some("28")) => (Rules, CHECK_RULES),
             (_, Some("08" | "XX")) => of_pooler(&message.to_ascii_lowercase()),
+            (&SqlState::TOO_MANY_CONNECTIONS, _) => (Resources, CHECK_LIMITS),
+            (&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, _) => (Login, ALLOW_CONNECTIONS),
+            (&SqlState::CANNOT_CONNECT_NOW, _) if message.ends_with(HOT_STANDBY_OFF) => {
+                (Resources, "connect to the primary, or set hot_standby = on on this standby")
+            }
             // Resources, operator, system.
             (_, Some("53" | "55" | "57" | "58")) => (Resources, TRY_AGAIN),
             _ => (Login, "check options and the other parameters of the connection"),
@@ -250,6 +264,14 @@ impl From<postgres::Error> for ConnectError {
     }
 }
 
+/// Returns whether a preloaded library is missing, unfit or not allowed. Some of these errors have
+/// a code of many causes.
+fn is_of_library(message: &str) -> bool {
+    let parts =
+        ["could not access file", "could not load library", "incompatible library", "to library"];
+    parts.iter().any(|part| message.contains(part))
+}
+
 fn is_unknown_role(message: &str) -> bool {
     message.starts_with("role \"") && message.ends_with("does not exist")
 }
@@ -283,6 +305,8 @@ fn of_pooler(message: &str) -> (FailureKind, &'static str) {
         _ if has(&["permission denied for database"]) => (Login, GRANT_CONNECT),
         _ if has(&[NO_LOGIN]) => (Login, GIVE_LOGIN),
         _ if has(&["pg_hba.conf"]) => (Rules, CHECK_RULES),
+        _ if has(&["too many connections for"]) => (Resources, CHECK_LIMITS),
+        _ if has(&["not currently accepting connections"]) => (Login, ALLOW_CONNECTIONS),
         _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {
             (Login, CREATE_DATABASE)
         }
@@ -334,6 +358,17 @@ mod tests {
     }
 
     #[test]
+    fn a_standby_that_takes_no_connections_is_not_temporary() {
+        for (message, part) in [
+            ("the database system is not yet accepting connections", TRY_AGAIN),
+            ("the database system is not accepting connections", "connect to the primary, or set"),
+        ] {
+            let error = ConnectError::of_server(&SqlState::CANNOT_CONNECT_NOW, message);
+            assert!(error.remedy.starts_with(part), "{message}: {}", error.remedy);
+        }
+    }
+
+    #[test]
     fn the_message_of_a_pooler_decides_where_its_code_does_not() {
         let remedy = |message: &str| {
             let [bouncer, hosted] = ["08P01", "XX000"].map(|code| {
@@ -358,6 +393,8 @@ mod tests {
             ("permission denied for database \"shop\"", "grant the user CONNECT"),
             ("permission denied to set role \"ana\"", "GRANT this role"),
             ("pg_hba.conf rejects connection for host \"a\"", "check user, database and sslmode"),
+            ("database \"a\" is not currently accepting connections", "let it with ALTER DATABASE"),
+            ("incompatible library \"/a.so\": missing magic block", "correct session_preload"),
         ] {
             let (exit, remedy) = remedy(message);
             assert_eq!(exit, Exit::Configuration, "{message}");
