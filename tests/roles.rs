@@ -1,6 +1,6 @@
 //! What each role may do with the statements that `grants` prints, and what it may not.
 
-use crate::support::{Role, TestDb, jobctl, wait_until};
+use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
 
 const PARTS: [&str; 5] = ["enqueuer", "effects", "worker", "operator", "viewer"];
 
@@ -68,6 +68,36 @@ fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
     db.execute(&ALL_PRIVILEGES.replace("{role}", role.name()));
     role.grant(part);
     expect(&role, may, may_not.iter().copied());
+}
+
+#[test]
+fn an_error_names_the_sets_only_if_one_of_them_helps() {
+    let (db, folder) = (furnished(), temp_dir());
+    let role = Role::new(&db);
+    let words = ["grants", "--role", role.name(), "--as"].into_iter().chain(PARTS);
+    db.execute(&jobctl(words).run().success().stdout);
+    let waiting = db.query("SELECT max(id) FROM jobctl.job_runs");
+    let file = folder.path().join("jobs.toml");
+    std::fs::write(&file, "[jobs.b]\nshell = 'true'\n").unwrap();
+    let file = file.to_str().unwrap();
+    let owners = "no set of `jobctl grants` allows it: connect as the schema's owner\n";
+    for words in [
+        &["apply", file, "--yes"][..],
+        &["apply", file, "--dry-run"],
+        &["edit", &waiting, "--payload-file", "-"],
+        &["enqueue", "shell", "--", "true"],
+        &["enqueue", "--key", "k", "shell", "--", "true"],
+        &["enqueue", "http", "{\"url\": \"http://a\"}"],
+        &["enqueue", "--run", "shell", "--", "true"],
+        &["load", "--runs", "1", "--yes"],
+    ] {
+        let refused = role.jobctl(words.iter().copied()).stdin("{}").run().exits(7);
+        let refused = refused.complains_once();
+        refused.stderr_has("permission denied").stderr_has(owners);
+    }
+    let other = Role::new(&db);
+    let refused = other.jobctl(["edit", "1", "--priority", "1"]).run().exits(7).complains_once();
+    refused.stderr_has("`jobctl grants --role ROLE --as SET` prints what a role needs");
 }
 
 /// Statements that only the owner may execute.

@@ -171,7 +171,7 @@ impl Error {
         let (kind, exit, remedy) = match error.code() {
             // A trigger failed, perhaps in a connection of its own. The session goes on.
             Some(code) if is_of_trigger(error, code) => (Kind::Fatal, Exit::CouldNot, ""),
-            Some(code) => meaning(code, error.as_db_error().map_or("", |db| db.message())),
+            Some(code) => meaning(doing, code, error.as_db_error().map_or("", |db| db.message())),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
             None if is_broken(error) => (Kind::Lost, Exit::Unavailable, CHECK_ADDRESS),
             None => (Kind::Lost, Exit::Unavailable, "try again"),
@@ -191,7 +191,7 @@ impl Error {
         let state = SqlState::from_code(code);
         let (kind, exit, remedy) = match is_of_session(&state) {
             true => (Kind::Fatal, Exit::CouldNot, ""),
-            false => meaning(&state, ""),
+            false => meaning(doing, &state, ""),
         };
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
         let (is_too_slow, is_locked) = (ends_slow(&state), waits_for_lock(&state));
@@ -334,7 +334,17 @@ pub(super) fn refusal(code: &str) -> Exit {
     }
 }
 
-fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
+/// Returns whether no set of `jobctl grants` has the missing right.
+fn is_of_owner(doing: &str, message: &str) -> bool {
+    match doing {
+        "apply definitions" | "edit payloads" | "start a load test" => true,
+        // Enqueuers call a function: only commands and calls without a definition are inserted.
+        "enqueue" => message.contains("job_runs"),
+        _ => false,
+    }
+}
+
+fn meaning(doing: &str, code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
     let lost = |remedy| (Kind::Lost, Exit::Unavailable, remedy);
     let busy = |remedy| (Kind::Busy, Exit::Unavailable, remedy);
     let fatal = |exit, remedy| (Kind::Fatal, exit, remedy);
@@ -345,6 +355,10 @@ fn meaning(code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
         "25P03" => lost("try again"),
         "25P04" => lost("try again, or set transaction_timeout higher for this role, or to 0"),
         "25006" => lost("the server takes no writes now; connect to the primary"),
+        "42501" if is_of_owner(doing, message) => fatal(
+            Exit::Configuration,
+            "no set of `jobctl grants` allows it: connect as the schema's owner",
+        ),
         "42501" => fatal(
             Exit::Configuration,
             "`jobctl grants --role ROLE --as SET` prints what a role needs, and the schema's owner \

@@ -161,7 +161,11 @@ impl Store {
         cause: &Cause,
         skips_locked: bool,
     ) -> Result<(Vec<OperationResult>, Vec<i64>)> {
-        let (doing, operation, from) = (operation.verb(), operation.clone(), from.to_vec());
+        let doing = match operation {
+            Operation::Edit(Edit { payload: Some(_), .. }) => "edit payloads",
+            _ => operation.verb(),
+        };
+        let (operation, from) = (operation.clone(), from.to_vec());
         let Cause { host_user, reason } = cause.clone();
         let is_single = ids.len() == 1;
         let operate = move |transaction: &mut Transaction| {
