@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::retry::answer_at_terminal;
-use crate::support::{TestDb, jobctl, temp_dir, wait_until};
+use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
 
 const TWO_JOBS: &str = "\
 [jobs.cleanup]
@@ -352,6 +352,49 @@ fn an_error_names_its_line_and_applies_nothing() {
         assert_eq!(definitions(&db), before, "{wrong}");
     }
     db.jobctl(["apply", "absent.toml"]).current_dir(folder.path()).run().exits(1).complains_once();
+}
+
+/// The job would be refused or do something else, so `apply` warns.
+#[test]
+fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
+    let db = TestDb::new();
+    let role = Role::new(&db);
+    let name = role.name();
+    let (_folder, file) = file_of(&format!(
+        "[jobs.a]\nshell = 'cat'\nenqueuers = ['gone', '{name}']\n\
+         [jobs.b]\nshell = 'cat'\nenqueuers = ['gone', 'public', 'A b']\n\
+         [jobs.c.http]\nurl = 'http://a'\n\
+         headers = {{ A = '$TOKEN', B = '${{TOKEN}}', C = 'Bearer $s3cret', D = '5$ $5 $' }}\n"
+    ));
+    let unknown = |role: &str, whose: &str| {
+        format!(
+            "jobctl: no role `{role}`, which `enqueuers` of job {whose} name; create it, or \
+             correct the name\n"
+        )
+    };
+    let header = |name: &str| {
+        format!(
+            "jobctl: job `c`: header `{name}` has a `$` before a name, but only `${{NAME}}` is \
+             replaced by a variable\n"
+        )
+    };
+    let mut warnings = [
+        header("A"),
+        header("C"),
+        unknown("A b", "`b`"),
+        unknown("gone", "`a` and 1 other"),
+        unknown("public", "`b`"),
+    ];
+    warnings.sort();
+    for mode in ["--dry-run", "--yes"] {
+        let applied = db.jobctl(["apply", &file, mode]).run().success().nowhere("s3cret");
+        let mut lines: Vec<_> = applied.stderr.split_inclusive('\n').collect();
+        lines.sort_unstable();
+        assert_eq!(lines, warnings, "{applied}");
+    }
+    // The roles of other files are not this file's mistake.
+    let (_folder, file) = file_of("[file]\nname = 'other'\n[jobs.d]\nshell = 'cat'\n");
+    db.jobctl(["apply", &file]).run().success().stderr("");
 }
 
 #[test]

@@ -12,10 +12,13 @@ use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::Fault;
 use crate::files::{self, MIB};
+use crate::job::action;
 use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Output, Table};
-use crate::store::{Applied, ApplyMode, ApplyTerms, EndedDefinition, Unlisted, WrongHook};
+use crate::store::{
+    Applied, ApplyMode, ApplyTerms, EndedDefinition, UnknownEnqueuer, Unlisted, WrongHook,
+};
 use crate::text::{plural, timestamp};
 
 /// The longest file that is read.
@@ -106,6 +109,7 @@ impl Arguments {
             let why = "it has no jobs; `enabled = false` in a job stops it";
             return Err(Fault::usage(format!("cannot apply: {}: {why}", self.file)).into());
         }
+        warn_of_headers(&definitions);
         let definitions = Arc::new(definitions);
         let mut terms = ApplyTerms {
             file: name,
@@ -139,6 +143,16 @@ impl Arguments {
             let names = applied.ended.into_iter().map(|ended| ended.name).collect();
             terms.mode = ApplyMode::ChangeIfAgreed(names);
         };
+        for UnknownEnqueuer { role, job, jobs } in &applied.unknown_enqueuers {
+            let others = match jobs - 1 {
+                0 => String::new(),
+                others => format!(" and {}", plural::of(others, "other")),
+            };
+            print::complain(&format!(
+                "no role `{role}`, which `enqueuers` of job `{job}`{others} name; create it, or \
+                 correct the name"
+            ));
+        }
         let unreported = applied.ended.iter().filter(|ended| ended.has_hooks && ended.waiting > 0);
         let unreported: i64 = unreported.map(|ended| ended.waiting).sum();
         if unreported > 0 {
@@ -177,6 +191,20 @@ impl Arguments {
         let last = lines.pop().unwrap_or_default();
         lines.iter().for_each(|line| print::complain(&format!("cannot apply: {line}")));
         Fault::usage(format!("cannot apply: {last}"))
+    }
+}
+
+/// Warns of headers with a `$NAME`, which a shell would replace, but a call does not.
+fn warn_of_headers(definitions: &[Definition]) {
+    for Definition { name, row, .. } in definitions {
+        for (header, value) in row["action"]["headers"].as_object().into_iter().flatten() {
+            if value.as_str().is_some_and(action::has_shell_variable) {
+                print::complain(&format!(
+                    "job `{name}`: header `{header}` has a `$` before a name, but only `${{NAME}}` \
+                     is replaced by a variable"
+                ));
+            }
+        }
     }
 }
 

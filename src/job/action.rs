@@ -363,7 +363,13 @@ pub(crate) fn parts<'v>(
     Ok(parts)
 }
 
-fn is_variable(name: &str) -> bool {
+/// Returns whether a header's value has a variable as in a shell: `$NAME`.
+pub(crate) fn has_shell_variable(value: &str) -> bool {
+    let mut names = value.split('$').skip(1);
+    names.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+}
+
+pub(crate) fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }

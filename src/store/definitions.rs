@@ -56,6 +56,7 @@ pub(crate) struct Applied {
     pub(crate) due: Vec<DueTimes>,
     /// Hooks that can't be. Nothing was changed if there are any.
     pub(crate) wrong_hooks: Vec<WrongHook>,
+    pub(crate) unknown_enqueuers: Vec<UnknownEnqueuer>,
     /// Definitions of other files, and the names of these. Nothing was changed if there are any,
     /// unless the terms allow to take them over.
     pub(crate) foreign: Vec<(String, String)>,
@@ -79,6 +80,15 @@ rows! {
         pub(crate) served: Option<String>,
         /// Whether the hook would read results. It waits for no run, so it gets none.
         pub(crate) passes_result: bool,
+    }
+
+    /// A role that does not exist, but that `enqueuers` name, see operate/unknown_enqueuers.sql.
+    pub(crate) struct UnknownEnqueuer {
+        pub(crate) role: String,
+        /// One of the definitions that name it.
+        pub(crate) job: String,
+        /// Their number.
+        pub(crate) jobs: i64,
     }
 
     /// A definition that the file no longer has.
@@ -161,6 +171,7 @@ impl Store {
             let due = due_times(was_due, due(transaction)?, &changed);
             let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
             let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
+            let unknown_enqueuers = transaction.list(query!("operate/unknown_enqueuers"; names))?;
             let of_file = |keys: &Value| keys["file"].as_str().unwrap_or_default().to_owned();
             let foreign: Vec<_> = changed
                 .iter()
@@ -180,7 +191,15 @@ impl Store {
             if must_ask || *mode == ApplyMode::DryRun || is_refused {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(Some(Applied { changed, ended, must_ask, due, wrong_hooks, foreign }))
+            Ok(Some(Applied {
+                changed,
+                ended,
+                must_ask,
+                due,
+                wrong_hooks,
+                unknown_enqueuers,
+                foreign,
+            }))
         })?;
         let busy = "cannot apply definitions: another apply is running; try again";
         applied.ok_or_else(|| Error::new(Kind::Busy, Exit::Unavailable, busy))
