@@ -161,9 +161,12 @@ pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
     };
     let is_line = words.len() == 1 && word.contains(char::is_whitespace);
     let why = assignment(word).or_else(|| {
-        let why = "the command is one word with blanks; pass its words separately, or use sh -c \
-                   COMMAND";
-        is_line.then(|| why.to_owned())
+        let line = "the command is one word with blanks; pass its words separately, or use sh -c \
+                    COMMAND";
+        let home = "the first word begins with `~`, which only a shell replaces; write the whole \
+                    path";
+        let why = is_line.then_some(line).or_else(|| word.starts_with('~').then_some(home));
+        why.map(str::to_owned)
     });
     why.map_or(Ok(()), |why| Err(format!("cannot find the program: {why}")))
 }
@@ -272,11 +275,19 @@ impl Shell {
         let is_long = |value: &String| value.len() > COMMAND_LIMIT;
         let are_codes =
             |codes: &Option<Vec<i32>>| codes.iter().flatten().all(|code| (1..=255).contains(code));
+        let is_permanent = |code: &i32| match &shell.permanent_exit_codes {
+            Some(codes) => codes.contains(code),
+            None => Failure::ExitCode(*code).is_permanent(),
+        };
         check([
             (words.first().is_none_or(|first| first.trim().is_empty()), "`command` is empty"),
             (length > COMMAND_LIMIT, "`command` is longer than 64 KiB"),
             (!shell.env.keys().all(is_name), "`env` has a name that is empty or contains `=`"),
             (shell.cwd.as_ref().is_some_and(String::is_empty), "`cwd` is empty"),
+            (
+                shell.cwd.as_ref().is_some_and(|cwd| cwd.starts_with('~')),
+                "`cwd` begins with `~`, which only a shell replaces; write the whole path",
+            ),
             (
                 !are_codes(&shell.permanent_exit_codes),
                 "`permanent_exit_codes` must hold exit statuses from 1 to 255",
@@ -284,6 +295,11 @@ impl Shell {
             (
                 !are_codes(&shell.snooze_exit_codes),
                 "`snooze_exit_codes` must hold exit statuses from 1 to 255",
+            ),
+            (
+                shell.snooze_exit_codes.iter().flatten().any(is_permanent),
+                "`snooze_exit_codes` has a permanent exit status; give `permanent_exit_codes` \
+                 without it",
             ),
             (shell.env.values().any(is_long), "`env` has a value longer than 64 KiB"),
         ])?;
@@ -459,6 +475,20 @@ mod tests {
         refuses("shell", r#"{"command": []}"#, "`command` is empty");
         refuses("shell", r#"{"command": " "}"#, "`command` is empty");
         refuses("shell", r#"{"command": "x", "cwd": ""}"#, "`cwd` is empty");
+        for cwd in ["~", "~/x", "~ana/x"] {
+            let payload = format!(r#"{{"command": "x", "cwd": "{cwd}"}}"#);
+            refuses("shell", &payload, "`cwd` begins with `~`, which only a shell replaces");
+        }
+        for codes in [
+            r#""snooze_exit_codes": [75, 78]"#,
+            r#""snooze_exit_codes": [3],
+            "permanent_exit_codes": [2, 3]"#,
+        ] {
+            let payload = format!(r#"{{"command": "x", {codes}}}"#);
+            refuses("shell", &payload, "`snooze_exit_codes` has a permanent exit status");
+        }
+        let home = check_program(&["~/bin/backup".to_owned()]).expect_err("no shell");
+        assert!(home.ends_with("only a shell replaces; write the whole path"), "{home}");
         for codes in ["[0]", "[1, 256]", "[-1]"] {
             let payload = format!(r#"{{"command": "x", "permanent_exit_codes": {codes}}}"#);
             refuses(
