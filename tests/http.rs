@@ -244,20 +244,26 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
         enqueue(&db, &json!({"url": server.url("/status/200"), "headers": {"X-Key": value}}))
     };
     let absent = call("${APP_ABSENT}");
+    let empty = call("Bearer ${APP_EMPTY}");
     let broken = call("${APP_BROKEN}");
     db.jobctl(["tick"])
         .env("APP_BROKEN", "s3cret\r\nX-Smuggled: 1")
+        .env("APP_EMPTY", "")
         .run()
         .success()
         .nowhere("s3cret");
     assert_eq!(
         db.of_run(absent, "status, attempts, error_type, last_error"),
-        "failed|1|spawn|could not start: header `X-Key` names a variable that is not set"
+        "failed|1|spawn|could not start: header `X-Key` names a variable that is not set or empty"
+    );
+    assert_eq!(
+        db.of_run(empty, "last_error"),
+        "could not start: header `X-Key` names a variable that is not set or empty"
     );
     assert_eq!(
         db.of_attempt(absent, 1, "error"),
-        "could not start: header `X-Key` names a variable that is not set; the variable is \
-         `APP_ABSENT`"
+        "could not start: header `X-Key` names a variable that is not set or empty; the variable \
+         is `APP_ABSENT`"
     );
     assert_eq!(
         db.of_run(broken, "status, attempts, error_type, last_error"),

@@ -202,9 +202,10 @@ fn fill<'v>(
     for (text, name) in parts {
         filled.push_str(text);
         if let Some(name) = name {
-            let value = variable(name).ok_or_else(|| Unsendable {
+            let value = variable(name).filter(|value| !value.is_empty());
+            let value = value.ok_or_else(|| Unsendable {
                 failure: Failure::Spawn(format!(
-                    "header `{header}` names a variable that is not set"
+                    "header `{header}` names a variable that is not set or empty"
                 )),
                 note: Some(format!("the variable is `{name}`")),
             })?;
@@ -280,7 +281,7 @@ mod tests {
     fn a_missing_variable_is_a_transient_failure() {
         rejects(
             "${ABSENT}",
-            Failure::Spawn("header `X` names a variable that is not set".to_owned()),
+            Failure::Spawn("header `X` names a variable that is not set or empty".to_owned()),
             Some("the variable is `ABSENT`"),
         );
     }
