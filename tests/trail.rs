@@ -250,6 +250,15 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     ] {
         assert_eq!(trail(filter), wanted, "{filter:?}");
     }
+    // The list of the flag is that of the table.
+    let refused = db.jobctl(["trail", "--action", "retried"]).run().exits(2);
+    let of_table = db.query(
+        r"SELECT string_agg(word[1], ', ')
+          FROM pg_constraint,
+              regexp_matches(pg_get_constraintdef(oid), '\m([a-z-]+)''::', 'g') AS word
+          WHERE conname = 'action_is_known' AND connamespace = 'jobctl'::regnamespace",
+    );
+    refused.stderr_has(&format!("[possible values: {of_table}]"));
     let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
     shown.stdout_has(" RUN  JOB").stdout_has("was dead").stdout_has("drill");
     Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();

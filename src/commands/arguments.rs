@@ -325,7 +325,7 @@ macro_rules! flag_words {
         }
     )+};
 }
-flag_words!(ErrorType, KeyScope, OnConflict, Status);
+flag_words!(ErrorType, KeyScope, OnConflict, Status, super::trail::Action);
 
 /// Reads a job's name. Runs can have names that no definition may have.
 pub(super) fn job(text: &str) -> Result<String, String> {

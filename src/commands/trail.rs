@@ -8,6 +8,30 @@ use crate::job::definition;
 use crate::print::{Output, Table};
 use crate::schedule::When;
 use crate::store::TrailFilter;
+use crate::text::words::words;
+
+words! {
+    /// What people do, see the constraint `action_is_known`.
+    pub(super) enum Action {
+        Retry = "retry",
+        Cancel = "cancel",
+        Edit = "edit",
+        Settle = "settle",
+        Prune = "prune",
+        Pause = "pause",
+        Resume = "resume",
+        Hold = "hold",
+        Release = "release",
+        Forget = "forget",
+        Restore = "restore",
+        AcceptRestore = "accept-restore",
+        Add = "add",
+        Change = "change",
+        Enable = "enable",
+        Disable = "disable",
+        Remove = "remove",
+    }
+}
 
 const HEADING: &str = "Which changes";
 
@@ -50,8 +74,8 @@ struct EventFilter {
     #[arg(long, value_name = "TEXT")]
     by: Option<String>,
     /// Only those of this kind, such as retry, hold or change
-    #[arg(long, value_name = "ACTION")]
-    action: Option<String>,
+    #[arg(long, value_name = "ACTION", hide_possible_values = true)]
+    action: Option<Action>,
     /// Only those of this definition, or of runs of this job
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
@@ -76,6 +100,7 @@ impl Arguments {
         let store = database.open()?;
         let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
         let [since, until] = time_zone.window(&store, [since, until])?;
+        let action = action.map(|action| action.to_string());
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
         print_first(self.output, &self.shown, self.limit, "newest", &TABLE.wrapped(), |wanted| {
             store.list_trail(filter, wanted)
