@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use super::environment::is_blank;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
+use crate::job::action::is_variable;
 
 /// The variable with the path of the file.
 pub(super) const VARIABLE: &str = "JOBCTL_ENV_FILE";
@@ -67,22 +68,37 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     parse(&text)
 }
 
-/// Reads lines `NAME=VALUE`. Quotes around a value are dropped, as in cron, systemd and shells.
+/// Reads lines `NAME=VALUE`. Quotes around a value are dropped, as in cron, systemd and shells. A
+/// value that these read in different ways is a mistake.
 fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
-    let lines = (1..).zip(text.lines().map(str::trim));
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = (1_u32..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let variable = |line: &str| {
-        let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-        let is_name = !name.is_empty()
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            && !name.starts_with(|c: char| c.is_ascii_digit());
-        let inner = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
-        let value = inner('"').or_else(|| inner('\'')).unwrap_or(value);
-        (is_name && !value.contains('\0')).then(|| (name.to_owned(), value.to_owned()))
+        let given = line.strip_prefix("export ").unwrap_or(line).split_once('=');
+        let (name, value) = given
+            .filter(|(name, value)| is_variable(name) && !value.contains('\0'))
+            .ok_or("is not NAME=VALUE; correct it")?;
+        Ok((name.to_owned(), unquoted(value)?.to_owned()))
     };
     // The error does not show the line, which may be a secret.
-    let mistake = |number: u32| format!("line {number} is not NAME=VALUE; correct it");
-    lines.map(|(number, line)| variable(line).ok_or_else(|| mistake(number))).collect()
+    let mistake = |number, why: &str| format!("line {number} {why}");
+    lines.map(|(number, line)| variable(line).map_err(|why| mistake(number, why))).collect()
+}
+
+fn unquoted(value: &str) -> Result<&str, &'static str> {
+    let Some(quote) = value.chars().next().filter(|first| ['"', '\''].contains(first)) else {
+        const MISTAKE: &str = "has a `#` or ends with a backslash; put its value into single \
+                               quotes, and comments into lines of their own";
+        let is_mistake = value.contains(" #") || value.contains("\t#") || value.ends_with('\\');
+        return if is_mistake { Err(MISTAKE) } else { Ok(value) };
+    };
+    match value[1..].split_once(quote) {
+        Some((inner, "")) if quote == '\'' || !inner.contains('\\') => Ok(inner),
+        Some((_, "")) => Err("has a backslash in double quotes; use single quotes"),
+        _ => Err("has text behind its closing quote, or no closing quote; put the whole value \
+                  into one pair of quotes, and comments into lines of their own"),
+    }
 }
 
 #[cfg(test)]
@@ -91,13 +107,43 @@ mod tests {
 
     #[test]
     fn a_line_is_a_name_and_a_value() {
-        let text = "# secrets\n\nA=1\nexport B_2=\"x y\"\n C='=\"' \r\nD=\nE=\"\n";
+        let text = "# secrets\n\nA=1\nexport B_2=\"x y\"\n C='=\"' \r\nD=\n";
         let read: Vec<_> = parse(text).expect("variables");
         let read: Vec<_> = read.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-        assert_eq!(read, ["A:1", "B_2:x y", "C:=\"", "D:", "E:\""]);
+        assert_eq!(read, ["A:1", "B_2:x y", "C:=\"", "D:"]);
         for wrong in ["s3cret", "=a", "A B=1", "1A=1", "A =1", "A=\0"] {
             let why = parse(&format!("X=1\n{wrong}\n")).expect_err("a mistake");
             assert_eq!(why, "line 2 is not NAME=VALUE; correct it", "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_has_one_reading() {
+        for (line, value) in [
+            ("\u{feff}A=1", "1"),
+            ("A='a\"\\ #b'", "a\"\\ #b"),
+            ("A=\"it's # one\"", "it's # one"),
+            ("A=a#b c#d", "a#b c#d"),
+            ("A=a\\b c", "a\\b c"),
+            ("A=it's", "it's"),
+            ("A=''", ""),
+        ] {
+            assert_eq!(parse(line), Ok(vec![("A".to_owned(), value.to_owned())]), "{line}");
+        }
+        for (line, why) in [
+            ("A=1 # one", "has a `#`"),
+            ("A=1\t# one", "has a `#`"),
+            ("A=1 \\", "ends with a backslash"),
+            ("A=\"1\" # one", "has text behind its closing quote"),
+            ("A='1'2", "has text behind its closing quote"),
+            ("A='it''s'", "has text behind its closing quote"),
+            ("A=\"1", "no closing quote"),
+            ("A='", "no closing quote"),
+            ("A=\"a\\\"b\"", "has text behind its closing quote"),
+            ("A=\"a\\nb\"", "has a backslash in double quotes"),
+        ] {
+            let mistake = parse(line).expect_err(line);
+            assert!(mistake.starts_with("line 1 ") && mistake.contains(why), "{line}: {mistake}");
         }
     }
 }
