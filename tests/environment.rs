@@ -264,6 +264,11 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
         (&["prune"], &["--yes"]),
         (&["hold", "--queue", "mail"], &["--all", "--worker"]),
         (&["release", "--queue", "mail"], &["--all", "--job"]),
+        (&["retry", "1"], &["--force"]),
+        (&["apply", "/nowhere/file"], &["--yes", "--take-over"]),
+        (&["accept-restore"], &["--yes"]),
+        (&["init"], &["--yes"]),
+        (&["load"], &["--yes"]),
     ] {
         flags.iter().for_each(|flag| refused(line, flag, "1"));
     }
@@ -492,8 +497,6 @@ fn a_switch_variable_is_off_for_0_false_and_no() {
         .success()
         .stdout("0001_initial\n");
     assert_eq!(empty.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
-    let id = run_in(&db, "running");
-    db.jobctl(["retry", &id.to_string()]).env("JOBCTL_RETRY_FORCE", "1").run().success();
     db.jobctl(["report"])
         .env("JOBCTL_REPORT_TITLE", "Our shop")
         .run()

@@ -125,12 +125,11 @@ pub(super) fn is_blank(value: &OsStr) -> bool {
 /// variable that was left over would make the command change other runs than its line says. The
 /// time zone is a setting: without --since and --until, it has no effect.
 fn selects_runs(command: &str, argument: &Arg) -> bool {
-    let selects = match argument.get_long() {
-        Some("yes") => true,
+    match argument.get_long() {
+        Some("yes" | "force" | "take-over") => true,
         Some("time-zone") => false,
-        _ => argument.get_help_heading() == Some(HEADING),
-    };
-    selects && OF_MANY_RUNS.contains(&command)
+        _ => argument.get_help_heading() == Some(HEADING) && OF_MANY_RUNS.contains(&command),
+    }
 }
 
 /// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:

@@ -43,10 +43,11 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
         "JOBCTL_<COMMAND>_<FLAG>",
         "the value of a flag, named in capitals with `_` for `-`: `JOBCTL_TICK_MAX_TIME` sets \
         `--max-time` of `jobctl tick`. A flag on the command line has precedence. A flag without a \
-        value is on unless its variable is `0`, `no` or `false`. An empty value is an error. \
-        `retry`, `cancel`, `edit`, `settle`, `prune`, `hold` and `release` fail if a variable is \
-        set for `--yes` or for a flag that selects the runs to change. \
-        `doctor` reports unknown `JOBCTL_` variables",
+        value is on unless its variable is `0`, `no`, `n`, `false`, `f` or `off`, in upper or \
+        lower case. An empty value is an error. No variable confirms a change: a command fails if \
+        one is set for its `--yes`, `--force` or `--take-over`. `retry`, `cancel`, `edit`, \
+        `settle`, `prune`, `hold` and `release` also fail if one is set for a flag that selects \
+        the runs to change. `doctor` reports unknown `JOBCTL_` variables",
     ),
     (
         "JOBCTL_ENV_FILE",
