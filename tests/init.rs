@@ -237,8 +237,11 @@ init --crontab --yes
 init --crontab --yes --report /srv/report.html
 crontab -l
 "$jobctl" check --repeat 1h; ls state/jobctl/check-*
+JOBCTL_DATABASE_URL=$other "$jobctl" check --repeat 1h
 init --remove --yes
+ls state/jobctl/check-* | wc -l
 crontab -l
+JOBCTL_DATABASE_URL=$other "$jobctl" init --remove --yes 2>/dev/null
 init --remove --yes
 crontab -r
 init --crontab --yes
@@ -324,8 +327,9 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
     if let Some(why) = cron::obstacle() {
         return leave_out("init --crontab", why);
     }
-    let (db, folder) = (TestDb::new(), temp_dir());
+    let (db, other, folder) = (TestDb::new(), TestDb::new(), temp_dir());
     let done = beside_cron(&db, folder.path(), STEPS)
+        .env("other", &other.url())
         .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
         .env("XDG_STATE_HOME", folder.path().join("state").to_str().unwrap())
         .env("TERM", "dumb")
@@ -351,7 +355,8 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
     let report = format!("*/10 * * * * '{program}' report --output '/srv/report.html'");
     assert_eq!(shown, [format!("+ {report}")], "{done}");
     assert!(parts[8].contains(&report) && parts[8].matches(&tick).count() == 1, "{done}");
-    assert_eq!(parts[10], format!("exit 0\n{own}"), "{done}");
+    // The notes about another database stay.
+    assert_eq!(parts[10], format!("exit 0\n1\n{own}"), "{done}");
     assert!(parts[11].contains("the crontab has no lines of `jobctl init`\n"), "{done}");
     assert!(parts[8].contains("\nstate/jobctl/check-"), "{done}");
     assert!(!folder.path().join("state/jobctl").exists(), "{done}");

@@ -176,8 +176,7 @@ impl Arguments {
             (.., Some(_)) => "--repeat",
             _ => return Ok(None),
         };
-        let subject = format!("{self:?} {}", database.target()?);
-        let note = Note::of("check", subject);
+        let note = Note::of("check", &database.target()?.to_string(), format!("{self:?}"));
         note.map(Some).with_context(|| format!("{flag} needs HOME or XDG_STATE_HOME"))
     }
 

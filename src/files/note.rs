@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, io};
+use std::{env, fs, io};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,12 +32,24 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// The note of a command about a subject; `None`: this user has no state folder.
-    pub(crate) fn of(command: &str, subject: impl Hash) -> Option<Self> {
-        let mut hasher = DefaultHasher::new();
-        subject.hash(&mut hasher);
-        let name = format!("{command}-{:016x}.json", hasher.finish());
+    /// The note of a command about a subject in this database; `None`: this user has no state
+    /// folder.
+    pub(crate) fn of(command: &str, database: &str, subject: impl Hash) -> Option<Self> {
+        let name = format!("{command}-{}-{}.json", hash(database), hash(subject));
         Some(Self { folder: state_folder()?, name: name.into() })
+    }
+
+    /// Deletes the notes about a database, and the folder if it has no others.
+    pub(crate) fn forget(database: &str) -> io::Result<()> {
+        let Some(path) = state_folder().filter(|path| path.exists()) else { return Ok(()) };
+        // If another user can write to it, a link may lead elsewhere.
+        let folder = Folder::own(&path)?;
+        let names = folder.list()?.into_iter().map(|(name, _)| name.to_string_lossy().into_owned());
+        let (own, others): (Vec<_>, Vec<_>) = names
+            .filter(|name| name.ends_with(".json"))
+            .partition(|name| name.contains(&hash(database)));
+        own.iter().try_for_each(|name| folder.remove(name.as_ref()))?;
+        if others.is_empty() { fs::remove_dir_all(path) } else { Ok(()) }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -69,6 +81,12 @@ impl Note {
         }
         folder.replace(&self.name, &serde_json::to_vec(value)?)
     }
+}
+
+fn hash(text: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 fn remove_old(folder: &Folder) -> io::Result<()> {

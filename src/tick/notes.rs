@@ -19,7 +19,7 @@ pub(super) struct Notes {
 impl Notes {
     /// The notes about one worker in one database; the address is the name of the database.
     pub(super) fn new(database: &Target, plan: &Plan) -> Self {
-        let note = || Note::of("tick", (database.to_string(), &plan.worker));
+        let note = || Note::of("tick", &database.to_string(), &plan.worker);
         Self {
             note: plan.is_remembered.then(note).flatten(),
             seen: SeenTicks::default(),

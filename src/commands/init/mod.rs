@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 use super::{DatabaseFlags, crontab_block, env_file, quote};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
-use crate::files::{self, Folder, SETTINGS_LIMIT};
+use crate::files::{self, Note, SETTINGS_LIMIT};
 use crate::job::command_text::own_subcommand;
 use crate::job::crontab_import::variable;
 use crate::print;
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Remove the lines, the services, the timers and jobctl's notes; the database stays
+    /// Remove the lines, the units and the notes about this database, which stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Add a line that writes the report page to this file
@@ -80,6 +80,7 @@ const SENDMAIL: &str = "/usr/sbin/sendmail";
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.remove {
+            let target = database.target()?;
             let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
             if is_installed {
                 self.change_units(None, "")?;
@@ -89,7 +90,7 @@ impl Arguments {
             if !is_installed || old.is_ok() {
                 self.change_crontab(old, "")?;
             }
-            return remove_state();
+            return Note::forget(&target.to_string()).context("cannot remove jobctl's notes");
         }
         // Before anything changes: a text that can't be written stops it.
         let environment = environment(database)?;
@@ -278,16 +279,6 @@ impl Arguments {
 const ACCOUNT: &str = "User=root\nWorkingDirectory=-~\n";
 /// The shell that cron names in each command's environment.
 const SHELL: &str = "Environment=SHELL=/bin/sh";
-
-/// Removes the notes of checks and of `tick --quiet`.
-fn remove_state() -> anyhow::Result<()> {
-    let Some(folder) = files::state_folder().filter(|folder| folder.exists()) else {
-        return Ok(());
-    };
-    // If another user can write to it, a link may lead elsewhere.
-    let removed = Folder::own(&folder).and_then(|_| fs::remove_dir_all(&folder));
-    removed.with_context(|| format!("cannot remove {}", folder.display()))
-}
 
 fn migrate(database: &DatabaseFlags) -> anyhow::Result<()> {
     let target = database.target()?;
