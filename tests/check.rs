@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Invocation, TestDb, temp_dir};
+use crate::support::{Invocation, Role, TestDb, temp_dir};
 
 const FINE: &str = "";
 
@@ -66,6 +66,29 @@ fn without_time(line: &str) -> String {
     let (time, after) = time.split_at("2026-11-22 02:00 UTC".len());
     assert!(time.starts_with("20") && time.ends_with(" UTC"), "{line}");
     format!("{before}, since T{after}")
+}
+
+/// A monitor may have a role of its own that is read-only.
+#[test]
+fn a_read_only_database_is_a_problem_and_a_read_only_role_is_fine() {
+    let db = db_with_worker();
+    let role = Role::granted(&db, "viewer");
+    let (name, setting) = (role.name(), "default_transaction_read_only = on");
+    db.execute(&format!("ALTER ROLE {name} SET {setting}"));
+    assert_prints(role.jobctl(["check"]), FINE);
+    db.execute(&format!("ALTER ROLE {name} RESET default_transaction_read_only"));
+    db.execute(&format!("ALTER DATABASE {} SET {setting}", db.name()));
+    for check in [db.jobctl(["check"]), role.jobctl(["check"])] {
+        assert_prints(
+            check,
+            "default_transaction_read_only is on for this database, so ticks do no work; turn it \
+             off with ALTER ROLE, ALTER DATABASE or ALTER SYSTEM",
+        );
+    }
+    db.execute(&format!(
+        "BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT",
+        db.name()
+    ));
 }
 
 #[test]

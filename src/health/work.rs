@@ -44,8 +44,13 @@ pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 6] =
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
 /// Codes of problems that may cause any other.
-const CAUSES: [Code; 4] =
-    [Code::RestoreUnaccepted, Code::WorkerMissing, Code::WorkerSilent, Code::DatabaseSlow];
+const CAUSES: [Code; 5] = [
+    Code::RestoreUnaccepted,
+    Code::DatabaseReadOnly,
+    Code::WorkerMissing,
+    Code::WorkerSilent,
+    Code::DatabaseSlow,
+];
 
 /// Returns the problems of the work: the worst first, then those that may cause others, then those
 /// of the most runs, then the newest.
@@ -160,6 +165,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                 "cancel the runs whose work is done, then accept the rest: {operator}\
                  `jobctl accept-restore`"
             ),
+        ),
+        Code::DatabaseReadOnly => (
+            "default_transaction_read_only is on for this database, so ticks do no work".to_owned(),
+            store::WRITABLE.to_owned(),
         ),
         Code::WorkerMissing if worker.is_empty() => (
             "no worker has ever ticked".to_owned(),

@@ -7,6 +7,7 @@ words! {
     /// first.
     pub(crate) enum Code {
         RestoreUnaccepted = "restore_unaccepted",
+        DatabaseReadOnly = "database_read_only",
         WorkerMissing = "worker_missing",
         WorkerSilent = "worker_silent",
         DatabaseSlow = "database_slow",
@@ -45,6 +46,8 @@ impl Code {
     pub(crate) fn check(self) -> &'static str {
         match self {
             Self::RestoreUnaccepted => "restores",
+            // `doctor` has this check without it.
+            Self::DatabaseReadOnly => "writes",
             Self::WorkerMissing | Self::WorkerSilent => "ticks",
             Self::DatabaseSlow => "answers",
             Self::SequenceBehind => "sequences",

@@ -214,7 +214,7 @@ impl Error {
 }
 
 /// The remedy for `default_transaction_read_only`.
-pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE or ALTER DATABASE";
+pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE, ALTER DATABASE or ALTER SYSTEM";
 /// The remedy for a missing or old schema.
 pub(crate) const MIGRATE: &str = "run `jobctl migrate`";
 /// Returns the remedy for another encoding than UTF-8. This role often may not create databases.

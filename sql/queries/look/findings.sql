@@ -150,6 +150,13 @@ SELECT
     NULL::timestamptz AS newest_at
 FROM jobctl.unaccepted_restores AS restore
 UNION ALL
+-- A setting of this role alone stops no tick.
+SELECT 'database_read_only', NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL
+FROM pg_settings AS setting
+WHERE current_setting('default_transaction_read_only')::boolean
+    AND setting.name = 'default_transaction_read_only'
+    AND setting.source NOT IN ('user', 'database user', 'client', 'session')
+UNION ALL
 -- No worker ticks; the named worker is the last that did.
 SELECT
     'worker_missing',
