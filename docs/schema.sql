@@ -2204,11 +2204,11 @@ CREATE VIEW jobctl.long_running_runs AS
     (run.max_attempts + run.uncounted_attempts) AS max_attempts,
     run.locked_by,
     run.started_at,
-    (EXTRACT(epoch FROM (now() - run.started_at)))::double precision AS run_time_seconds,
+    (EXTRACT(epoch FROM (GREATEST(now(), run.started_at) - run.started_at)))::double precision AS run_time_seconds,
     lease.locked_until
    FROM (jobctl.job_runs run
      JOIN jobctl.leases lease ON ((lease.id = run.id)))
-  WHERE ((run.status = 'running'::text) AND (run.started_at < (now() - '00:10:00'::interval)));
+  WHERE ((run.status = 'running'::text) AND ((run.started_at < (now() - '00:10:00'::interval)) OR (run.started_at > (now() + '00:01:00'::interval))));
 CREATE TABLE jobctl.schema_migrations (
     version integer,
     name text NOT NULL,

@@ -246,6 +246,55 @@ fn known_problems_are_repeated_although_the_last_report_is_in_the_future() {
 }
 
 #[test]
+fn a_run_or_an_effect_that_began_in_the_future_is_named() {
+    let db = TestDb::new();
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    let id = lost_run(&db, "2 days", "1 minute");
+    let max = || db.jobctl(["check", "--max-running", "3d"]);
+    max().run().exits(1).stdout_has(&format!("run {id} of shell is still running on dead"));
+    let long = "SELECT id, run_time_seconds FROM jobctl.long_running_runs";
+    assert_eq!(db.query(long), format!("{id}|0"));
+    db.execute("UPDATE jobctl.job_runs SET started_at = now() + interval '30 seconds'");
+    max().run().success();
+    db.leaves_running();
+    db.execute(
+        "INSERT INTO jobctl.job_effects (key, recorded_at) VALUES ('k', now() + interval '2 days')",
+    );
+    db.jobctl(["doctor"]).run().stdout_has("1 effect began and did not complete");
+}
+
+#[test]
+fn a_run_time_is_never_negative() {
+    let db = TestDb::new();
+    let ended = db.enqueue(["shell", "--", "true"]).to_string();
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    put_ahead(&db, "job_attempts", &["started_at"]);
+    put_ahead(&db, "job_runs", &["started_at"]);
+    let running = lost_run(&db, "2 days", "1 minute").to_string();
+    db.leaves_running();
+    for words in [
+        &["list", "--json"][..],
+        &["show", &ended, "--json"],
+        &["show", &running, "--json"],
+        &["status", "--json"],
+        &["status", "--prometheus"],
+        &["list", "--format", "table"],
+        &["status", "--format", "table"],
+        &["report"],
+    ] {
+        let shown = db.jobctl(words.iter().copied()).run().success();
+        let mut numbers = shown.stdout.split([' ', ':', ',', '\n', '>', '"']);
+        let is_negative = |text: &str| {
+            text.starts_with('-') && text.parse::<f64>().is_ok_and(|number| number < -1.0)
+        };
+        assert!(!numbers.any(is_negative), "{words:?}: {shown}");
+    }
+    let listed = db.jobctl(["list", "--json"]).run().success().stdout;
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    assert!(listed.iter().all(|run| run["run_time_seconds"] == json!(0.0)), "{listed:?}");
+}
+
+#[test]
 fn a_load_test_from_the_future_was_killed() {
     let db = TestDb::new();
     let load = || db.jobctl(["load", "--runs", "1"]).run();

@@ -7,9 +7,11 @@ SELECT
     run.max_attempts + run.uncounted_attempts AS max_attempts,
     run.locked_by,
     run.started_at,
-    extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
+    extract(epoch FROM greatest(now(), run.started_at) - run.started_at)::float8
+        AS run_time_seconds,
     lease.locked_until
 FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
-    AND run.started_at < now() - interval '10 minutes';
+    -- The database's clock may have been ahead.
+    AND run.started_at NOT BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute';

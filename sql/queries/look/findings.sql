@@ -348,7 +348,9 @@ SELECT
     NULL,
     NULL
 FROM jobctl.leases AS lease
-WHERE lease.result_at < now() - make_interval(secs => $3::float8)
+-- The database's clock may have been ahead.
+WHERE lease.result_at
+        NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
     AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
 GROUP BY lease.worker
 UNION ALL
@@ -438,7 +440,8 @@ SELECT
     NULL
 FROM jobctl.job_runs AS run
 WHERE run.status = 'running'
-    AND run.started_at < now() - make_interval(secs => $4::float8)
+    AND run.started_at
+        NOT BETWEEN now() - make_interval(secs => $4::float8) AND now() + interval '1 minute'
     AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
 UNION ALL
 SELECT
@@ -573,7 +576,7 @@ SELECT
 FROM jobctl.job_effects AS effect
 WHERE effect.completed_at IS NULL
     AND (
-        effect.recorded_at < now() - interval '1 day'
+        effect.recorded_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 minute'
         OR effect.run_id IS NOT NULL
         AND NOT jobctl.is_running(effect.run_id, effect.attempt)
     )

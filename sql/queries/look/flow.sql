@@ -35,7 +35,7 @@ running AS (
         count(*) FILTER (WHERE run.started_at > now() - interval '10 minutes') AS started_10m,
         count(*) FILTER (WHERE run.started_at > now() - interval '1 hour') AS started_1h,
         count(*) FILTER (WHERE run.run_at > now() - interval '10 minutes') AS came_10m,
-        extract(epoch FROM now() - min(run.started_at))::float8 AS longest
+        extract(epoch FROM max(greatest(now(), run.started_at) - run.started_at))::float8 AS longest
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
         AND ($1::text IS NULL OR run.job_type = $1::text)

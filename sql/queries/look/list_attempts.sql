@@ -5,8 +5,13 @@ SELECT
     attempt.worker,
     attempt.started_at,
     attempt.finished_at,
-    round(extract(epoch FROM attempt.finished_at - attempt.started_at)::numeric, 3)::float8
-        AS run_time_seconds,
+    -- The database's clock may have been ahead at the start.
+    round(
+        extract(
+            epoch FROM greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
+        )::numeric,
+        3
+    )::float8 AS run_time_seconds,
     attempt.outcome,
     attempt.error_type,
     attempt.error,

@@ -5,7 +5,8 @@ SELECT
     run.job_type,
     run.locked_by,
     run.started_at,
-    extract(epoch FROM now() - run.started_at)::float8 AS run_time_seconds,
+    extract(epoch FROM greatest(now(), run.started_at) - run.started_at)::float8
+        AS run_time_seconds,
     lease.locked_until,
     -- The columns above are the fields of `status`.
     now() AS now,

@@ -17,9 +17,10 @@ SELECT
     run.started_at,
     run.failed_at,
     run.finished_at,
+    -- The database's clock may have been ahead at the start.
     round(extract(epoch FROM CASE
-        WHEN run.status = 'running' THEN now() - run.started_at
-        ELSE attempt.finished_at - attempt.started_at
+        WHEN run.status = 'running' THEN greatest(now(), run.started_at) - run.started_at
+        ELSE greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
     END)::numeric, 3)::float8 AS run_time_seconds,
     run.share,
     coalesce(run.locked_by, attempt.worker) AS worker,

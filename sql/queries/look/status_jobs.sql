@@ -57,7 +57,11 @@ succeeded AS (
     FROM newest
     -- OFFSET 0: reads these attempts by their runs, and not all attempts.
     LEFT JOIN LATERAL (
-        SELECT date_part('epoch', attempt.finished_at - attempt.started_at) AS took
+        SELECT
+            date_part(
+                'epoch',
+                greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
+            ) AS took
         FROM jobctl.job_attempts AS attempt
         WHERE newest.place <= 200
             AND attempt.run_id = newest.id

@@ -32,7 +32,7 @@ WITH ended AS (
             min(run.started_at) FILTER (
                 WHERE run.started_at < run.finished_at - make_interval(secs => $2::float8)
             ) AS began,
-            max(run.finished_at - run.started_at) AS longest
+            max(greatest(run.finished_at, run.started_at) - run.started_at) AS longest
         FROM jobctl.job_runs AS run
         WHERE NOT $3::boolean
             AND run.finished_at >= bin.start
