@@ -6,16 +6,17 @@ FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS given (run_id, attem
 JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = given.run_id
     AND attempt.attempt = given.attempt
+CROSS JOIN LATERAL (
+    SELECT
+        concat_ws(
+            E'\n',
+            attempt.error,
+            -- The last line that is not blank.
+            (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]
+        ) AS texts
+) AS searched
 WHERE strpos(
-        lower(lower(attempt.error COLLATE "C") COLLATE "default"),
-        lower(lower($3::text COLLATE "C") COLLATE "default")
-    ) > 0
-    OR strpos(
-        -- The last line that is not blank.
-        lower(
-            lower((regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1] COLLATE "C")
-                COLLATE "default"
-        ),
+        lower(lower(searched.texts COLLATE "C") COLLATE "default"),
         lower(lower($3::text COLLATE "C") COLLATE "default")
     ) > 0
 ORDER BY given.place

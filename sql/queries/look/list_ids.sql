@@ -21,6 +21,9 @@
 WITH matching AS NOT MATERIALIZED (
     SELECT run.*
     FROM jobctl.job_runs AS run
+    CROSS JOIN LATERAL (
+        SELECT lower(lower($7::text COLLATE "C") COLLATE "default") AS asked
+    ) AS lowered
     WHERE ($15::text[] IS NULL OR run.status = ANY ($15::text[]))
         AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
         AND ($2::text IS NULL OR run.queue = $2::text)
@@ -39,7 +42,7 @@ WITH matching AS NOT MATERIALIZED (
                 AND (
                     strpos(
                         lower(lower(run.last_error COLLATE "C") COLLATE "default"),
-                        lower(lower($7::text COLLATE "C") COLLATE "default")
+                        lowered.asked
                     ) > 0
                     OR EXISTS (
                         SELECT
@@ -49,17 +52,16 @@ WITH matching AS NOT MATERIALIZED (
                                 lower(
                                     lower(right(attempt.output, 1000) COLLATE "C")
                                         COLLATE "default"
-                                ) AS tail,
-                                lower(lower($7::text COLLATE "C") COLLATE "default") AS asked
-                        ) AS lowered
+                                ) AS tail
+                        ) AS output
                         WHERE attempt.run_id = run.id
                             AND attempt.attempt = run.attempts
                             AND attempt.outcome IN ('failed', 'lease_expired')
                             -- Most outputs do not have the text, and this is faster.
-                            AND strpos(lowered.tail, lowered.asked) > 0
+                            AND strpos(output.tail, lowered.asked) > 0
                             -- The last line that is not blank.
                             AND strpos(
-                                (regexp_match(lowered.tail, '([^\r\n]*\S)\s*$'))[1],
+                                (regexp_match(output.tail, '([^\r\n]*\S)\s*$'))[1],
                                 lowered.asked
                             ) > 0
                     )

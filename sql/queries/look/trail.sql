@@ -16,19 +16,17 @@ SELECT
     event.detail,
     now() AS now
 FROM jobctl.job_events AS event
+CROSS JOIN LATERAL (
+    SELECT
+        lower(
+            lower(concat_ws(E'\n', event.host_user, event.recorded_by) COLLATE "C")
+                COLLATE "default"
+        ) AS users,
+        lower(lower($3::text COLLATE "C") COLLATE "default") AS asked
+) AS lowered
 WHERE event.recorded_at >= coalesce($1::timestamptz, '-infinity')
     AND event.recorded_at < coalesce($2::timestamptz, 'infinity')
-    AND (
-        $3::text IS NULL
-        OR strpos(
-            lower(lower(event.host_user COLLATE "C") COLLATE "default"),
-            lower(lower($3::text COLLATE "C") COLLATE "default")
-        ) > 0
-        OR strpos(
-            lower(lower(event.recorded_by COLLATE "C") COLLATE "default"),
-            lower(lower($3::text COLLATE "C") COLLATE "default")
-        ) > 0
-    )
+    AND ($3::text IS NULL OR strpos(lowered.users, lowered.asked) > 0)
     AND ($4::text IS NULL OR event.action = $4::text)
     AND ($5::text IS NULL OR event.job = $5::text)
     AND (
