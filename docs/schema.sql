@@ -950,12 +950,16 @@ CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, r
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     SET lock_timeout TO '2s'
-    AS $$
+    AS $_$
 DECLARE
     recorded record;
 BEGIN
     IF octet_length(record_effect.result) > 8192 THEN
         RAISE EXCEPTION 'result is longer than 8 KiB'
+            USING ERRCODE = '22023';
+    END IF;
+    IF record_effect.key ~ '^ *$' THEN
+        RAISE EXCEPTION 'key must be 1 to 255 bytes, not only blanks'
             USING ERRCODE = '22023';
     END IF;
     LOOP
@@ -1003,7 +1007,7 @@ BEGIN
         -- The effect was removed between the two statements.
     END LOOP;
 END
-$$;
+$_$;
 CREATE FUNCTION jobctl.refuse_update() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -126,6 +126,8 @@ fn a_wrong_name_or_id_enqueues_nothing() {
         (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
         (r#"{"job_type": "mail", "after": ["77"]}"#, 1, "write the id of a run without quotes"),
         (r#"{"job_type": "mail", "as": "a", "after": ["a"]}"#, 1, "can't wait for itself"),
+        (r#"{"job_type": "mail", "as": ""}"#, 1, "the name of a line must not be blank"),
+        (r#"{"job_type": "mail", "as": " "}"#, 1, "the name of a line must not be blank"),
         (r#"{"job_type": "mail", "after": [null]}"#, 1, "expected the id of a run or the name"),
         (
             "{\"job_type\": \"mail\", \"as\": \"orders\"}\n\

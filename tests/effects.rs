@@ -616,7 +616,7 @@ fn a_bad_key_or_a_missing_command_is_rejected() {
     ] {
         db.jobctl(arguments.iter().copied()).run().exits(2).stdout("");
     }
-    for key in ["''", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
+    for key in ["''", "' '", "'   '", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
         let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
         let refused = refused.expect_err(key);
         assert!(refused.code().is_some_and(|code| code.code() == "22023"), "{key}: {refused:?}");

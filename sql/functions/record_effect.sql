@@ -25,6 +25,10 @@ BEGIN
         RAISE EXCEPTION 'result is longer than 8 KiB'
             USING ERRCODE = '22023';
     END IF;
+    IF record_effect.key ~ '^ *$' THEN
+        RAISE EXCEPTION 'key must be 1 to 255 bytes, not only blanks'
+            USING ERRCODE = '22023';
+    END IF;
     LOOP
         BEGIN
             INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::arguments::{Read, run_id, run_key, seconds, share, time, within};
+use super::super::arguments::{Read, checked, run_id, run_key, seconds, share, time, within};
 use crate::exit::Fault;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -113,6 +113,7 @@ pub(super) struct Request {
     pub(super) or_cancel: bool,
     /// The name of a line of a batch, for `after` in later lines.
     #[arg(skip)]
+    #[serde(default, deserialize_with = "read::line_name")]
     r#as: Option<String>,
 }
 
@@ -122,6 +123,10 @@ pub(super) struct Request {
 pub(super) enum After {
     Id(i64),
     Name(String),
+}
+
+fn line_name(text: &str) -> Result<String, String> {
+    checked(text, !text.trim().is_empty(), "the name of a line must not be blank")
 }
 
 fn after(text: &str) -> Result<After, String> {
@@ -174,6 +179,7 @@ mod read {
         key: String = run_key;
         key_scope: KeyScope = str::parse;
         on_conflict: OnConflict = str::parse;
+        line_name: String = super::line_name;
     }
 }
 
