@@ -1,9 +1,11 @@
 //! `load` measures a database and leaves none of its rows, however it ends.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Role, TestDb, wait_until};
+use crate::support::{Proxy, Role, TestDb, wait_until};
 
 /// Returns the rows of each table that a load test writes to.
 fn rows(db: &TestDb) -> String {
@@ -94,6 +96,19 @@ fn a_signal_ends_a_load_test_and_leaves_no_row() {
         assert!(ended.stdout.starts_with("runs\t"), "the figures so far are printed\n{ended}");
         assert_eq!(rows(&db), NONE);
     }
+}
+
+#[test]
+fn a_signal_ends_a_load_test_although_the_database_is_silent() {
+    let db = TestDb::new();
+    let proxy = Proxy::to(&db);
+    proxy.freeze_after("ON CONFLICT (name) DO UPDATE");
+    let load = db.jobctl(LONG).through(&proxy).spawn();
+    wait_until("the database to be silent", || proxy.is_frozen());
+    load.signal(Signal::TERM);
+    let ended = load.wait().exits(5).complains_once();
+    let ended = ended.stderr_has("cannot start a load test: the database does not answer");
+    assert!(ended.took < Duration::from_secs(9), "{ended}");
 }
 
 #[test]

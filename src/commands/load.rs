@@ -17,7 +17,7 @@ use crate::connect::Target;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Cell, Output, Progress};
-use crate::store::{ClaimFilter, LoadFigures, NewRun, Queued, Store};
+use crate::store::{ClaimFilter, LoadFigures, NewRun, Queued, Store, Timeouts};
 use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Plan};
 
@@ -86,21 +86,21 @@ struct Enqueues {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = database.target()?;
-        let store = Store::open(&target)?;
+        // Before the first row is written, so that a signal leaves none behind.
+        let interrupted = Arc::default();
+        super::catch_signals(&interrupted)?;
+        let store = open(&target, &interrupted)?;
         if !self.yes && store.has_other_runs()? {
             let why = "cannot load test this database: it has other runs, which would wait \
                        longer; add --yes";
             return Err(Fault::usage(why).into());
         }
-        // Before the first row is written, so that a signal leaves none behind.
-        let interrupted = Arc::default();
-        super::catch_signals(&interrupted)?;
         let in_use = "cannot start a load test: definition `jobctl-load` is in use; wait for the \
                       other test, or try again 30 seconds after it was killed";
         let id = store.begin_load()?.ok_or_else(|| Fault::new(Exit::Unavailable, in_use))?;
         let tested = self.test(&store, &target, id, &interrupted);
         drop(store);
-        let removed = remove(&target, id);
+        let removed = remove(&target, id, &interrupted);
         if let (Err(_), Err(error)) = (&tested, &removed) {
             print::complain(&format!("{error:#}"));
         }
@@ -125,7 +125,7 @@ impl Arguments {
         store: &Store,
         target: &Target,
         id: i64,
-        interrupted: &AtomicBool,
+        interrupted: &Arc<AtomicBool>,
     ) -> anyhow::Result<(LoadFigures, Option<&'static str>)> {
         execute::raise_descriptor_limit(usize::from(self.workers) * usize::from(self.concurrency));
         let wal_before = store.wal_position();
@@ -133,7 +133,7 @@ impl Arguments {
         let stopped = thread::scope(|scope| {
             let tick = |number| scope.spawn(move || self.tick(target.clone(), number));
             let ticks: Vec<_> = (1..=self.workers).map(tick).collect();
-            let enqueuer = scope.spawn(|| self.enqueue(target, &enqueues));
+            let enqueuer = scope.spawn(|| self.enqueue(target, &enqueues, interrupted));
             // A tick ends before the test only if it failed, or if a signal stopped it.
             let is_stopped = || {
                 interrupted.load(Ordering::Relaxed)
@@ -193,8 +193,13 @@ impl Arguments {
 
     /// Enqueues the runs that are due by the rate. If the database is slower, each transaction has
     /// more of them.
-    fn enqueue(&self, target: &Target, enqueues: &Enqueues) -> anyhow::Result<()> {
-        let store = Store::open(target)?;
+    fn enqueue(
+        &self,
+        target: &Target,
+        enqueues: &Enqueues,
+        interrupted: &Arc<AtomicBool>,
+    ) -> anyhow::Result<()> {
+        let store = open(target, interrupted)?;
         let (started, rate) = (Instant::now(), f64::from(self.rate));
         let mut done = 0;
         while done < self.runs && !enqueues.stop.load(Ordering::Relaxed) {
@@ -249,9 +254,16 @@ impl Arguments {
     }
 }
 
+/// Connects. After a signal, the test waits only this long for an answer.
+fn open(target: &Target, interrupted: &Arc<AtomicBool>) -> anyhow::Result<Store> {
+    let mut store = Store::open_until(target, Arc::clone(interrupted))?;
+    store.set_timeouts(Timeouts { interrupted: 5 * SECOND, ..Timeouts::USUAL });
+    Ok(store)
+}
+
 /// Removes the rows of the test, over new connections: that of the test may be lost.
-fn remove(target: &Target, id: i64) -> anyhow::Result<()> {
-    let removed = Store::open(target).and_then(|store| Ok(store.end_load(id)?));
+fn remove(target: &Target, id: i64, interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let removed = open(target, interrupted).and_then(|store| Ok(store.end_load(id)?));
     removed.context("rows of the load test are left, and the next `jobctl load` removes them")?;
     Ok(Store::open(target)?.vacuum()?)
 }
