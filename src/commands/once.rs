@@ -44,7 +44,9 @@ const RETRY_TIME: Duration = MINUTE;
 ///
 /// A failed command's exit status is passed on. It is 127 if the command is not
 /// found, and 126 if it cannot be executed. If the database is unavailable when
-/// the command ends, `once` tries again for a minute.
+/// the command ends, `once` tries again for a minute, or until a signal. Before,
+/// Ctrl-C ends the command, SIGTERM and SIGHUP are passed on to it, and `once`
+/// waits for its end.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711 --result payment-17
