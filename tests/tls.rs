@@ -1,5 +1,5 @@
 //! TLS with certificates of the openssl program: those of database servers, of clients and of web
-//! servers. libpq and curl of Debian accept each certificate that jobctl accepts here.
+//! servers. libpq of Debian accepts each certificate that jobctl accepts here.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
