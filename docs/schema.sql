@@ -93,8 +93,8 @@ BEGIN
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION
-    -- A result matters more than its figures.
-    WHEN OTHERS THEN
+    -- A result matters more than its figures, even if they take longer than a statement may.
+    WHEN OTHERS OR QUERY_CANCELED THEN
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END
 $$;
@@ -1311,21 +1311,25 @@ BEGIN
                     ON definition.name = run.job_type
                 WHERE run.id = set_aside_unclaimable.id;
                 is_dead := false;
-                UPDATE jobctl.job_runs AS run
-                SET
-                    status = 'running',
-                    attempts = run.attempts + 1,
-                    locked_by = worker,
-                    locked_until = now() + interval '1 minute',
-                    started_at = now(),
-                    updated_at = now()
-                WHERE run.id = (
-                    SELECT free.id
-                    FROM jobctl.job_runs AS free
-                    WHERE free.id = set_aside_unclaimable.id
-                        AND free.status IN ('queued', 'failed')
-                    FOR NO KEY UPDATE SKIP LOCKED
-                );
+                PERFORM
+                FROM jobctl.job_runs AS free
+                WHERE free.id = set_aside_unclaimable.id
+                    AND free.status IN ('queued', 'failed')
+                FOR NO KEY UPDATE SKIP LOCKED;
+                IF FOUND THEN
+                    UPDATE jobctl.job_runs AS run
+                    SET
+                        status = 'running',
+                        attempts = run.attempts + 1,
+                        locked_by = worker,
+                        locked_until = now() + interval '1 minute',
+                        started_at = now(),
+                        updated_at = now()
+                    WHERE run.id = set_aside_unclaimable.id;
+                    IF NOT FOUND THEN
+                        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                    END IF;
+                END IF;
                 -- The run can be claimed.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
@@ -1375,6 +1379,14 @@ BEGIN
                 WHERE run.id = set_aside_unclaimable.id
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now();
+            END IF;
+            IF EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
+                    AND run.run_at <= now()
+            ) THEN
+                RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;

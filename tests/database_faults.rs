@@ -526,6 +526,37 @@ fn a_run_that_cannot_be_put_off_delays_no_other() {
     }
 }
 
+#[test]
+fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
+    for (condition, limits) in [
+        ("NEW.status = 'running'", ""),
+        ("NEW.status = 'running'", "max_running = 9"),
+        // It can't be put off either.
+        ("true", ""),
+    ] {
+        let db = TestDb::new();
+        db.apply(&format!("[jobs.a]\nshell = 'true'\n{limits}\n"));
+        db.execute(&format!(
+            "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
+                 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER skip BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                 WHEN (NEW.id < 3 AND {condition}) EXECUTE FUNCTION public.skip()"
+        ));
+        let ids = [(); 4].map(|()| db.enqueue(["a"]));
+        let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
+        for id in [1, 2] {
+            let line = "a: cannot claim runs: a trigger of jobctl.job_runs skips the row; ";
+            let lines = tick.stderr.matches(&format!("run {id} {line}")).count();
+            assert_eq!(lines, 1, "{tick}");
+        }
+        let statuses = ids.map(|id| db.status(id));
+        assert_eq!(statuses, ["queued", "queued", "succeeded", "succeeded"], "{tick}");
+        let is_put_off = condition != "true";
+        assert_eq!(db.of_run(1, "run_at > now()") == "t", is_put_off, "{tick}");
+        assert_eq!(tick.stderr.contains("this tick skips the run"), !is_put_off, "{tick}");
+    }
+}
+
 /// A text that PostgreSQL stores outside of its row (TOAST).
 const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 500) AS n)";
 

@@ -194,6 +194,28 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
 }
 
 #[test]
+fn a_locked_definition_is_named() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");
+    let id = db.enqueue(["limited"]);
+    let mut locker = db.client();
+    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_definitions FOR UPDATE").unwrap();
+    for flags in [["--max-time", "20s"].as_slice(), &["--linger", "--max-time", "4s"]] {
+        let tick = db.jobctl(["tick", "--quiet"]).args(flags.iter().copied()).run().success();
+        let line = "runs of limited do not start: another session has locked its definition";
+        assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
+    }
+    let why_locked = "another transaction has locked the definition of its job (server process )";
+    assert!(why(&db, id).contains(why_locked), "{}", why(&db, id));
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
+    let check = db.jobctl(["check"]).run().exits(1);
+    check.stdout_has("overdue").stdout_has(&format!("`jobctl show {id}` says why"));
+    locker.batch_execute("ROLLBACK").unwrap();
+    db.jobctl(["tick"]).run().success().nowhere("locked");
+    assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
 fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
     let lost = "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + \
         interval '1 hour'";

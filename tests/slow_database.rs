@@ -114,6 +114,55 @@ fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick
     db.jobctl(["check"]).run().success();
 }
 
+/// Figures are less important than results.
+#[test]
+fn figures_that_take_too_long_delay_no_result() {
+    let db = TestDb::new();
+    let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
+    slow_down(&db, "job_figures", "UPDATE", "true", TOO_LONG);
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
+    let tick = tick
+        .stderr_has("figures are not counted: canceling statement due to statement timeout")
+        .nowhere("stored for later");
+    assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "succeeded"], "{tick}");
+}
+
+#[test]
+fn a_claim_that_a_person_cancels_is_sent_again() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");
+    let ids = [["limited"].as_slice(), &["shell", "--", "true"]]
+        .map(|words| db.enqueue(words.iter().copied()));
+    slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued'", 0.5);
+    let tick = db.jobctl(["tick"]).spawn();
+    wait_for_sleep(&db);
+    db.query(
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND wait_event = 'PgSleep'",
+    );
+    let tick = tick.wait().success().stderr_has("succeeded").nowhere("cannot claim");
+    let tick = tick.nowhere("jobs with limits");
+    assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "succeeded"], "{tick}");
+}
+
+#[test]
+fn a_claim_that_a_person_cancels_twice_blames_no_run() {
+    let db = TestDb::new();
+    db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");
+    let id = db.enqueue(["limited"]);
+    slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued'", 60.0);
+    let mut tick = db.jobctl(["tick"]).spawn();
+    while tick.is_running() {
+        db.query(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event = 'PgSleep'",
+        );
+    }
+    let tick = tick.wait().exits(5).complains_once();
+    tick.stderr_has("cannot claim runs: canceling statement due to user request");
+    assert_eq!(db.of_run(id, "status, run_at <= now()"), "queued|t");
+}
+
 #[test]
 fn a_signal_loses_no_result_although_one_takes_too_long() {
     let db = TestDb::new();

@@ -104,8 +104,8 @@ BEGIN
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION
-    -- A result matters more than its figures.
-    WHEN OTHERS THEN
+    -- A result matters more than its figures, even if they take longer than a statement may.
+    WHEN OTHERS OR QUERY_CANCELED THEN
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END
 $$;

@@ -1,5 +1,6 @@
 -- Tries to claim each of these runs as a claim does it, and undoes that. A run that a trigger or a
--- constraint rejects is put off, and one that can't be read ends dead. Returns these runs with the
+-- constraint rejects, or for which a trigger makes the UPDATE skip it, is put off, and one that
+-- can't be read ends dead. Returns these runs with the
 -- error, and the error of that second change if it was rejected, too. `slow` is the error of runs
 -- whose claim took too long: it is not tried again. A function, because one statement a run would
 -- be slow.
@@ -35,21 +36,25 @@ BEGIN
                     ON definition.name = run.job_type
                 WHERE run.id = set_aside_unclaimable.id;
                 is_dead := false;
-                UPDATE jobctl.job_runs AS run
-                SET
-                    status = 'running',
-                    attempts = run.attempts + 1,
-                    locked_by = worker,
-                    locked_until = now() + interval '1 minute',
-                    started_at = now(),
-                    updated_at = now()
-                WHERE run.id = (
-                    SELECT free.id
-                    FROM jobctl.job_runs AS free
-                    WHERE free.id = set_aside_unclaimable.id
-                        AND free.status IN ('queued', 'failed')
-                    FOR NO KEY UPDATE SKIP LOCKED
-                );
+                PERFORM
+                FROM jobctl.job_runs AS free
+                WHERE free.id = set_aside_unclaimable.id
+                    AND free.status IN ('queued', 'failed')
+                FOR NO KEY UPDATE SKIP LOCKED;
+                IF FOUND THEN
+                    UPDATE jobctl.job_runs AS run
+                    SET
+                        status = 'running',
+                        attempts = run.attempts + 1,
+                        locked_by = worker,
+                        locked_until = now() + interval '1 minute',
+                        started_at = now(),
+                        updated_at = now()
+                    WHERE run.id = set_aside_unclaimable.id;
+                    IF NOT FOUND THEN
+                        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                    END IF;
+                END IF;
                 -- The run can be claimed.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
@@ -99,6 +104,14 @@ BEGIN
                 WHERE run.id = set_aside_unclaimable.id
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now();
+            END IF;
+            IF EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
+                    AND run.run_at <= now()
+            ) THEN
+                RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;

@@ -136,6 +136,9 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let (Some(rate), Some(at)) = (&run.rate, run.allowed_at.filter(|at| *at > run.now)) {
         return format!("its rate of {rate} is used up for another {}", between(run.now, at));
     }
+    if let Some(locker) = run.definition_locker {
+        return locked_by("the definition of its job", locker);
+    }
     let Some(served_at) = run.served_at else {
         return "no tick has served its queue yet".to_owned();
     };
@@ -183,10 +186,14 @@ fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
 
 /// Returns that another session has locked a run.
 fn locked(run: &RunDetails) -> Option<String> {
-    let locker = run.locker?;
-    Some(format!(
-        "another transaction has locked it (server process {locker}); ticks skip it until that ends"
-    ))
+    Some(locked_by("it", run.locker?))
+}
+
+fn locked_by(what: &str, locker: i32) -> String {
+    format!(
+        "another transaction has locked {what} (server process {locker}); ticks skip it until \
+         that ends"
+    )
 }
 
 fn replaced(run: &RunDetails) -> Option<String> {

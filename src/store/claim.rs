@@ -61,8 +61,10 @@ pub(crate) type Lane = (String, i32);
 pub(crate) struct ClaimResult {
     /// The claimed runs, each with a lease.
     pub(crate) claimed: Vec<Claimed>,
-    /// More runs are due, but another session has locked their definitions.
-    pub(crate) skipped: bool,
+    /// More runs are due, but another session has locked their definitions: the first job.
+    pub(crate) skipped: Option<String>,
+    /// A trigger of another program made the database skip due runs.
+    pub(crate) skips_runs: bool,
     /// The last lane that the claim looked at, if there are more lanes.
     pub(crate) last_lane: Option<Lane>,
     /// The last limited definition that the claim looked at, if there are more.
@@ -72,9 +74,13 @@ pub(crate) struct ClaimResult {
 }
 
 impl ClaimResult {
-    /// Returns whether more runs may be due where the claim did not look.
+    /// Returns whether more runs may be due where the claim did not look, or behind those that it
+    /// could not claim.
     pub(crate) fn is_partial(&self) -> bool {
-        self.last_lane.is_some() || self.last_definition.is_some() || !self.last_shares.is_empty()
+        self.skips_runs
+            || self.last_lane.is_some()
+            || self.last_definition.is_some()
+            || !self.last_shares.is_empty()
     }
 }
 
@@ -364,7 +370,8 @@ pub(super) fn claim(
     if let Some(row) = rows.first() {
         let queue: Option<String> = row.try_get("cut_queue")?;
         result.last_lane = queue.zip(row.try_get("cut_priority")?);
-        // If there is no run, the row only names the last lane.
+        result.skips_runs = row.try_get("skips_runs")?;
+        // If there is no run, the row only has these facts.
         if row.try_get::<_, Option<i64>>("id")?.is_none() {
             rows.clear();
         }
@@ -423,7 +430,10 @@ fn within_limits(
         if let Some(definition) = row.try_get("id")? {
             match row.try_get("locked")? {
                 true => locked.push(definition),
-                false => limited.result.skipped = true,
+                false => {
+                    let skipped = &mut limited.result.skipped;
+                    *skipped = skipped.take().into_iter().chain(Some(row.try_get("name")?)).min();
+                }
             }
         }
         if let Some(job) = row.try_get::<_, Option<&str>>("rate_ahead")? {

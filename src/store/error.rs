@@ -119,6 +119,11 @@ impl Error {
         )
     }
 
+    /// A trigger made a claim skip a run. The search for it finds a better text.
+    pub(crate) fn skips_runs() -> Self {
+        Self::new(Kind::Data, Exit::CouldNot, "cannot claim runs: a trigger skips a run")
+    }
+
     /// A setting makes the session read-only.
     pub(super) fn read_only(doing: &str) -> Self {
         let cause = format!(
@@ -301,6 +306,13 @@ fn hidden_table(error: &postgres::Error) -> Option<&str> {
 
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Returns whether the server ended the statement because of a time limit or a person, and no
+/// trigger raised the error. The message may be in any language.
+pub(super) fn is_cancel(error: &postgres::Error) -> bool {
+    let routine = error.as_db_error().and_then(|db| db.routine());
+    error.code().is_some_and(ends_slow) && routine == Some("ProcessInterrupts")
 }
 
 /// Returns whether the statement conflicted with a concurrent one and may be sent again at once.

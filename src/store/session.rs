@@ -255,11 +255,16 @@ fn run<T>(
         {
             return Err(Error::read_only(doing));
         }
+        // A person cancelled the statement before its time limit. No row is the cause.
+        let is_cancelled = error::is_cancel(&error) && this.elapsed() < timeouts.statement;
+        let goes_on = error::is_collision(&error) || is_cancelled && retries == 0;
         // A collision may be noticed only after a second, and the caller waits a limited time.
         let has_time = first.elapsed() + this.elapsed() < timeouts.statement;
-        if !error::is_collision(&error) || retries == RETRIES || !has_time {
+        if !goes_on || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
-            return Err(error_of(doing, &error));
+            let mut error = error_of(doing, &error);
+            error.is_too_slow &= !is_cancelled;
+            return Err(error);
         }
         retries += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));

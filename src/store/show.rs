@@ -93,6 +93,8 @@ rows! {
         pub(crate) has_result: bool,
         /// The server process whose transaction has locked the run.
         pub(crate) locker: Option<i32>,
+        /// That of its limited definition.
+        pub(crate) definition_locker: Option<i32>,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }

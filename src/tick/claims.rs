@@ -249,12 +249,11 @@ impl Claims {
         }
         // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
         // person's open transaction may keep the lock for hours.
-        let skipped = short && taken.skipped;
+        let skipped = short && taken.skipped.is_some();
         self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
-        let waits = self.skipped_since.is_some_and(|since| now < since + DEFINITION_TIMEOUT);
         self.when = if !short {
             Some(now)
-        } else if waits {
+        } else if skipped && !self.skips_for_long(now) {
             Some(now + DEFINITION_POLL)
         } else if claim.after.is_some() {
             Some(self.cursor.after_short(now, holds))
@@ -264,6 +263,11 @@ impl Claims {
             self.linger.then(|| now + LINGER_POLL)
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
+    }
+
+    /// Whether a session has locked a limited definition for longer than a claim does.
+    pub(super) fn skips_for_long(&self, now: Instant) -> bool {
+        self.skipped_since.is_some_and(|since| now >= since + DEFINITION_TIMEOUT)
     }
 
     /// A claimed run could not be started. The next claim is a full scan for runs that can start at
@@ -459,7 +463,10 @@ mod tests {
     fn a_claim_that_skipped_a_definition_is_repeated_for_a_while() {
         for linger in [false, true] {
             let (mut claims, now) = with_right(linger);
-            let skipped = |ids: &[i64]| ClaimResult { skipped: true, ..taken(ids.iter().copied()) };
+            let skipped = |ids: &[i64]| ClaimResult {
+                skipped: Some("a".into()),
+                ..taken(ids.iter().copied())
+            };
             // As many as wanted: a skipped definition does not matter yet.
             claim(&mut claims, now, &skipped(&[1, 2]));
             assert_eq!(claims.due(), Some(now));

@@ -162,6 +162,7 @@ pub(super) struct Machine {
     claims_apart: bool,
     has_logged_exhausted: bool,
     has_logged_limited: bool,
+    has_logged_skipped: bool,
     may_prune: bool,
     /// A signal has asked the tick to stop.
     has_signal: bool,
@@ -195,6 +196,7 @@ impl Machine {
             claims_apart: false,
             has_logged_exhausted: false,
             has_logged_limited: false,
+            has_logged_skipped: false,
             may_prune: bounds.prunes,
             has_signal: false,
         }
@@ -720,6 +722,19 @@ impl Machine {
         self.claims.accepted(is_quick);
         let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
         self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
+        if taken.skips_runs {
+            // The runs behind those that the search sets aside are claimed after a pause.
+            self.search_unclaimable(store::Error::skips_runs(), true);
+            self.claims.claim_soon(self.now);
+            self.claims.pause(self.now);
+        }
+        if let Some(job) = taken.skipped.filter(|_| self.claims.skips_for_long(self.now))
+            && !std::mem::replace(&mut self.has_logged_skipped, true)
+        {
+            let why = "another session has locked its definition; `jobctl doctor` names long \
+                transactions";
+            self.log(Level::Warn, format!("runs of {job} do not start: {why}"));
+        }
         if self.has_writes() {
             // Runs ended meanwhile.
             self.claims.claim_soon(self.now);
@@ -780,9 +795,14 @@ impl Machine {
         if !error.may_be_about_one_row() {
             return Err(error);
         }
-        let failed = FailedClaim { error, goes_on: leaves_out_limited };
-        (self.search, self.next_wake) = (Search::Begins(failed), self.now);
+        self.search_unclaimable(error, leaves_out_limited);
         Ok(())
+    }
+
+    /// Begins a search for due runs that can't be claimed.
+    fn search_unclaimable(&mut self, error: store::Error, goes_on: bool) {
+        let failed = FailedClaim { error, goes_on };
+        (self.search, self.next_wake) = (Search::Begins(failed), self.now);
     }
 
     fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {

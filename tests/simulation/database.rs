@@ -1001,10 +1001,14 @@ impl Database {
     }
 
     /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the
-    /// order of turns, each with the run whose place it takes, and whether another session has
-    /// locked a definition.
-    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<(i64, i64)>, bool) {
-        let (mut runs, mut skipped) = (Vec::new(), false);
+    /// order of turns, each with the run whose place it takes, and the first definition
+    /// that another session has locked.
+    fn within_limits(
+        &self,
+        claim: &Claim,
+        filter: &ClaimFilter,
+    ) -> (Vec<(i64, i64)>, Option<String>) {
+        let (mut runs, mut skipped) = (Vec::new(), None);
         for (name, definition) in &self.definitions {
             let is_other = |id: &i64| self.runs.get(id).is_none_or(|run| run.job_type != *name);
             if !definition.is_limited()
@@ -1021,7 +1025,7 @@ impl Database {
                 continue;
             }
             if self.locked_definitions.contains(name) {
-                skipped = true;
+                skipped.get_or_insert_with(|| name.clone());
                 continue;
             }
             let running = self.running().filter(|run| run.job_type == *name).count();
@@ -1096,7 +1100,7 @@ impl Database {
         let now = self.now;
         let at_most = usize::try_from(claim.at_most).unwrap_or(0);
         let (within_limits, skipped) =
-            if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), false) };
+            if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), None) };
         let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
             row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
         });

@@ -111,7 +111,7 @@ pub(super) fn answer(answer: &Answer) -> String {
             let word = |(it, status): (&FencingToken, &_)| format!("{} {status:?}", claim(it));
             let recorded = list(recorded, word);
             let (locked, taken) = (&step.locked, list(&step.taken.claimed, run));
-            let skipped = if step.taken.skipped { " skipped" } else { "" };
+            let skipped = if step.taken.skipped.is_some() { " skipped" } else { "" };
             format!("Step recorded {recorded} locked {locked:?} claimed {taken}{skipped}")
         }
         Answer::Step(Err((error, made))) => {

@@ -190,19 +190,24 @@ SELECT
     stuck.status AS stuck_status,
     after.is_released,
     coalesce(lease.has_result, false) AS has_result,
-    -- A lock on a row is known by the transaction that took it. Several lockers stay unknown.
-    (
-        SELECT min(lock.pid)
-        FROM pg_catalog.pg_locks AS lock
-        WHERE lock.locktype = 'transactionid'
-            AND lock.transactionid = run.xmax
-            AND lock.granted
-            AND lock.pid <> pg_backend_pid()
-    ) AS locker
+    locker.of_run AS locker,
+    locker.of_definition AS definition_locker
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.leases AS lease ON lease.id = run.id
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
+-- A lock on a row is known by the transaction that took it. Several lockers stay unknown.
+CROSS JOIN LATERAL (
+    SELECT
+        min(lock.pid) FILTER (WHERE lock.transactionid = run.xmax) AS of_run,
+        min(lock.pid)
+            FILTER (WHERE lock.transactionid = definition.xmax AND definition.is_limited)
+            AS of_definition
+    FROM pg_catalog.pg_locks AS lock
+    WHERE lock.locktype = 'transactionid'
+        AND lock.granted
+        AND lock.pid <> pg_backend_pid()
+) AS locker
 CROSS JOIN LATERAL (
     SELECT
         max(workers.ticked_at) FILTER (WHERE NOT workers.held) AS served_at,

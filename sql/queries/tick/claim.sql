@@ -17,7 +17,7 @@
 -- $24 only_run: NULL for any
 -- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
 -- holds the claim right. Each row names the last lane that this claim looked at, if there may be
--- more lanes.
+-- more lanes, and says whether a trigger made the UPDATE skip a run.
 --
 -- Order: smaller priority first, then run_at. A lane is a queue and a priority. The claim reads the
 -- index job_runs_waiting lane by lane and finds each lane by one probe from the lane before. So it
@@ -261,6 +261,7 @@ claimed AS (
 SELECT
     cut.queue AS cut_queue,
     cut.priority AS cut_priority,
+    (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed) AS skips_runs,
     claimed.id,
     claimed.job_type,
     claimed.queue,

@@ -4,9 +4,9 @@
 -- $1  queues, empty for all    $2  excluded_jobs    $3  excluded_kinds of definitions
 -- $4  after: begin after the definition with this id
 -- $5  only_run: only the definition of this run; NULL for any
--- A row per definition, and whether it is `locked` now, or one row without a definition. Each row
--- names the last definition that this claim looked at, if there may be more. `rate_ahead` is the
--- name of a definition whose rate begins again, because the database's clock was ahead.
+-- A row per definition, its name, and whether it is `locked` now, or one row without a definition.
+-- Each row names the last definition that this claim looked at, if there may be more. `rate_ahead`
+-- is the name of a definition whose rate begins again, because the database's clock was ahead.
 --
 -- A claim looks at 1,000 definitions and locks 50. It looks at 100 runs of each: if none of them is
 -- due, another may be.
@@ -26,7 +26,7 @@ WITH looked_at AS MATERIALIZED (
     LIMIT 1000
 ),
 due AS MATERIALIZED (
-    SELECT definition.id
+    SELECT definition.id, definition.name
     FROM looked_at AS definition
     WHERE definition.name <> ALL ($2::text[])
         AND definition.kind <> ALL ($3::text[])
@@ -71,6 +71,7 @@ begun_again AS (
 )
 SELECT
     due.id,
+    due.name,
     locked.id IS NOT NULL AS locked,
     begun_again.name AS rate_ahead,
     cut.last
