@@ -431,7 +431,7 @@ fn a_claim_whose_release_is_rejected_keeps_no_other() {
     wait_until("the others to be released", || running(&db) == 2);
     gate.open();
     let line = "run 103: cannot release claims: no; another tick recovers it after its lease";
-    tick.wait().success().stderr_has(line);
+    tick.wait().exits(1).stderr_has(line);
     assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'"), "103");
 }
 

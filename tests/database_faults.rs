@@ -284,6 +284,18 @@ fn a_lingering_tick_survives_a_lock() {
 }
 
 #[test]
+fn a_lingering_tick_whose_wakes_all_fail_exits_5() {
+    let db = TestDb::new();
+    let mut client = db.client();
+    let mut locked = client.transaction().unwrap();
+    locked.batch_execute("LOCK TABLE jobctl.job_workers IN ACCESS EXCLUSIVE MODE").unwrap();
+    let flags = ["--linger", "--max-time", "2s", "--lease", "6s"];
+    let tick = db.jobctl(["tick"]).args(flags).run().exits(5).complains_once();
+    tick.stderr_has("cannot look for due runs: ").stderr_has("another session holds a lock");
+    locked.rollback().unwrap();
+}
+
+#[test]
 fn a_tick_pauses_while_the_database_is_read_only() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
@@ -420,8 +432,7 @@ fn a_rejected_result_loses_no_other_result() {
     gate.wait_for_starts(3);
     gate.open();
     let tick = tick.wait().success();
-    let line = "run 1 shell attempt 1/10: cannot record results: refused; \
-                another tick recovers it after its lease";
+    let line = "run 1 shell attempt 1/10: cannot record results: refused; stored for later";
     assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
@@ -435,14 +446,30 @@ fn a_rejected_result_loses_no_other_result() {
     let fourth = gate.enqueue(&db);
     let tick = db.jobctl(["tick"]).run().success();
     assert_eq!(
-        tick.stderr.matches("run 1: cannot recover lost leases: refused").count(),
+        tick.stderr.matches("run 1: cannot record stored results: refused").count(),
         1,
         "{tick}"
     );
     assert_eq!([1, 2, fourth].map(|id| db.status(id)), ["running", "failed", "succeeded"]);
     db.execute("DELETE FROM public.refuse");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.status(1), "failed");
+    assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
+}
+
+#[test]
+fn a_rejected_result_keeps_no_slot() {
+    let db = TestDb::new();
+    db.leaves_running();
+    refuse_history(&db, "true", "23514");
+    let first = db.enqueue(["shell", "--", "true"]);
+    let flags = ["--concurrency", "1", "--lease", "1h"];
+    let tick = db.jobctl(["tick"]).args(flags).run().success();
+    tick.stderr_has("cannot record results: refused; stored for later");
+    let second = db.enqueue(["shell", "--", "true"]);
+    let tick = db.jobctl(["tick"]).args(flags).run().success().nowhere("--concurrency");
+    assert_eq!([first, second].map(|id| db.status(id)), ["running", "succeeded"], "{tick}");
+    let why = db.jobctl(["show", "1"]).run().success();
+    why.stdout_has("its job has ended").stdout_has("the database rejects");
 }
 
 #[test]
@@ -834,7 +861,7 @@ fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
     let gate = Gate::new();
     let other = Gate::new();
     let [id, spared] = [gate.enqueue(&db), other.enqueue(&db)];
-    let tick = db.jobctl(["tick", "--lease", "4s"]).spawn();
+    let tick = db.jobctl(["tick", "--quiet", "--lease", "4s"]).spawn();
     gate.wait_for_starts(1);
     other.wait_for_starts(1);
     refuse_renewals(&db, "NEW.id = 1", "XX000");

@@ -194,6 +194,18 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
 }
 
 #[test]
+fn a_stored_result_that_ends_its_run_dead_is_a_warning() {
+    let db = TestDb::new();
+    let shop = Shop::new(&db, "exit 65");
+    let (tick, mut locker) = shop.start(&locks()[1]);
+    shop.gate.open();
+    tick.wait().success();
+    locker.batch_execute("COMMIT").unwrap();
+    let look = shop.worker.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
+    look.stderr_has("run 1 attempt 1: stored result of worker w recorded, dead");
+}
+
+#[test]
 fn a_locked_definition_is_named() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");

@@ -114,6 +114,46 @@ fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick
     db.jobctl(["check"]).run().success();
 }
 
+#[test]
+fn a_renewal_that_takes_too_long_costs_no_lease() {
+    for slow in [0, 3] {
+        let (db, gate) = (TestDb::new(), Gate::new());
+        let ids = [(); 4].map(|()| gate.enqueue(&db));
+        slow_down(&db, "job_runs", "UPDATE", &format!("{RENEWAL} AND OLD.id = {}", ids[slow]), 3.0);
+        let tick = db.jobctl(["tick", "--quiet"]).args(SHORT_LEASE).spawn();
+        gate.wait_for_starts(4);
+        // The second renewal of the others, after the slow one was found.
+        let other = ids[3 - slow];
+        db.wait_for_renewals(other, 2);
+        let ended =
+            "SELECT count(*) FROM jobctl.job_runs WHERE started_at < now() - interval '15 s'";
+        wait_until("the first leases to be over", || db.query(ended) == "4");
+        gate.open();
+        let tick = tick.wait().success();
+        let line = format!("run {}: cannot renew leases: canceling statement due to", ids[slow]);
+        assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
+        assert_eq!(tick.stderr.matches("cannot renew leases").count(), 1, "{tick}");
+        for id in ids {
+            assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1", "{tick}");
+        }
+    }
+}
+
+#[test]
+fn a_cancel_request_reaches_a_run_whose_renewal_takes_too_long() {
+    let (db, gate) = (TestDb::new(), Gate::new());
+    let id = gate.enqueue(&db);
+    slow_down(&db, "job_runs", "UPDATE", RENEWAL, TOO_LONG);
+    let tick = db.jobctl(["tick"]).args(SHORT_LEASE).spawn();
+    gate.wait_for_starts(1);
+    wait_until("the lease to be kept", || {
+        db.query("SELECT count(*) FROM jobctl.job_locked_runs") == "1"
+    });
+    db.execute("UPDATE jobctl.job_runs SET cancel_requested_at = now(), locked_until = now()");
+    tick.wait().success().stderr_has("run 1 shell attempt 1/10: cancelled after");
+    assert_eq!(db.of_run(id, "status, attempts"), "cancelled|1");
+}
+
 /// Figures are less important than results.
 #[test]
 fn figures_that_take_too_long_delay_no_result() {

@@ -329,7 +329,7 @@ fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
     let [_, shown] = beside("--concurrency 2");
-    let line = "runs are due, but other ticks of this worker use all of --concurrency; ";
+    let line = "runs are due, but other ticks of this worker use all of --concurrency, ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
     gate.open();
     tick.wait().success();

@@ -171,8 +171,8 @@ fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     if run.has_result {
-        let why =
-            "its job has ended; a tick records the result once no other session locks the run";
+        let why = "its job has ended, but another session has locked the run, or the database \
+            rejects or delays the result; each tick tries to record it";
         return Some(why.to_owned());
     }
     let then = idle(findings).map_or("the next tick recovers it", |why| &why.found);

@@ -21,7 +21,7 @@ use crate::job::status::Status;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LeaseState {
     Renewed,
-    /// Renewed, but not the output: another session has locked the row.
+    /// Renewed in `job_locked_runs`: another session has locked the row, or it takes too long.
     Kept,
     /// Renewed, and an operator asked to cancel the run.
     CancelRequested,
@@ -111,11 +111,13 @@ pub(crate) struct Recovered {
 from_row!(Recovered { id, status, expires_first });
 
 impl Store {
-    /// Renews the leases of `held`. Returns the state of each.
+    /// Renews the leases of `held`, and those of `kept` without their rows. Returns the state of
+    /// each.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
         held: &[FencingToken],
+        kept: Vec<FencingToken>,
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
         let worker = worker.to_owned();
@@ -126,6 +128,7 @@ impl Store {
                 query!("tick/heartbeat"; worker, ids, attempts, lease = seconds, claimed_at);
             let renewed = transaction.rows(statement)?;
             let mut renewed = renewed.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
+            renewed.extend(kept.iter().map(|claim| (*claim, LeaseState::Busy)));
             let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();

@@ -56,8 +56,8 @@ impl Database {
                 let woken = upkeep.wake(wake);
                 Answer::Wake { woken, is_searching: search.is_some() }
             }
-            Request::Renew(claims) => {
-                Answer::Renew(store.heartbeat(&holder.worker, &claims, timing.lease))
+            Request::Renew { claims, kept } => {
+                Answer::Renew(store.heartbeat(&holder.worker, &claims, kept, timing.lease))
             }
             Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));

@@ -274,7 +274,8 @@ impl JudgedAttempt {
                 String::new()
             }
         };
-        let level = if status == Status::Dead { Level::Warn } else { Level::Info };
+        let is_lost = matches!(self.result.outcome, Outcome::Stopped(StopReason::LeaseLost));
+        let level = if is_lost || status == Status::Dead { Level::Warn } else { Level::Info };
         (level, format!("{subject}: {}{next}", self.what_happened()))
     }
 }

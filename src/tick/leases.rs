@@ -11,6 +11,10 @@ use crate::store::{self, BatchSize, FencingToken};
 #[derive(Debug)]
 pub(super) struct Lease {
     expires: Instant,
+    /// When the lease in the run's row ends. It is over while `job_locked_runs` keeps the lease.
+    row_expires: Instant,
+    /// Renewing the row takes too long, so `job_locked_runs` keeps the lease.
+    is_slow: bool,
     /// Before this time the lease is not renewed; `None`: never again, it is lost or rejected.
     renew_from: Option<Instant>,
 }
@@ -20,8 +24,12 @@ impl Lease {
         self.expires
     }
 
-    pub(super) fn extend(&mut self, until: Instant) {
+    /// Extends the lease, also `in_row` or only in `job_locked_runs`.
+    pub(super) fn extend(&mut self, until: Instant, in_row: bool) {
         self.expires = until;
+        if in_row {
+            self.row_expires = until;
+        }
     }
 
     /// Does not renew the lease before `from`; `None`: never again.
@@ -34,8 +42,10 @@ impl Lease {
 pub(super) struct Leases {
     /// By claim, not by run: after a lost lease, this tick may claim the same run again.
     held: BTreeMap<FencingToken, Lease>,
-    /// How many leases one statement renews.
+    /// How many rows one statement renews.
     batch: BatchSize,
+    /// The next renewal keeps all leases in `job_locked_runs`, because rows took too long.
+    keeps_all: bool,
 }
 
 impl Leases {
@@ -67,7 +77,8 @@ impl Leases {
         let first = FencingToken { attempt: i32::MIN, ..claim };
         let earlier = self.held.range(first..).map(|(held, _)| *held);
         let earlier = earlier.take_while(|held| held.id == claim.id).collect();
-        self.held.insert(claim, Lease { expires, renew_from: Some(now) });
+        let (row_expires, renew_from) = (expires, Some(now));
+        self.held.insert(claim, Lease { expires, row_expires, is_slow: false, renew_from });
         earlier
     }
 
@@ -90,22 +101,27 @@ impl Leases {
     }
 
     /// Returns the claims to renew in the next statement, of those that expire before `before`: if
-    /// they are too many, the first that expire. Also returns when the first of all may be renewed.
+    /// they are too many, the first whose rows expire; then the claims to keep without their rows.
+    /// Also returns when the first of all may be renewed.
     pub(super) fn to_renew(
         &self,
         now: Instant,
         before: Instant,
-    ) -> (Vec<FencingToken>, Option<Instant>) {
+    ) -> (Vec<FencingToken>, Vec<FencingToken>, Option<Instant>) {
         let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
         let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease, lease.renew_from?)));
         let next = ending.clone().map(|(.., from)| from).min();
         let due = ending.filter(|(.., from)| now >= *from);
-        let mut due: Vec<_> = due.map(|(claim, lease, _)| (lease.expires, claim)).collect();
+        let (kept, due): (Vec<_>, Vec<_>) =
+            due.partition(|(_, lease, _)| self.keeps_all || lease.is_slow);
+        let due = due.into_iter().map(|(claim, lease, _)| (lease.row_expires, claim));
+        let mut due: Vec<_> = due.collect();
         if due.len() > self.batch.at_most() {
             due.sort_unstable();
             due.truncate(self.batch.at_most());
         }
-        (due.into_iter().map(|(_, claim)| claim).collect(), next)
+        let kept = kept.into_iter().map(|(claim, ..)| claim).collect();
+        (due.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
     /// The database rejected a renewal of `size` leases.
@@ -118,11 +134,27 @@ impl Leases {
         self.batch.too_long(size, error);
     }
 
-    /// The database accepted a renewal of `size` leases. Returns whether it may have left others,
+    /// A renewal of these rows took too long, and another one might cost all leases. Returns a
+    /// single claim, whose row is not renewed again.
+    pub(super) fn keep_all(&mut self, rows: &[FencingToken]) -> Option<FencingToken> {
+        self.keeps_all = true;
+        let [claim] = *rows else { return None };
+        self.held.get_mut(&claim)?.is_slow = true;
+        Some(claim)
+    }
+
+    /// The database answered a renewal of all leases, or rejected it.
+    pub(super) fn keep_no_more(&mut self) {
+        self.keeps_all = false;
+    }
+
+    /// The database accepted a renewal of `size` rows. Returns whether it may have left others,
     /// because a larger one failed before.
     pub(super) fn accepted(&mut self, size: usize, is_quick: bool) -> bool {
         let is_full = size >= self.batch.at_most();
-        self.batch.accepted(is_quick);
+        if size > 0 {
+            self.batch.accepted(is_quick);
+        }
         is_full
     }
 }
@@ -164,7 +196,7 @@ mod tests {
             leases.add(claim(id, 1, 0), now, at(expires));
         }
         let to_renew = |leases: &Leases| {
-            let (claims, next) = leases.to_renew(at(1), at(30));
+            let (claims, _, next) = leases.to_renew(at(1), at(30));
             (claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), next)
         };
         assert_eq!((to_renew(&leases), leases.renewals()), ((vec![1, 2, 3, 4], Some(now)), 1));

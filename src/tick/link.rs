@@ -33,8 +33,8 @@ pub(super) struct Link {
     has_answered: bool,
     /// How often the connection was lost or refused since the last answer.
     losses: u32,
-    /// Why it was lost, until the next answer.
-    lost: Option<anyhow::Error>,
+    /// Why it was lost, or why it accepted no statement, until the next answer.
+    unavailable: Option<anyhow::Error>,
     /// Since when there is no connection that has answered.
     away_since: Option<Instant>,
     /// Since when statements have been rejected, while no results or claims were accepted.
@@ -77,7 +77,7 @@ impl Link {
     }
 
     pub(super) fn answered(&mut self) {
-        (self.has_answered, self.losses, self.lost) = (true, 0, None);
+        (self.has_answered, self.losses, self.unavailable) = (true, 0, None);
         self.away_since = None;
     }
 
@@ -161,7 +161,7 @@ impl Link {
 
     /// The connection was lost or refused. Returns the pause before the next attempt to connect.
     pub(super) fn lost(&mut self, now: Instant, why: anyhow::Error) -> Duration {
-        (self.is_up, self.lost) = (false, Some(why));
+        (self.is_up, self.unavailable) = (false, Some(why));
         self.away_since.get_or_insert(now);
         let pause = match self.losses {
             0 => Duration::ZERO,
@@ -171,8 +171,13 @@ impl Link {
         pause
     }
 
-    pub(super) fn take_lost(&mut self) -> Option<anyhow::Error> {
-        self.lost.take()
+    /// The latest statement failed, and may succeed later.
+    pub(super) fn unavailable(&mut self, why: anyhow::Error) {
+        self.unavailable = Some(why);
+    }
+
+    pub(super) fn take_unavailable(&mut self) -> Option<anyhow::Error> {
+        self.unavailable.take()
     }
 }
 
@@ -224,13 +229,13 @@ mod tests {
         let lost = |link: &mut Link| link.lost(now, anyhow!("gone")).as_millis();
         let pauses = [(); 7].map(|()| lost(&mut link));
         assert_eq!(pauses, [0, 200, 400, 800, 1600, 3200, 5000]);
-        assert!(!link.is_up() && link.take_lost().is_some());
+        assert!(!link.is_up() && link.take_unavailable().is_some());
         // A new connection has not answered yet.
         link.connected();
         assert_eq!((link.has_answered(), lost(&mut link)), (false, 5000));
         link.connected();
         link.answered();
-        assert!(link.take_lost().is_none());
+        assert!(link.take_unavailable().is_none());
         assert_eq!(lost(&mut link), 0);
     }
 

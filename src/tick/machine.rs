@@ -119,8 +119,10 @@ struct Sent {
     duty: Duty,
     /// How long the claim right lasts that it takes.
     right: Duration,
-    /// The claims whose leases it renews.
+    /// The claims whose leases it renews in their rows.
     renewed: Vec<FencingToken>,
+    /// How many leases it keeps without their rows.
+    kept: usize,
     writes: Vec<PendingWrite>,
     /// Some writes are sent again: more statements check what an earlier request wrote.
     is_again: bool,
@@ -311,7 +313,7 @@ impl Machine {
         if self.outage_end().is_some_and(|end| self.now >= end) {
             self.drop_writes(|_, _| true);
             let silent = || Fault::new(Exit::Unavailable, "the database did not answer").into();
-            let away = self.link.take_lost().unwrap_or_else(silent);
+            let away = self.link.take_unavailable().unwrap_or_else(silent);
             self.fail(away);
         }
         self.drop_expired();
@@ -419,8 +421,16 @@ impl Machine {
         for duty in due {
             let right = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
             let (renewed, writes) = (Vec::new(), Vec::new());
-            let mut sent =
-                Sent { at: now, duty, right, renewed, writes, is_again: false, claim: None };
+            let mut sent = Sent {
+                at: now,
+                duty,
+                right,
+                renewed,
+                kept: 0,
+                writes,
+                is_again: false,
+                claim: None,
+            };
             // `None`: there is nothing to send before a later time.
             let request = match duty {
                 Duty::Renew => self.renew(&mut sent),
@@ -532,7 +542,9 @@ impl Machine {
         }
         let runs = |count: usize| plural::of(count as i64, "run");
         let what = match sent.duty {
-            Duty::Renew => format!("to renew the leases of {}", runs(sent.renewed.len())),
+            Duty::Renew => {
+                format!("to renew the leases of {}", runs(sent.renewed.len() + sent.kept))
+            }
             Duty::Step if !sent.writes.is_empty() => {
                 format!("to record {}", runs(sent.writes.len()))
             }
@@ -550,26 +562,34 @@ impl Machine {
     fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
         // Skip leases that have just begun: a tick may hold thousands of very short runs.
         let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
-        let (claims, next) = self.leases.to_renew(self.now, before);
-        if claims.is_empty() {
+        let (claims, kept, next) = self.leases.to_renew(self.now, before);
+        if claims.is_empty() && kept.is_empty() {
             let usual = self.now + self.timing.heartbeat;
             self.next_renewal = next.map_or(usual, |next| usual.min(next));
             return None;
         }
-        sent.renewed = claims;
-        Some(Request::Renew(sent.renewed.clone()))
+        (sent.renewed, sent.kept) = (claims.clone(), kept.len());
+        Some(Request::Renew { claims, kept })
     }
 
     /// Takes the state of leases. Stops runs that were cancelled or lost.
     fn renewed(&mut self, sent: &Sent, answer: store::Result<Vec<Renewed>>) -> store::Result<()> {
         let heartbeat = self.timing.heartbeat;
+        self.leases.keep_no_more();
         let answers = match answer {
             Ok(answers) => answers,
+            // One slow row must not cost the others their leases.
+            Err(error) if (error.is_too_slow || error.is_locked()) && !sent.renewed.is_empty() => {
+                self.leases.too_long(sent.renewed.len(), &error);
+                self.next_renewal = self.now;
+                if let Some(claim) = self.leases.keep_all(&sent.renewed) {
+                    let line = format!("run {}: {}; its lease is kept", claim.id, error.for_log());
+                    self.log_about(claim, Level::Warn, line);
+                }
+                return Ok(());
+            }
             // One rejected lease must not cost the others theirs.
-            Err(error)
-                if error.may_be_about_rows()
-                    || error.may_be_about_one_row() && sent.renewed.len() == 1 =>
-            {
+            Err(error) if error.may_be_about_rows() && !sent.renewed.is_empty() => {
                 self.leases.rejected(sent.renewed.len());
                 let [claim] = &*sent.renewed else { return Ok(()) };
                 let again = (error.kind != Kind::Data).then(|| self.now + heartbeat / 5);
@@ -583,7 +603,7 @@ impl Machine {
                 return Ok(());
             }
             Err(error) => {
-                if error.may_be_about_one_row() || self.took_too_long(sent.at) {
+                if !sent.renewed.is_empty() && self.took_too_long(sent.at) {
                     self.leases.too_long(sent.renewed.len(), &error);
                 }
                 // Retry soon. Until then, the tick records results.
@@ -599,7 +619,7 @@ impl Machine {
             let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
                 LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested => {
-                    lease.extend(expires);
+                    lease.extend(expires, !sent.renewed.is_empty());
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
                         stops.push(Instruction::Stop(claim, StopReason::Cancelled));
@@ -812,8 +832,10 @@ impl Machine {
         // A lock may be gone at the next try.
         let is_last_try = error.is_too_slow || sent.is_again || self.phase >= Phase::Ending;
         if may_be_late && keeps && is_last_try {
-            let Sent { writes, is_again, .. } = sent;
-            writes.into_iter().for_each(|write| self.put_behind(write, is_again, &error));
+            for write in sent.writes {
+                let is_last = sent.is_again && write.released().is_some();
+                self.put_behind(write, is_last, &error);
+            }
             return Ok(());
         }
         if may_be_late || self.took_too_long(sent.at) {
@@ -833,8 +855,7 @@ impl Machine {
         } else if is_data || write.has_waited(self.now, self.timing.stop_after) {
             // Sending it again may help after an unexpected error, but not if the data is the
             // cause.
-            self.leases.remove(&token);
-            self.leave_to_lease(token, &write.subject(), &error);
+            self.put_behind(write, true, &error);
         } else {
             self.writes.send_again(write, self.now + RESULT_PAUSE);
             return Err(error);
@@ -842,9 +863,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts a write that took too long behind the others. A result is stored instead, and a tick
-    /// records it later, so it does not delay this tick's end. A release gets another try.
-    fn put_behind(&mut self, write: PendingWrite, is_again: bool, error: &store::Error) {
+    /// Puts a write that took too long or was rejected behind the others. A result is stored
+    /// instead, and a tick records it later, so it does not delay this tick's end and keeps no
+    /// slot of the worker. Other writes get another try, unless this `is_last`.
+    fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
         let (token, subject) = (write.token(), write.subject());
         match write {
             PendingWrite::Record(judged) => {
@@ -852,7 +874,7 @@ impl Machine {
                 self.log_about(token, Level::Warn, line);
                 self.writes.push(PendingWrite::Keep(judged));
             }
-            PendingWrite::Release(_) if is_again => {
+            _ if is_last => {
                 self.leases.remove(&token);
                 self.leave_to_lease(token, &subject, error);
                 self.failure.get_or_insert_with(|| anyhow!("{error}"));
@@ -982,6 +1004,7 @@ impl Machine {
             self.turn(PhaseEnd::Spent);
         } else if may_pass {
             self.warn(&error);
+            self.link.unavailable(error.into());
         } else {
             self.fail(error.into());
         }
@@ -1103,7 +1126,7 @@ impl Machine {
             self.leave_to_lease(claim, &subject, &"not released at the exit");
         }
         // After a signal the tick does not wait for a slow answer. Only what it holds matters.
-        let lost = self.link.take_lost().filter(|_| !self.has_signal);
+        let lost = self.link.take_unavailable().filter(|_| !self.has_signal);
         let result = match self.failure.take().or(lost) {
             Some(failure) => Err(failure),
             None if held == 0 => Ok(()),

@@ -145,9 +145,10 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
 impl Process {
     /// Sends a request, and waits for the answer.
     fn ask(&mut self, request: Request, timeout: AnswerTimeout) -> Answer {
-        if let Request::Renew(claims) = &request {
+        if let Request::Renew { claims, kept } = &request {
             let (worker, now) = (&self.plan.worker, Instant::now());
-            claims.iter().for_each(|claim| self.running.log_if_long(claim, worker, now));
+            let all = claims.iter().chain(kept);
+            all.for_each(|claim| self.running.log_if_long(claim, worker, now));
         }
         let Self { database, plan, notes, holder, timing, .. } = self;
         let database = database.as_mut().expect("the machine sends only over a connection");

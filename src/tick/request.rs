@@ -23,8 +23,9 @@ pub(super) enum Request {
     /// Record that the tick is alive, take or renew the claim right, fire schedules, recover lost
     /// runs, and search for due runs that can't be claimed.
     Wake(Wake),
-    /// Renew leases.
-    Renew(Vec<FencingToken>),
+    /// Renew the leases of these claims in their rows, and those of `kept` in `job_locked_runs`,
+    /// because their rows take too long.
+    Renew { claims: Vec<FencingToken>, kept: Vec<FencingToken> },
     /// Record results, keep those that took too long to record, release claims whose runs were not
     /// started, then claim runs: all or nothing.
     Step {

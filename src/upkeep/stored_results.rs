@@ -30,7 +30,10 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
                 let (id, attempt, name) = (claim.id, claim.attempt, worker.escape_debug());
                 let stored = format!("stored result of worker {name}");
                 let (level, what) = match recorded {
-                    Some(status) => (Level::Info, format!("{stored} recorded, {status}")),
+                    Some(status) => {
+                        let level = if status == Status::Dead { Level::Warn } else { Level::Info };
+                        (level, format!("{stored} recorded, {status}"))
+                    }
                     None => (Level::Warn, format!("lease lost, {stored} not recorded")),
                 };
                 let status = recorded.map_or("lost", Status::as_str);

@@ -317,7 +317,7 @@ impl Checks {
                         self.claimed_by.insert(claim, tick.number);
                     }
                 }
-                Request::Renew(_) => {
+                Request::Renew { .. } => {
                     let is_fenced = tokens.iter().any(|of| is_held(worker, of));
                     is(!is_fenced || held != Some(claim), "a lost lease was renewed")?;
                 }

@@ -440,9 +440,10 @@ impl Database {
                 let woken = self.wake(session, asked, random);
                 Answer::Wake { woken, is_searching: session.search.is_some() }
             }
-            Request::Renew(claims) => {
+            Request::Renew { claims, kept } => {
                 let lease = session.timing.lease;
-                Answer::Renew(self.transact("renew leases", |it| it.renew(&worker, claims, lease)))
+                let renew = |it: &mut Self| it.renew(&worker, claims, kept, lease);
+                Answer::Renew(self.transact("renew leases", renew))
             }
             Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let (claim, skips) = (claim.as_ref(), *skips_locked);
@@ -776,13 +777,16 @@ impl Database {
         &mut self,
         worker: &str,
         claims: &[FencingToken],
+        kept: &[FencingToken],
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
-        let mut renewed = Vec::with_capacity(claims.len());
-        for claim in claims {
+        let mut renewed = Vec::with_capacity(claims.len() + kept.len());
+        for claim in claims.iter().chain(kept) {
+            let is_kept = kept.contains(claim);
             let state = match self.held(worker, claim) {
+                None if is_kept => LeaseState::Busy,
                 None => LeaseState::Lost,
-                Some(run) if self.is_locked(claim.id) => {
+                Some(run) if is_kept || self.is_locked(claim.id) => {
                     let is_cancelled = run.cancel_requested_at.is_some();
                     match (self.keep_locked(worker, claim, lease, None), is_cancelled) {
                         (false, _) => LeaseState::Busy,

@@ -272,7 +272,9 @@ fn again(request: &Request) -> Request {
                 FailedClaim { error, goes_on: *goes_on }
             }),
         }),
-        Request::Renew(claims) => Request::Renew(claims.clone()),
+        Request::Renew { claims, kept } => {
+            Request::Renew { claims: claims.clone(), kept: kept.clone() }
+        }
         Request::Step { results, kept, unstarted, claim, skips_locked } => Request::Step {
             results: results.clone(),
             kept: kept.clone(),
@@ -727,7 +729,12 @@ impl Sequence {
         let tick = |request| Operation::Tick(index, request);
         match kind {
             0..26 => tick(self.step(index)),
-            26..39 => tick(Request::Renew(self.tokens(index))),
+            26..39 => {
+                let mut claims = self.tokens(index);
+                let parts = if self.random.percent(30) { 2 } else { 1 };
+                let kept = claims.split_off(claims.len() / parts);
+                tick(Request::Renew { claims, kept })
+            }
             39..42 => {
                 let tokens = self.tokens(index).into_iter();
                 tick(Request::Store(tokens.map(|claim| (claim, "output".to_owned())).collect()))

@@ -89,7 +89,9 @@ pub(super) fn request(request: &Request) -> String {
                 "Step results {results} kept {kept} unstarted {unstarted} claim {claims:?}{skips}"
             )
         }
-        Request::Renew(claims) => format!("Renew {}", list(claims, claim)),
+        Request::Renew { claims, kept } => {
+            format!("Renew {} kept {}", list(claims, claim), list(kept, claim))
+        }
         Request::Store(outputs) => format!("Store {}", list(outputs, |(it, _)| claim(it))),
         Request::Leave { .. } | Request::Prune => format!("{request:?}"),
     }

@@ -194,7 +194,7 @@ impl Variant {
     /// Returns the answer that a request has which was not answered in time.
     pub(super) fn timed_out(self, request: &Request) -> Option<Answer> {
         match (self, request) {
-            (Self::TimeoutIsAnswer, Request::Renew(claims)) => {
+            (Self::TimeoutIsAnswer, Request::Renew { claims, .. }) => {
                 let renewed = claims.iter().map(|claim| (*claim, LeaseState::Renewed));
                 Some(Answer::Renew(Ok(renewed.collect::<Vec<Renewed>>())))
             }

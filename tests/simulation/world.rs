@@ -135,7 +135,7 @@ impl Slowness {
         }
         let part = match request {
             Request::Wake(_) => self.wake,
-            Request::Renew(_) => self.renewal,
+            Request::Renew { .. } => self.renewal,
             // It changes a column of few rows.
             Request::Store(_) => self.step / 4.0,
             _ => self.step,
@@ -1308,7 +1308,7 @@ fn tokens(request: &Request) -> Vec<FencingToken> {
             let tokens = results.iter().map(|result| result.token);
             tokens.chain(unstarted.iter().copied()).chain(kept.iter().map(|it| it.token)).collect()
         }
-        Request::Renew(claims) => claims.clone(),
+        Request::Renew { claims, kept } => claims.iter().chain(kept).copied().collect(),
         Request::Store(outputs) => outputs.iter().map(|(claim, _)| *claim).collect(),
         _ => Vec::new(),
     }
@@ -1329,7 +1329,7 @@ fn refusal(request: &Request, error: store::Error, made: Vec<FencingToken>) -> A
     let made = if error.kind == Kind::Lost { made } else { Vec::new() };
     match request {
         Request::Wake(_) => Answer::Wake { woken: Err(error), is_searching: false },
-        Request::Renew(_) => Answer::Renew(Err(error)),
+        Request::Renew { .. } => Answer::Renew(Err(error)),
         Request::Store(_) => Answer::Store(Err(error)),
         Request::Step { .. } => Answer::Step(Err((error, made))),
         Request::Leave { .. } => Answer::Leave(Err(error)),

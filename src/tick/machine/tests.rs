@@ -105,7 +105,7 @@ impl Tick {
                     self.request = Some(Request::Wake(wake));
                     self.wakes(Duration::ZERO, Duration::ZERO);
                 }
-                Some(Request::Renew(claims)) => self.answer(self.takes, renewed(&claims)),
+                Some(Request::Renew { claims, .. }) => self.answer(self.takes, renewed(&claims)),
                 Some(_) => self.answer(self.takes, step(&[], Vec::new())),
             }
         }
@@ -156,7 +156,7 @@ impl Tick {
 
     /// Lets the lease of run 1 end at this time.
     fn lease_ends(&mut self, at: Instant) {
-        self.machine.leases.get_mut(&run(1).token()).unwrap().extend(at);
+        self.machine.leases.get_mut(&run(1).token()).unwrap().extend(at, true);
     }
 }
 
@@ -182,7 +182,7 @@ fn error(kind: Kind) -> store::Error {
 
 fn sent(duty: Duty, at: Instant) -> Sent {
     let (renewed, writes, right) = (Vec::new(), Vec::new(), Duration::ZERO);
-    Sent { at, duty, right, renewed, writes, is_again: false, claim: None }
+    Sent { at, duty, right, renewed, kept: 0, writes, is_again: false, claim: None }
 }
 
 pub(in crate::tick) fn run(id: i64) -> Claimed {
@@ -202,7 +202,7 @@ fn renewed(claims: &[FencingToken]) -> Answer {
 /// Returns a tick that sends a result after a renewal.
 fn that_records(takes: Duration) -> Tick {
     let mut tick = Tick::that_claims(vec![run(1), run(2)], takes);
-    tick.until(|request| matches!(request, Request::Renew(_)));
+    tick.until(|request| matches!(request, Request::Renew { .. }));
     tick.ends(1, 0);
     tick.answer(takes, renewed(&[run(1).token(), run(2).token()]));
     assert_eq!(tick.results(), Some(1));
@@ -425,7 +425,7 @@ fn a_claim_needs_time_for_itself_and_for_all_renewals() {
 fn a_lease_that_might_end_is_renewed_first_but_results_have_every_third_turn() {
     let mut tick = Tick::that_claims(vec![run(1), run(2)], Duration::ZERO);
     let safe = tick.now + seconds(7.5) + 2 * tick.machine.timing.answer_limit();
-    tick.machine.leases.get_mut(&run(2).token()).unwrap().extend(safe);
+    tick.machine.leases.get_mut(&run(2).token()).unwrap().extend(safe, true);
     tick.lease_ends(safe);
     assert!(!tick.machine.is_lease_in_danger() && !tick.machine.renews_first());
     tick.lease_ends(safe - MILLISECOND);
@@ -444,7 +444,7 @@ fn a_lease_that_might_end_is_renewed_first_but_results_have_every_third_turn() {
         }
         assert_eq!(tick.machine.renews_first(), renews_first);
         tick.on(Event::Time);
-        assert_eq!(matches!(tick.request, Some(Request::Renew(_))), renews_first);
+        assert_eq!(matches!(tick.request, Some(Request::Renew { .. })), renews_first);
     }
 }
 
@@ -559,7 +559,7 @@ fn a_renewal_takes_the_state_of_each_lease() {
     let mut tick = Tick::that_claims((1..=4).map(run).collect(), Duration::ZERO);
     let (began, expires) = (tick.now, tick.now + seconds(30.0));
     tick.at(began + seconds(5.0));
-    assert!(matches!(tick.request, Some(Request::Renew(_))));
+    assert!(matches!(tick.request, Some(Request::Renew { .. })));
     let states =
         [LeaseState::Renewed, LeaseState::CancelRequested, LeaseState::Busy, LeaseState::Lost];
     let answer = (1..).map(|id| run(id).token()).zip(states).collect();
@@ -602,6 +602,37 @@ fn a_rejected_lease_costs_the_others_nothing() {
 }
 
 #[test]
+fn after_a_slow_renewal_all_leases_are_kept_and_the_slow_run_is_found() {
+    let slow = || {
+        let mut slow = error(Kind::Busy);
+        slow.is_too_slow = true;
+        Answer::Renew(Err(slow))
+    };
+    let ids = |claims: &[FencingToken]| claims.iter().map(|it| it.id).collect::<Vec<_>>();
+    let mut tick = Tick::that_claims((1..=9).map(run).collect(), Duration::ZERO);
+    // The rows and the other leases of each renewal; run 5 is slow.
+    let mut sent = Vec::new();
+    while !tick.log.contains("run 5: the statement failed; its lease is kept") {
+        tick.until(|request| matches!(request, Request::Renew { .. }));
+        let Some(Request::Renew { claims, kept }) = tick.request.take() else { unreachable!() };
+        sent.push((ids(&claims), kept.len()));
+        let is_slow = claims.contains(&run(5).token());
+        let answer = if is_slow { slow() } else { renewed(&[claims, kept].concat()) };
+        tick.answer(seconds(if is_slow { 5.0 } else { 0.0 }), answer);
+        assert!(sent.len() < 20, "{sent:?}");
+    }
+    assert_eq!(sent[..2], [((1..=9).collect(), 0), (vec![], 9)]);
+    let (rows, kept, _) = tick.machine.leases.to_renew(tick.now, tick.now + seconds(60.0));
+    assert_eq!((rows.len(), kept.len()), (0, 9), "all are kept once more");
+    tick.machine.leases.keep_no_more();
+    for _ in 0..4 {
+        tick.machine.leases.accepted(1, true);
+    }
+    let (rows, kept, _) = tick.machine.leases.to_renew(tick.now, tick.now + seconds(60.0));
+    assert_eq!((ids(&kept), ids(&rows).contains(&5)), (vec![5], false));
+}
+
+#[test]
 fn a_renewal_that_took_too_long_is_sent_for_half_of_the_leases() {
     for (took, kind, renewals) in [
         (seconds(5.0), Kind::Busy, 2),
@@ -626,7 +657,9 @@ fn renewals_that_leave_leases_out_follow_each_other_at_once() {
     tick.machine.leases.rejected(2);
     tick.machine.sent.as_mut().unwrap().renewed.pop();
     tick.answer(Duration::ZERO, renewed(&[run(1).token()]));
-    let Some(Request::Renew(others)) = &tick.request else { panic!("{:?}", tick.request) };
+    let Some(Request::Renew { claims: others, .. }) = &tick.request else {
+        panic!("{:?}", tick.request)
+    };
     assert_eq!(**others, [run(2).token()]);
     tick.answer(Duration::ZERO, renewed(&[run(2).token()]));
     assert_eq!(tick.machine.next_renewal, tick.now + seconds(5.0));
@@ -813,7 +846,7 @@ fn a_result_that_takes_too_long_is_kept_and_delays_no_other() {
 }
 
 #[test]
-fn a_rejected_result_is_sent_without_its_output_then_left_to_its_lease() {
+fn a_rejected_result_is_sent_without_its_output_then_stored() {
     let fails = |tick: &mut Tick, kind| {
         let step = tick.step(false, Some(1));
         let failed = tick.machine.step_failed(step, error(kind), Vec::new()).is_err();
@@ -831,8 +864,16 @@ fn a_rejected_result_is_sent_without_its_output_then_left_to_its_lease() {
     let step = Sent { writes, ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
     tick.on(Event::Time);
+    assert!(tick.log.contains("the statement failed; stored for later"), "{}", tick.log);
+    assert!(!tick.machine.leases.is_empty() && tick.machine.failure.is_none());
+    // Even that is rejected.
+    let (writes, _) = tick.machine.writes.take(tick.now);
+    assert!(writes[0].keep(tick.now).is_some());
+    let step = Sent { writes, ..sent(Duty::Step, tick.now) };
+    assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
+    tick.on(Event::Time);
     assert!(tick.log.contains("another tick recovers it"), "{}", tick.log);
-    assert!(tick.machine.leases.is_empty());
+    assert!(tick.machine.leases.is_empty() && tick.machine.failure.is_some());
 
     // An unexpected error may pass until the job would have had to stop.
     for (waited, is_kept) in [(seconds(22.5) - MILLISECOND, true), (seconds(22.5), false)] {
@@ -841,9 +882,12 @@ fn a_rejected_result_is_sent_without_its_output_then_left_to_its_lease() {
         let step = tick.step(false, Some(1));
         tick.machine.now += waited;
         let failed = tick.machine.step_failed(step, error(Kind::Fatal), Vec::new()).is_err();
-        assert_eq!((failed, tick.machine.leases.is_empty()), (is_kept, !is_kept));
+        assert_eq!(failed, is_kept);
         let due = tick.machine.writes.due(tick.now);
-        assert_eq!(due, is_kept.then(|| tick.now + waited + RESULT_PAUSE));
+        assert_eq!(
+            due,
+            Some(tick.now + if is_kept { waited + RESULT_PAUSE } else { Duration::ZERO })
+        );
     }
 }
 
