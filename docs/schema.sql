@@ -113,6 +113,130 @@ BEGIN
     );
 END
 $$;
+CREATE FUNCTION jobctl.decide_followers(followers bigint[], OUT decides boolean, OUT followed bigint[]) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    free bigint[];
+    unended bigint[];
+    candidates bigint[];
+    refused bigint[];
+    refusals text[];
+BEGIN
+    -- What a deleted run waited for stays until its predecessor ends, see forget_history.
+    DELETE FROM jobctl.job_dependencies AS waits
+    WHERE waits.run_id = ANY (followers)
+        AND (waits.state = 'due') IS TRUE
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.id = waits.run_id
+        );
+    free := ARRAY(
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (followers)
+        ORDER BY run.id
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    WITH renewed AS (
+        UPDATE jobctl.job_runs AS run
+        SET updated_at = run.updated_at
+        WHERE run.id = ANY (ARRAY(
+            SELECT before.id
+            FROM jobctl.job_runs AS before
+            WHERE before.finished_at IS NULL
+                AND before.id = ANY (ARRAY(
+                    SELECT waits.after_id
+                    FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = ANY (free)
+                        AND (waits.state = 'due') IS TRUE
+                ))
+            ORDER BY before.id
+            FOR NO KEY UPDATE SKIP LOCKED
+        ))
+        RETURNING run.id
+    )
+    SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
+    WITH decided AS (
+        UPDATE jobctl.job_dependencies AS waits
+        SET
+            state = CASE
+                WHEN before.status = 'succeeded' THEN 'met'
+                WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
+                WHEN waits.rule = 'any_end' THEN 'met'
+                ELSE 'stuck'
+            END
+        FROM jobctl.job_dependencies AS due
+        LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
+        WHERE due.run_id = ANY (free)
+            AND (due.state = 'due') IS TRUE
+            AND (before.id IS NULL OR before.finished_at IS NOT NULL OR before.id = ANY (unended))
+            AND waits.run_id = due.run_id
+            AND waits.after_id = due.after_id
+            AND (waits.state = 'due') IS TRUE
+        RETURNING
+            waits.run_id,
+            waits.after_id,
+            waits.state,
+            CASE
+                WHEN waits.state = 'stuck' AND waits.rule = 'or_cancel'
+                    THEN format(
+                        'run %s did not succeed: it is %s',
+                        waits.after_id,
+                        coalesce(before.status, 'deleted')
+                    )
+            END AS refusal
+    ),
+    candidate AS (
+        SELECT
+            decided.run_id,
+            (array_agg(decided.refusal ORDER BY decided.refusal IS NULL, decided.after_id))[1]
+                AS refusal
+        FROM decided
+        WHERE decided.state = 'met'
+            OR decided.refusal IS NOT NULL
+        GROUP BY decided.run_id
+    )
+    SELECT
+        (SELECT count(*) > 0 FROM decided),
+        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NULL),
+        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NOT NULL),
+        array_agg(candidate.refusal) FILTER (WHERE candidate.refusal IS NOT NULL)
+    INTO decides, candidates, refused, refusals
+    FROM candidate;
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'queued',
+        -- Claims begin with the earliest time, and this run was not due before.
+        run_at = greatest(run.run_at, now()),
+        expires_at = CASE
+            -- `least` ignores NULL.
+            WHEN run.expires_at IS NOT NULL
+                THEN least(
+                    run.expires_at
+                        + greatest(extract(epoch FROM now() - run.run_at), 0)
+                        * interval '1 second',
+                    '9999-12-31 23:59:59Z'
+                )
+        END,
+        updated_at = now()
+    WHERE run.id = ANY (candidates)
+        AND run.status = 'blocked'
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        );
+    SELECT ended.followed
+    INTO followed
+    FROM jobctl.end_runs('predecessor', refused, errors => refusals) AS ended;
+END
+$$;
 CREATE TABLE jobctl.job_definitions (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -260,42 +384,25 @@ CREATE FUNCTION jobctl.drop_oldest(job text, most integer) RETURNS void
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
-DECLARE
-    dropped bigint[];
 BEGIN
-    WITH ended AS (
-        UPDATE jobctl.job_runs AS run
-        SET
-            status = 'cancelled',
-            last_error = 'dropped: the definition was full',
-            error_type = 'dropped',
-            finished_at = now(),
-            updated_at = now()
-        WHERE run.id = ANY (ARRAY(
-            SELECT oldest.id
-            FROM jobctl.job_runs AS oldest
-            WHERE oldest.id = ANY (ARRAY(
-                SELECT waiting.id
-                FROM jobctl.job_runs AS waiting
-                WHERE waiting.job_type = job
-                    AND waiting.job_type NOT IN ('shell', 'http')
-                    AND waiting.status IN ('queued', 'failed')
-                -- Not `id`, which would let the planner read the finished runs of the job.
-                ORDER BY waiting.id + 0 DESC
-                OFFSET most
-            ))
-                AND oldest.status IN ('queued', 'failed')
-            ORDER BY oldest.id
-            LIMIT 2
-            FOR NO KEY UPDATE SKIP LOCKED
+    PERFORM jobctl.end_runs('dropped', ARRAY(
+        SELECT oldest.id
+        FROM jobctl.job_runs AS oldest
+        WHERE oldest.id = ANY (ARRAY(
+            SELECT waiting.id
+            FROM jobctl.job_runs AS waiting
+            WHERE waiting.job_type = job
+                AND waiting.job_type NOT IN ('shell', 'http')
+                AND waiting.status IN ('queued', 'failed')
+            -- Not `id`, which would let the planner read the finished runs of the job.
+            ORDER BY waiting.id + 0 DESC
+            OFFSET most
         ))
-        RETURNING run.id
-    )
-    SELECT array_agg(ended.id) INTO dropped FROM ended;
-    IF dropped IS NOT NULL THEN
-        PERFORM jobctl.count_dropped(job, cardinality(dropped));
-        PERFORM jobctl.follow_up(dropped);
-    END IF;
+            AND oldest.status IN ('queued', 'failed')
+        ORDER BY oldest.id
+        LIMIT 2
+        FOR NO KEY UPDATE SKIP LOCKED
+    ));
 END
 $$;
 CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
@@ -314,6 +421,314 @@ BEGIN
             USING ERRCODE = '42501';
     END IF;
     RETURN recorded.result;
+END
+$$;
+CREATE FUNCTION jobctl.end_runs(way text, runs bigint[], workers text[] DEFAULT NULL::text[], numbers integer[] DEFAULT NULL::integer[], claims timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], next_statuses text[] DEFAULT NULL::text[], backoffs double precision[] DEFAULT NULL::double precision[], outcomes text[] DEFAULT NULL::text[], error_types text[] DEFAULT NULL::text[], errors text[] DEFAULT NULL::text[], details text[] DEFAULT NULL::text[], exit_codes integer[] DEFAULT NULL::integer[], signals integer[] DEFAULT NULL::integer[], http_statuses integer[] DEFAULT NULL::integer[], outputs text[] DEFAULT NULL::text[], sizes bigint[] DEFAULT NULL::bigint[], are_truncated boolean[] DEFAULT NULL::boolean[], started_ago double precision[] DEFAULT NULL::double precision[], ended_ago double precision[] DEFAULT NULL::double precision[], OUT ids bigint[], OUT attempts integer[], OUT claimed_at timestamp with time zone[], OUT statuses text[], OUT expires_first boolean[], OUT followed bigint[], OUT queues_runs boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    jobs text[];
+    counted_statuses text[];
+    counted_outcomes text[];
+    run_times float8[];
+    waits float8[];
+    finals bigint[];
+    snoozed bigint[];
+BEGIN
+    WITH asked AS (
+        SELECT
+            given.id,
+            given.worker,
+            given.number,
+            given.claim,
+            coalesce(
+                given.status,
+                CASE way
+                    WHEN 'lost' THEN 'failed'
+                    WHEN 'release' THEN 'queued'
+                    WHEN 'unreadable' THEN 'dead'
+                    ELSE 'cancelled'
+                END
+            ) AS status,
+            given.backoff,
+            CASE way WHEN 'lost' THEN 'lease_expired' ELSE given.outcome END AS outcome,
+            CASE way
+                WHEN 'lost' THEN 'lease_expired'
+                WHEN 'unreadable' THEN 'bad_payload'
+                WHEN 'result' THEN given.error_type
+                WHEN 'release' THEN NULL
+                WHEN 'cancel' THEN NULL
+                ELSE way
+            END AS error_type,
+            CASE way
+                WHEN 'expired' THEN 'expired: it did not start in time'
+                WHEN 'dropped' THEN 'dropped: the definition was full'
+                ELSE given.error
+            END AS error,
+            given.detail,
+            given.exit_code,
+            given.signal,
+            given.http_status,
+            given.output,
+            coalesce(given.size, octet_length(given.output), 0) AS size,
+            coalesce(given.is_truncated, given.output IS NOT NULL) AS is_truncated,
+            given.started_ago,
+            coalesce(given.ended_ago, 0) AS ended_ago
+        FROM unnest(
+            runs,
+            workers,
+            numbers,
+            claims,
+            next_statuses,
+            backoffs,
+            outcomes,
+            error_types,
+            errors,
+            details,
+            exit_codes,
+            signals,
+            http_statuses,
+            outputs,
+            sizes,
+            are_truncated,
+            started_ago,
+            ended_ago
+        ) AS given (
+            id,
+            worker,
+            number,
+            claim,
+            status,
+            backoff,
+            outcome,
+            error_type,
+            error,
+            detail,
+            exit_code,
+            signal,
+            http_status,
+            output,
+            size,
+            is_truncated,
+            started_ago,
+            ended_ago
+        )
+    ),
+    changed AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            (
+                status,
+                run_at,
+                attempts,
+                uncounted_attempts,
+                snoozed_attempts,
+                locked_by,
+                locked_until,
+                live_output,
+                cancel_requested_at,
+                last_error,
+                error_type,
+                failed_at,
+                finished_at,
+                updated_at
+            ) = (
+                SELECT
+                    next.status,
+                    -- A run that ends keeps the time at which it was due.
+                    CASE
+                        WHEN next.status IN ('queued', 'failed') AND way <> 'release'
+                            THEN now() + make_interval(secs => asked.backoff)
+                        ELSE run.run_at
+                    END,
+                    run.attempts - (way = 'release')::integer,
+                    run.uncounted_attempts + spared.one,
+                    run.snoozed_attempts + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                    NULL,
+                    NULL::timestamptz,
+                    NULL,
+                    CASE way
+                        WHEN 'cancel' THEN coalesce(run.cancel_requested_at, now())
+                        ELSE run.cancel_requested_at
+                    END,
+                    coalesce(asked.error, run.last_error),
+                    coalesce(asked.error_type, run.error_type),
+                    CASE
+                        -- A snooze that ends its run is a failure.
+                        WHEN asked.outcome IN ('failed', 'lease_expired')
+                            OR (asked.outcome = 'snoozed' AND next.status = 'dead')
+                            OR way = 'unreadable'
+                            THEN now()
+                        ELSE run.failed_at
+                    END,
+                    CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
+                    now()
+                FROM (
+                    -- 1 if this attempt uses up none of max_attempts.
+                    SELECT CASE asked.outcome
+                        WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
+                        WHEN 'interrupted'
+                            THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
+                        ELSE 0
+                    END AS one
+                ) AS spared
+                CROSS JOIN LATERAL (
+                    SELECT CASE
+                        WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
+                        WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced'
+                            THEN 'cancelled'
+                        WHEN way <> 'release'
+                            AND run.attempts
+                                >= run.max_attempts + run.uncounted_attempts + spared.one
+                            THEN 'dead'
+                        ELSE asked.status
+                    END AS status
+                ) AS next
+            )
+        FROM asked
+        WHERE run.id = asked.id
+            AND run.id = ANY (runs)
+            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
+            -- snapshot, all runs of the worker since then are still there.
+            AND CASE
+                WHEN way IN ('result', 'lost', 'release')
+                    THEN run.status = 'running'
+                        AND run.locked_by = asked.worker
+                        AND run.attempts = asked.number
+                        AND run.started_at IS NOT DISTINCT FROM asked.claim
+                        -- A worker that can't write a locked row keeps its lease in
+                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
+                        -- which is later than now(), contains every lease that was kept in time. A
+                        -- worker that gets its answer after the old lease ended has stopped the
+                        -- job, see src/execute/stop.rs.
+                        AND (
+                            way <> 'lost'
+                            OR run.locked_until < now()
+                                AND EXISTS (
+                                    SELECT FROM jobctl.leases AS lease
+                                    WHERE lease.id = run.id
+                                        AND lease.is_lost
+                                )
+                        )
+                WHEN way = 'expired'
+                    THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
+                WHEN way = 'unreadable'
+                    THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
+                WHEN way = 'dropped' THEN run.status IN ('queued', 'failed')
+                WHEN way = 'predecessor' THEN run.status = 'blocked'
+                WHEN way = 'cancel' THEN run.status IN ('blocked', 'queued', 'failed')
+            END
+        RETURNING
+            run.id,
+            run.job_type,
+            run.status,
+            CASE
+                WHEN asked.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
+                ELSE asked.outcome
+            END AS outcome,
+            run.finished_at IS NOT NULL AS is_final,
+            run.expires_at <= run.run_at AS expires_first,
+            greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
+            asked.worker,
+            asked.number,
+            asked.claim,
+            asked.error_type,
+            coalesce(asked.detail, asked.error) AS error,
+            asked.exit_code,
+            asked.signal,
+            asked.http_status,
+            asked.output,
+            asked.size,
+            asked.is_truncated,
+            asked.started_ago,
+            asked.ended_ago
+    ),
+    history AS (
+        INSERT INTO jobctl.job_attempts (
+            run_id,
+            attempt,
+            worker,
+            started_at,
+            finished_at,
+            outcome,
+            error_type,
+            error,
+            exit_code,
+            signal,
+            http_status,
+            output,
+            output_bytes,
+            output_truncated
+        )
+        SELECT
+            changed.id,
+            changed.number,
+            changed.worker,
+            now() - make_interval(secs => changed.started_ago),
+            now() - make_interval(secs => changed.ended_ago),
+            changed.outcome,
+            changed.error_type,
+            changed.error,
+            changed.exit_code,
+            changed.signal,
+            changed.http_status,
+            changed.output,
+            changed.size,
+            changed.is_truncated
+        FROM changed
+        WHERE changed.outcome IS NOT NULL
+        ON CONFLICT (run_id, attempt) DO NOTHING
+    )
+    SELECT
+        array_agg(changed.id),
+        array_agg(changed.number),
+        array_agg(changed.claim),
+        array_agg(changed.status),
+        array_agg(coalesce(changed.expires_first, false)),
+        array_agg(changed.job_type),
+        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END),
+        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END),
+        array_agg(
+            CASE
+                WHEN changed.outcome = 'succeeded' THEN changed.started_ago - changed.ended_ago
+            END
+        ),
+        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END),
+        array_agg(changed.id) FILTER (WHERE changed.is_final),
+        array_agg(changed.id)
+            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued')
+    INTO
+        ids,
+        attempts,
+        claimed_at,
+        statuses,
+        expires_first,
+        jobs,
+        counted_statuses,
+        counted_outcomes,
+        run_times,
+        waits,
+        finals,
+        snoozed
+    FROM changed;
+    IF way NOT IN ('release', 'cancel', 'predecessor') THEN
+        PERFORM jobctl.count_attempts(jobs, counted_statuses, counted_outcomes, run_times, waits);
+    END IF;
+    IF snoozed IS NOT NULL THEN
+        PERFORM jobctl.hold_snoozed(snoozed, workers[1]);
+    END IF;
+    followed := '{}';
+    queues_runs := false;
+    IF finals IS NOT NULL THEN
+        followed := jobctl.mark_followers(finals);
+        queues_runs := jobctl.enqueue_hooks(finals) OR followed <> '{}';
+    END IF;
 END
 $$;
 CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
@@ -605,22 +1020,6 @@ BEGIN
     RETURN fired;
 END
 $$;
-CREATE FUNCTION jobctl.follow_up(runs bigint[]) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-DECLARE
-    followed record;
-BEGIN
-    IF runs IS NULL THEN
-        RETURN false;
-    END IF;
-    followed := jobctl.release_followers(runs);
-    RETURN jobctl.enqueue_hooks(runs || followed.cancelled)
-        OR followed.releases
-        OR followed.cancelled <> '{}';
-END
-$$;
 CREATE FUNCTION jobctl.forget_history() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -653,19 +1052,19 @@ BEGIN
                     SELECT FROM jobctl.job_runs AS run
                     WHERE run.id = waits.run_id
                 );
-            PERFORM jobctl.follow_up(ARRAY(SELECT deleted.id FROM deleted));
+            PERFORM jobctl.mark_followers(ARRAY(SELECT deleted.id FROM deleted));
         END IF;
     END IF;
     RETURN NULL;
 END
 $$;
 CREATE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
 BEGIN
-    IF runs IS NULL OR NOT EXISTS (
+    IF NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.snooze = 'job'
     ) THEN
@@ -681,9 +1080,6 @@ BEGIN
             ON definition.name = run.job_type
             AND definition.snooze = 'job'
         WHERE run.id = ANY (hold_snoozed.runs)
-            AND run.status = 'queued'
-            -- In this transaction, and not in an earlier one.
-            AND run.failed_at = now()
             AND run.run_at > now()
         GROUP BY run.job_type
     ),
@@ -848,6 +1244,28 @@ BEGIN
         RETURN OLD;
     END IF;
     RETURN NEW;
+END
+$$;
+CREATE FUNCTION jobctl.mark_followers(runs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    marked bigint[];
+BEGIN
+    WITH marked AS (
+        UPDATE jobctl.job_dependencies AS waits
+        SET state = 'due'
+        WHERE waits.after_id = ANY (runs)
+            AND waits.state IN ('open', 'stuck')
+        RETURNING waits.after_id
+    )
+    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
+    RETURN marked;
 END
 $$;
 CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
@@ -1017,189 +1435,6 @@ BEGIN
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
-CREATE FUNCTION jobctl.release_followers(ended bigint[], OUT releases boolean, OUT cancelled bigint[]) RETURNS record
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET row_security TO 'off'
-    AS $$
-DECLARE
-    candidates bigint[];
-    decidable bigint[];
-    part bigint[];
-    rest bigint[];
-    undecided bigint[];
-    most_unmet integer;
-    has_lock boolean;
-    cancelled_now bigint[];
-BEGIN
-    releases := false;
-    cancelled := '{}';
-    FOR level IN 1..10 LOOP
-        IF ended = '{}' OR NOT EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.after_id = ANY (ended)
-                AND waits.state <> 'met'
-        ) THEN
-            RETURN;
-        END IF;
-        WITH changed AS (
-            UPDATE jobctl.job_dependencies AS waits
-            SET
-                state = CASE
-                    WHEN run.status = 'succeeded' THEN 'met'
-                    -- A due run may have been retried since.
-                    WHEN run.status NOT IN ('dead', 'cancelled') THEN 'open'
-                    WHEN waits.rule = 'any_end' THEN 'met'
-                    ELSE 'stuck'
-                END
-            FROM unnest(ended) AS asked (id)
-            LEFT JOIN jobctl.job_runs AS run ON run.id = asked.id
-            WHERE waits.after_id = asked.id
-                AND waits.after_id = ANY (ended)
-                AND waits.state <> 'met'
-            RETURNING waits.run_id, waits.state, waits.rule
-        )
-        SELECT coalesce(array_agg(DISTINCT changed.run_id), '{}')
-        INTO candidates
-        FROM changed
-        WHERE changed.state = 'met'
-            OR (changed.state = 'stuck' AND changed.rule = 'or_cancel');
-        -- How many unmet predecessors other than these the runs have: none, a few, or many.
-        SELECT coalesce(max(left_over.unmet), 0)
-        INTO most_unmet
-        FROM unnest(candidates) AS candidate (id)
-        CROSS JOIN LATERAL (
-            SELECT count(*) AS unmet
-            FROM (
-                SELECT
-                FROM jobctl.job_dependencies AS waits
-                WHERE waits.run_id = candidate.id
-                    AND waits.state <> 'met'
-                LIMIT 20
-            ) AS first
-        ) AS left_over;
-        has_lock := most_unmet = 0;
-        -- One of many results need not wait: the last ones decide, or a tick.
-        FOR try IN 1..CASE WHEN most_unmet < 20 THEN 5 ELSE 1 END LOOP
-            EXIT WHEN has_lock OR current_setting('transaction_isolation') <> 'read committed';
-            has_lock := pg_try_advisory_xact_lock(x'6a6f6263746e'::bigint);
-            IF NOT has_lock AND most_unmet < 20 THEN
-                PERFORM pg_sleep(0.005);
-            END IF;
-        END LOOP;
-        -- Runs that start or are cancelled now. Without the lock, a tick decides about the others.
-        decidable := ARRAY(
-            SELECT candidate.id
-            FROM unnest(candidates) AS candidate (id)
-            -- EXISTS reads one entry of thousands.
-            WHERE NOT EXISTS (
-                    SELECT FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = candidate.id
-                        AND waits.state <> 'met'
-                )
-                OR EXISTS (
-                    SELECT FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = candidate.id
-                        AND waits.after_id = ANY (ended)
-                        AND waits.state = 'stuck'
-                        AND waits.rule = 'or_cancel'
-                )
-        );
-        -- All of them, or one by one if the database rejects that: no run delays the others.
-        cancelled_now := '{}';
-        part := decidable;
-        rest := '{}';
-        WHILE part <> '{}' LOOP
-            BEGIN
-                WITH free AS MATERIALIZED (
-                    SELECT
-                        run.id,
-                        refused.after_id,
-                        refused.status
-                    FROM jobctl.job_runs AS run
-                    LEFT JOIN LATERAL (
-                        SELECT waits.after_id, coalesce(before.status, 'deleted') AS status
-                        FROM jobctl.job_dependencies AS waits
-                        LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-                        WHERE waits.run_id = run.id
-                            AND waits.after_id = ANY (ended)
-                            AND waits.state = 'stuck'
-                            AND waits.rule = 'or_cancel'
-                        LIMIT 1
-                    ) AS refused ON true
-                    WHERE run.id = ANY (part)
-                        AND run.status = 'blocked'
-                    FOR NO KEY UPDATE OF run SKIP LOCKED
-                ),
-                decided AS (
-                    UPDATE jobctl.job_runs AS run
-                    SET
-                        status = CASE WHEN free.after_id IS NULL THEN 'queued' ELSE 'cancelled' END,
-                        -- Claims begin with the earliest time, and this run was not due before.
-                        run_at = greatest(run.run_at, now()),
-                        -- `least` ignores NULL.
-                        expires_at = CASE
-                            WHEN run.expires_at IS NOT NULL
-                                THEN least(
-                                    run.expires_at
-                                        + greatest(extract(epoch FROM now() - run.run_at), 0)
-                                        * interval '1 second',
-                                    '9999-12-31 23:59:59Z'
-                                )
-                        END,
-                        last_error = 'run ' || free.after_id || ' did not succeed: it is '
-                            || free.status,
-                        error_type = CASE WHEN free.after_id IS NOT NULL THEN 'predecessor' END,
-                        finished_at = CASE WHEN free.after_id IS NOT NULL THEN now() END,
-                        updated_at = now()
-                    FROM free
-                    WHERE run.id = free.id
-                        AND run.status = 'blocked'
-                    RETURNING run.id, run.status
-                )
-                SELECT
-                    cancelled_now
-                        || array_agg(decided.id) FILTER (WHERE decided.status = 'cancelled'),
-                    releases OR coalesce(bool_or(decided.status = 'queued'), false)
-                INTO cancelled_now, releases
-                FROM decided;
-                part := rest[:1];
-                rest := rest[2:];
-            EXCEPTION
-                -- The calling transaction is tried again.
-                WHEN deadlock_detected OR serialization_failure THEN
-                    RAISE;
-                WHEN OTHERS THEN
-                    IF cardinality(part) = 1 THEN
-                        RAISE WARNING 'jobctl: run % stays blocked: %', part[1], SQLERRM;
-                        part := rest[:1];
-                        rest := rest[2:];
-                    ELSE
-                        rest := part[2:];
-                        part := part[:1];
-                    END IF;
-            END;
-        END LOOP;
-        undecided := ARRAY(
-            SELECT run.id
-            FROM jobctl.job_runs AS run
-            WHERE run.id = ANY (CASE WHEN has_lock THEN decidable ELSE candidates END)
-                AND run.status = 'blocked'
-        );
-        UPDATE jobctl.job_dependencies AS waits
-        SET state = 'due'
-        WHERE waits.run_id = ANY (undecided)
-            AND waits.after_id = ANY (ended)
-            AND (waits.state = 'met' OR waits.rule = 'or_cancel');
-        cancelled := cancelled || cancelled_now;
-        ended := cancelled_now;
-    END LOOP;
-    UPDATE jobctl.job_dependencies AS waits
-    SET state = 'due'
-    WHERE waits.after_id = ANY (ended)
-        AND waits.state <> 'met';
-END
-$$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1347,29 +1582,11 @@ BEGIN
         BEGIN
             IF is_dead THEN
                 -- This does not touch the payload.
-                UPDATE jobctl.job_runs AS run
-                SET
-                    status = 'dead',
-                    last_error = 'cannot read runs: ' || message,
-                    error_type = 'bad_payload',
-                    failed_at = now(),
-                    finished_at = now(),
-                    updated_at = now()
-                WHERE run.id = set_aside_unclaimable.id
-                    AND run.status IN ('queued', 'failed')
-                    AND run.run_at <= now();
-                IF FOUND THEN
-                    PERFORM jobctl.count_attempts(
-                        ARRAY[run.job_type],
-                        ARRAY['dead'],
-                        ARRAY[NULL::text],
-                        ARRAY[NULL::float8],
-                        ARRAY[NULL::float8]
-                    )
-                    FROM jobctl.job_runs AS run
-                    WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.follow_up(ARRAY[id]);
-                END IF;
+                PERFORM jobctl.end_runs(
+                    'unreadable',
+                    ARRAY[id],
+                    errors => ARRAY['cannot read runs: ' || message]
+                );
             ELSE
                 UPDATE jobctl.job_runs AS run
                 SET
@@ -1795,6 +2012,30 @@ BEGIN
         'statement that corrects it';
 END
 $_$;
+CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+BEGIN
+    UPDATE jobctl.job_dependencies AS waits
+    SET state = 'due'
+    FROM jobctl.job_runs AS before
+    JOIN jobctl.job_runs AS run
+        ON run.id = ANY (runs)
+        AND run.status = 'cancelled'
+    WHERE waits.run_id = run.id
+        AND waits.after_id = before.id
+        AND waits.state = 'met'
+        AND before.status <> 'succeeded';
+    RETURN ARRAY(
+        SELECT DISTINCT waits.run_id
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = ANY (runs)
+            AND waits.state <> 'met'
+    );
+END
+$$;
 CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text[], caller jobctl.caller DEFAULT CURRENT_USER, OUT run_id bigint, OUT code text, OUT reason text) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1936,6 +2177,7 @@ CREATE TABLE jobctl.job_runs (
     attempts integer DEFAULT 0 NOT NULL,
     max_attempts integer DEFAULT 10 NOT NULL,
     uncounted_attempts integer DEFAULT 0 NOT NULL,
+    snoozed_attempts integer DEFAULT 0 NOT NULL,
     granted_attempts integer,
     timeout interval,
     backoff text DEFAULT 'exponential:1m..30m'::text NOT NULL,
@@ -1971,12 +2213,13 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
     CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
+    CONSTRAINT snoozed_attempts_in_range CHECK (((snoozed_attempts >= 0) AND (snoozed_attempts <= 100))),
     CONSTRAINT starts_are_bounded CHECK (((attempts >= 0) AND (attempts <= (max_attempts + uncounted_attempts)))),
     CONSTRAINT status_is_known CHECK ((status = ANY (ARRAY['blocked'::text, 'queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'dead'::text, 'cancelled'::text]))),
     CONSTRAINT texts_are_bounded CHECK (((octet_length(locked_by) <= 255) AND (octet_length(error_type) <= 100) AND (GREATEST(octet_length(last_error), octet_length(live_output)) <= (4 * 262144)))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
     CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= 0) AND (uncounted_attempts <= 100))),
+    CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= snoozed_attempts) AND (uncounted_attempts <= (snoozed_attempts + 100)))),
     CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
@@ -2007,17 +2250,18 @@ CREATE TABLE jobctl.job_holds (
     CONSTRAINT times_are_dates CHECK (((LEAST(held_at, held_until) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(held_at, held_until) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
 CREATE VIEW jobctl.current_holds AS
- SELECT job_holds.id,
-    job_holds.scope,
-    job_holds.name,
-    job_holds.held_at,
-    job_holds.held_until,
-    job_holds.recorded_by,
-    job_holds.host_user,
-    job_holds.reason,
-    job_holds.run_id
-   FROM jobctl.job_holds
-  WHERE (COALESCE((job_holds.held_until > now()), true) AND ((job_holds.run_id IS NULL) OR (job_holds.held_at <= (now() + '00:01:00'::interval))));
+ SELECT hold.id,
+    hold.scope,
+    hold.name,
+    hold.held_at,
+    hold.held_until,
+    hold.recorded_by,
+    hold.host_user,
+    hold.reason,
+    hold.run_id
+   FROM (jobctl.job_holds hold
+     LEFT JOIN jobctl.job_runs run ON (((run.id = hold.run_id) AND (run.status = 'queued'::text) AND (run.run_at = hold.held_until))))
+  WHERE (COALESCE((hold.held_until > now()), true) AND ((hold.run_id IS NULL) OR ((run.id IS NOT NULL) AND (hold.held_at <= (now() + '00:01:00'::interval)))));
 CREATE TABLE jobctl.job_figures (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     job_type text NOT NULL,

@@ -365,7 +365,8 @@ fn a_deleted_run_releases_or_cancels_by_the_rules() {
     let rules: [&[&str]; 3] = [&[], &["--after-any-end"], &["--or-cancel"]];
     let runs = rules.map(|rule| mail(&db, &[put_off], rule));
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {put_off}"));
-    assert_eq!(runs.map(|run| db.status(run)), ["blocked", "queued", "cancelled"]);
+    tick(&db);
+    assert_eq!(runs.map(|run| db.status(run)), ["blocked", "succeeded", "cancelled"]);
     let shown = db.jobctl(["show", &runs[0].to_string()]).run().success();
     shown.stdout_has(&format!("waits for run {put_off}, which is deleted"));
     db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for");
@@ -402,7 +403,7 @@ fn end(client: &mut Client, run: i64) {
         .batch_execute(&format!(
             "BEGIN;
              UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {run};
-             SELECT jobctl.follow_up(ARRAY[{run}])"
+             SELECT jobctl.mark_followers(ARRAY[{run}])"
         ))
         .unwrap();
 }
@@ -422,7 +423,7 @@ fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
             order.reverse();
         }
         order.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
-        assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "met due".into()));
+        assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "due due".into()));
         tick(&db);
         assert_eq!((db.status(mail), state(&db, mail)), ("succeeded".into(), "met met".into()));
     }
@@ -445,7 +446,12 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE");
     other.batch_execute(&lock).unwrap();
     let logged = db.jobctl(["tick"]).run().success().stderr;
-    assert!(logged.contains(&format!("run {rejected} stays blocked: not this one")), "{logged}");
+    assert!(
+        logged.contains(&format!(
+            "run {rejected} stays blocked: cannot release blocked runs: not this one"
+        )),
+        "{logged}"
+    );
     let of = |runs: [i64; 4]| runs.map(|run| db.status(run));
     let runs = [export, locked, rejected, free];
     assert_eq!(of(runs), ["succeeded", "blocked", "blocked", "succeeded"]);
@@ -586,7 +592,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     enqueuer.client().batch_execute(&call).unwrap();
     assert_eq!(db.status(waits), "queued");
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {waits}"));
-    let refused = enqueuer.client().batch_execute("SELECT jobctl.follow_up(ARRAY[1])");
+    let refused = enqueuer.client().batch_execute("SELECT jobctl.decide_followers(ARRAY[1])");
     assert_eq!(refused.unwrap_err().code().unwrap().code(), "42501");
     tick(&db);
     assert_eq!(statuses(&db), "queued succeeded succeeded");
@@ -709,4 +715,214 @@ fn a_blocked_run_without_known_predecessors_waits_for_a_person() {
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(run), "succeeded");
     db.jobctl(["check"]).run().success();
+}
+
+/// Asserts that no run started before the runs that it waits for had ended.
+#[track_caller]
+fn assert_order(db: &TestDb) {
+    let early = "SELECT waits.run_id FROM jobctl.job_dependencies AS waits
+        JOIN jobctl.job_runs AS run ON run.id = waits.run_id
+        JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+        WHERE run.started_at < before.finished_at OR run.started_at IS NULL";
+    assert_eq!(db.query(early), "", "{}", db.dump());
+}
+
+#[test]
+fn a_retry_of_a_cancelled_graph_restores_its_order() {
+    let db = db();
+    let first = db.enqueue(["export", "--in", "1h"]);
+    let middle = mail(&db, &[first], &[]);
+    let last = mail(&db, &[middle], &[]);
+    db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
+    assert_eq!(statuses(&db), "cancelled cancelled cancelled");
+    let retry = ["retry", "--all-cancelled", "--yes", "--verbose"];
+    // The answer names the status that a run has now.
+    db.jobctl(retry)
+        .run()
+        .success()
+        .stdout(&format!("{first}\tqueued\n{middle}\tblocked\n{last}\tblocked\n"));
+    assert_eq!(statuses(&db), "queued blocked blocked");
+    tick(&db);
+    assert_eq!(statuses(&db), "queued blocked blocked");
+    db.age();
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    assert_order(&db);
+}
+
+#[test]
+fn a_retry_of_a_cancelled_graph_restores_each_rule() {
+    for rule in [&[][..], &["--after-any-end"], &["--or-cancel"]] {
+        let db = db();
+        let first = db.enqueue(["export", "--in", "1h"]);
+        mail(&db, &[first], rule);
+        db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
+        db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
+        tick(&db);
+        assert_eq!(statuses(&db), "queued blocked", "{rule:?}");
+        db.age();
+        tick(&db);
+        assert_eq!(statuses(&db), "succeeded succeeded", "{rule:?}");
+        assert_order(&db);
+    }
+}
+
+#[test]
+fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
+    let db = db();
+    let first = db.enqueue(["export", "--in", "1h"]);
+    let [middle, other] = [0; 2].map(|_| mail(&db, &[first], &[]));
+    let last = mail(&db, &[middle], &["--after-any-end"]);
+    for run in [middle, other] {
+        db.jobctl(["cancel", &run.to_string()]).run().success();
+    }
+    // The cancel of the run before it released this one.
+    assert_eq!(
+        [middle, other, last].map(|run| db.status(run)),
+        ["cancelled", "cancelled", "queued"]
+    );
+    let id = middle.to_string();
+    db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tblocked\n"));
+    db.jobctl(["show", &id]).run().success().stdout_has(&format!("waits for run {first}"));
+    let id = other.to_string();
+    db.jobctl(["retry", "--now", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
+    tick(&db);
+    let runs = [first, middle, other];
+    assert_eq!(runs.map(|run| db.status(run)), ["queued", "blocked", "succeeded"]);
+    db.age();
+    tick(&db);
+    assert_eq!(runs.map(|run| db.status(run)), ["succeeded"; 3]);
+    // Its predecessors have ended, so it waits for nothing.
+    let done = mail(&db, &[first], &["--in", "1h"]);
+    db.jobctl(["cancel", &done.to_string()]).run().success();
+    db.jobctl(["retry", &done.to_string()]).run().success();
+    assert_eq!(db.of_run(done, "status, run_at > now()"), "queued|t");
+}
+
+/// It waits for a retry of that run, as before, and not for a person.
+#[test]
+fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
+    let db = db();
+    let bad = db.enqueue(["bad"]);
+    let mail = mail(&db, &[bad], &[]);
+    tick(&db);
+    db.jobctl(["cancel", &mail.to_string()]).run().success();
+    db.jobctl(["retry", &mail.to_string()]).run().success();
+    assert_eq!(statuses(&db), "dead blocked");
+    db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for runs that did not");
+    db.apply(&JOBS.replace("exit 1", "true"));
+    db.jobctl(["retry", &bad.to_string()]).run().success();
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_order(&db);
+}
+
+#[test]
+fn a_retried_follower_reads_the_results_of_runs_that_ended() {
+    let db = TestDb::new();
+    db.apply("[jobs.part]\nshell = 'echo done'\n[jobs.sum]\nshell = 'cat'\npass_result = true\n");
+    let part = db.enqueue(["part", "--in", "1h"]);
+    let sum = db.enqueue(["sum", "--after", &part.to_string()]);
+    db.jobctl(["cancel", &sum.to_string()]).run().success();
+    db.jobctl(["retry", &sum.to_string()]).run().success();
+    tick(&db);
+    db.age();
+    tick(&db);
+    let read: serde_json::Value = serde_json::from_str(&db.of_attempt(sum, 1, "output")).unwrap();
+    let part = serde_json::json!(
+        [{"run": part, "job": "part", "status": "succeeded", "output": "done\n"}]
+    );
+    assert_eq!(read["after"], part);
+}
+
+/// The end of the first run cancelled the others. After its repair, each waits for the one before.
+#[test]
+fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
+    let db = db();
+    let bad = db.enqueue(["bad"]);
+    let first = mail(&db, &[bad], &["--or-cancel"]);
+    let last = mail(&db, &[first], &["--or-cancel"]);
+    tick(&db);
+    assert_eq!(statuses(&db), "dead cancelled cancelled");
+    db.apply(&JOBS.replace("exit 1", "true"));
+    let ids = [bad, first, last].map(|run| run.to_string());
+    db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().success();
+    assert_eq!(statuses(&db), "queued blocked blocked");
+    assert_eq!(db.of_run(last, "error_type IS NULL, finished_at IS NULL"), "t|t");
+    tick(&db);
+    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    assert_order(&db);
+    // With filters, and in another order: first those that wait.
+    let bad = db.enqueue_script("test $JOBCTL_ATTEMPT = 2 || exit 64");
+    let follower = mail(&db, &[bad], &["--or-cancel"]);
+    tick(&db);
+    db.jobctl(["retry", &bad.to_string()]).run().success();
+    db.jobctl(["retry", "--all-cancelled", "--error-type", "predecessor", "--yes"]).run().success();
+    assert_eq!([bad, follower].map(|run| db.status(run)), ["queued", "blocked"]);
+    // A chain that is repaired and fails again is cancelled again.
+    db.jobctl(["cancel", &bad.to_string()]).run().success();
+    tick(&db);
+    assert_eq!([bad, follower].map(|run| db.status(run)), ["cancelled", "cancelled"]);
+}
+
+/// It can take any advisory lock.
+#[test]
+fn a_login_without_rights_keeps_no_run_blocked() {
+    let db = db();
+    let outsider = Role::new(&db);
+    let mut locks = outsider.client();
+    locks.batch_execute("SELECT pg_advisory_lock(x'6a6f6263746e'::bigint)").unwrap();
+    // More than one statement of a wake decides about.
+    let batch = "{\"job_type\": \"export\"}\n".repeat(600);
+    let then = ["enqueue", "--batch", "-", "--then", "mail", "{}"];
+    db.jobctl(then).stdin(batch).run().success();
+    let mail: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
+    // As the results of the runs leave it if another session has the lock.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id <> {mail};
+         UPDATE jobctl.job_dependencies SET state = 'due'"
+    ));
+    (0..3).for_each(|_| tick(&db));
+    assert_eq!(db.status(mail), "succeeded");
+    drop(locks);
+}
+
+/// The end of a run reads what waits for it once, and not once for each run that waits.
+#[test]
+fn the_end_of_a_run_reads_each_follower_once() {
+    let db = db();
+    for rule in ["or_cancel", "success"] {
+        let bad = db.enqueue(["bad"]);
+        let line = format!(
+            "{{\"job_type\": \"mail\", \"after\": [{bad}], \"or_cancel\": {}}}\n",
+            rule == "or_cancel"
+        );
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.repeat(2000));
+        batch.run().success();
+        // As a tick leaves them that comes before the end.
+        db.execute(
+            "UPDATE jobctl.job_dependencies SET state = 'open' WHERE state = 'due';
+             ANALYZE jobctl.job_dependencies, jobctl.job_runs",
+        );
+        let read = || {
+            let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+                     WHERE relname = 'job_dependencies')
+                 + (SELECT seq_tup_read FROM pg_stat_user_tables
+                     WHERE relname = 'job_dependencies')";
+            db.query(read).parse::<i64>().unwrap()
+        };
+        let before = read();
+        tick(&db);
+        assert_eq!(db.status(bad), "dead", "{rule}");
+        wait_until("the counts", || read() > before);
+        assert!(read() - before < 100_000, "{rule}: {} entries", read() - before);
+        tick(&db);
+        let status = if rule == "or_cancel" { "cancelled" } else { "blocked" };
+        let counted = format!(
+            "SELECT run.status, count(*) FROM jobctl.job_runs AS run
+             JOIN jobctl.job_dependencies AS waits ON waits.run_id = run.id
+             WHERE waits.after_id = {bad} GROUP BY 1"
+        );
+        assert_eq!(db.query(&counted), format!("{status}|2000"));
+    }
 }

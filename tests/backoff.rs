@@ -5,9 +5,9 @@ use std::fs;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, json_string, temp_dir};
 
-/// Seconds from the last failure to the next attempt.
+/// Seconds from the end of the last attempt to the next one.
 fn wait(db: &TestDb, id: i64) -> f64 {
-    db.of_run(id, "extract(epoch FROM run_at - failed_at)").parse().unwrap()
+    db.of_run(id, "extract(epoch FROM run_at - updated_at)").parse().unwrap()
 }
 
 #[track_caller]

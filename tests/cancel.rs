@@ -1,7 +1,9 @@
 //! `cancel` in each status of a run.
 
+use rustix::process::Signal;
+
 use crate::retry::answer_at_terminal;
-use crate::support::{TestDb, wait_until};
+use crate::support::{Gate, TestDb, wait_until};
 
 pub const STATUSES: [&str; 7] =
     ["queued", "running", "succeeded", "failed", "dead", "cancelled", "blocked"];
@@ -243,5 +245,75 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
         other.commit().unwrap();
         asked.wait().success().stdout("").stderr("");
         assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");
+    }
+}
+
+/// Ends the first attempt of a run that was due an hour ago, after `change`: the script waits until
+/// the change is made. A signal interrupts the tick.
+fn end_after(db: &TestDb, end: &str, signal: Option<Signal>, change: impl FnOnce(i64)) -> i64 {
+    let gate = Gate::new();
+    let script = format!("test $JOBCTL_ATTEMPT = 2 && exit\n{}\n{end}", gate.script());
+    let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", &script]);
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
+    let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
+    gate.wait_for_starts(1);
+    change(run);
+    match signal {
+        Some(signal) => tick.signal(signal),
+        None => gate.open(),
+    }
+    tick.wait().success();
+    run
+}
+
+/// How long runs waited from due to start, in units of ten minutes.
+const WAITED: &str = "SELECT round(wait_seconds / 600) FROM jobctl.daily_figures";
+
+const SNOOZE: &str = "echo retry-after: 1h; exit 75";
+
+#[test]
+fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
+    for (end, signal) in [("exit 1", None), (SNOOZE, None), ("", Some(Signal::TERM))] {
+        let db = TestDb::new();
+        let run = end_after(&db, end, signal, |run| {
+            db.jobctl(["cancel", &run.to_string()]).run().success();
+        });
+        let columns = "status, run_at < now() - interval '50 minutes'";
+        assert_eq!(db.of_run(run, columns), "cancelled|t", "{end} {signal:?}");
+        // It waited for an hour, and its attempt ended it.
+        assert_eq!(db.query(WAITED), "6", "{end} {signal:?}");
+        let id = run.to_string();
+        db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.status(run), "succeeded", "{end} {signal:?}");
+    }
+    let db = TestDb::new();
+    let lost = run_in(&db, "running");
+    db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
+    db.jobctl(["cancel", &lost.to_string()]).run().success();
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    let columns = "status, error_type, run_at < now() - interval '50 minutes'";
+    assert_eq!(db.of_run(lost, columns), "cancelled|lease_expired|t");
+}
+
+/// As after `edit --max-attempts`, or if a newer run took the live key.
+#[test]
+fn a_run_that_is_not_tried_again_counts_its_wait() {
+    for (change, end, status) in [
+        ("max_attempts = 1", "exit 1", "dead"),
+        ("idempotency_key = 'k', key_scope = 'replaced'", "exit 1", "cancelled"),
+        ("idempotency_key = 'k', key_scope = 'replaced'", SNOOZE, "cancelled"),
+    ] {
+        let db = TestDb::new();
+        let run = end_after(&db, end, None, |run| {
+            db.execute(&format!(
+                "SET session_replication_role = replica;
+                 UPDATE jobctl.job_runs SET {change} WHERE id = {run}"
+            ));
+        });
+        let columns = "status, run_at < now() - interval '50 minutes'";
+        assert_eq!(db.of_run(run, columns), format!("{status}|t"), "{change} {end}");
+        assert_eq!(db.query(WAITED), "6", "{change} {end}");
     }
 }

@@ -158,14 +158,19 @@ fn a_schedule_is_put_off_for_an_hour_at_most() {
 #[test]
 fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did() {
     let db = TestDb::new();
-    let id = db.enqueue(["shell", "--", "true"]);
+    let holder = db.enqueue(["shell", "--", "true"]);
     db.execute(&format!(
-        "INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
-         VALUES ('job', 'shell', now() + interval '1 hour', {id})"
+        "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour';
+         INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
+         VALUES ('job', 'shell', now() + interval '1 hour', {holder})"
     ));
+    let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "queued");
     put_ahead(&db, "job_holds", &["held_at", "held_until"]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = run_at + interval '2 days' WHERE id = {holder}"
+    ));
     db.jobctl(["hold", "--queue", "mail", "--for", "1h"]).run().success();
     db.jobctl(["check"]).run().nowhere("held");
     db.jobctl(["tick"]).run().success();

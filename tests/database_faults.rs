@@ -87,7 +87,7 @@ fn a_result_is_recorded_once_if_the_answer_is_lost() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "w"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
-    proxy.lose_answer_to(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
+    proxy.lose_answer_to(&["jobctl.end_runs", "COMMIT"]);
     gate.open();
     let tick = tick.wait().success();
     assert!(proxy.has_lost());
@@ -110,7 +110,7 @@ fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
-    proxy.lose_answer_and_cut(&["INSERT INTO jobctl.job_attempts", "COMMIT"]);
+    proxy.lose_answer_and_cut(&["jobctl.end_runs", "COMMIT"]);
     gate.open();
     let what = format!("run {id} shell attempt 1/10: succeeded after ");
     let tick = tick.wait().exits(5).stderr_has(&what);
@@ -907,13 +907,13 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
     let id = gate.enqueue(&db);
     let tick = worker.jobctl(["tick", "--lease", "3s"]).spawn();
     gate.wait_for_starts(1);
-    db.execute(&format!("REVOKE INSERT ON jobctl.job_attempts FROM {}", worker.name()));
+    db.execute(&format!("REVOKE EXECUTE ON FUNCTION jobctl.end_runs FROM {}", worker.name()));
     gate.open();
     let tick = tick.wait().exits(7);
     let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
     let tick = tick.stderr_has("; result not recorded, so it will run again; another tick");
     tick.stderr_has(
-        "permission denied for table job_attempts; `jobctl grants --role ROLE --as SET` prints \
+        "permission denied for function end_runs; `jobctl grants --role ROLE --as SET` prints \
          what a role needs",
     );
 }

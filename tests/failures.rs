@@ -1,10 +1,11 @@
 //! The attempts that `failures` shows, alone and in groups.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cancel::run_in;
 use crate::retry::answer_at_terminal;
-use crate::support::TestDb;
+use crate::support::{Gate, TestDb};
 
 /// Adds an attempt to the history of a run. `columns` are set besides the worker `w` and an end at
 /// 08:00 and this many seconds on 31 January 2026.
@@ -157,4 +158,102 @@ fn a_terminal_hints_at_more_failures_or_says_none_match() {
     });
     assert!(attempts.contains("these are the newest 1; --limit shows more"), "{attempts}");
     assert!(groups.contains("these are the worst 1; --limit shows more"), "{groups}");
+}
+
+/// Ends the first attempt of a new run, and returns the run.
+fn end_attempt(db: &TestDb, command: &str, signal: Option<Signal>, cancel: bool) -> i64 {
+    let gate = Gate::new();
+    let script = format!("{}\n{command}", gate.script());
+    let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", &script]);
+    let tick = db.jobctl(["tick", "--grace", "0s", "--lease", "10s"]).spawn();
+    gate.wait_for_starts(1);
+    match (signal, cancel) {
+        (Some(signal), _) => tick.signal(signal),
+        (None, true) => drop(db.jobctl(["cancel", &run.to_string()]).run().success()),
+        (None, false) => gate.open(),
+    }
+    let _ = tick.wait();
+    run
+}
+
+/// An attempt fails if its command does, or if its lease ends.
+#[test]
+fn failed_at_is_the_end_of_the_last_attempt_that_failed() {
+    let db = TestDb::new();
+    let failed = |run: i64| db.of_run(run, "status, failed_at IS NOT NULL");
+    for (command, signal, cancel, expected) in [
+        ("true", None, false, "succeeded|f"),
+        ("exit 1", None, false, "failed|t"),
+        ("exit 64", None, false, "dead|t"),
+        ("exit 75", None, false, "queued|f"),
+        ("", Some(Signal::TERM), false, "queued|f"),
+        ("", None, true, "cancelled|f"),
+    ] {
+        let run = end_attempt(&db, command, signal, cancel);
+        assert_eq!(failed(run), expected, "{command} {signal:?} {cancel}");
+        db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
+    }
+    let lost = end_attempt(&db, "", Some(Signal::KILL), false);
+    db.expire_leases();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(failed(lost), "failed|t");
+    let taken = run_in(&db, "running");
+    db.jobctl(["retry", "--force", &taken.to_string()]).run().success();
+    assert_eq!(failed(taken), "queued|f");
+    db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
+    let expired = db.enqueue(["shell", "--expires-in", "1h", "--", "true"]);
+    db.execute("UPDATE jobctl.job_runs SET expires_at = now()");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(failed(expired), "cancelled|f");
+}
+
+/// A shutdown or a snooze is not a failure, and hides none.
+#[test]
+fn an_attempt_that_did_not_fail_keeps_the_time_of_the_failure_before() {
+    for (last, signal) in [("exit 75", None), ("exec sleep 600", Some(Signal::TERM))] {
+        let db = TestDb::new();
+        let gate = Gate::new();
+        let script = format!("test $JOBCTL_ATTEMPT = 2 || exit 3\n{}\n{last}", gate.script());
+        let run = db.enqueue_script(&script);
+        db.jobctl(["tick"]).run().success();
+        db.execute("UPDATE jobctl.job_runs SET failed_at = failed_at - interval '2 days'");
+        let before = db.of_run(run, "failed_at");
+        db.age();
+        let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
+        gate.wait_for_starts(1);
+        match signal {
+            Some(signal) => tick.signal(signal),
+            None => gate.open(),
+        }
+        tick.wait().success();
+        assert_eq!(db.of_run(run, "status, attempts"), "queued|2");
+        assert_eq!(db.of_run(run, "failed_at"), before, "{last}");
+    }
+}
+
+#[test]
+fn the_query_of_the_manual_counts_the_failures_of_a_day() {
+    let page = include_str!("../docs/schema.md");
+    let (_, rest) = page.split_once("\nFailures of the last day by job and type:\n").unwrap();
+    let query = rest.split("```").nth(1).and_then(|block| block.strip_prefix("sql")).unwrap();
+    let db = TestDb::new();
+    end_attempt(&db, "exit 75", None, false);
+    db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
+    end_attempt(&db, "", Some(Signal::TERM), false);
+    db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
+    end_attempt(&db, "", None, true);
+    assert_eq!(db.query(query), "");
+    // A later interruption of the same run changes neither the number nor the type.
+    let failed = end_attempt(&db, "exit 1", None, false);
+    db.jobctl(["retry", &failed.to_string()]).run().success();
+    let gate = Gate::new();
+    let payload = json!({ "command": gate.script() });
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET payload = $text${payload}$text$ WHERE id = {failed}"
+    ));
+    let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
+    gate.wait_for_starts(1);
+    tick.signal(Signal::TERM);
+    tick.wait().success();
+    assert_eq!(db.query(query), "shell|exit_code|1");
 }

@@ -260,8 +260,8 @@ fn a_hook_of_other_roles_is_enqueued() {
     Role::granted(&db, "operator").jobctl(["cancel", &id]).run().success();
     let expected = format!("alert|on_end-{dead}|dead\nalert|on_end-{cancelled}|cancelled");
     assert_eq!(hooks(&db), expected);
-    // Only ends of its own transaction count.
-    let call = format!("SELECT jobctl.follow_up(ARRAY[{dead}, {cancelled}])");
+    // A run that has ended does not end again.
+    let call = format!("SELECT jobctl.end_runs('cancel', ARRAY[{dead}, {cancelled}])");
     Role::granted(&db, "worker").client().batch_execute(&call).unwrap();
     assert_eq!(hooks(&db), expected);
     let role = Role::granted(&db, "enqueuer");

@@ -134,7 +134,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         (replace(), rollback, "echo 7€; exit 1", failed, "0|1|1|0"),
         (select, commit, "echo 7€; exit 1", failed, "0|1|1|0"),
         // The newer run fails, too.
-        (replace(), commit, "echo 7€; exit 1", "cancelled|1|exit_code|t|failed|1", "0|2|1|0"),
+        (replace(), commit, "echo 7€; exit 1", "cancelled|1|exit_code|f|failed|1", "0|2|1|0"),
     ];
     for (lock, end, script, expected, figures) in cases {
         let db = TestDb::new();

@@ -32,6 +32,7 @@ mod doctor;
 mod drill;
 mod edit;
 mod effects;
+mod ends;
 mod enqueue;
 mod enqueuers;
 mod environment;

@@ -48,7 +48,7 @@ fn a_hundred_uncounted_attempts_are_enough() {
     let snooze = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 75"]);
     db.execute(
         "SET session_replication_role = replica;
-         UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99",
+         UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99, snoozed_attempts = 99",
     );
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(snooze, STATE), "queued|100|100|1");
@@ -88,16 +88,13 @@ fn a_run_that_asks_again_and_again_is_reported() {
     check().success();
     db.execute(
         "SET session_replication_role = replica;
-         UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9",
+         UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9, snoozed_attempts = 9",
     );
     db.age();
     db.jobctl(["tick"]).run().success();
     let found =
         "1 waiting run of shell asked for a later attempt at least ten times (such as run 1)";
     check().exits(1).stdout_has(found);
-    // Deploys are another matter.
-    db.execute("UPDATE jobctl.job_runs SET error_type = 'interrupted'");
-    check().success();
 }
 
 #[test]
@@ -173,16 +170,18 @@ fn a_snooze_can_hold_its_job() {
     let page = db.jobctl(["report"]).run().success().stdout;
     assert!(page.contains("All well.") && !page.contains("Stopped on purpose"), "{page}");
     // It ends if a person makes its run due or cancels it, and not if one changes something else.
-    let saved = "CREATE TABLE public.saved AS SELECT * FROM jobctl.job_holds";
-    let again = "INSERT INTO jobctl.job_holds SELECT * FROM public.saved";
-    db.execute(saved);
+    let again = format!(
+        "UPDATE jobctl.job_runs SET status = 'queued', finished_at = NULL, run_at = held_until
+         FROM jobctl.job_holds WHERE job_runs.id = {first}"
+    );
     let holds = || db.query("SELECT count(*) FROM jobctl.current_holds");
     db.jobctl(["edit", &first.to_string(), "--max-attempts", "20"]).run().success();
     assert_eq!(holds(), "1");
     for act in [&["edit", "--in", "2h"][..], &["cancel"], &["retry"]] {
         db.jobctl(act.iter().copied()).args([first.to_string().as_str()]).run().success();
         assert_eq!(holds(), "0", "{act:?}");
-        db.execute(again);
+        db.execute(&again);
+        assert_eq!(holds(), "1", "{act:?}");
     }
     db.execute("UPDATE jobctl.job_runs SET run_at = now() + interval '2 h' WHERE attempts = 1");
     // The next snooze deletes it when it has ended; a longer hold stays as it is.
@@ -212,7 +211,7 @@ fn an_operation_that_waited_for_a_snooze_ends_its_hold() {
         let mut tick = client.transaction().unwrap();
         // As the statement that records the result.
         tick.batch_execute(&format!(
-            "UPDATE jobctl.job_runs SET updated_at = now() WHERE id = {run};
+            "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {run};
              INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
              VALUES ('job', 'pay', now() + interval '1 hour', {run})"
         ))
@@ -222,7 +221,7 @@ fn an_operation_that_waited_for_a_snooze_ends_its_hold() {
         wait_until("the command to wait for the row", || db.waiting_for_locks() == 1);
         tick.commit().unwrap();
         act.wait().success();
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "0");
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "0");
     }
 }
 
@@ -248,15 +247,12 @@ fn a_job_has_one_hold_by_snoozes_until_the_latest_time() {
     assert_eq!(release.stdout, "job\tpay\treleased\n");
     db.jobctl(["tick"]).run().success();
     assert_eq!(held(), format!("{longer}|12|run {longer} asked for a later attempt"));
-    // A worker's role holds a job only with what it records.
-    let again = format!("SELECT jobctl.hold_snoozed(ARRAY[{longest}, {longer}], 'w')");
     db.execute("DELETE FROM jobctl.job_holds");
-    db.query(&again);
-    assert_eq!(held(), "");
     // No person stopped the job, so runs that it keeps waiting too long are overdue.
     db.execute(&format!(
         "INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
              VALUES ('job', 'pay', now() + interval '1 hour', {longer});
+         UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {longer};
          INSERT INTO jobctl.job_runs (job_type, run_at)
              VALUES ('pay', now() - interval '50 minutes')"
     ));
@@ -281,4 +277,129 @@ fn a_result_does_not_wait_for_a_hold_that_another_session_deletes() {
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(run, "uncounted_attempts"), "1");
     other.batch_execute("ROLLBACK").unwrap();
+}
+
+/// Ends ten attempts of a new run with `first`, and the next ones with the commands of `then`.
+/// `sleep` lasts until a signal interrupts its tick.
+fn end_attempts(db: &TestDb, first: &str, then: &[&str]) -> i64 {
+    let folder = temp_dir();
+    let script = "echo x >>starts; exec sh ./command";
+    let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", script]);
+    let starts = || {
+        let text = std::fs::read_to_string(folder.path().join("starts"));
+        text.map_or(0, |text| text.lines().count())
+    };
+    let ends = [first; 10].into_iter().chain(then.iter().copied());
+    for (end, before) in ends.zip(0..) {
+        std::fs::write(folder.path().join("command"), end).unwrap();
+        db.age();
+        let tick = db.jobctl(["tick", "--grace", "0s"]).current_dir(folder.path()).spawn();
+        if end.contains("sleep") {
+            wait_until("the command to run", || starts() == before + 1);
+            tick.signal(Signal::TERM);
+        }
+        tick.wait().success();
+    }
+    assert_eq!(db.of_run(run, "attempts"), (10 + then.len()).to_string());
+    run
+}
+
+const SLEEP: &str = "exec sleep 600";
+
+#[test]
+fn a_run_that_was_interrupted_ten_times_and_then_failed_asked_for_nothing() {
+    // Nor did one that asked once more.
+    for (last, status) in [("exit 1", "failed"), ("exit 75", "queued")] {
+        let db = TestDb::new();
+        let run = end_attempts(&db, SLEEP, &[last]);
+        assert_eq!(db.status(run), status);
+        db.jobctl(["check"]).run().success().stdout("");
+    }
+}
+
+#[test]
+fn a_run_that_asked_ten_times_is_reported_whatever_ends_its_next_attempt() {
+    for last in [SLEEP, "exit 1"] {
+        let db = TestDb::new();
+        let run = end_attempts(&db, "exit 75", &[last]);
+        let found = "1 waiting run of shell asked for a later attempt at least ten times";
+        let found = format!("{found} (such as run {run})");
+        db.jobctl(["check"]).run().exits(1).stdout_has(&found);
+    }
+}
+
+/// Each kind is bounded by a hundred of its own.
+#[test]
+fn a_hundred_interruptions_leave_a_run_its_snoozes() {
+    let db = TestDb::new();
+    let run = end_attempts(&db, SLEEP, &[]);
+    let counter = db.query(
+        "SELECT column_name FROM information_schema.columns AS counter, jobctl.job_runs AS run
+         WHERE table_schema = 'jobctl' AND table_name = 'job_runs'
+             AND column_name NOT IN ('id', 'attempts', 'max_attempts')
+             AND to_jsonb(run) ->> column_name = '10'",
+    );
+    db.execute(&format!(
+        "SET session_replication_role = replica;
+         UPDATE jobctl.job_runs SET attempts = 100, max_attempts = 1, {counter} = 100"
+    ));
+    let script = r#"{"command": "exit 75"}"#;
+    db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{script}'"));
+    db.jobctl(["tick"]).run().success().stderr_has("snoozed for ");
+    assert_eq!(db.of_run(run, "status, attempts"), "queued|101");
+}
+
+/// Ends the run that asked, and says that its job is not held any more.
+#[track_caller]
+fn the_hold_ends_with_its_run(keys: &str, end: impl FnOnce(&TestDb, i64)) {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "[jobs.pay]\nshell = 'test $JOBCTL_RUN_ID != 1 || {{ echo retry-after: 1h; exit 75; }}'\n\
+         snooze = 'job'\n{keys}\n"
+    ));
+    let run = db.enqueue(["pay"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query("SELECT run_id FROM jobctl.current_holds"), run.to_string());
+    end(&db, run);
+    let asked = format!("run {run} asked for a later attempt");
+    for command in ["doctor", "status", "check"] {
+        db.jobctl([command]).run().nowhere(&asked);
+    }
+    let other = db.enqueue(["pay"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(other), "succeeded");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "0");
+}
+
+#[test]
+fn a_run_that_expires_ends_the_hold_of_its_job() {
+    the_hold_ends_with_its_run("", |db, run| {
+        db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {run}"));
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.of_run(run, "status, error_type"), "cancelled|expired");
+    });
+}
+
+#[test]
+fn a_run_that_is_dropped_ends_the_hold_of_its_job() {
+    let keys = "max_waiting = 1\nwhen_full = 'drop_oldest'";
+    the_hold_ends_with_its_run(keys, |db, run| {
+        db.enqueue(["pay"]);
+        assert_eq!(db.of_run(run, "status, error_type"), "cancelled|dropped");
+        db.jobctl(["tick"]).run().success();
+    });
+}
+
+/// `prune` and applications delete runs.
+#[test]
+fn a_run_that_is_deleted_ends_the_hold_of_its_job() {
+    the_hold_ends_with_its_run("", |db, run| {
+        db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {run}"));
+    });
+    the_hold_ends_with_its_run("", |db, run| {
+        db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {run}"));
+        db.jobctl(["tick"]).run().success();
+        db.execute("UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year'");
+        db.jobctl(["prune", &run.to_string()]).run().success();
+    });
 }

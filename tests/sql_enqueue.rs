@@ -485,6 +485,10 @@ fn objects_of_the_caller_are_never_used() {
     drop(client);
 }
 
+/// The settings of a function whose plans are kept.
+const PLANNED: &str =
+    ",row_security=off,plan_cache_mode=force_generic_plan,enable_seqscan=off,jit=off";
+
 #[test]
 fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
     let db = TestDb::new();
@@ -496,15 +500,16 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
         [
             ("count_attempts", 't', ",row_security=off"),
             ("count_dropped", 'f', ""),
+            ("decide_followers", 't', PLANNED),
             ("definition_keys", 'f', ""),
             ("drop_oldest", 'f', ",row_security=off"),
             ("effect_result", 't', ",row_security=off"),
+            ("end_runs", 't', PLANNED),
             ("enqueue", 't', ""),
             ("enqueue_hooks", 't', ",row_security=off"),
             ("fire", 't', ",row_security=off"),
-            ("follow_up", 't', ""),
             ("forget_history", 't', ",row_security=off"),
-            ("hold_snoozed", 't', ",row_security=off"),
+            ("hold_snoozed", 'f', ",row_security=off"),
             ("incident", 'f', ",row_security=off"),
             ("is_backoff", 'f', ""),
             ("is_hook", 'f', ""),
@@ -512,16 +517,17 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("is_own_effect", 't', ""),
             ("is_running", 'f', ""),
             ("keep_effect", 'f', ""),
+            ("mark_followers", 't', PLANNED),
             ("may_settle", 't', ""),
             ("next_time", 'f', ""),
             ("record_effect", 't', ",row_security=off,lock_timeout=2s"),
             ("refuse_update", 'f', ""),
-            ("release_followers", 't', ",row_security=off"),
             ("replace_waiting", 'f', ",row_security=off"),
             ("run_states", 't', ",row_security=off"),
             ("set_aside_unclaimable", 'f', ",row_security=off"),
             ("stuck_predecessor", 'f', ",row_security=off"),
             ("try_enqueue", 't', ",row_security=off,lock_timeout=2s"),
+            ("wait_again", 't', ",row_security=off"),
             ("wait_for", 't', ",row_security=off")
         ]
         .map(|(name, definer, more)| format!(

@@ -686,15 +686,14 @@ fn a_result_is_recorded_although_its_figures_fail() {
 }
 
 #[test]
-fn a_worker_cannot_make_the_figures_overflow() {
+fn the_figures_do_not_overflow() {
     let db = TestDb::new();
-    let worker = Role::granted(&db, "worker");
     for number in ["1.7e308", "NaN", "-1"] {
         let call = format!(
             "SELECT jobctl.count_attempts('{{a}}', '{{succeeded}}', '{{succeeded}}', '{{{number}}}',
                  '{{{number}}}')"
         );
-        worker.client().batch_execute(&call).unwrap();
+        db.query(&call);
     }
     db.jobctl(["status", "--json"]).run().success().stdout_has("\"run_time_seconds\":2000000000.0");
 }

@@ -85,7 +85,7 @@ fn a_log_line_names_the_duration_once_and_only_of_a_started_job() {
         [
             "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
             "info run 2 http attempt 1/10: could not start: header `X` names a variable that is \
-                not set; the variable is `APP_ABSENT`, next attempt in T",
+                not set or empty; the variable is `APP_ABSENT`, next attempt in T",
         ]
     );
 }

@@ -1,47 +1,30 @@
 -- queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops two at
 -- most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips locked
--- runs, which may be about to start. Counts the dropped runs in the figures.
+-- runs, which may be about to start.
 CREATE OR REPLACE FUNCTION jobctl.drop_oldest(job text, most integer)
 RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
-DECLARE
-    dropped bigint[];
 BEGIN
-    WITH ended AS (
-        UPDATE jobctl.job_runs AS run
-        SET
-            status = 'cancelled',
-            last_error = 'dropped: the definition was full',
-            error_type = 'dropped',
-            finished_at = now(),
-            updated_at = now()
-        WHERE run.id = ANY (ARRAY(
-            SELECT oldest.id
-            FROM jobctl.job_runs AS oldest
-            WHERE oldest.id = ANY (ARRAY(
-                SELECT waiting.id
-                FROM jobctl.job_runs AS waiting
-                WHERE waiting.job_type = job
-                    AND waiting.job_type NOT IN ('shell', 'http')
-                    AND waiting.status IN ('queued', 'failed')
-                -- Not `id`, which would let the planner read the finished runs of the job.
-                ORDER BY waiting.id + 0 DESC
-                OFFSET most
-            ))
-                AND oldest.status IN ('queued', 'failed')
-            ORDER BY oldest.id
-            LIMIT 2
-            FOR NO KEY UPDATE SKIP LOCKED
+    PERFORM jobctl.end_runs('dropped', ARRAY(
+        SELECT oldest.id
+        FROM jobctl.job_runs AS oldest
+        WHERE oldest.id = ANY (ARRAY(
+            SELECT waiting.id
+            FROM jobctl.job_runs AS waiting
+            WHERE waiting.job_type = job
+                AND waiting.job_type NOT IN ('shell', 'http')
+                AND waiting.status IN ('queued', 'failed')
+            -- Not `id`, which would let the planner read the finished runs of the job.
+            ORDER BY waiting.id + 0 DESC
+            OFFSET most
         ))
-        RETURNING run.id
-    )
-    SELECT array_agg(ended.id) INTO dropped FROM ended;
-    IF dropped IS NOT NULL THEN
-        PERFORM jobctl.count_dropped(job, cardinality(dropped));
-        PERFORM jobctl.follow_up(dropped);
-    END IF;
+            AND oldest.status IN ('queued', 'failed')
+        ORDER BY oldest.id
+        LIMIT 2
+        FOR NO KEY UPDATE SKIP LOCKED
+    ));
 END
 $$;

@@ -34,7 +34,7 @@ BEGIN
                     SELECT FROM jobctl.job_runs AS run
                     WHERE run.id = waits.run_id
                 );
-            PERFORM jobctl.follow_up(ARRAY(SELECT deleted.id FROM deleted));
+            PERFORM jobctl.mark_followers(ARRAY(SELECT deleted.id FROM deleted));
         END IF;
     END IF;
     RETURN NULL;

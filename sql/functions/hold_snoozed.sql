@@ -1,17 +1,15 @@
 -- Holds the jobs of these runs until they are due again, if their definitions say so. This
 -- transaction has recorded that an attempt of each run on this worker asked for a later one. A job
--- that is held as long or longer stays as it is; a shorter hold by another run is replaced.
---
--- SECURITY DEFINER: a role that ticks may hold no other job, and only for a wait that it recorded.
+-- that is held as long or longer stays as it is; a shorter hold by another run is replaced. Only
+-- end_runs calls this.
 CREATE OR REPLACE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text)
 RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
 BEGIN
-    IF runs IS NULL OR NOT EXISTS (
+    IF NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.snooze = 'job'
     ) THEN
@@ -27,9 +25,6 @@ BEGIN
             ON definition.name = run.job_type
             AND definition.snooze = 'job'
         WHERE run.id = ANY (hold_snoozed.runs)
-            AND run.status = 'queued'
-            -- In this transaction, and not in an earlier one.
-            AND run.failed_at = now()
             AND run.run_at > now()
         GROUP BY run.job_type
     ),

@@ -72,29 +72,11 @@ BEGIN
         BEGIN
             IF is_dead THEN
                 -- This does not touch the payload.
-                UPDATE jobctl.job_runs AS run
-                SET
-                    status = 'dead',
-                    last_error = 'cannot read runs: ' || message,
-                    error_type = 'bad_payload',
-                    failed_at = now(),
-                    finished_at = now(),
-                    updated_at = now()
-                WHERE run.id = set_aside_unclaimable.id
-                    AND run.status IN ('queued', 'failed')
-                    AND run.run_at <= now();
-                IF FOUND THEN
-                    PERFORM jobctl.count_attempts(
-                        ARRAY[run.job_type],
-                        ARRAY['dead'],
-                        ARRAY[NULL::text],
-                        ARRAY[NULL::float8],
-                        ARRAY[NULL::float8]
-                    )
-                    FROM jobctl.job_runs AS run
-                    WHERE run.id = set_aside_unclaimable.id;
-                    PERFORM jobctl.follow_up(ARRAY[id]);
-                END IF;
+                PERFORM jobctl.end_runs(
+                    'unreadable',
+                    ARRAY[id],
+                    errors => ARRAY['cannot read runs: ' || message]
+                );
             ELSE
                 UPDATE jobctl.job_runs AS run
                 SET

@@ -38,13 +38,15 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};
 GRANT EXECUTE ON FUNCTION 
+    jobctl.decide_followers,
+    jobctl.end_runs,
     jobctl.enqueue,
-    jobctl.follow_up,
     jobctl.incident,
     jobctl.next_time,
     jobctl.run_states,
     jobctl.stuck_predecessor,
     jobctl.try_enqueue,
+    jobctl.wait_again,
     jobctl.wait_for,
     jobctl.is_own_effect,
     jobctl.is_running,

@@ -26,6 +26,7 @@ GRANT SELECT (
     attempts,
     max_attempts,
     uncounted_attempts,
+    snoozed_attempts,
     locked_by,
     locked_until,
     cancel_requested_at,

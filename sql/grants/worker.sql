@@ -29,10 +29,9 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};
 GRANT EXECUTE ON FUNCTION
-    jobctl.count_attempts,
-    jobctl.follow_up,
+    jobctl.decide_followers,
+    jobctl.end_runs,
     jobctl.fire,
-    jobctl.hold_snoozed,
     jobctl.incident,
     jobctl.is_own_effect,
     jobctl.is_running,

@@ -223,9 +223,11 @@ CREATE TABLE jobctl.job_runs (
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000000),
     -- How many attempts a shutdown interrupted, or asked to be made later. They do not use up
-    -- max_attempts.
-    uncounted_attempts integer NOT NULL DEFAULT 0
-        CONSTRAINT uncounted_attempts_in_range CHECK (uncounted_attempts BETWEEN 0 AND 100),
+    -- max_attempts, at most a hundred of each.
+    uncounted_attempts integer NOT NULL DEFAULT 0,
+    -- Those of them that asked to be made later.
+    snoozed_attempts integer NOT NULL DEFAULT 0
+        CONSTRAINT snoozed_attempts_in_range CHECK (snoozed_attempts BETWEEN 0 AND 100),
     -- The value of max_attempts before a retry raised it. The next retry adds as many again. NULL:
     -- never retried.
     granted_attempts integer,
@@ -310,6 +312,8 @@ CREATE TABLE jobctl.job_runs (
             updated_at
         ) < '10000-01-01 00:00Z'
     ),
+    CONSTRAINT uncounted_attempts_in_range
+        CHECK (uncounted_attempts BETWEEN snoozed_attempts AND snoozed_attempts + 100),
     CONSTRAINT starts_are_bounded
         CHECK (attempts BETWEEN 0 AND max_attempts + uncounted_attempts),
     CONSTRAINT waiting_has_an_attempt_left

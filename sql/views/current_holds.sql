@@ -1,16 +1,24 @@
--- A run that asks for a later attempt holds its job from then on. If that is still to come, the
+-- A run that asks for a later attempt holds its job from then on, while it waits for that attempt:
+-- not after its end or deletion, nor if an operator gave it another time. If `held_at` is still to come, the
 -- database's clock was ahead, and the hold does not count. The hold of a person does until its end.
 CREATE OR REPLACE VIEW jobctl.current_holds AS
 SELECT
-    id,
-    scope,
-    name,
-    held_at,
-    held_until,
-    recorded_by,
-    host_user,
-    reason,
-    run_id
-FROM jobctl.job_holds
-WHERE coalesce(held_until > now(), true)
-    AND (run_id IS NULL OR held_at <= now() + interval '1 minute');
+    hold.id,
+    hold.scope,
+    hold.name,
+    hold.held_at,
+    hold.held_until,
+    hold.recorded_by,
+    hold.host_user,
+    hold.reason,
+    hold.run_id
+FROM jobctl.job_holds AS hold
+LEFT JOIN jobctl.job_runs AS run
+    ON run.id = hold.run_id
+    AND run.status = 'queued'
+    AND run.run_at = hold.held_until
+WHERE coalesce(hold.held_until > now(), true)
+    AND (
+        hold.run_id IS NULL
+        OR (run.id IS NOT NULL AND hold.held_at <= now() + interval '1 minute')
+    );

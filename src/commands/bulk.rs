@@ -2,6 +2,7 @@
 //! make them. Each run gets a result; the worst result is the exit status.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
@@ -15,6 +16,10 @@ use crate::store::{
 };
 use crate::text::plain::plain;
 use crate::text::plural;
+use crate::upkeep::{self, Turn, UpkeepState};
+
+/// How long a command decides about runs that wait for those that it has ended.
+const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The flags of commands that may change many runs.
 #[derive(Args, Debug)]
@@ -79,8 +84,8 @@ pub(super) struct BulkRequest<'a> {
     pub(super) operation: Operation,
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
-    /// Returns the word for a granted request. The argument is the run's status before it.
-    pub(super) granted: &'a dyn Fn(Status) -> &'static str,
+    /// Returns the word for a granted request.
+    pub(super) granted: &'a dyn Fn(&OperationResult) -> &'static str,
     /// Returns why a request was refused. The arguments are the run's id and status.
     pub(super) why: &'a dyn Fn(i64, Status) -> String,
 }
@@ -263,6 +268,9 @@ impl BulkRequest<'_> {
             left = locked;
         }
         progress.clear();
+        if !flags.dry_run && matches!(self.operation, Operation::Cancel) {
+            release_followers(store, ids);
+        }
         asked
     }
 
@@ -274,8 +282,8 @@ impl BulkRequest<'_> {
                 ("locked", Some(why.to_owned()), Exit::Conflict)
             }
             RunResult::Rejected(why) => ("rejected", Some(why.clone()), Exit::CouldNot),
-            RunResult::Answer(OperationResult { status, granted: true, .. }) => {
-                ((self.granted)(*status), None, Exit::Done)
+            RunResult::Answer(answer) if answer.granted => {
+                ((self.granted)(answer), None, Exit::Done)
             }
             RunResult::Answer(OperationResult { status, .. }) => {
                 ("refused", Some((self.why)(id, *status)), Exit::Conflict)
@@ -341,4 +349,13 @@ pub(super) fn print_deleted(output: Output, ids: Vec<i64>) -> anyhow::Result<()>
 fn distinct(ids: Vec<i64>) -> Vec<i64> {
     let mut seen = HashSet::new();
     ids.into_iter().filter(|id| seen.insert(*id)).collect()
+}
+
+/// Decides about what waits for these runs. The next tick does what this leaves.
+fn release_followers(store: &Store, ids: &[i64]) {
+    let mut state = UpkeepState::default();
+    let mut turn = Turn::new(Some(Instant::now() + FOLLOWING), &mut state);
+    if let Err(error) = upkeep::release_followers(store, &mut turn, Some(&mut ids.to_vec())) {
+        log::debug!("blocked runs are left to a tick: {error}");
+    }
 }

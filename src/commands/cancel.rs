@@ -39,7 +39,7 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Cancel,
             from: &from,
-            granted: &|status| match status {
+            granted: &|answer| match answer.status {
                 Status::Running => "cancel requested",
                 _ => "cancelled",
             },

@@ -12,8 +12,8 @@ use crate::store::{Operation, RetryTerms};
 /// Make failed, dead, cancelled or waiting runs due now
 ///
 /// A run without attempts left gets as many again as it had at first; its history
-/// is kept. A cancelled run keeps its time if that is in the future; --now
-/// makes it due.
+/// is kept. A cancelled run keeps its time if that is in the future, and waits
+/// again for the runs that it waited for; --now makes it due.
 ///
 /// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
 /// expired, were dropped, or waited for a run that did not succeed only with
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// With ids, also take runs that succeeded; with filters, all those that match
     #[arg(long, conflicts_with = "All", help_heading = HEADING)]
     again: bool,
-    /// Make cancelled runs due now, even if their time is still to come
+    /// Make cancelled runs due now, even if their time or another run is still to come
     #[arg(long)]
     now: bool,
     /// Also take running runs from their workers, whose results then do not count
@@ -69,7 +69,7 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Retry(terms),
             from: &from,
-            granted: &|_| "queued",
+            granted: &|answer| if answer.waits && !self.now { "blocked" } else { "queued" },
             why: &|id, status| {
                 if !from.contains(&status) {
                     let word = if status == Status::Running { "--force" } else { "--again" };

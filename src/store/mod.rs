@@ -8,6 +8,7 @@ mod definitions;
 mod effects;
 mod enqueue;
 mod error;
+mod followers;
 mod inspect;
 mod list;
 mod load;

@@ -49,15 +49,6 @@ impl Operation {
             Self::Remove => "prune",
         }
     }
-
-    /// Returns whether it decides when a run is due, so that a hold by the run ends.
-    fn moves_time(&self) -> bool {
-        match self {
-            Self::Retry(_) | Self::Cancel => true,
-            Self::Edit(edit) => edit.run_at.is_some() || edit.after.is_some(),
-            Self::Settle | Self::Remove => false,
-        }
-    }
 }
 
 /// The terms of a retry.
@@ -114,6 +105,8 @@ rows! {
         pub(crate) id: i64,
         pub(crate) status: Status,
         pub(crate) granted: bool,
+        /// It is retried, and waits for other runs.
+        pub(crate) waits: bool,
     }
 
     /// Whether a worker was deleted.
@@ -200,13 +193,10 @@ impl Store {
                     transaction.list(query!("operate/remove"; ids, from, host_user, reason))
                 }
             }?;
-            let granted = answers.iter().filter(|answer| answer.granted);
-            let ids: Vec<_> = granted.map(|answer| answer.id).collect();
-            if operation.moves_time() {
-                transaction.execute(query!("operate/end_snoozes"; ids))?;
-            }
             // A separate statement, because an operator may not even name the column.
             if let Operation::Edit(Edit { payload: Some(payload), .. }) = &operation {
+                let granted = answers.iter().filter(|answer| answer.granted);
+                let ids: Vec<_> = granted.map(|answer| answer.id).collect();
                 let statement = query!("operate/edit_payload"; ids, payload, host_user, reason);
                 transaction.execute(statement)?;
             }

@@ -74,8 +74,12 @@ pub(crate) struct StoredResult {
 #[derive(Debug, Default)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
-    /// Whether these results enqueued hooks, or released or cancelled blocked runs.
+    /// Whether other runs may be due now or soon: hooks, or runs that waited for the ended ones.
     pub(crate) queues_runs: bool,
+    /// The ended runs that others wait for.
+    pub(crate) followed: Vec<i64>,
+    /// Whether the next request decides about runs that wait for ended ones.
+    pub(crate) follows: bool,
     /// Runs that another session has locked. Their claims are not released, and their results are
     /// only stored, or not recorded.
     pub(crate) locked: Vec<i64>,
@@ -109,6 +113,15 @@ pub(crate) struct Recovered {
 }
 
 from_row!(Recovered { id, status, expires_first });
+
+/// What follows the end of runs.
+#[derive(Debug, Default)]
+struct AfterEnd {
+    followed: Vec<i64>,
+    queues_runs: bool,
+}
+
+from_row!(AfterEnd { followed, queues_runs });
 
 impl Store {
     /// Renews the leases of `held`, and those of `kept` without their rows. Returns the state of
@@ -191,8 +204,8 @@ impl Store {
                 Vec::new()
             };
             let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
-            let (mut recorded, queues_runs) = match free.as_slice() {
-                [] => (Recorded::new(), false),
+            let (mut recorded, mut after) = match free.as_slice() {
+                [] => (Recorded::new(), AfterEnd::default()),
                 free => finish(transaction, &holder.worker, free)?,
             };
             let skipped = ended.iter().filter(|one| locked.contains(&one.token.id)).chain(&kept);
@@ -202,11 +215,15 @@ impl Store {
             let kept: Vec<_> = kept.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
             let kept = skipped.filter(|one| kept.contains(&one.token));
             recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
-            if !unstarted.is_empty() {
-                let (ids, attempts, claimed_at) = FencingToken::columns(&unstarted);
-                let worker = &holder.worker;
-                transaction
-                    .execute(query!("tick/release"; worker, ids, attempts, claimed_at, locked))?;
+            let free = unstarted.iter().filter(|token| !locked.contains(&token.id));
+            let free: Vec<_> = free.copied().collect();
+            if !free.is_empty() {
+                let (ids, attempts, claimed_at) = FencingToken::columns(&free);
+                let statement =
+                    query!("tick/release"; worker = holder.worker, ids, attempts, claimed_at);
+                let released: AfterEnd = transaction.one(statement)?;
+                after.followed.extend(released.followed);
+                after.queues_runs |= released.queues_runs;
             }
             let began = Instant::now();
             let taken = match &wanted {
@@ -216,7 +233,16 @@ impl Store {
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
                 taken.claimed.iter().map(Claimed::token).collect();
             let claiming = began.elapsed();
-            Ok(StepResult { recorded, queues_runs, locked, taken, claiming })
+            let AfterEnd { followed, queues_runs } = after;
+            Ok(StepResult {
+                recorded,
+                queues_runs,
+                followed,
+                locked,
+                taken,
+                claiming,
+                follows: false,
+            })
         };
         self.transact(doing, work).map_err(|error| {
             // From now on, the connection's thread does not begin to commit.
@@ -289,18 +315,6 @@ impl Store {
         self.query("look for expired runs", Transaction::list, owned!("tick/expired"; limit))
     }
 
-    /// Returns runs whose followers wait for the decision of a tick, in random order.
-    pub(crate) fn due_followers(&self, limit: usize) -> Result<Vec<i64>> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = owned!("tick/due_followers"; limit);
-        self.query("look for blocked runs", Transaction::list, statement)
-    }
-
-    /// Decides about the followers of these runs. Returns whether it changed any of them.
-    pub(crate) fn follow_up(&self, ids: Vec<i64>) -> Result<bool> {
-        self.query("release blocked runs", Transaction::one, owned!("tick/follow_up"; ids))
-    }
-
     /// Cancels those of the runs that wait and expired. Returns how many.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
         let statement = owned!("tick/expire"; ids = ids.to_vec());
@@ -342,13 +356,12 @@ fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/locked"; ids = runs))
 }
 
-/// Records the results of attempts in one statement; returns also whether other runs may be due
-/// now. In the history, an attempt that lost its lease gets that as its result.
+/// Records the results of attempts in one statement; returns also what follows. In the history, an attempt that lost its lease gets that as its result.
 fn finish(
     transaction: &mut Transaction,
     worker: &str,
     ended: &[&Finish],
-) -> PgResult<(Recorded, bool)> {
+) -> PgResult<(Recorded, AfterEnd)> {
     let ids = column(ended, |one| one.token.id);
     let attempts = column(ended, |one| one.token.attempt);
     let claimed_at = column(ended, |one| one.token.claimed_at);
@@ -384,7 +397,7 @@ fn finish(
             worker, ids, attempts, statuses, outcomes, errors, details, claimed_at,
         ))?;
     }
-    let queues_runs = now.first().map(|row| bool::from_column(row, "queues_runs"));
+    let after = now.first().map(AfterEnd::from_row).transpose()?.unwrap_or_default();
     // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
     // status counts, so they come last.
     rows.extend(now);
@@ -400,5 +413,5 @@ fn finish(
             started_ago = column(&lost, |one| one.started_ago.as_secs_f64()),
         ))?;
     }
-    Ok((recorded, queues_runs.transpose()?.unwrap_or_default()))
+    Ok((recorded, after))
 }

@@ -44,6 +44,11 @@ impl Timeouts {
         whole_tables: true,
         one_moment: false,
     };
+
+    /// Those of a statement that must not delay others for long.
+    pub(crate) fn short(self) -> Self {
+        Self { statement: self.statement / 4, lock: self.lock / 4, ..self }
+    }
 }
 
 /// How often a transaction that conflicted with another is sent again.

@@ -11,8 +11,8 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, Store, bisect};
-use crate::upkeep::{self, UnclaimableSearch, Upkeep, UpkeepState};
+use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
+use crate::upkeep::{self, Turn, UnclaimableSearch, Upkeep, UpkeepState};
 
 /// The tick's session.
 pub(super) struct Database {
@@ -21,7 +21,14 @@ pub(super) struct Database {
     state: UpkeepState,
     /// How many outputs the next statement stores.
     output_batch: BatchSize,
+    /// The ended runs whose followers are not decided about.
+    followed: Vec<i64>,
+    /// How many requests in a row could not decide, because other sessions had locked the followers.
+    undecided: usize,
 }
+
+/// How often a tick tries to decide about locked runs before it leaves them to the next wake.
+const MOST_UNDECIDED: usize = 5;
 
 impl Database {
     /// A signal sets `interrupted`, which ends a wait early.
@@ -32,6 +39,28 @@ impl Database {
             search: None,
             state: UpkeepState::default(),
             output_batch: BatchSize::default(),
+            followed: Vec::new(),
+            undecided: 0,
+        }
+    }
+
+    /// Decides about the runs that wait for those that earlier requests have ended. A wake decides
+    /// about what this leaves.
+    fn follow_up(&mut self, timeouts: Timeouts) {
+        if self.followed.is_empty() {
+            return;
+        }
+        self.store.set_timeouts(timeouts);
+        let until = Instant::now() + timeouts.statement;
+        let mut turn = Turn::new(Some(until), &mut self.state);
+        let followed = Some(&mut self.followed);
+        let decided = upkeep::release_followers(&self.store, &mut turn, followed);
+        self.undecided = if turn.has_changed { 0 } else { self.undecided + 1 };
+        if let Err(error) = &decided {
+            log::debug!("blocked runs are left to the next wake: {error}");
+        }
+        if decided.is_err() || self.undecided > MOST_UNDECIDED {
+            self.followed.clear();
         }
     }
 
@@ -43,10 +72,14 @@ impl Database {
         (plan, holder, timing): (&mut Plan, &Holder, &Timing),
         seen_ticks: &mut SeenTicks,
     ) -> Answer {
-        let Self { store, search, state, output_batch } = self;
         let began = Instant::now();
         let timeouts = timing.timeouts_of(&request, timeout, began);
-        store.set_timeouts(timeouts);
+        let short = timeouts.short();
+        if matches!(request, Request::Step { .. } | Request::Leave { .. }) {
+            self.follow_up(short);
+        }
+        self.store.set_timeouts(timeouts);
+        let Self { store, search, state, output_batch, .. } = self;
         match request {
             Request::Wake(wake) => {
                 let Plan { filter, concurrency, .. } = plan;
@@ -61,8 +94,17 @@ impl Database {
             }
             Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));
-                let step =
+                let claims = claim.is_some();
+                let mut step =
                     store.finish_and_claim(holder, results, kept, unstarted, claim, skips_locked);
+                if let Ok(step) = &mut step {
+                    self.followed.append(&mut step.followed);
+                    // Claimed runs start first.
+                    if !claims {
+                        self.follow_up(short);
+                    }
+                    step.follows = !self.followed.is_empty();
+                }
                 Answer::Step(step)
             }
             Request::Store(outputs) => {

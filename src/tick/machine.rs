@@ -708,7 +708,7 @@ impl Machine {
     }
 
     fn stepped(&mut self, sent: Sent, step: StepResult) {
-        let StepResult { recorded, queues_runs, locked, taken, claiming } = step;
+        let StepResult { recorded, queues_runs, follows, locked, taken, claiming, .. } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
         let is_quick = self.was_quick(sent.at);
@@ -734,7 +734,7 @@ impl Machine {
         }
         let Some(claim) = sent.claim else {
             // Released runs, hooks and followers are due. A tick that polls finds them anyway.
-            if (is_released || queues_runs) && self.claims.is_idle() {
+            if (is_released || queues_runs || follows) && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }
             return;
@@ -755,8 +755,8 @@ impl Machine {
                 transactions";
             self.log(Level::Warn, format!("runs of {job} do not start: {why}"));
         }
-        if self.has_writes() {
-            // Runs ended meanwhile.
+        if self.has_writes() || follows {
+            // Runs ended meanwhile, or what waits for them starts before the next request.
             self.claims.claim_soon(self.now);
         }
         if self.phase.is_stopping() {

@@ -67,8 +67,7 @@ impl Timing {
         let mut timeouts = Timeouts { interrupted, silence, ..self.timeouts };
         if matches!(request, Request::Store(_)) {
             // Output is optional, so it must not delay other requests for long.
-            let Timeouts { statement, lock, .. } = &mut timeouts;
-            [statement, lock].into_iter().for_each(|limit| *limit /= 4);
+            timeouts = timeouts.short();
         }
         let Some(until) = timeout.until else { return timeouts };
         // The timeouts of the statement and of the silence add up to the wait.

@@ -1,29 +1,55 @@
-//! Decides about blocked runs that no other statement could decide about: they are new, or another
-//! session had locked them when the runs that they wait for ended.
+//! Decides about blocked runs whose predecessors have ended.
 
 use std::collections::BTreeSet;
 
 use super::Turn;
 use crate::store::{self, Store};
 
-/// Runs whose followers are looked up at a time.
-const AT_ONCE: usize = 500;
-
-/// Releases or cancels blocked runs as long as there is time. One statement follows a chain of
-/// cancelled runs for ten links, and leaves the next ones to the next statement.
-pub(super) fn release_followers(store: &Store, turn: &mut Turn) -> store::Result<()> {
-    let follow_up = |ids: &[i64]| store.follow_up(ids.to_vec());
-    let set_aside = |id, why| {
-        log::error!(run = id; "run {id}: runs that wait for it can't start: {why}");
-        Ok(false)
-    };
-    // Each run once: another session may have locked its followers.
-    let mut tried = BTreeSet::new();
+/// Releases or cancels blocked runs as long as there is time: those that wait for the runs of
+/// `ended`, which the caller has ended, or all. The second also finds those that the first has left,
+/// whose predecessors were ended without jobctl, and new ones. `ended` gets the cancelled runs that
+/// others wait for, and is empty if the caller need not try again.
+pub(crate) fn release_followers(
+    store: &Store,
+    turn: &mut Turn,
+    mut ended: Option<&mut Vec<i64>>,
+) -> store::Result<()> {
+    let mut left_out: BTreeSet<_> = turn.state.slow().into_iter().collect();
+    let mut is_locked = false;
     loop {
-        let mut due = store.due_followers(AT_ONCE)?;
-        due.retain(|run| tried.insert(*run));
-        if !turn.work_off(due, follow_up, set_aside)? || !turn.begins() {
+        let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
+        if due.is_empty() {
+            // A wake tries rejected ones again, not the caller.
+            if let (Some(ended), false) = (ended, is_locked) {
+                ended.clear();
+            }
+            return Ok(());
+        }
+        let tried = due.clone();
+        let decide = |ids: &[i64]| {
+            let decided = store.decide_followers(ids.to_vec())?;
+            if let Some(ended) = ended.as_deref_mut() {
+                ended.extend(decided.followed);
+            }
+            Ok(decided.decides)
+        };
+        let set_aside = |id, why| {
+            log::error!(run = id; "run {id} stays blocked: {why}");
+            left_out.insert(id);
+            Ok(false)
+        };
+        if !turn.work_off(due, decide, set_aside)? {
+            // Other sessions have locked the runs that were not rejected.
+            for run in tried {
+                is_locked |= left_out.insert(run);
+            }
+        }
+        if !turn.begins() {
             return Ok(());
         }
     }
+}
+
+fn to_vec(ids: &BTreeSet<i64>) -> Vec<i64> {
+    ids.iter().copied().collect()
 }

@@ -15,7 +15,7 @@ mod wake;
 
 use expire::expire;
 pub(crate) use fire::fire;
-use followers::release_followers;
+pub(crate) use followers::release_followers;
 pub(crate) use prune::{Kept, Pruning, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;

@@ -103,8 +103,8 @@ impl Upkeep<'_> {
         if seen.expired && turn.begins() {
             expire(store, &mut turn)?;
         }
-        if seen.followers && turn.begins() {
-            release_followers(store, &mut turn)?;
+        if (seen.followers || turn.has_changed) && turn.begins() {
+            release_followers(store, &mut turn, None)?;
         }
         if turn.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.

@@ -222,7 +222,8 @@ impl Checks {
         is(is_running != run.locked_until.is_some(), "a lease without running, or the reverse")?;
         is(run.attempts > run.most_attempts(), "more attempts than it may have")?;
         let is_interrupted = run.last_error.as_deref() == Some("interrupted by shutdown");
-        let is_used_up = run.status == Status::Dead && run.uncounted_attempts < 100;
+        let interrupted = run.uncounted_attempts - run.snoozed_attempts;
+        let is_used_up = run.status == Status::Dead && interrupted < 100;
         is(is_interrupted && is_used_up, "an interruption used up its last attempt")?;
         let history = database.attempts.range((run.id, 1)..=(run.id, i32::MAX)).count();
         let ended = run.attempts - i32::from(is_running);

@@ -52,6 +52,7 @@ pub(super) struct Run {
     pub(super) attempts: i32,
     pub(super) max_attempts: i32,
     pub(super) uncounted_attempts: i32,
+    pub(super) snoozed_attempts: i32,
     pub(super) granted_attempts: Option<i32>,
     /// Seconds.
     pub(super) timeout: Option<f64>,
@@ -249,6 +250,25 @@ impl Kept {
     }
 }
 
+/// What ends an attempt or a run, as the arguments of jobctl.end_runs.
+struct End {
+    status: Status,
+    wait: Duration,
+    outcome: Option<HistoryOutcome>,
+    error_type: Option<String>,
+    error: Option<String>,
+    /// Whether an attempt ends that was started.
+    is_attempt: bool,
+}
+
+impl End {
+    /// The end of a run that no attempt ends.
+    fn of(status: Status, error_type: Option<&str>, error: Option<&str>) -> Self {
+        let [error_type, error] = [error_type, error].map(|it| it.map(str::to_owned));
+        Self { status, wait: Duration::ZERO, outcome: None, error_type, error, is_attempt: false }
+    }
+}
+
 /// A kind of write to a run, which a trigger may reject.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Write {
@@ -295,6 +315,8 @@ pub(super) struct Session {
     /// The host's time when the request is sent.
     pub(super) now: Instant,
     state: UpkeepState,
+    followed: Vec<i64>,
+    undecided: usize,
     search: Option<(Bisection<DueRun>, Option<store::Error>)>,
 }
 
@@ -302,7 +324,19 @@ impl Session {
     pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
         let dead = BTreeSet::new();
         let state = UpkeepState::default();
-        Self { holder, filter, timing, keep: None, dead, now, state, search: None }
+        let (followed, undecided) = (Vec::new(), 0);
+        Self {
+            holder,
+            filter,
+            timing,
+            keep: None,
+            dead,
+            now,
+            state,
+            followed,
+            undecided,
+            search: None,
+        }
     }
 }
 
@@ -322,8 +356,6 @@ pub(super) struct Database {
     pub(super) locked: BTreeSet<i64>,
     pub(super) locked_definitions: BTreeSet<String>,
     pub(super) locked_workers: BTreeSet<String>,
-    /// An open transaction has the lock of release_followers.sql.
-    pub(super) is_release_locked: bool,
     /// Writes that a trigger rejects.
     pub(super) refused: BTreeSet<(i64, Write)>,
     /// Jobs whose new runs a trigger rejects.
@@ -435,6 +467,9 @@ impl Database {
         random: Random<'_>,
     ) -> Answer {
         let worker = session.holder.worker.clone();
+        if matches!(request, Request::Step { .. } | Request::Leave { .. }) {
+            self.follow_up(session);
+        }
         match request {
             Request::Wake(asked) => {
                 let woken = self.wake(session, asked, random);
@@ -449,9 +484,16 @@ impl Database {
                 let (claim, skips) = (claim.as_ref(), *skips_locked);
                 let step = |it: &mut Self| it.step(session, results, kept, unstarted, claim, skips);
                 // The claims of a lost answer are for the world to add.
-                Answer::Step(
-                    self.transact("record results", step).map_err(|error| (error, Vec::new())),
-                )
+                let mut step =
+                    self.transact("record results", step).map_err(|error| (error, Vec::new()));
+                if let Ok(step) = &mut step {
+                    session.followed.append(&mut step.followed);
+                    if claim.is_none() {
+                        self.follow_up(session);
+                    }
+                    step.follows = !session.followed.is_empty();
+                }
+                Answer::Step(step)
             }
             Request::Store(outputs) => {
                 let stored = |it: &mut Self| {
@@ -676,8 +718,8 @@ impl Database {
         if seen.expired && has_time {
             self.expire_all(&mut turn)?;
         }
-        if seen.followers && has_time {
-            self.release_due(&mut turn)?;
+        if (seen.followers || turn.has_changed) && has_time {
+            self.release_followers(&mut turn, None)?;
         }
         let (has_changed, has_more) = (turn.has_changed, turn.is_cut);
         session.state = state;
@@ -868,7 +910,8 @@ impl Database {
         locked.sort_unstable();
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
-        let (mut recorded, queues_runs) = self.finish(&session.holder.worker, &free)?;
+        let (mut recorded, mut followed, mut queues_runs) =
+            self.finish(&session.holder.worker, &free)?;
         let skipped = results.iter().filter(|it| locked.contains(&it.token.id));
         for result in skipped.chain(kept) {
             let (worker, claim) = (&session.holder.worker, result.token);
@@ -877,71 +920,110 @@ impl Database {
             }
         }
         let free: Vec<_> = unstarted.iter().filter(|it| !locked.contains(&it.id)).collect();
-        self.release(&session.holder.worker, &free)?;
+        let (of_released, queues) = self.release(&session.holder.worker, &free)?;
+        followed.extend(of_released);
+        queues_runs |= queues;
         let taken = match claim {
             Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
             None => ClaimResult::default(),
         };
-        Ok(StepResult { recorded, queues_runs, locked, taken, claiming: Duration::ZERO })
+        let claiming = Duration::ZERO;
+        Ok(StepResult { recorded, queues_runs, followed, locked, taken, claiming, follows: false })
+    }
+
+    /// The change of a run in jobctl.end_runs. Returns its status and its outcome.
+    fn end(&mut self, run: &Run, end: &End) -> Result<(Status, Option<HistoryOutcome>)> {
+        if self.is_locked(run.id) {
+            return Err(Cause::Locked);
+        }
+        let now = self.now;
+        let mut run = Run { locked_by: None, locked_until: None, updated_at: now, ..run.clone() };
+        let is_uncounted = match end.outcome {
+            Some(HistoryOutcome::Snoozed) => run.snoozed_attempts < 100,
+            Some(HistoryOutcome::Interrupted) => {
+                run.uncounted_attempts - run.snoozed_attempts < 100
+            }
+            _ => false,
+        };
+        run.status = match end.status {
+            Status::Queued | Status::Failed if run.cancel_requested_at.is_some() => {
+                Status::Cancelled
+            }
+            Status::Queued | Status::Failed
+                if end.is_attempt && run.attempts >= run.most_attempts() && !is_uncounted =>
+            {
+                Status::Dead
+            }
+            status => status,
+        };
+        if is_waiting(run.status) && end.is_attempt {
+            run.run_at = now + interval(end.wait);
+        }
+        let outcome = match (end.outcome, run.status) {
+            (Some(HistoryOutcome::Snoozed), Status::Dead) => Some(HistoryOutcome::Failed),
+            (outcome, _) => outcome,
+        };
+        if matches!(outcome, Some(HistoryOutcome::Failed | HistoryOutcome::LeaseExpired)) {
+            run.failed_at = Some(now);
+        }
+        run.uncounted_attempts += i32::from(is_uncounted);
+        run.snoozed_attempts +=
+            i32::from(is_uncounted && end.outcome == Some(HistoryOutcome::Snoozed));
+        run.last_error = end.error.clone().or(run.last_error);
+        run.error_type = end.error_type.clone().or(run.error_type);
+        run.finished_at = (!is_waiting(run.status)).then_some(now);
+        let status = run.status;
+        self.write(run)?;
+        Ok((status, outcome))
+    }
+
+    /// What follows the end of runs in jobctl.end_runs: returns those that others wait for, and
+    /// whether any run may be due.
+    fn ended(&mut self, runs: BTreeSet<i64>) -> (Vec<i64>, bool) {
+        let followed = self.mark_followers(&runs);
+        let queues_runs = self.enqueue_hooks(runs) || !followed.is_empty();
+        (followed, queues_runs)
     }
 
     /// finish.sql, recorded_before.sql and note_lost.sql
-    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, bool)> {
+    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, Vec<i64>, bool)> {
         let now = self.now;
         let (mut recorded, mut ended_runs) = (Recorded::new(), BTreeSet::new());
         let mut snoozed = Vec::new();
         for result in ended {
             let next = &result.next_status;
-            let Some(run) = self.held(worker, &result.token) else { continue };
-            if self.is_locked(run.id) {
-                return Err(Cause::Locked);
-            }
-            let mut run =
-                Run { locked_by: None, locked_until: None, updated_at: now, ..run.clone() };
-            run.status = next.status;
-            let is_uncounted =
-                matches!(next.outcome, HistoryOutcome::Interrupted | HistoryOutcome::Snoozed);
-            let is_left = run.uncounted_attempts < 100;
-            if is_waiting(next.status) {
-                run.run_at = now + interval(next.wait);
-                if run.cancel_requested_at.is_some() {
-                    run.status = Status::Cancelled;
-                } else if run.attempts >= run.most_attempts() && !(is_uncounted && is_left) {
-                    run.status = Status::Dead;
-                }
-            }
-            run.uncounted_attempts += i32::from(is_uncounted && is_left);
-            if let Some(error) = &next.error {
-                (run.last_error, run.failed_at) = (Some(error.clone()), Some(now));
-            }
+            let Some(run) = self.held(worker, &result.token).cloned() else { continue };
             let error_type = next.error_type.map(|it| it.to_string());
-            run.error_type = error_type.clone().or(run.error_type);
-            run.finished_at = (!is_waiting(run.status)).then_some(now);
-            let run_status = run.status;
-            if next.outcome == HistoryOutcome::Snoozed && run_status == Status::Queued {
+            let (status, outcome) = self.end(
+                &run,
+                &End {
+                    status: next.status,
+                    wait: next.wait,
+                    outcome: Some(next.outcome),
+                    error_type: error_type.clone(),
+                    error: next.error.clone(),
+                    is_attempt: true,
+                },
+            )?;
+            if outcome == Some(HistoryOutcome::Snoozed) && status == Status::Queued {
                 snoozed.push(run.id);
             }
-            recorded.insert(result.token, run_status);
-            self.write(run)?;
-            if !is_waiting(run_status) {
-                ended_runs.insert(result.token.id);
+            recorded.insert(result.token, status);
+            if !is_waiting(status) {
+                ended_runs.insert(run.id);
             }
             let attempt = Attempt {
                 worker: worker.to_owned(),
                 started_at: now - interval(result.started_ago),
                 finished_at: now - interval(result.ended_ago),
-                outcome: match (next.outcome, run_status) {
-                    (HistoryOutcome::Snoozed, Status::Dead) => HistoryOutcome::Failed,
-                    (outcome, _) => outcome,
-                }
-                .to_string(),
+                outcome: outcome.unwrap_or(next.outcome).to_string(),
                 error_type,
                 error: result.detail.clone().or_else(|| next.error.clone()),
             };
             self.note((result.token.id, result.token.attempt), attempt);
         }
-        let queues_runs = self.follow_up(ended_runs);
         self.hold_snoozed(&snoozed);
+        let (followed, queues_runs) = self.ended(ended_runs);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
@@ -964,7 +1046,7 @@ impl Database {
         for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
             self.note_lost(worker, result.token, result.started_ago);
         }
-        Ok((recorded, queues_runs))
+        Ok((recorded, followed, queues_runs))
     }
 
     /// jobctl.hold_snoozed
@@ -1082,7 +1164,12 @@ impl Database {
     }
 
     fn is_in_force(&self, hold: &Hold) -> bool {
-        hold.until.is_none_or(|until| until > self.now)
+        let waits = |id| {
+            self.runs
+                .get(&id)
+                .is_some_and(|run| run.status == Status::Queued && Some(run.run_at) == hold.until)
+        };
+        hold.until.is_none_or(|until| until > self.now) && hold.run.is_none_or(waits)
     }
 
     /// Whether a hold of its job or its queue keeps a run from being claimed.
@@ -1255,29 +1342,17 @@ impl Database {
     }
 
     /// locked.sql and release.sql
-    fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<()> {
-        let (now, mut released) = (self.now, BTreeSet::new());
+    fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<(Vec<i64>, bool)> {
+        let mut released = BTreeSet::new();
         for claim in claims {
             let Some(run) = self.held(worker, claim) else { continue };
-            if self.is_locked(run.id) {
-                return Err(Cause::Locked);
-            }
-            let is_cancelled = run.cancel_requested_at.is_some();
-            self.write(Run {
-                status: if is_cancelled { Status::Cancelled } else { Status::Queued },
-                finished_at: is_cancelled.then_some(now),
-                attempts: run.attempts - 1,
-                locked_by: None,
-                locked_until: None,
-                updated_at: now,
-                ..run.clone()
-            })?;
-            if is_cancelled {
+            let run = Run { attempts: run.attempts - 1, ..run.clone() };
+            let (status, _) = self.end(&run, &End::of(Status::Queued, None, None))?;
+            if status == Status::Cancelled {
                 released.insert(claim.id);
             }
         }
-        self.follow_up(released);
-        Ok(())
+        Ok(self.ended(released))
     }
 
     /// note_lost.sql
@@ -1342,18 +1417,12 @@ impl Database {
                     continue;
                 }
                 let run = it.runs[id].clone();
-                it.write(Run {
-                    status: Status::Cancelled,
-                    last_error: Some("expired: it did not start in time".to_owned()),
-                    error_type: Some("expired".to_owned()),
-                    finished_at: Some(it.now),
-                    updated_at: it.now,
-                    ..run
-                })?;
+                let why = "expired: it did not start in time";
+                it.end(&run, &End::of(Status::Cancelled, Some("expired"), Some(why)))?;
                 ended.insert(*id);
             }
             let any = !ended.is_empty();
-            it.follow_up(ended);
+            it.ended(ended);
             Ok(any)
         })
     }
@@ -1374,28 +1443,24 @@ impl Database {
                 if it.is_locked(*id) {
                     continue;
                 }
-                let mut run = run.clone();
-                let worker = run.locked_by.take().unwrap_or_default();
-                let until = run.locked_until.take().unwrap_or_default();
+                let run = run.clone();
+                let worker = run.locked_by.clone().unwrap_or_default();
+                let until = run.locked_until.unwrap_or_default();
                 let started = run.started_at.unwrap_or(until);
                 let lost = it.ended_now(&worker, started, "lease_expired", WHAT);
                 it.note((*id, *attempt), lost);
-                if run.cancel_requested_at.is_some() {
-                    run.status = Status::Cancelled;
-                } else if run.attempts >= run.most_attempts() {
-                    run.status = Status::Dead;
-                } else {
-                    (run.status, run.run_at) = (Status::Failed, it.now + interval(*wait));
-                }
-                run.finished_at = (run.status != Status::Failed).then_some(it.now);
-                run.last_error = Some(WHAT.to_owned());
-                run.error_type = Some("lease_expired".to_owned());
-                (run.failed_at, run.updated_at) = (Some(it.now), it.now);
+                let end = End {
+                    wait: *wait,
+                    outcome: Some(HistoryOutcome::LeaseExpired),
+                    is_attempt: true,
+                    ..End::of(Status::Failed, Some("lease_expired"), Some(WHAT))
+                };
+                let (status, _) = it.end(&run, &end)?;
+                let run = &it.runs[id];
                 let expires_first = run.expires_at.is_some_and(|at| at <= run.run_at);
-                recovered.push(Recovered { id: *id, status: run.status, expires_first });
-                it.write(run)?;
+                recovered.push(Recovered { id: *id, status, expires_first });
             }
-            it.follow_up(
+            it.ended(
                 recovered
                     .iter()
                     .filter(|run| run.status != Status::Failed)
@@ -1633,6 +1698,7 @@ impl Database {
             attempts: 0,
             max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
             uncounted_attempts: 0,
+            snoozed_attempts: 0,
             granted_attempts: None,
             timeout: new.timeout,
             backoff: text(&new.backoff, |spec| &spec.backoff, "exponential:1m..30m"),
@@ -1717,113 +1783,136 @@ impl Database {
         }
     }
 
-    /// jobctl.follow_up: of runs that have ended. Returns whether any run may be due.
-    fn follow_up(&mut self, mut runs: BTreeSet<i64>) -> bool {
-        let (mut ended, mut changes) = (runs.clone(), false);
-        let is_unmet = |(_, row): (i64, Dependency)| row.state != State::Met;
-        for level in 1.. {
-            if !ended.iter().any(|id| self.followers(*id).any(is_unmet)) {
-                break;
-            }
+    /// jobctl.mark_followers
+    fn mark_followers(&mut self, runs: &BTreeSet<i64>) -> Vec<i64> {
+        let is_marked = |row: &Dependency| matches!(row.state, State::Open | State::Stuck);
+        let followed = |id: &&i64| self.followers(**id).any(|(_, row)| is_marked(&row));
+        let followed: Vec<_> = runs.iter().filter(followed).copied().collect();
+        if !followed.is_empty() {
             self.journal.push(Before::Dependencies(self.dependencies.clone()));
-            if level == 11 {
-                let rows = self.dependencies.iter_mut();
-                rows.filter(|((after, _), row)| ended.contains(after) && row.state != State::Met)
-                    .for_each(|(_, row)| row.state = State::Due);
-                break;
-            }
-            let mut candidates = BTreeSet::new();
-            for after in &ended {
-                for (run, row) in self.followers(*after).collect::<Vec<_>>() {
-                    if row.state == State::Met {
-                        continue;
-                    }
-                    let state = self.state_after(*after, row.rule);
-                    self.dependencies.insert((*after, run), Dependency { state, ..row });
-                    let is_refused = state == State::Stuck && row.rule == AfterRule::OrCancel;
-                    if state == State::Met || is_refused {
-                        candidates.insert(run);
-                    }
-                }
-            }
-            let mut cancelled = BTreeSet::new();
-            for id in candidates {
-                let Some(run) = self.runs.get(&id).filter(|run| run.status == Status::Blocked)
-                else {
-                    continue;
-                };
-                let refused = self.predecessors(id).find(|(after, row)| {
-                    ended.contains(after)
-                        && row.state == State::Stuck
-                        && row.rule == AfterRule::OrCancel
-                });
-                if refused.is_none() && !self.is_met(id) {
-                    if self.is_release_locked {
-                        self.set_due(&ended, id);
-                    }
-                    continue;
-                }
-                let shift = (self.now - run.run_at).max(TimeDelta::zero());
-                let mut run = Run {
-                    status: Status::Queued,
-                    run_at: run.run_at.max(self.now),
-                    expires_at: run.expires_at.map(|at| at + shift),
-                    updated_at: self.now,
-                    ..run.clone()
-                };
-                if let Some((after, _)) = refused {
-                    let status = self.runs.get(&after).map_or("deleted", |it| it.status.as_str());
-                    run.status = Status::Cancelled;
-                    run.last_error = Some(format!("run {after} did not succeed: it is {status}"));
-                    run.error_type = Some("predecessor".to_owned());
-                    run.finished_at = Some(self.now);
-                }
-                if self.is_locked(id) || self.write(run).is_err() {
-                    self.set_due(&ended, id);
-                } else if refused.is_some() {
-                    cancelled.insert(id);
-                    changes = true;
-                } else {
-                    changes = true;
-                }
-            }
-            runs.extend(&cancelled);
-            ended = cancelled;
         }
-        self.enqueue_hooks(runs) || changes
-    }
-
-    /// A tick decides about a run later.
-    fn set_due(&mut self, ended: &BTreeSet<i64>, id: i64) {
-        for after in ended {
-            if let Some(row) = self.dependencies.get_mut(&(*after, id))
-                && (row.state == State::Met || row.rule == AfterRule::OrCancel)
-            {
+        for ((after, _), row) in &mut self.dependencies {
+            if runs.contains(after) && is_marked(row) {
                 row.state = State::Due;
             }
         }
+        followed
+    }
+
+    /// due_followers.sql: those that wait for `ended`, or all.
+    fn due_followers(&self, ended: Option<&[i64]>) -> BTreeSet<i64> {
+        let due = self.dependencies.iter().filter(|((after, _), row)| {
+            row.state == State::Due && ended.is_none_or(|ended| ended.contains(after))
+        });
+        due.map(|((_, run), _)| *run).collect()
+    }
+
+    /// jobctl.decide_followers
+    fn decide_followers(&mut self, ids: &BTreeSet<i64>) -> Result<(bool, Vec<i64>)> {
+        self.journal.push(Before::Dependencies(self.dependencies.clone()));
+        let runs = &self.runs;
+        self.dependencies.retain(|(_, run), row| {
+            row.state != State::Due || !ids.contains(run) || runs.contains_key(run)
+        });
+        let is_free = |(_, run): &(i64, i64)| ids.contains(run) && !self.is_locked(*run);
+        let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
+        let due: Vec<_> = due.map(|(key, _)| *key).filter(is_free).collect();
+        let is_unended = |id: &i64| self.runs.get(id).is_some_and(|it| it.finished_at.is_none());
+        let unended: BTreeSet<_> = due.iter().map(|(after, _)| *after).filter(is_unended).collect();
+        for id in &unended {
+            if !self.is_locked(*id) {
+                self.write(self.runs[id].clone())?;
+            }
+        }
+        let (mut decides, mut candidates) = (false, BTreeMap::new());
+        for (after, run) in due {
+            if unended.contains(&after) && self.is_locked(after) {
+                continue;
+            }
+            decides = true;
+            let Dependency { rule, .. } = self.dependencies[&(after, run)];
+            let state = self.state_after(after, rule);
+            self.dependencies.insert((after, run), Dependency { rule, state });
+            let is_refused = state == State::Stuck && rule == AfterRule::OrCancel;
+            if state == State::Met || is_refused {
+                let first = candidates.entry(run).or_insert(None);
+                *first = first.or(is_refused.then_some(after));
+            }
+        }
+        let mut cancelled = BTreeSet::new();
+        for (id, refused) in candidates {
+            let run = self.runs[&id].clone();
+            if run.status != Status::Blocked || (refused.is_none() && !self.is_met(id)) {
+                continue;
+            }
+            if let Some(after) = refused {
+                let status = self.runs.get(&after).map_or("deleted", |it| it.status.as_str());
+                let why = format!("run {after} did not succeed: it is {status}");
+                self.end(&run, &End::of(Status::Cancelled, Some("predecessor"), Some(&why)))?;
+                cancelled.insert(id);
+                continue;
+            }
+            let shift = (self.now - run.run_at).max(TimeDelta::zero());
+            self.write(Run {
+                status: Status::Queued,
+                run_at: run.run_at.max(self.now),
+                expires_at: run.expires_at.map(|at| at + shift),
+                updated_at: self.now,
+                ..run
+            })?;
+        }
+        Ok((decides, self.ended(cancelled).0))
+    }
+
+    /// As `Database::follow_up` of a tick.
+    fn follow_up(&mut self, session: &mut Session) {
+        if session.followed.is_empty() {
+            return;
+        }
+        let mut state = std::mem::take(&mut session.state);
+        let mut turn = Turn::new(None, &mut state);
+        let decided = self.release_followers(&mut turn, Some(&mut session.followed));
+        session.undecided = if turn.has_changed { 0 } else { session.undecided + 1 };
+        if decided.is_err() || session.undecided > 5 {
+            session.followed.clear();
+        }
+        session.state = state;
     }
 
     /// As `upkeep::release_followers`.
-    fn release_due(&mut self, turn: &mut Turn) -> store::Result<()> {
-        let mut tried = BTreeSet::new();
+    fn release_followers(
+        &mut self,
+        turn: &mut Turn,
+        mut ended: Option<&mut Vec<i64>>,
+    ) -> store::Result<()> {
+        let (mut left_out, mut is_locked) = (BTreeSet::new(), false);
         loop {
             self.transactions += 1;
-            let due = self.dependencies.iter().filter(|(_, row)| row.state == State::Due);
-            let mut due: BTreeSet<_> = due.map(|((after, _), _)| *after).collect();
-            due.retain(|run| tried.insert(*run));
-            let follow_up = |ids: &[i64]| {
-                self.transact("release blocked runs", |it| {
-                    let free = ids.iter().copied().filter(|id| !it.is_locked(*id));
-                    let free: BTreeSet<_> = free.collect();
-                    for id in &free {
-                        it.runs.get(id).cloned().map_or(Ok(()), |run| it.write(run))?;
-                    }
-                    Ok(it.follow_up(free))
-                })
-            };
-            if !turn.work_off(due.into_iter().collect(), follow_up, |_, _| Ok(false))? {
+            let due = &self.due_followers(ended.as_deref().map(Vec::as_slice)) - &left_out;
+            if due.is_empty() {
+                if let (Some(ended), false) = (ended, is_locked) {
+                    ended.clear();
+                }
                 return Ok(());
+            }
+            let tried: Vec<_> = due.into_iter().collect();
+            let decide = |ids: &[i64]| {
+                let ids = ids.iter().copied().collect();
+                let (decides, followed) =
+                    self.transact("release blocked runs", |it| it.decide_followers(&ids))?;
+                if let Some(ended) = ended.as_deref_mut() {
+                    ended.extend(followed);
+                }
+                Ok(decides)
+            };
+            let set_aside = |id, _| {
+                left_out.insert(id);
+                Ok(false)
+            };
+            if !turn.work_off(tried.clone(), decide, set_aside)? {
+                for run in tried {
+                    is_locked |= left_out.insert(run);
+                }
             }
         }
     }
@@ -1832,7 +1921,8 @@ impl Database {
     pub(super) fn is_stuck(&self, run: &Run) -> bool {
         let stuck = |(after, row): (i64, Dependency)| match self.runs.get(&after) {
             Some(before) if before.finished_at.is_none() => self.is_stuck(before),
-            _ => row.state == State::Stuck && row.rule == AfterRule::Success,
+            // A run that `or_cancel` has cancelled waits after a retry, too.
+            _ => row.state == State::Stuck,
         };
         run.status == Status::Blocked && self.predecessors(run.id).any(stuck)
     }
@@ -1999,13 +2089,14 @@ impl Database {
                 let status = run.status;
                 let granted = from.contains(&run.status) && act(it, run)?;
                 granted_runs.extend(granted.then_some(id));
-                answers.push(OperationResult { id, status, granted });
+                let waits = granted && doing == "retry" && it.runs[&id].status == Status::Blocked;
+                answers.push(OperationResult { id, status, granted, waits });
             }
             if doing == "prune" {
                 it.delete_all(&granted_runs);
             } else {
                 granted_runs.retain(|id| it.runs[id].finished_at.is_some());
-                it.follow_up(granted_runs);
+                it.ended(granted_runs);
             }
             Ok(answers)
         })
@@ -2028,7 +2119,6 @@ impl Database {
             if run.key_scope == KeyScope::Live && it.of_key(&run.key, KeyScope::Live).any(has_key) {
                 return Ok(false);
             }
-            it.end_holds_by(run.id);
             let granted = run.granted_attempts.unwrap_or(run.max_attempts);
             let is_used_up = run.attempts >= run.most_attempts();
             if let Some(worker) = &run.locked_by {
@@ -2042,8 +2132,10 @@ impl Database {
             }
             let keeps_time = run.status == Status::Cancelled && !terms.cancelled_now;
             let is_later = run.run_at > it.now && !run.is_expired(it.now);
+            let waits =
+                run.status == Status::Cancelled && !terms.cancelled_now && it.waits_again(run.id);
             it.write(Run {
-                status: Status::Queued,
+                status: if waits { Status::Blocked } else { Status::Queued },
                 run_at: if keeps_time { run.run_at.max(it.now) } else { it.now },
                 max_attempts: match is_used_up {
                     true => 1_000_000.min(run.attempts - run.uncounted_attempts + granted),
@@ -2062,9 +2154,17 @@ impl Database {
         })
     }
 
-    fn end_holds_by(&mut self, run: i64) {
-        self.journal.push(Before::Holds(self.holds.clone()));
-        self.holds.retain(|hold| hold.run != Some(run));
+    /// jobctl.wait_again
+    fn waits_again(&mut self, id: i64) -> bool {
+        self.journal.push(Before::Dependencies(self.dependencies.clone()));
+        for ((after, run), row) in &mut self.dependencies {
+            let before = self.runs.get(after).map(|it| it.status);
+            let is_open = before.is_some_and(|status| status != Status::Succeeded);
+            if *run == id && row.state == State::Met && is_open {
+                row.state = State::Due;
+            }
+        }
+        !self.is_met(id)
     }
 
     /// cancel.sql
@@ -2077,11 +2177,10 @@ impl Database {
             if run.finished_at.is_some() {
                 return Ok(false);
             }
-            it.end_holds_by(run.id);
-            if run.status != Status::Running {
-                (run.status, run.finished_at) = (Status::Cancelled, Some(it.now));
-            }
             run.cancel_requested_at.get_or_insert(it.now);
+            if run.status != Status::Running {
+                return it.end(&run, &End::of(Status::Cancelled, None, None)).map(|_| true);
+            }
             run.updated_at = it.now;
             it.write(run).map(|()| true)
         })
@@ -2107,7 +2206,6 @@ impl Database {
             run.priority = edit.priority.unwrap_or(run.priority);
             run.max_attempts = edit.max_attempts.unwrap_or(run.max_attempts);
             if let Some(after) = edit.after {
-                it.end_holds_by(run.id);
                 run.run_at = it.now + seconds(after);
                 let shift = run.run_at - before.run_at;
                 run.expires_at = run.expires_at.map(|at| at + shift);
@@ -2138,7 +2236,7 @@ impl Database {
             let is_done = ids.contains(run) && is_over;
             !is_done && (!ids.contains(after) || runs.contains_key(run))
         });
-        self.follow_up(ids.clone());
+        self.mark_followers(ids);
     }
 
     fn delete(&mut self, id: i64) {

@@ -430,7 +430,6 @@ impl World {
             What::UnlockTables(_) => {
                 self.database.locked_definitions.remove("limited");
                 self.database.locked_workers.clear();
-                self.database.is_release_locked = false;
             }
             What::Deadline => {
                 let stuck = Checks::stuck(&self.database);
@@ -926,7 +925,7 @@ impl World {
         }
         let made = exchange.made.clone();
         if let Some(before) = before {
-            let mut changed = std::mem::replace(&mut self.database, *before);
+            let changed = std::mem::replace(&mut self.database, *before);
             // A sequence is not rolled back.
             self.database.last_run = changed.last_run;
             if fault == Fault::LateCommit && !matches!(exchange.request, Request::Wake(_)) {
@@ -937,9 +936,6 @@ impl World {
                 let jobs = runs.iter().map(|id| changed.runs[id].job_type.clone());
                 self.database.locked_definitions.extend(jobs);
                 self.database.locked.extend(&runs);
-                // One transaction has the lock, until it ends.
-                changed.is_release_locked = !self.database.is_release_locked;
-                self.database.is_release_locked = true;
                 let at = self.now + self.random.below(2 * self.lease.as_nanos() as u64 / 3);
                 self.push(at, What::Commit(Box::new(changed), runs, self.generation));
                 return None;
@@ -1167,7 +1163,6 @@ impl World {
             return;
         }
         self.note(|| format!("   database: a late COMMIT of runs {runs:?}"));
-        self.database.is_release_locked &= !changed.is_release_locked;
         for (key, row) in &changed.dependencies {
             if runs.contains(&key.0) {
                 self.database.dependencies.entry(*key).and_modify(|it| *it = *row);

@@ -15,9 +15,7 @@ FROM (
         bool_and(function.may) FILTER (WHERE function.name IN ('record_effect', 'effect_result'))
             AS records_effects,
         bool_and(function.may)
-            FILTER (
-                WHERE function.name IN ('count_attempts', 'fire', 'follow_up', 'hold_snoozed')
-            ) AS ticks
+            FILTER (WHERE function.name IN ('decide_followers', 'end_runs', 'fire')) AS ticks
     FROM (
         SELECT proname AS name, has_function_privilege(oid, 'EXECUTE') AS may
         FROM pg_proc

@@ -92,7 +92,7 @@ waiting AS (
             ON definition.name = run.job_type
         CROSS JOIN LATERAL (
             SELECT
-                run.uncounted_attempts >= 10 AND run.error_type <> 'interrupted' AS is_snoozing,
+                run.snoozed_attempts >= 10 AS is_snoozing,
                 run.run_at
                     < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
                     AS is_late,

@@ -1,9 +1,16 @@
 -- The answers that a request for runs would get; nothing changes.
 -- $1  ids    $2  from: statuses that a run may have
--- A row per existing id: its status, and whether the request would be granted.
+-- A row per existing id: its status, whether the request would be granted, and whether a retry would
+-- let it wait for other runs.
 SELECT
     run.id,
     run.status,
-    run.status = ANY ($2::text[]) AS granted
+    run.status = ANY ($2::text[]) AS granted,
+    run.status = 'cancelled'
+        AND EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        ) AS waits
 FROM jobctl.job_runs AS run
 WHERE run.id = ANY ($1::bigint[])

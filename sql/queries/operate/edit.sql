@@ -106,6 +106,7 @@ trail AS (
 SELECT
     asked.id,
     asked.status,
-    granted.id IS NOT NULL AS granted
+    granted.id IS NOT NULL AS granted,
+    false AS waits
 FROM asked
 LEFT JOIN granted ON granted.id = asked.id

@@ -25,6 +25,7 @@ trail AS (
 SELECT
     asked.id,
     asked.status,
-    removed.id IS NOT NULL AS granted
+    removed.id IS NOT NULL AS granted,
+    false AS waits
 FROM asked
 LEFT JOIN removed ON removed.id = asked.id

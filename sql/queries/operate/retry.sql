@@ -1,11 +1,13 @@
--- Any status of `from` -> queued, due now. A cancelled run keeps its time if that is still in the
--- future. A running run is taken from its worker. If no attempt is left, as many are added as the
+-- Any status of `from` -> queued, due now. A cancelled run goes back to what it was: blocked if it
+-- waited for other runs that have not ended as it asks, and at its time if that is still to come. A
+-- retry of a blocked run lets it start. A running run is taken from its worker. If no attempt is left, as many are added as the
 -- run had at first. A retried run expires only if it keeps its time. A run that a newer one
 -- replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
--- $5  cancelled_now: whether cancelled runs are due now, too
+-- $5  cancelled_now: whether cancelled runs are due now, too, and wait for no other runs
 -- $6  unsettled: whether settled runs are left out
--- A row per existing id that is not left out: its status before, and whether it was retried. If the
+-- A row per existing id that is not left out: its status before, whether it was retried, and whether
+-- it is blocked now. If the
 -- status allows it and the run was not retried, another run has its live key.
 WITH asked AS MATERIALIZED (
     SELECT
@@ -25,10 +27,24 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE
 ),
+waiting AS MATERIALIZED (
+    SELECT jobctl.wait_again(
+        ARRAY(
+            SELECT asked.id
+            FROM asked
+            WHERE asked.status = 'cancelled'
+                AND asked.status = ANY ($2::text[])
+                AND NOT $5::boolean
+        )
+    ) AS ids
+),
 retried AS (
     UPDATE jobctl.job_runs AS run
     SET
-        status = 'queued',
+        status = CASE
+            WHEN run.id = ANY (waiting.ids) THEN 'blocked'
+            ELSE 'queued'
+        END,
         -- A time in the past would make the run look overdue.
         run_at = CASE
             WHEN asked.status = 'cancelled' AND NOT $5::boolean THEN greatest(run.run_at, now())
@@ -62,6 +78,7 @@ retried AS (
         settled_at = NULL,
         updated_at = now()
     FROM asked
+    CROSS JOIN waiting
     WHERE run.id = asked.id
         AND asked.status = ANY ($2::text[])
         -- A later run may have taken the live key, after this run ended or by replacing it. If one
@@ -85,7 +102,7 @@ retried AS (
                 AND run.key_scope <> 'retained'
                 AND newer.id > run.id
         )
-    RETURNING run.id, run.job_type
+    RETURNING run.id, run.job_type, run.status
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
@@ -127,6 +144,7 @@ history AS (
 SELECT
     asked.id,
     asked.status,
-    retried.id IS NOT NULL AS granted
+    retried.id IS NOT NULL AS granted,
+    coalesce(retried.status = 'blocked', false) AS waits
 FROM asked
 LEFT JOIN retried ON retried.id = asked.id

@@ -30,6 +30,7 @@ trail AS (
 SELECT
     asked.id,
     asked.status,
-    settled.id IS NOT NULL AS granted
+    settled.id IS NOT NULL AS granted,
+    false AS waits
 FROM asked
 LEFT JOIN settled ON settled.id = asked.id

@@ -1,0 +1,144 @@
+-- Decides about blocked runs for which a predecessor has ended, was deleted, or is new:
+-- blocked -> queued if their last predecessor has ended as its rule asks, see job_dependencies, and
+-- blocked -> cancelled if a predecessor cancels them. This is the only place that does. Internal: no
+-- part of the contract of the schema.
+--
+-- It locks the followers, and then looks at what they wait for with a new snapshot. So two
+-- transactions that end the last two predecessors can't both miss the other: whoever decides later
+-- sees both. Runs that another session has locked stay as they are; the next call decides.
+--
+-- A predecessor that has not ended is locked, too, and gets a new row version: then a transaction
+-- that ends it later sees what waits for it, or fails, because its snapshot is older.
+--
+-- `IS TRUE` keeps the planner from job_dependencies_ended, which has the rows of all runs.
+--
+-- Returns whether it changed anything, and the cancelled runs that others wait for.
+CREATE OR REPLACE FUNCTION jobctl.decide_followers(
+    followers bigint[],
+    OUT decides boolean,
+    OUT followed bigint[]
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    free bigint[];
+    unended bigint[];
+    candidates bigint[];
+    refused bigint[];
+    refusals text[];
+BEGIN
+    -- What a deleted run waited for stays until its predecessor ends, see forget_history.
+    DELETE FROM jobctl.job_dependencies AS waits
+    WHERE waits.run_id = ANY (followers)
+        AND (waits.state = 'due') IS TRUE
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_runs AS run
+            WHERE run.id = waits.run_id
+        );
+    free := ARRAY(
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (followers)
+        ORDER BY run.id
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    WITH renewed AS (
+        UPDATE jobctl.job_runs AS run
+        SET updated_at = run.updated_at
+        WHERE run.id = ANY (ARRAY(
+            SELECT before.id
+            FROM jobctl.job_runs AS before
+            WHERE before.finished_at IS NULL
+                AND before.id = ANY (ARRAY(
+                    SELECT waits.after_id
+                    FROM jobctl.job_dependencies AS waits
+                    WHERE waits.run_id = ANY (free)
+                        AND (waits.state = 'due') IS TRUE
+                ))
+            ORDER BY before.id
+            FOR NO KEY UPDATE SKIP LOCKED
+        ))
+        RETURNING run.id
+    )
+    SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
+    WITH decided AS (
+        UPDATE jobctl.job_dependencies AS waits
+        SET
+            state = CASE
+                WHEN before.status = 'succeeded' THEN 'met'
+                WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
+                WHEN waits.rule = 'any_end' THEN 'met'
+                ELSE 'stuck'
+            END
+        FROM jobctl.job_dependencies AS due
+        LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
+        WHERE due.run_id = ANY (free)
+            AND (due.state = 'due') IS TRUE
+            AND (before.id IS NULL OR before.finished_at IS NOT NULL OR before.id = ANY (unended))
+            AND waits.run_id = due.run_id
+            AND waits.after_id = due.after_id
+            AND (waits.state = 'due') IS TRUE
+        RETURNING
+            waits.run_id,
+            waits.after_id,
+            waits.state,
+            CASE
+                WHEN waits.state = 'stuck' AND waits.rule = 'or_cancel'
+                    THEN format(
+                        'run %s did not succeed: it is %s',
+                        waits.after_id,
+                        coalesce(before.status, 'deleted')
+                    )
+            END AS refusal
+    ),
+    candidate AS (
+        SELECT
+            decided.run_id,
+            (array_agg(decided.refusal ORDER BY decided.refusal IS NULL, decided.after_id))[1]
+                AS refusal
+        FROM decided
+        WHERE decided.state = 'met'
+            OR decided.refusal IS NOT NULL
+        GROUP BY decided.run_id
+    )
+    SELECT
+        (SELECT count(*) > 0 FROM decided),
+        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NULL),
+        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NOT NULL),
+        array_agg(candidate.refusal) FILTER (WHERE candidate.refusal IS NOT NULL)
+    INTO decides, candidates, refused, refusals
+    FROM candidate;
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = 'queued',
+        -- Claims begin with the earliest time, and this run was not due before.
+        run_at = greatest(run.run_at, now()),
+        expires_at = CASE
+            -- `least` ignores NULL.
+            WHEN run.expires_at IS NOT NULL
+                THEN least(
+                    run.expires_at
+                        + greatest(extract(epoch FROM now() - run.run_at), 0)
+                        * interval '1 second',
+                    '9999-12-31 23:59:59Z'
+                )
+        END,
+        updated_at = now()
+    WHERE run.id = ANY (candidates)
+        AND run.status = 'blocked'
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        );
+    SELECT ended.followed
+    INTO followed
+    FROM jobctl.end_runs('predecessor', refused, errors => refusals) AS ended;
+END
+$$;

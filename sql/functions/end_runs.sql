@@ -1,0 +1,358 @@
+-- Ends attempts and runs; docs/architecture.md has the table of what each way writes. Internal: no
+-- part of the contract of the schema.
+--
+-- `way`: what ends them.
+--   result: an attempt ended, as the arrays say         lost: its lease ended without a result
+--   release: its claim ends before it started           expired: it did not start in time
+--   dropped: the definition was full                    unreadable: no claim can read it
+--   cancel: an operator asked for it                    predecessor: a run that it waited for
+-- The other arguments are arrays of equal length, one element a run, or NULL. The first three ways
+-- end a claim, which worker, attempt and time of the claim name. A worker may claim the same attempt
+-- number twice: after a release, or after a failover to a replica without the first claim. The
+-- second claim is a later transaction, so its now() is at least a microsecond later. The times can
+-- only be equal if the new primary's clock is behind, and even then they must meet in the same
+-- microsecond.
+--
+-- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
+-- retried. If its max_attempts were lowered meanwhile, it is dead. An attempt that was interrupted
+-- uses up none of them, at most a hundred times, nor does one that was snoozed.
+--
+-- Returns arrays, one element a run that it changed; nothing is written for the others. NULL: it
+-- changed none. `followed`: the ended runs that others wait for; decide_followers decides about
+-- these, in a later transaction. `queues_runs`: whether other runs may be due now or then.
+CREATE OR REPLACE FUNCTION jobctl.end_runs(
+    way text,
+    runs bigint[],
+    workers text[] DEFAULT NULL,
+    numbers integer[] DEFAULT NULL,
+    claims timestamptz[] DEFAULT NULL,
+    next_statuses text[] DEFAULT NULL,
+    backoffs float8[] DEFAULT NULL,
+    outcomes text[] DEFAULT NULL,
+    error_types text[] DEFAULT NULL,
+    errors text[] DEFAULT NULL,
+    details text[] DEFAULT NULL,
+    exit_codes integer[] DEFAULT NULL,
+    signals integer[] DEFAULT NULL,
+    http_statuses integer[] DEFAULT NULL,
+    outputs text[] DEFAULT NULL,
+    sizes bigint[] DEFAULT NULL,
+    are_truncated boolean[] DEFAULT NULL,
+    started_ago float8[] DEFAULT NULL,
+    ended_ago float8[] DEFAULT NULL,
+    OUT ids bigint[],
+    OUT attempts integer[],
+    OUT claimed_at timestamptz[],
+    OUT statuses text[],
+    OUT expires_first boolean[],
+    OUT followed bigint[],
+    OUT queues_runs boolean
+)
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    jobs text[];
+    counted_statuses text[];
+    counted_outcomes text[];
+    run_times float8[];
+    waits float8[];
+    finals bigint[];
+    snoozed bigint[];
+BEGIN
+    WITH asked AS (
+        SELECT
+            given.id,
+            given.worker,
+            given.number,
+            given.claim,
+            coalesce(
+                given.status,
+                CASE way
+                    WHEN 'lost' THEN 'failed'
+                    WHEN 'release' THEN 'queued'
+                    WHEN 'unreadable' THEN 'dead'
+                    ELSE 'cancelled'
+                END
+            ) AS status,
+            given.backoff,
+            CASE way WHEN 'lost' THEN 'lease_expired' ELSE given.outcome END AS outcome,
+            CASE way
+                WHEN 'lost' THEN 'lease_expired'
+                WHEN 'unreadable' THEN 'bad_payload'
+                WHEN 'result' THEN given.error_type
+                WHEN 'release' THEN NULL
+                WHEN 'cancel' THEN NULL
+                ELSE way
+            END AS error_type,
+            CASE way
+                WHEN 'expired' THEN 'expired: it did not start in time'
+                WHEN 'dropped' THEN 'dropped: the definition was full'
+                ELSE given.error
+            END AS error,
+            given.detail,
+            given.exit_code,
+            given.signal,
+            given.http_status,
+            given.output,
+            coalesce(given.size, octet_length(given.output), 0) AS size,
+            coalesce(given.is_truncated, given.output IS NOT NULL) AS is_truncated,
+            given.started_ago,
+            coalesce(given.ended_ago, 0) AS ended_ago
+        FROM unnest(
+            runs,
+            workers,
+            numbers,
+            claims,
+            next_statuses,
+            backoffs,
+            outcomes,
+            error_types,
+            errors,
+            details,
+            exit_codes,
+            signals,
+            http_statuses,
+            outputs,
+            sizes,
+            are_truncated,
+            started_ago,
+            ended_ago
+        ) AS given (
+            id,
+            worker,
+            number,
+            claim,
+            status,
+            backoff,
+            outcome,
+            error_type,
+            error,
+            detail,
+            exit_code,
+            signal,
+            http_status,
+            output,
+            size,
+            is_truncated,
+            started_ago,
+            ended_ago
+        )
+    ),
+    changed AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            (
+                status,
+                run_at,
+                attempts,
+                uncounted_attempts,
+                snoozed_attempts,
+                locked_by,
+                locked_until,
+                live_output,
+                cancel_requested_at,
+                last_error,
+                error_type,
+                failed_at,
+                finished_at,
+                updated_at
+            ) = (
+                SELECT
+                    next.status,
+                    -- A run that ends keeps the time at which it was due.
+                    CASE
+                        WHEN next.status IN ('queued', 'failed') AND way <> 'release'
+                            THEN now() + make_interval(secs => asked.backoff)
+                        ELSE run.run_at
+                    END,
+                    run.attempts - (way = 'release')::integer,
+                    run.uncounted_attempts + spared.one,
+                    run.snoozed_attempts + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                    NULL,
+                    NULL::timestamptz,
+                    NULL,
+                    CASE way
+                        WHEN 'cancel' THEN coalesce(run.cancel_requested_at, now())
+                        ELSE run.cancel_requested_at
+                    END,
+                    coalesce(asked.error, run.last_error),
+                    coalesce(asked.error_type, run.error_type),
+                    CASE
+                        -- A snooze that ends its run is a failure.
+                        WHEN asked.outcome IN ('failed', 'lease_expired')
+                            OR (asked.outcome = 'snoozed' AND next.status = 'dead')
+                            OR way = 'unreadable'
+                            THEN now()
+                        ELSE run.failed_at
+                    END,
+                    CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
+                    now()
+                FROM (
+                    -- 1 if this attempt uses up none of max_attempts.
+                    SELECT CASE asked.outcome
+                        WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
+                        WHEN 'interrupted'
+                            THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
+                        ELSE 0
+                    END AS one
+                ) AS spared
+                CROSS JOIN LATERAL (
+                    SELECT CASE
+                        WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
+                        WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced'
+                            THEN 'cancelled'
+                        WHEN way <> 'release'
+                            AND run.attempts
+                                >= run.max_attempts + run.uncounted_attempts + spared.one
+                            THEN 'dead'
+                        ELSE asked.status
+                    END AS status
+                ) AS next
+            )
+        FROM asked
+        WHERE run.id = asked.id
+            AND run.id = ANY (runs)
+            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
+            -- snapshot, all runs of the worker since then are still there.
+            AND CASE
+                WHEN way IN ('result', 'lost', 'release')
+                    THEN run.status = 'running'
+                        AND run.locked_by = asked.worker
+                        AND run.attempts = asked.number
+                        AND run.started_at IS NOT DISTINCT FROM asked.claim
+                        -- A worker that can't write a locked row keeps its lease in
+                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
+                        -- which is later than now(), contains every lease that was kept in time. A
+                        -- worker that gets its answer after the old lease ended has stopped the
+                        -- job, see src/execute/stop.rs.
+                        AND (
+                            way <> 'lost'
+                            OR run.locked_until < now()
+                                AND EXISTS (
+                                    SELECT FROM jobctl.leases AS lease
+                                    WHERE lease.id = run.id
+                                        AND lease.is_lost
+                                )
+                        )
+                WHEN way = 'expired'
+                    THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
+                WHEN way = 'unreadable'
+                    THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
+                WHEN way = 'dropped' THEN run.status IN ('queued', 'failed')
+                WHEN way = 'predecessor' THEN run.status = 'blocked'
+                WHEN way = 'cancel' THEN run.status IN ('blocked', 'queued', 'failed')
+            END
+        RETURNING
+            run.id,
+            run.job_type,
+            run.status,
+            CASE
+                WHEN asked.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
+                ELSE asked.outcome
+            END AS outcome,
+            run.finished_at IS NOT NULL AS is_final,
+            run.expires_at <= run.run_at AS expires_first,
+            greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
+            asked.worker,
+            asked.number,
+            asked.claim,
+            asked.error_type,
+            coalesce(asked.detail, asked.error) AS error,
+            asked.exit_code,
+            asked.signal,
+            asked.http_status,
+            asked.output,
+            asked.size,
+            asked.is_truncated,
+            asked.started_ago,
+            asked.ended_ago
+    ),
+    history AS (
+        INSERT INTO jobctl.job_attempts (
+            run_id,
+            attempt,
+            worker,
+            started_at,
+            finished_at,
+            outcome,
+            error_type,
+            error,
+            exit_code,
+            signal,
+            http_status,
+            output,
+            output_bytes,
+            output_truncated
+        )
+        SELECT
+            changed.id,
+            changed.number,
+            changed.worker,
+            now() - make_interval(secs => changed.started_ago),
+            now() - make_interval(secs => changed.ended_ago),
+            changed.outcome,
+            changed.error_type,
+            changed.error,
+            changed.exit_code,
+            changed.signal,
+            changed.http_status,
+            changed.output,
+            changed.size,
+            changed.is_truncated
+        FROM changed
+        WHERE changed.outcome IS NOT NULL
+        ON CONFLICT (run_id, attempt) DO NOTHING
+    )
+    SELECT
+        array_agg(changed.id),
+        array_agg(changed.number),
+        array_agg(changed.claim),
+        array_agg(changed.status),
+        array_agg(coalesce(changed.expires_first, false)),
+        array_agg(changed.job_type),
+        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END),
+        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END),
+        array_agg(
+            CASE
+                WHEN changed.outcome = 'succeeded' THEN changed.started_ago - changed.ended_ago
+            END
+        ),
+        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END),
+        array_agg(changed.id) FILTER (WHERE changed.is_final),
+        array_agg(changed.id)
+            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued')
+    INTO
+        ids,
+        attempts,
+        claimed_at,
+        statuses,
+        expires_first,
+        jobs,
+        counted_statuses,
+        counted_outcomes,
+        run_times,
+        waits,
+        finals,
+        snoozed
+    FROM changed;
+    IF way NOT IN ('release', 'cancel', 'predecessor') THEN
+        PERFORM jobctl.count_attempts(jobs, counted_statuses, counted_outcomes, run_times, waits);
+    END IF;
+    IF snoozed IS NOT NULL THEN
+        PERFORM jobctl.hold_snoozed(snoozed, workers[1]);
+    END IF;
+    followed := '{}';
+    queues_runs := false;
+    IF finals IS NOT NULL THEN
+        followed := jobctl.mark_followers(finals);
+        queues_runs := jobctl.enqueue_hooks(finals) OR followed <> '{}';
+    END IF;
+END
+$$;

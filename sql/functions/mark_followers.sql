@@ -1,0 +1,27 @@
+-- Marks what waits for these runs, because they have ended or were deleted: decide_followers decides
+-- about it. Returns those of the runs that others wait for. Internal: no part of the contract of the
+-- schema.
+CREATE OR REPLACE FUNCTION jobctl.mark_followers(runs bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    marked bigint[];
+BEGIN
+    WITH marked AS (
+        UPDATE jobctl.job_dependencies AS waits
+        SET state = 'due'
+        WHERE waits.after_id = ANY (runs)
+            AND waits.state IN ('open', 'stuck')
+        RETURNING waits.after_id
+    )
+    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
+    RETURN marked;
+END
+$$;

@@ -1,0 +1,30 @@
+-- Returns those of these cancelled runs that are blocked after a retry, because a run for which they
+-- waited has not ended as the rule asks. A predecessor that was met by any end may be retried, too,
+-- so its row is decided about again. SECURITY DEFINER: operators can't write dependencies. Internal:
+-- no part of the contract of the schema.
+CREATE OR REPLACE FUNCTION jobctl.wait_again(runs bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+AS $$
+BEGIN
+    UPDATE jobctl.job_dependencies AS waits
+    SET state = 'due'
+    FROM jobctl.job_runs AS before
+    JOIN jobctl.job_runs AS run
+        ON run.id = ANY (runs)
+        AND run.status = 'cancelled'
+    WHERE waits.run_id = run.id
+        AND waits.after_id = before.id
+        AND waits.state = 'met'
+        AND before.status <> 'succeeded';
+    RETURN ARRAY(
+        SELECT DISTINCT waits.run_id
+        FROM jobctl.job_dependencies AS waits
+        WHERE waits.run_id = ANY (runs)
+            AND waits.state <> 'met'
+    );
+END
+$$;

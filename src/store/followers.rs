@@ -1,0 +1,39 @@
+//! Blocked runs: the decision about those whose predecessors have ended.
+
+use super::row::from_row;
+use super::session::Transaction;
+use super::statement::owned;
+use super::{Result, Store};
+
+/// How many rows of `job_dependencies` are looked up, so that a decision is short. A run that waits
+/// for more is decided at once.
+const EDGES_AT_ONCE: i64 = 1000;
+
+/// What came of a decision.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    /// Whether anything has changed.
+    pub(crate) decides: bool,
+    /// The cancelled runs that others wait for.
+    pub(crate) followed: Vec<i64>,
+}
+
+from_row!(Decided { decides, followed });
+
+impl Store {
+    /// Returns blocked runs to decide about, except `rejected`: those that wait for the runs of
+    /// `ended`, or all.
+    pub(crate) fn due_followers(
+        &self,
+        ended: Option<Vec<i64>>,
+        rejected: Vec<i64>,
+    ) -> Result<Vec<i64>> {
+        let statement = owned!("tick/due_followers"; edges = EDGES_AT_ONCE, ended, rejected);
+        self.query("look for blocked runs", Transaction::list, statement)
+    }
+
+    /// Releases or cancels those of these blocked runs whose predecessors have ended.
+    pub(crate) fn decide_followers(&self, ids: Vec<i64>) -> Result<Decided> {
+        self.query("release blocked runs", Transaction::one, owned!("tick/decide_followers"; ids))
+    }
+}

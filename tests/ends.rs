@@ -1,0 +1,107 @@
+//! Ends of attempts and runs: jobctl.end_runs writes what docs/architecture.md says.
+
+use std::fs;
+
+use crate::docs::root;
+use crate::support::TestDb;
+
+/// The columns of the table after the way, who calls it, and from where.
+const COLUMNS: [&str; 8] =
+    ["status", "run_at", "error", "failed_at", "counters", "history", "figures", "followers"];
+
+/// How a run is when it ends, and the arguments of the end: one that lets it wait again, if its way
+/// can, and one that ends it.
+fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
+    const CLAIM: &str = "workers => '{w}', numbers => '{1}', claims => ARRAY[(SELECT started_at \
+                         FROM jobctl.job_runs WHERE id = 1)], started_ago => '{5}'";
+    const FAILED: &str = "next_statuses => '{failed}', backoffs => '{60}', outcomes => '{failed}', \
+                          error_types => '{exit_code}', errors => '{broken}'";
+    const INTERRUPTED: &str = "next_statuses => '{queued}', backoffs => '{60}', outcomes => \
+                               '{interrupted}', error_types => '{interrupted}', errors => '{cut}'";
+    const DONE: &str = "next_statuses => '{succeeded}', outcomes => '{succeeded}'";
+    const LOST: &str = "backoffs => '{60}', errors => '{lost}'";
+    let claim = |set, more: &[&str]| (set, [&[CLAIM], more].concat().join(", ").leak() as &str);
+    match way {
+        "result" => vec![
+            claim("", &[FAILED]),
+            claim("", &[INTERRUPTED]),
+            claim("", &[DONE]),
+            claim("cancel_requested_at = now()", &[FAILED]),
+        ],
+        "lost" => vec![
+            claim("locked_until = now() - interval '1 s'", &[LOST]),
+            claim("locked_until = now() - interval '1 s', key_scope = 'replaced'", &[LOST]),
+        ],
+        "release" => vec![claim("", &[]), claim("cancel_requested_at = now()", &[])],
+        "expired" => vec![("expires_at = now()", "")],
+        "unreadable" => vec![("", "errors => '{damaged}'")],
+        "predecessor" => vec![("", "errors => '{run 9 is dead}'")],
+        _ => vec![("", "")],
+    }
+}
+
+/// Ends a run so, and returns which of the columns it has changed.
+fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
+    let from = match from {
+        "the claim" => {
+            "status = 'running', attempts = 1, locked_by = 'w', started_at = now(), \
+             locked_until = now() + interval '1 min'"
+        }
+        "blocked" => "status = 'blocked'",
+        _ => "status = 'queued'",
+    };
+    let set = if set.is_empty() { "priority = 0" } else { set };
+    let arguments = if arguments.is_empty() { String::new() } else { format!(", {arguments}") };
+    let seen = "SELECT jsonb_build_array(
+            status, run_at, ARRAY[last_error, error_type], failed_at,
+            ARRAY[attempts, uncounted_attempts, snoozed_attempts],
+            (SELECT count(*) FROM jobctl.job_attempts),
+            (SELECT count(*) FROM jobctl.job_figures),
+            (SELECT state FROM jobctl.job_dependencies)
+        ) FROM jobctl.job_runs WHERE id = 1";
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (id, job_type, run_at) VALUES (1, 'a', now() - interval '1 h');
+         INSERT INTO jobctl.job_runs (id, job_type, status) VALUES (2, 'mail', 'blocked');
+         INSERT INTO jobctl.job_dependencies (run_id, after_id) VALUES (2, 1);
+         UPDATE jobctl.job_runs SET {from} WHERE id = 1;
+         UPDATE jobctl.job_runs SET {set} WHERE id = 1"
+    ));
+    let read = || serde_json::from_str::<[serde_json::Value; 8]>(&db.query(seen)).unwrap();
+    let before = read();
+    let ended = format!("SELECT ids FROM jobctl.end_runs('{way}', '{{1}}'{arguments})");
+    assert_eq!(db.query(&ended), "{1}", "{way}");
+    let after = read();
+    std::array::from_fn(|column| before[column] != after[column])
+}
+
+#[test]
+fn end_runs_writes_what_the_table_of_the_architecture_says() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let table = text.split_once("## Ends").unwrap().1.split_once("\n\n- ").unwrap().0;
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let mut ways = 0;
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let (way, from) = (cells[0].trim_matches('`'), cells[2].split(',').next().unwrap());
+        let from = if from.ends_with("blocked") { "blocked" } else { from };
+        let seen: Vec<_> = scenarios(way)
+            .into_iter()
+            .map(|(set, arguments)| changes(way, from, set, arguments))
+            .collect();
+        for (at, column) in COLUMNS.iter().enumerate() {
+            let said = cells[at + 3];
+            let (any, all) = (seen.iter().any(|it| it[at]), seen.iter().all(|it| it[at]));
+            let is_always = said == "always" || said == "a row" || said.starts_with('`');
+            let expected = match said {
+                "" => !any,
+                _ if is_always => all,
+                _ => any,
+            };
+            assert!(expected, "{way}: {column} is `{said}` in the table; changed: {any} {all}");
+        }
+        ways += 1;
+    }
+    assert_eq!(ways, 8);
+}
