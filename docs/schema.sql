@@ -549,7 +549,8 @@ BEGIN
                     END,
                     run.attempts - (way = 'release')::integer,
                     run.uncounted_attempts + spared.one,
-                    run.snoozed_attempts + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                    run.snoozed_attempts
+                        + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -683,6 +684,8 @@ BEGIN
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
+        -- The first of those that fail alike begins an incident.
+        ORDER BY changed.id
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
     SELECT
@@ -784,30 +787,6 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
-        -- Attempts that failed alike in the same half-hour are of one incident, which is read once.
-        WITH incident AS MATERIALIZED (
-            SELECT failed.*, first.run_id || '.' || first.attempt AS id
-            FROM (
-                SELECT
-                    attempt.error_type,
-                    attempt.cause,
-                    date_bin('30 minutes', attempt.finished_at, '2000-01-01Z') AS half_hour,
-                    min(attempt.finished_at) AS finished_at
-                FROM jobctl.job_runs AS run
-                JOIN jobctl.job_definitions AS definition
-                    ON definition.name = run.job_type
-                    AND definition.has_hooks
-                JOIN jobctl.job_attempts AS attempt
-                    ON attempt.run_id = run.id
-                    AND attempt.attempt = run.attempts
-                WHERE run.id = ANY (runs)
-                    AND run.status = 'dead'
-                    AND attempt.outcome IN ('failed', 'lease_expired')
-                GROUP BY attempt.error_type, attempt.cause, half_hour
-            ) AS failed
-            CROSS JOIN LATERAL
-                jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
-        )
         SELECT
             hook.key AS hook_key,
             hook.job AS hook_job,
@@ -818,7 +797,12 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            incident.id AS incident,
+            CASE
+                WHEN run.status = 'dead'
+                    -- Else the run died later, without another attempt.
+                    AND last.error_type IS NOT DISTINCT FROM run.error_type
+                    THEN last.incident
+            END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -832,13 +816,6 @@ BEGIN
         LEFT JOIN jobctl.job_attempts AS last
             ON last.run_id = run.id
             AND last.attempt = run.attempts
-        LEFT JOIN incident
-            ON run.status = 'dead'
-            -- Else the run died later, without another attempt.
-            AND last.error_type IS NOT DISTINCT FROM run.error_type
-            AND incident.error_type IS NOT DISTINCT FROM last.error_type
-            AND incident.cause = last.cause
-            AND incident.half_hour = date_bin('30 minutes', last.finished_at, '2000-01-01Z')
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -902,6 +879,82 @@ BEGIN
     RETURN enqueues;
 END
 $$;
+CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $_$
+    SELECT
+        CASE
+            WHEN error_type IN ('signal', 'http_status') THEN left(coalesce(error, ''), 200)
+            ELSE coalesce(
+                -- Most texts have no such error, and a quick look is enough for them. COLLATE "C":
+                -- in Turkish, the lower case of I is not i.
+                CASE
+                    WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
+                        LIKE ANY (ARRAY[
+                            '%no space left%', '%quota exceeded%', '%read-only file%',
+                            '%output error%', '%allocate memory%', '%many open files%',
+                            '%connection %', '%unreachable%', '%no route%', '%name %'
+                        ])
+                        THEN (
+                            regexp_match(
+                                lower(
+                                    CASE error_type
+                                        WHEN 'exit_code' THEN right(output, 1000)
+                                        ELSE right(error, 1000)
+                                    END COLLATE "C"
+                                ) COLLATE "default",
+                                '(no space left on device|disk quota exceeded'
+                                '|read-only file system|input/output error'
+                                '|cannot allocate memory|too many open files'
+                                '|connection refused|connection reset by peer'
+                                '|connection timed out|network is unreachable'
+                                '|no route to host|(?:temporary failure in )?name resolution'
+                                '|name or service not known)'
+                                '(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'
+                            )
+                        )[1]
+                END,
+                left(
+                    nullif(regexp_replace(
+                        regexp_replace(
+                            regexp_replace(
+                                CASE error_type
+                                    -- NULL if this cuts the line.
+                                    WHEN 'exit_code' THEN substring(
+                                        right(E'\n' || output, 1000),
+                                        '[\r\n]([^\r\n]*\S)\s*$'
+                                    )
+                                    ELSE left(error, 1000)
+                                END,
+                                -- An apostrophe in a word begins no quoted text.
+                                '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*'''
+                                '|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]'
+                                '|\S+://\S+',
+                                '#',
+                                'g'
+                            ),
+                            '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*',
+                            '#',
+                            'g'
+                        ),
+                        -- The last lines of a stack in Java and of an exception in Node.js, and a
+                        -- line without three letters in a row. Not [:alpha:], which depends on the
+                        -- locale: in C, only A to Z are letters.
+                        '^(?:\s*\.\.\. # more|Node\.js #'
+                        '|[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]*'
+                        '(?:[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{1,2}'
+                        '[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]+)*'
+                        '[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{0,2})$',
+                        ''
+                    ), ''),
+                    200
+                ),
+                left(coalesce(error, ''), 200)
+            )
+        END
+$_$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1116,50 +1169,6 @@ BEGIN
     );
 END
 $$;
-CREATE FUNCTION jobctl.incident(error_type text, cause text, failed_at timestamp with time zone) RETURNS TABLE(run_id bigint, attempt integer, first_at timestamp with time zone, last_at timestamp with time zone)
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET row_security TO 'off'
-    AS $$
-    -- Steps of 30 minutes, so that few attempts are read.
-    WITH RECURSIVE earlier (at, run_id, attempt) AS (
-        SELECT incident.failed_at, NULL::bigint, NULL::integer
-        UNION
-        SELECT first.finished_at, first.run_id, first.attempt
-        FROM earlier
-        CROSS JOIN LATERAL (
-            SELECT other.finished_at, other.run_id, other.attempt
-            FROM jobctl.job_attempts AS other
-            WHERE other.outcome IN ('failed', 'lease_expired')
-                AND other.cause = incident.cause
-                AND other.error_type IS NOT DISTINCT FROM incident.error_type
-                AND other.finished_at BETWEEN earlier.at - interval '30 minutes' AND earlier.at
-            ORDER BY other.finished_at, other.run_id, other.attempt
-            LIMIT 1
-        ) AS first
-    ),
-    later (at) AS (
-        SELECT incident.failed_at
-        UNION
-        SELECT last.finished_at
-        FROM later
-        CROSS JOIN LATERAL (
-            SELECT other.finished_at
-            FROM jobctl.job_attempts AS other
-            WHERE other.outcome IN ('failed', 'lease_expired')
-                AND other.cause = incident.cause
-                AND other.error_type IS NOT DISTINCT FROM incident.error_type
-                AND other.finished_at BETWEEN later.at AND later.at + interval '30 minutes'
-            ORDER BY other.finished_at DESC
-            LIMIT 1
-        ) AS last
-    )
-    SELECT earlier.run_id, earlier.attempt, earlier.at, (SELECT max(later.at) FROM later)
-    FROM earlier
-    WHERE earlier.run_id IS NOT NULL
-    ORDER BY earlier.at, earlier.run_id, earlier.attempt
-    LIMIT 1
-$$;
 CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1274,6 +1283,37 @@ CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
     AS $$
     SELECT jobctl.is_operator(role)
         OR coalesce(pg_has_role(role, to_regrole(quote_ident(recorded_by)), 'USAGE'), false)
+$$;
+CREATE FUNCTION jobctl.name_incident() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    IF NEW.outcome NOT IN ('failed', 'lease_expired') THEN
+        NEW.cause := NULL;
+        NEW.incident := NULL;
+        RETURN NEW;
+    END IF;
+    NEW.cause := jobctl.failure_cause(NEW.error_type, NEW.error, NEW.output);
+    SELECT other.incident
+    INTO NEW.incident
+    FROM jobctl.job_attempts AS other
+    WHERE other.incident IS NOT NULL
+        AND other.cause = NEW.cause
+        AND other.error_type IS NOT DISTINCT FROM NEW.error_type
+        AND other.finished_at
+            BETWEEN NEW.finished_at - interval '30 minutes'
+            AND NEW.finished_at + interval '30 minutes'
+        AND (other.run_id, other.attempt) <> (NEW.run_id, NEW.attempt)
+    ORDER BY other.finished_at DESC
+    LIMIT 1;
+    NEW.incident := coalesce(NEW.incident, NEW.run_id || '.' || NEW.attempt);
+    RETURN NEW;
+END
 $$;
 CREATE FUNCTION jobctl.next_time(at time without time zone, days text DEFAULT '*'::text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT now()) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
@@ -2328,25 +2368,9 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint DEFAULT 0 NOT NULL,
     output_truncated boolean DEFAULT false NOT NULL,
-    cause text GENERATED ALWAYS AS (
-CASE
-    WHEN (outcome <> ALL (ARRAY['failed'::text, 'lease_expired'::text])) THEN NULL::text
-    WHEN (error_type = ANY (ARRAY['signal'::text, 'http_status'::text])) THEN "left"(COALESCE(error, ''::text), 200)
-    ELSE COALESCE(
-    CASE
-        WHEN (lower(("right"((COALESCE(output, ''::text) || COALESCE(error, ''::text)), 1200) COLLATE "C")) ~~ ANY (ARRAY['%no space left%'::text, '%quota exceeded%'::text, '%read-only file%'::text, '%output error%'::text, '%allocate memory%'::text, '%many open files%'::text, '%connection %'::text, '%unreachable%'::text, '%no route%'::text, '%name %'::text])) THEN (regexp_match((lower((
-        CASE error_type
-            WHEN 'exit_code'::text THEN "right"(output, 1000)
-            ELSE "right"(error, 1000)
-        END COLLATE "C")) COLLATE "default"), '(no space left on device|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|too many open files|connection refused|connection reset by peer|connection timed out|network is unreachable|no route to host|(?:temporary failure in )?name resolution|name or service not known)(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'::text))[1]
-        ELSE NULL::text
-    END, "left"(NULLIF(regexp_replace(regexp_replace(regexp_replace(
-    CASE error_type
-        WHEN 'exit_code'::text THEN "substring"("right"(('
-'::text || output), 1000), '[\r\n]([^\r\n]*\S)\s*$'::text)
-        ELSE "left"(error, 1000)
-    END, '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*''|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]|\S+://\S+'::text, '#'::text, 'g'::text), '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*'::text, '#'::text, 'g'::text), '^(?:\s*\.\.\. # more|Node\.js #|[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]*(?:[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{1,2}[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]+)*[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{0,2})$'::text, ''::text), ''::text), 200), "left"(COALESCE(error, ''::text), 200))
-END) STORED,
+    cause text,
+    incident text,
+    CONSTRAINT only_failures_have_an_incident CHECK (((outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text])) = (incident IS NOT NULL))),
     CONSTRAINT outcome_is_known CHECK ((outcome = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text, 'snoozed'::text, 'lease_expired'::text]))),
     CONSTRAINT texts_are_bounded CHECK (((octet_length(worker) <= 255) AND (octet_length(error_type) <= 100) AND (GREATEST(octet_length(error), octet_length(output)) <= (4 * 262144)))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
@@ -2516,7 +2540,8 @@ ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY jobctl.schema_migrations
     ADD CONSTRAINT schema_migrations_version_key UNIQUE (version);
-CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts USING btree (cause, finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
+CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts USING btree (cause, finished_at) WHERE (incident IS NOT NULL);
+CREATE INDEX job_attempts_by_incident ON jobctl.job_attempts USING btree (incident, finished_at) WHERE (incident IS NOT NULL);
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
@@ -2545,8 +2570,10 @@ CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_b
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
 CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
+CREATE TRIGGER changed_failures_name_their_incident BEFORE UPDATE OF outcome, error_type, error, output, incident ON jobctl.job_attempts FOR EACH ROW EXECUTE FUNCTION jobctl.name_incident();
 CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER effects_are_settled_by_their_recorder BEFORE DELETE OR UPDATE ON jobctl.job_effects FOR EACH ROW WHEN ((old.recorded_by <> CURRENT_USER)) EXECUTE FUNCTION jobctl.keep_effect();
+CREATE TRIGGER failures_name_their_incident BEFORE INSERT ON jobctl.job_attempts FOR EACH ROW WHEN (((new.outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text])) OR (new.incident IS NOT NULL))) EXECUTE FUNCTION jobctl.name_incident();
 CREATE TRIGGER key_scope_only_follows_a_replacement AFTER UPDATE OF key_scope ON jobctl.job_runs FOR EACH ROW WHEN (((new.key_scope <> old.key_scope) AND (new.idempotency_key = old.idempotency_key) AND ((old.key_scope <> 'replaced'::text) OR (new.key_scope <> 'live'::text)) AND ((old.key_scope <> 'live'::text) OR (new.key_scope <> 'replaced'::text) OR (old.status <> 'running'::text)))) EXECUTE FUNCTION jobctl.refuse_update('key_scope', 'change between live and replaced');
 CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER uncounted_attempts_follow_attempts AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.uncounted_attempts <> old.uncounted_attempts) AND ((new.uncounted_attempts <> (old.uncounted_attempts + 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');

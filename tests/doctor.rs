@@ -786,24 +786,6 @@ fn each_change_of_the_schema_is_found() {
             "ALTER TABLE jobctl.job_events ALTER id SET GENERATED ALWAYS",
             changed("sequence job_events_id_seq"),
         ),
-        // As a migration without standard_conforming_strings would store it.
-        (
-            "CREATE TABLE old AS SELECT
-                 pg_get_expr(adbin, adrelid) AS cause, pg_get_indexdef(i.oid) AS index
-             FROM pg_attrdef
-             JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND attname = 'cause'
-             CROSS JOIN (SELECT 'jobctl.job_attempts_by_cause'::regclass) AS i (oid);
-             SET standard_conforming_strings = off;
-             DO $$DECLARE old record;
-             BEGIN
-                 SELECT * INTO old FROM public.old;
-                 ALTER TABLE jobctl.job_attempts DROP COLUMN cause;
-                 EXECUTE 'ALTER TABLE jobctl.job_attempts ADD COLUMN cause text
-                     GENERATED ALWAYS AS (' || old.cause || ') STORED';
-                 EXECUTE old.index;
-             END$$",
-            changed("table job_attempts"),
-        ),
         ("ALTER VIEW jobctl.dead_runs SET (security_barrier = true)", changed("view dead_runs")),
         (
             "ALTER TABLE jobctl.job_effects DROP CONSTRAINT job_effects_pkey",

@@ -5,7 +5,7 @@ use std::fs;
 use crate::docs::root;
 use crate::support::TestDb;
 
-/// The columns of the table after the way, who calls it, and from where.
+/// The columns of the table after the way, its caller, and the status before.
 const COLUMNS: [&str; 8] =
     ["status", "run_at", "error", "failed_at", "counters", "history", "figures", "followers"];
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::TestDb;
+use crate::support::{TestDb, wait_until};
 
 /// Inserts a run in this status, and a failed attempt of it that ended at this minute. The error
 /// is an exit status, and the output that of the command.
@@ -242,4 +242,67 @@ fn errors_of_other_types_are_causes_without_values() {
     );
     let found = incidents(&db, &[]);
     assert_eq!(fields(&found[0], &["failures", "cause", "error_type"]), json!([6, "", null]));
+}
+
+/// Inserts dead runs that failed alike, each this many seconds after the one before, among ten
+/// thousand runs that succeeded.
+fn fail_often(db: &TestDb, runs: u32, seconds: u32) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
+             last_error)
+         SELECT 'mail', 'dead', 1, now() - n * interval '{seconds} s', 'exit_code', 'exit status 1'
+         FROM generate_series(1, {runs}) AS n;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
+         SELECT 'mail', 'succeeded', 1, now() - n * interval '1 s'
+         FROM generate_series(1, 10000) AS n;
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             error_type, error, exit_code, output)
+         SELECT id, 1, 'w', finished_at, finished_at,
+             CASE status WHEN 'dead' THEN 'failed' ELSE status END, error_type, last_error,
+             (status = 'dead')::integer, 'no such customer'
+         FROM jobctl.job_runs ORDER BY finished_at;
+         ANALYZE jobctl.job_runs, jobctl.job_attempts"
+    ));
+}
+
+/// Returns the attempts that this command reads, and the functions of the schema that it calls.
+fn work_of(db: &TestDb, command: &[&str], stdout: &str) -> [i64; 2] {
+    let counters = [
+        "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'job_attempts')
+             + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_attempts')",
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE schemaname = 'jobctl'",
+    ];
+    let count = || counters.map(|sql| db.query(sql).parse::<i64>().unwrap());
+    let before = count();
+    db.jobctl(command.iter().copied()).run().success().stdout_has(stdout);
+    // The server counts when a session ends.
+    wait_until("the counts", || count()[0] > before[0]);
+    let after = count();
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// Many failures in a row, and an error that comes back day by day: each attempt is read a few
+/// times, and no function is called for each of them.
+#[test]
+fn the_runs_of_a_long_incident_are_found_at_once() {
+    for (runs, seconds) in [(500, 1), (300, 1200)] {
+        let db = TestDb::new();
+        db.execute(&format!("ALTER DATABASE {} SET track_functions = 'all'", db.name()));
+        fail_often(&db, runs, seconds);
+        let some =
+            "SELECT id || '.1' FROM jobctl.job_runs WHERE status = 'dead' LIMIT 1 OFFSET 100";
+        let some = db.query(some);
+        let list = ["list", "--incident", &some, "--limit", "2000", "--columns", "id,status"];
+        let retry = ["retry", "--all-dead", "--incident", &some, "--yes"];
+        for (command, stdout) in [
+            (&list[..], "\tdead\n"),
+            (&["failures", "--incident", &some], "no such customer"),
+            (&["failures", "--group", "--since", "2026-01-01"], "no such customer"),
+            (&retry, &format!("queued\t{runs}\n")),
+        ] {
+            let [read, called] = work_of(&db, command, stdout);
+            let most = i64::from(runs) * 20 + 1000;
+            assert!(read < most && called < 100, "{command:?}: {read} attempts, {called} calls");
+        }
+    }
 }

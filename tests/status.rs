@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Finished, Role, TestDb, leave_out, packages, wait_until, without_seconds};
+use crate::support::{Finished, TestDb, leave_out, packages, wait_until, without_seconds};
 
 /// Inserts a run; `columns` begin with a comma.
 fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {

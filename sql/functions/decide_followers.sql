@@ -1,11 +1,11 @@
--- Decides about blocked runs for which a predecessor has ended, was deleted, or is new:
--- blocked -> queued if their last predecessor has ended as its rule asks, see job_dependencies, and
--- blocked -> cancelled if a predecessor cancels them. This is the only place that does. Internal: no
--- part of the contract of the schema.
+-- Decides about blocked runs for which a predecessor has ended, was deleted, or is new: blocked ->
+-- queued if their last predecessor has ended as its rule asks, see job_dependencies, and blocked ->
+-- cancelled if a predecessor cancels them. This is the only place that does. Internal: no part of
+-- the contract of the schema.
 --
 -- It locks the followers, and then looks at what they wait for with a new snapshot. So two
--- transactions that end the last two predecessors can't both miss the other: whoever decides later
--- sees both. Runs that another session has locked stay as they are; the next call decides.
+-- transactions that end the last two predecessors can't both miss the other: the one that decides
+-- later sees both. Runs that another session has locked stay as they are; the next call decides.
 --
 -- A predecessor that has not ended is locked, too, and gets a new row version: then a transaction
 -- that ends it later sees what waits for it, or fails, because its snapshot is older.

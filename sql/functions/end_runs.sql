@@ -7,10 +7,10 @@
 --   dropped: the definition was full                    unreadable: no claim can read it
 --   cancel: an operator asked for it                    predecessor: a run that it waited for
 -- The other arguments are arrays of equal length, one element a run, or NULL. The first three ways
--- end a claim, which worker, attempt and time of the claim name. A worker may claim the same attempt
--- number twice: after a release, or after a failover to a replica without the first claim. The
--- second claim is a later transaction, so its now() is at least a microsecond later. The times can
--- only be equal if the new primary's clock is behind, and even then they must meet in the same
+-- end a claim, which worker, attempt and time of the claim name. A worker may claim the same
+-- attempt number twice: after a release, or after a failover to a replica without the first claim.
+-- The second claim is a later transaction, so its now() is at least a microsecond later. The times
+-- can only be equal if the new primary's clock is behind, and even then they must meet in the same
 -- microsecond.
 --
 -- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
@@ -174,7 +174,8 @@ BEGIN
                     END,
                     run.attempts - (way = 'release')::integer,
                     run.uncounted_attempts + spared.one,
-                    run.snoozed_attempts + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                    run.snoozed_attempts
+                        + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -308,6 +309,8 @@ BEGIN
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
+        -- The first of those that fail alike begins an incident.
+        ORDER BY changed.id
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
     SELECT

@@ -27,30 +27,6 @@ BEGIN
         RETURN false;
     END IF;
     FOR hooked IN
-        -- Attempts that failed alike in the same half-hour are of one incident, which is read once.
-        WITH incident AS MATERIALIZED (
-            SELECT failed.*, first.run_id || '.' || first.attempt AS id
-            FROM (
-                SELECT
-                    attempt.error_type,
-                    attempt.cause,
-                    date_bin('30 minutes', attempt.finished_at, '2000-01-01Z') AS half_hour,
-                    min(attempt.finished_at) AS finished_at
-                FROM jobctl.job_runs AS run
-                JOIN jobctl.job_definitions AS definition
-                    ON definition.name = run.job_type
-                    AND definition.has_hooks
-                JOIN jobctl.job_attempts AS attempt
-                    ON attempt.run_id = run.id
-                    AND attempt.attempt = run.attempts
-                WHERE run.id = ANY (runs)
-                    AND run.status = 'dead'
-                    AND attempt.outcome IN ('failed', 'lease_expired')
-                GROUP BY attempt.error_type, attempt.cause, half_hour
-            ) AS failed
-            CROSS JOIN LATERAL
-                jobctl.incident(failed.error_type, failed.cause, failed.finished_at) AS first
-        )
         SELECT
             hook.key AS hook_key,
             hook.job AS hook_job,
@@ -61,7 +37,12 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            incident.id AS incident,
+            CASE
+                WHEN run.status = 'dead'
+                    -- Else the run died later, without another attempt.
+                    AND last.error_type IS NOT DISTINCT FROM run.error_type
+                    THEN last.incident
+            END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
             CASE run.status
@@ -75,13 +56,6 @@ BEGIN
         LEFT JOIN jobctl.job_attempts AS last
             ON last.run_id = run.id
             AND last.attempt = run.attempts
-        LEFT JOIN incident
-            ON run.status = 'dead'
-            -- Else the run died later, without another attempt.
-            AND last.error_type IS NOT DISTINCT FROM run.error_type
-            AND incident.error_type IS NOT DISTINCT FROM last.error_type
-            AND incident.cause = last.cause
-            AND incident.half_hour = date_bin('30 minutes', last.finished_at, '2000-01-01Z')
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),

@@ -1,6 +1,6 @@
--- Marks what waits for these runs, because they have ended or were deleted: decide_followers decides
--- about it. Returns those of the runs that others wait for. Internal: no part of the contract of the
--- schema.
+-- Marks what waits for these runs, because they have ended or were deleted: decide_followers
+-- decides about it. Returns those of the runs that others wait for. Internal: no part of the
+-- contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.mark_followers(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

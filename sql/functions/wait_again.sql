@@ -1,7 +1,7 @@
--- Returns those of these cancelled runs that are blocked after a retry, because a run for which they
--- waited has not ended as the rule asks. A predecessor that was met by any end may be retried, too,
--- so its row is decided about again. SECURITY DEFINER: operators can't write dependencies. Internal:
--- no part of the contract of the schema.
+-- Returns those of these cancelled runs that are blocked after a retry, because a run for which
+-- they waited has not ended as the rule asks. A predecessor that was met by any end may be retried,
+-- too, so its row is decided about again. SECURITY DEFINER: operators can't write dependencies.
+-- Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.wait_again(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -41,7 +41,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.enqueue,
-    jobctl.incident,
     jobctl.next_time,
     jobctl.run_states,
     jobctl.stuck_predecessor,

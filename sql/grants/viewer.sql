@@ -70,11 +70,11 @@ GRANT SELECT (
     exit_code,
     signal,
     http_status,
-    cause
+    cause,
+    incident
 ) ON jobctl.job_attempts TO {role};
 GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
 GRANT EXECUTE ON FUNCTION
-    jobctl.incident,
     jobctl.is_running,
     jobctl.run_states,
     jobctl.stuck_predecessor

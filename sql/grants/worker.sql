@@ -32,7 +32,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.fire,
-    jobctl.incident,
     jobctl.is_own_effect,
     jobctl.is_running,
     jobctl.may_settle,

@@ -462,87 +462,17 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint NOT NULL DEFAULT 0,
     output_truncated boolean NOT NULL DEFAULT false,
-    -- Why it failed, equal for attempts that fail alike: an error of the operating system at the
-    -- end of the last line of a command's output or of the error, whichever program wrote it; else
-    -- that line, with `#` for numbers, quoted texts, addresses and paths, so that a viewer may read
-    -- it; else, if no word is left of it, the error.
-    cause text GENERATED ALWAYS AS (
-        CASE
-            WHEN outcome NOT IN ('failed', 'lease_expired') THEN NULL
-            WHEN error_type IN ('signal', 'http_status') THEN left(coalesce(error, ''), 200)
-            ELSE coalesce(
-                -- Most texts have no such error, and a quick look is enough for them. COLLATE "C":
-                -- in Turkish, the lower case of I is not i.
-                CASE
-                    WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
-                        LIKE ANY (ARRAY[
-                            '%no space left%', '%quota exceeded%', '%read-only file%',
-                            '%output error%', '%allocate memory%', '%many open files%',
-                            '%connection %', '%unreachable%', '%no route%', '%name %'
-                        ])
-                        THEN (
-                            regexp_match(
-                                lower(
-                                    CASE error_type
-                                        WHEN 'exit_code' THEN right(output, 1000)
-                                        ELSE right(error, 1000)
-                                    END COLLATE "C"
-                                ) COLLATE "default",
-                                '(no space left on device|disk quota exceeded'
-                                '|read-only file system|input/output error'
-                                '|cannot allocate memory|too many open files'
-                                '|connection refused|connection reset by peer'
-                                '|connection timed out|network is unreachable'
-                                '|no route to host|(?:temporary failure in )?name resolution'
-                                '|name or service not known)'
-                                '(?:[^\w\r\n]|os error \d+|; the server is `[^`\r\n]*`)*\s*$'
-                            )
-                        )[1]
-                END,
-                left(
-                    nullif(regexp_replace(
-                        regexp_replace(
-                            regexp_replace(
-                                CASE error_type
-                                    -- NULL if this cuts the line.
-                                    WHEN 'exit_code' THEN substring(
-                                        right(E'\n' || output, 1000),
-                                        '[\r\n]([^\r\n]*\S)\s*$'
-                                    )
-                                    ELSE left(error, 1000)
-                                END,
-                                -- An apostrophe in a word begins no quoted text.
-                                '"(?:[^"\\]|\\.)*"|`[^`]*`|(?<!\w)[bru]?''(?:[^''\\]|\\.)*'''
-                                '|[\u2018\u201c\u00ab][^\u2019\u201d\u00bb]*[\u2019\u201d\u00bb]'
-                                '|\S+://\S+',
-                                '#',
-                                'g'
-                            ),
-                            '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*',
-                            '#',
-                            'g'
-                        ),
-                        -- The last lines of a stack in Java and of an exception in Node.js, and a
-                        -- line without three letters in a row. Not [:alpha:], which depends on the
-                        -- locale: in C, only A to Z are letters.
-                        '^(?:\s*\.\.\. # more|Node\.js #'
-                        '|[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]*'
-                        '(?:[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{1,2}'
-                        '[^A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]+)*'
-                        '[A-Za-z\u00c0-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\uffdc]{0,2})$',
-                        ''
-                    ), ''),
-                    200
-                ),
-                left(coalesce(error, ''), 200)
-            )
-        END
-    ) STORED,
+    -- Why it failed, equal for attempts that fail alike, see failure_cause.sql, and the first
+    -- attempt of its incident, as 17.2: see name_incident.sql, which sets both.
+    cause text,
+    incident text,
     PRIMARY KEY (run_id, attempt),
     CONSTRAINT times_are_dates CHECK (
         least(started_at, finished_at) >= '0001-01-01 00:00Z'
         AND greatest(started_at, finished_at) < '10000-01-01 00:00Z'
     ),
+    CONSTRAINT only_failures_have_an_incident
+        CHECK ((outcome IN ('failed', 'lease_expired')) = (incident IS NOT NULL)),
     CONSTRAINT texts_are_bounded CHECK (
         octet_length(worker) <= 255
         AND octet_length(error_type) <= 100
@@ -554,9 +484,13 @@ CREATE TABLE jobctl.job_attempts (
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, attempt)
     WHERE outcome IN ('failed', 'lease_expired');
 
--- Failed attempts by their cause, see incident.sql.
-CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts (cause, finished_at, run_id, attempt)
-    WHERE outcome IN ('failed', 'lease_expired');
+-- Failed attempts by their cause, see name_incident.sql.
+CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts (cause, finished_at)
+    WHERE incident IS NOT NULL;
+
+-- The attempts of an incident.
+CREATE INDEX job_attempts_by_incident ON jobctl.job_attempts (incident, finished_at)
+    WHERE incident IS NOT NULL;
 
 -- Running runs whose rows other sessions have locked, as a transaction that replaces a run does. A
 -- worker keeps leases and results here until it can write them to job_runs. A row counts for the

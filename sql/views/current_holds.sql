@@ -1,6 +1,7 @@
 -- A run that asks for a later attempt holds its job from then on, while it waits for that attempt:
--- not after its end or deletion, nor if an operator gave it another time. If `held_at` is still to come, the
--- database's clock was ahead, and the hold does not count. The hold of a person does until its end.
+-- not after its end or deletion, nor if an operator gave it another time. If `held_at` is still to
+-- come, the database's clock was ahead, and the hold does not count. The hold of a person does
+-- until its end.
 CREATE OR REPLACE VIEW jobctl.current_holds AS
 SELECT
     hold.id,

@@ -76,8 +76,6 @@ pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
     /// Whether other runs may be due now or soon: hooks, or runs that waited for the ended ones.
     pub(crate) queues_runs: bool,
-    /// The ended runs that others wait for.
-    pub(crate) followed: Vec<i64>,
     /// Whether the next request decides about runs that wait for ended ones.
     pub(crate) follows: bool,
     /// Runs that another session has locked. Their claims are not released, and their results are
@@ -176,9 +174,9 @@ impl Store {
 
     /// Records results, releases claims that were never started, then claims due runs: all or
     /// nothing. Waits for locked runs or skips them, which needs one more statement. Their results
-    /// are stored, as are those in `kept`, and a later wake of any tick records them. If the
-    /// connection is lost, the error carries the claims that exist if the transaction was
-    /// committed, which is unknown.
+    /// are stored, as are those in `kept`, and a later wake of any tick records them. Returns also
+    /// the ended runs that others wait for. If the connection is lost, the error carries the claims
+    /// that exist if the transaction was committed, which is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
@@ -187,7 +185,7 @@ impl Store {
         unstarted: Vec<FencingToken>,
         wanted: Option<(Claim, ClaimFilter)>,
         skips_locked: bool,
-    ) -> std::result::Result<StepResult, (Error, Vec<FencingToken>)> {
+    ) -> std::result::Result<(StepResult, Vec<i64>), (Error, Vec<FencingToken>)> {
         let holder = holder.clone();
         let doing = match (&*ended, &*kept, &*unstarted) {
             ([], [], []) => "claim runs",
@@ -234,15 +232,9 @@ impl Store {
                 taken.claimed.iter().map(Claimed::token).collect();
             let claiming = began.elapsed();
             let AfterEnd { followed, queues_runs } = after;
-            Ok(StepResult {
-                recorded,
-                queues_runs,
-                followed,
-                locked,
-                taken,
-                claiming,
-                follows: false,
-            })
+            let step =
+                StepResult { recorded, queues_runs, locked, taken, claiming, follows: false };
+            Ok((step, followed))
         };
         self.transact(doing, work).map_err(|error| {
             // From now on, the connection's thread does not begin to commit.
@@ -356,7 +348,8 @@ fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/locked"; ids = runs))
 }
 
-/// Records the results of attempts in one statement; returns also what follows. In the history, an attempt that lost its lease gets that as its result.
+/// Records the results of attempts in one statement; returns also what follows. In the history, an
+/// attempt that lost its lease gets that as its result.
 fn finish(
     transaction: &mut Transaction,
     worker: &str,

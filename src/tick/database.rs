@@ -11,7 +11,7 @@ use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, Store, Timeouts, bisect};
+use crate::store::{self, BatchSize, FencingToken, Holder, StepResult, Store, Timeouts, bisect};
 use crate::upkeep::{self, Turn, UnclaimableSearch, Upkeep, UpkeepState};
 
 /// The tick's session.
@@ -23,7 +23,8 @@ pub(super) struct Database {
     output_batch: BatchSize,
     /// The ended runs whose followers are not decided about.
     followed: Vec<i64>,
-    /// How many requests in a row could not decide, because other sessions had locked the followers.
+    /// How many requests in a row could not decide, because other sessions had locked the
+    /// followers.
     undecided: usize,
 }
 
@@ -95,17 +96,16 @@ impl Database {
             Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));
                 let claims = claim.is_some();
-                let mut step =
+                let step =
                     store.finish_and_claim(holder, results, kept, unstarted, claim, skips_locked);
-                if let Ok(step) = &mut step {
-                    self.followed.append(&mut step.followed);
+                Answer::Step(step.map(|(step, followed)| {
+                    self.followed.extend(followed);
                     // Claimed runs start first.
                     if !claims {
                         self.follow_up(short);
                     }
-                    step.follows = !self.followed.is_empty();
-                }
-                Answer::Step(step)
+                    StepResult { follows: !self.followed.is_empty(), ..step }
+                }))
             }
             Request::Store(outputs) => {
                 let until = began + timeouts.statement;

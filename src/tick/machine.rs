@@ -708,7 +708,7 @@ impl Machine {
     }
 
     fn stepped(&mut self, sent: Sent, step: StepResult) {
-        let StepResult { recorded, queues_runs, follows, locked, taken, claiming, .. } = step;
+        let StepResult { recorded, queues_runs, follows, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
         let is_quick = self.was_quick(sent.at);

@@ -6,9 +6,9 @@ use super::Turn;
 use crate::store::{self, Store};
 
 /// Releases or cancels blocked runs as long as there is time: those that wait for the runs of
-/// `ended`, which the caller has ended, or all. The second also finds those that the first has left,
-/// whose predecessors were ended without jobctl, and new ones. `ended` gets the cancelled runs that
-/// others wait for, and is empty if the caller need not try again.
+/// `ended`, which the caller has ended, or all. The second also finds those that the first has
+/// left, whose predecessors were ended without jobctl, and new ones. `ended` gets the cancelled
+/// runs that others wait for, and is empty if the caller need not try again.
 pub(crate) fn release_followers(
     store: &Store,
     turn: &mut Turn,

@@ -101,23 +101,6 @@ pub(super) struct Attempt {
     pub(super) error: Option<String>,
 }
 
-impl Attempt {
-    fn has_failed(&self) -> bool {
-        ["failed", "lease_expired"].contains(&&*self.outcome)
-    }
-
-    /// The column `cause` of an attempt without output, whose error has no quotes or addresses.
-    fn cause(&self) -> String {
-        let error = self.error.clone().unwrap_or_default();
-        if matches!(self.error_type.as_deref(), Some("exit_code" | "signal" | "http_status")) {
-            return error;
-        }
-        let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
-        let words = error.split(' ').map(|word| if has_digit(word) { "#" } else { word });
-        words.collect::<Vec<_>>().join(" ")
-    }
-}
-
 /// The columns of `job_definitions` that come from the file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Spec {
@@ -484,16 +467,15 @@ impl Database {
                 let (claim, skips) = (claim.as_ref(), *skips_locked);
                 let step = |it: &mut Self| it.step(session, results, kept, unstarted, claim, skips);
                 // The claims of a lost answer are for the world to add.
-                let mut step =
+                let step =
                     self.transact("record results", step).map_err(|error| (error, Vec::new()));
-                if let Ok(step) = &mut step {
-                    session.followed.append(&mut step.followed);
+                Answer::Step(step.map(|(step, followed)| {
+                    session.followed.extend(followed);
                     if claim.is_none() {
                         self.follow_up(session);
                     }
-                    step.follows = !session.followed.is_empty();
-                }
-                Answer::Step(step)
+                    StepResult { follows: !session.followed.is_empty(), ..step }
+                }))
             }
             Request::Store(outputs) => {
                 let stored = |it: &mut Self| {
@@ -903,7 +885,7 @@ impl Database {
         unstarted: &[FencingToken],
         claim: Option<&Claim>,
         skips_locked: bool,
-    ) -> Result<StepResult> {
+    ) -> Result<(StepResult, Vec<i64>)> {
         let mut locked: Vec<_> = results.iter().map(|it| it.token.id).collect();
         locked.extend(unstarted.iter().map(|claim| claim.id));
         locked.retain(|id| skips_locked && self.is_locked(*id));
@@ -928,7 +910,8 @@ impl Database {
             None => ClaimResult::default(),
         };
         let claiming = Duration::ZERO;
-        Ok(StepResult { recorded, queues_runs, followed, locked, taken, claiming, follows: false })
+        let step = StepResult { recorded, queues_runs, locked, taken, claiming, follows: false };
+        Ok((step, followed))
     }
 
     /// The change of a run in jobctl.end_runs. Returns its status and its outcome.
@@ -1940,6 +1923,9 @@ impl Database {
                 continue;
             };
             for (key, job) in self.hooks(run) {
+                if self.definitions.get(&job).is_some_and(|it| !it.spec.enabled) {
+                    continue;
+                }
                 let hook = NewRun {
                     job_type: job,
                     payload: self.hook_payload(&self.runs[&id]),
@@ -1985,26 +1971,7 @@ impl Database {
         hooks.map(key).collect()
     }
 
-    /// jobctl.incident: the first attempt of the incident in which the run died.
-    fn incident(&self, run: &Run) -> Option<String> {
-        let last = self.attempts.get(&(run.id, run.attempts));
-        let last = last.filter(|it| run.status == Status::Dead && it.has_failed())?;
-        let kind = |it: &Attempt| (it.error_type.clone(), it.cause());
-        let alike = |it: &Attempt| it.has_failed() && kind(it) == kind(last);
-        let alike = self.attempts.iter().filter(|(_, it)| alike(it));
-        let mut alike: Vec<_> = alike.map(|(id, it)| (it.finished_at, *id)).collect();
-        alike.sort_unstable();
-        let mut first = (last.finished_at, (run.id, run.attempts));
-        for earlier in alike.into_iter().rev() {
-            if earlier <= first && first.0 - earlier.0 <= TimeDelta::minutes(30) {
-                first = earlier;
-            }
-        }
-        let (run, attempt) = first.1;
-        Some(format!("{run}.{attempt}"))
-    }
-
-    /// The payload of a hook's run, as PostgreSQL prints it.
+    /// The payload of a hook's run, as PostgreSQL prints it, without the incident.
     fn hook_payload(&self, run: &Run) -> String {
         let is_failure = run.status != Status::Succeeded;
         let error = run.last_error.as_ref().filter(|_| is_failure);
@@ -2026,7 +1993,7 @@ impl Database {
             ("status", json!(run.status.as_str())),
             ("worker", json!(worker)),
             ("attempts", json!(run.attempts)),
-            ("incident", json!(self.incident(run))),
+            ("incident", Value::Null),
             ("error_type", json!(run.error_type.as_ref().filter(|_| is_failure))),
         ];
         let members = members.map(|(name, value)| format!("\"{name}\": {value}"));

@@ -112,10 +112,11 @@ const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
         - '{payload_bytes, enqueued_by, live_output, settled_at, created_at}'::text[]
         || jsonb_build_object('timeout', extract(epoch FROM timeout), 'payload',
-            payload::text) AS row
+            regexp_replace(payload::text, '(\"incident\":) \"[0-9.]+\"', '\\1 null')) AS row
     FROM jobctl.job_runs AS run
     UNION ALL SELECT 'attempt ' || run_id || ' ' || attempt, to_jsonb(it) - '{run_id, attempt,
-        exit_code, cause, signal, http_status, output, output_bytes, output_truncated}'::text[]
+        exit_code, cause, incident, signal, http_status, output, output_bytes,
+        output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
         most_fires, most_running, most_at_once, rate_interval, is_limited, has_hooks, created_at,

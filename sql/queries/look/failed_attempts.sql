@@ -2,7 +2,7 @@
 -- $1  since    $2  until, exclusive; NULL for no bound
 -- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type
 --     NULL for any, like the others
--- $8  of_run   $9  of_attempt: only attempts that failed like this one; NULL for all
+-- $8  of_run   $9  of_attempt: only attempts of the incident of this one; NULL for all
 -- $10 limit; NULL for all
 -- Reads only columns that a viewer may read.
 SELECT attempt.run_id, attempt.attempt
@@ -19,12 +19,11 @@ WHERE attempt.outcome IN ('failed', 'lease_expired')
     AND ($7::text IS NULL OR attempt.error_type = $7::text)
     AND (
         $8::bigint IS NULL
-        OR EXISTS (
-            SELECT FROM jobctl.job_attempts AS given
+        OR attempt.incident = (
+            SELECT given.incident
+            FROM jobctl.job_attempts AS given
             WHERE given.run_id = $8::bigint
                 AND given.attempt = $9::integer
-                AND given.cause = attempt.cause
-                AND given.error_type IS NOT DISTINCT FROM attempt.error_type
         )
     )
 ORDER BY attempt.finished_at DESC, attempt.run_id DESC, attempt.attempt DESC

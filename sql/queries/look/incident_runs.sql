@@ -15,17 +15,11 @@ SELECT coalesce(
     ARRAY[]::bigint[]
 ) AS ids
 FROM jobctl.job_attempts AS given
-CROSS JOIN LATERAL jobctl.incident(given.error_type, given.cause, given.finished_at) AS incident
-JOIN jobctl.job_attempts AS member
-    ON member.outcome IN ('failed', 'lease_expired')
-    AND member.cause = given.cause
-    AND member.error_type IS NOT DISTINCT FROM given.error_type
-    AND member.finished_at BETWEEN incident.first_at AND incident.last_at
+JOIN jobctl.job_attempts AS member ON member.incident = given.incident
 JOIN jobctl.job_runs AS run
     ON run.id = member.run_id
 WHERE given.run_id = $1::bigint
     AND given.attempt = $2::integer
-    AND given.outcome IN ('failed', 'lease_expired')
 GROUP BY given.run_id
 UNION ALL
 SELECT ARRAY[run.id]

@@ -1,82 +1,39 @@
--- Incidents, see incident.sql, with the counts of their attempts that match. Those with dead runs
--- that are not settled come first, then those with runs that still wait or run, then the others;
--- those with the most such runs first, then the latest. A run counts for the incident of its last
--- failed attempt. Reads only columns that a viewer may read.
+-- Incidents, see name_incident.sql, with the counts of their attempts that match. Those with dead
+-- runs that are not settled come first, then those with runs that still wait or run, then the
+-- others; those with the most such runs first, then the latest. A run counts for the incident of
+-- its last failed attempt. Reads only columns that a viewer may read.
 -- $1  since      $2  until, exclusive; NULL for no bound
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
 -- $6  limit
 WITH failed AS (
     SELECT
+        attempt.incident,
         attempt.run_id,
         attempt.attempt,
         attempt.worker,
         attempt.finished_at,
         attempt.error_type,
-        attempt.cause,
-        coalesce(
-            attempt.finished_at - lag(attempt.finished_at) OVER alike > interval '30 minutes',
-            true
-        ) AS begins
+        attempt.cause
     FROM jobctl.job_attempts AS attempt
     WHERE attempt.outcome IN ('failed', 'lease_expired')
         AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
         AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
-    WINDOW alike AS (
-        PARTITION BY attempt.error_type, attempt.cause
-        ORDER BY attempt.finished_at, attempt.run_id, attempt.attempt
-    )
-),
--- Attempts that failed alike are in one part, until a gap of more than 30 minutes.
-numbered AS MATERIALIZED (
-    SELECT
-        failed.*,
-        count(*) FILTER (WHERE failed.begins) OVER (
-            PARTITION BY failed.error_type, failed.cause
-            ORDER BY failed.finished_at, failed.run_id, failed.attempt
-        ) AS part
-    FROM failed
-),
--- Only the first part of a cause may have begun before the window.
-parts AS MATERIALIZED (
-    SELECT
-        part.error_type,
-        part.cause,
-        part.part,
-        coalesce(before.run_id, part.run_id) || '.' || coalesce(before.attempt, part.attempt)
-            AS incident
-    FROM numbered AS part
-    LEFT JOIN LATERAL (
-        SELECT incident.run_id, incident.attempt
-        FROM jobctl.incident(part.error_type, part.cause, part.finished_at) AS incident
-        WHERE part.part = 1
-    ) AS before ON true
-    WHERE part.begins
 ),
 members AS (
     SELECT
-        parts.incident,
-        numbered.run_id,
-        numbered.attempt,
-        numbered.worker,
-        numbered.finished_at,
-        numbered.error_type,
-        numbered.cause,
+        failed.*,
         NOT EXISTS (
             SELECT
             FROM jobctl.job_attempts AS later
-            WHERE later.run_id = numbered.run_id
-                AND later.attempt > numbered.attempt
+            WHERE later.run_id = failed.run_id
+                AND later.attempt > failed.attempt
                 AND later.outcome IN ('failed', 'lease_expired')
         ) AS is_last
-    FROM numbered
-    JOIN parts
-        ON parts.error_type IS NOT DISTINCT FROM numbered.error_type
-        AND parts.cause = numbered.cause
-        AND parts.part = numbered.part
+    FROM failed
     LEFT JOIN unnest($3::bigint[], $4::integer[]) AS wanted (run_id, attempt)
-        ON wanted.run_id = numbered.run_id
-        AND wanted.attempt = numbered.attempt
+        ON wanted.run_id = failed.run_id
+        AND wanted.attempt = failed.attempt
     WHERE $3::bigint[] IS NULL
         OR wanted.run_id IS NOT NULL
     UNION ALL

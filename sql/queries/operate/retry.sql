@@ -1,14 +1,14 @@
 -- Any status of `from` -> queued, due now. A cancelled run goes back to what it was: blocked if it
 -- waited for other runs that have not ended as it asks, and at its time if that is still to come. A
--- retry of a blocked run lets it start. A running run is taken from its worker. If no attempt is left, as many are added as the
--- run had at first. A retried run expires only if it keeps its time. A run that a newer one
--- replaced gets its live key back.
+-- retry of a blocked run lets it start. A running run is taken from its worker. If no attempt is
+-- left, as many are added as the run had at first. A retried run expires only if it keeps its time.
+-- A run that a newer one replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  cancelled_now: whether cancelled runs are due now, too, and wait for no other runs
 -- $6  unsettled: whether settled runs are left out
--- A row per existing id that is not left out: its status before, whether it was retried, and whether
--- it is blocked now. If the
--- status allows it and the run was not retried, another run has its live key.
+-- A row per existing id that is not left out: its status before, whether it was retried, and
+-- whether it is blocked now. If the status allows it and the run was not retried, another run has
+-- its live key.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,

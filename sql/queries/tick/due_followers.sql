@@ -1,6 +1,7 @@
 -- Blocked runs that a tick must decide about, see decide_followers.sql.
--- $1  edges: how many rows of job_dependencies to read    $2  ended: only what waits for these runs;
--- NULL for all    $3  rejected: blocked runs to leave out
+-- $1  edges: how many rows of job_dependencies to read
+-- $2  ended: only what waits for these runs; NULL for all
+-- $3  rejected: blocked runs to leave out
 -- A statement without `ended` begins at a random row: the rows of one role must not delay those of
 -- others for long.
 WITH range AS (
