@@ -926,3 +926,79 @@ fn the_end_of_a_run_reads_each_follower_once() {
         assert_eq!(db.query(&counted), format!("{status}|2000"));
     }
 }
+
+/// Else one run that waits for ten thousand long outputs stops all jobs.
+#[test]
+fn long_results_keep_no_other_run_from_starting() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.part]\nshell = 'true'\n[jobs.sum]\nshell = 'cat | wc -c'\npass_result = true\n\
+         [jobs.other]\nshell = 'true'\n",
+    );
+    let first = db.enqueue(["part", "--in", "1h"]);
+    let sum = db.enqueue(["sum", "--after", &first.to_string()]);
+    // Each output is 1 MiB. Only the first one is compressed here.
+    db.execute(&format!(
+        "CREATE TABLE public.text AS SELECT repeat('long line ' || chr(10), 95325) AS output;
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
+         SELECT 'part', 'succeeded', 1, now() FROM generate_series(1, 2500);
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
+             output)
+         SELECT id, 1, 'w', now(), now(), 'succeeded', text.output
+         FROM jobctl.job_runs, public.text WHERE status = 'succeeded';
+         INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
+         SELECT {sum}, id, 'met' FROM jobctl.job_runs WHERE status = 'succeeded';
+         UPDATE jobctl.job_dependencies SET state = 'met';
+         UPDATE jobctl.job_runs SET status = 'queued', run_at = now() WHERE id = {sum}"
+    ));
+    let other = db.enqueue(["other"]);
+    // A statement of this tick may take 1.6 s.
+    let log = db.jobctl(["tick", "--lease", "10s"]).run().success().stderr;
+    assert_eq!(db.status(other), "succeeded", "{log}");
+    assert!(!log.contains("cannot claim runs"), "{log}");
+    // It gets the ends of the outputs, or ends or waits alone.
+    if db.status(sum) == "succeeded" {
+        let bytes: u32 = db.of_attempt(sum, 1, "output").trim().parse().unwrap();
+        assert!((100_000..2_000_000).contains(&bytes), "{bytes}");
+    } else {
+        assert!(log.contains(&format!("run {sum} ")), "{log}");
+    }
+}
+
+/// An enqueuer has cancelled runs, and thousands of its runs wait for each of them.
+#[test]
+fn many_runs_that_wait_do_not_keep_those_of_others_blocked() {
+    let db = db();
+    let enqueuer = Role::granted(&db, "enqueuer");
+    let name = enqueuer.name();
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, status, enqueued_by, finished_at)
+         SELECT 'mail', 'cancelled', '{name}', now() FROM generate_series(1, 20);
+         INSERT INTO jobctl.job_runs (job_type, status, enqueued_by)
+         SELECT 'mail', 'blocked', '{name}' FROM generate_series(1, 10000);
+         INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
+         SELECT run.id, before.id, 'due' FROM jobctl.job_runs AS run, jobctl.job_runs AS before
+         WHERE run.status = 'blocked' AND before.status = 'cancelled'"
+    ));
+    let first = db.enqueue(["export", "--in", "1h"]);
+    let other = mail(&db, &[first], &[]);
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {first}"
+    ));
+    let due = "SELECT count(*) FROM jobctl.job_dependencies WHERE state = 'due'";
+    let ended = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let count = |sql: &str| db.query(sql).parse::<u32>().unwrap();
+    // A statement of this tick may take 1.6 s, and its turn less.
+    let tick = || db.jobctl(["tick", "--lease", "10s"]).run().success();
+    let [mut before, at_first] = [due, ended].map(count);
+    for number in 1..=3 {
+        tick();
+        let left = count(due);
+        assert!(left < before || left == 0, "tick {number} decided about nothing");
+        before = left;
+    }
+    // The end of a statement that takes too long undoes what it did.
+    assert_eq!(count(ended), at_first, "statements took too long");
+    // A run that waits for few others comes first.
+    assert_eq!(db.status(other), "succeeded");
+}

@@ -708,6 +708,27 @@ fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
     );
 }
 
+/// Its claim reads no outputs, so only this run ends or waits.
+#[test]
+fn a_run_whose_results_cannot_be_read_delays_no_other() {
+    let db = TestDb::new();
+    db.apply("[jobs.sum]\nshell = 'cat'\npass_result = true\n[jobs.other]\nshell = 'true'\n");
+    let first = db.enqueue_script("true");
+    let sum = db.enqueue(["sum", "--after", &first.to_string()]);
+    db.jobctl(["tick", "--limit", "1"]).run().success();
+    assert_eq!([first, sum].map(|id| db.status(id)), ["succeeded", "queued"]);
+    db.execute(&format!("UPDATE jobctl.job_attempts SET output = {LONG}"));
+    lose_toast(&db, "job_attempts");
+    let others = [1, 2, 3].map(|_| db.enqueue(["other"]));
+    let tick = db.jobctl(["tick"]).run().success();
+    assert_eq!(others.map(|id| db.status(id)), ["succeeded"; 3], "{tick}");
+    assert!(["queued", "failed", "dead"].contains(&&*db.status(sum)), "{tick}");
+    tick.stderr_has(&format!("run {sum} "));
+    // A person learns of it.
+    db.jobctl(["check"]).run().exits(1).stdout_has(" of sum");
+    db.jobctl(["show", &sum.to_string()]).run().success().stdout_has("cannot read");
+}
+
 #[test]
 fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
     let db = TestDb::new();

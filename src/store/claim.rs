@@ -12,6 +12,7 @@ use super::session::Transaction;
 use super::statement::{owned, query};
 use super::{Error, Result, Store};
 use crate::job::action::JobKind;
+use crate::job::failure::Failure;
 
 /// A tick of a worker.
 #[derive(Clone, Debug)]
@@ -152,8 +153,11 @@ rows! {
         pub(crate) scheduled_for: Option<String>,
         /// The ids of the runs that it waited for, with commas.
         pub(crate) after: Option<String>,
-        /// Their outputs as JSON, if the definition passes them on.
-        pub(crate) results: Option<String>,
+        /// The definition passes their results on.
+        pub(crate) passes_results: bool,
+        /// The results as JSON, or why they can't be read; `None`: they were not read.
+        #[serde(skip)]
+        pub(crate) results: Option<std::result::Result<String, Failure>> = None,
     }
 }
 
@@ -161,6 +165,12 @@ impl Claimed {
     /// The number of this attempt without uncounted ones, which decides the backoff.
     pub(crate) fn counted_attempt(&self) -> i32 {
         self.attempt - self.uncounted_attempts
+    }
+
+    /// The bytes of the job's input.
+    pub(crate) fn bytes(&self) -> usize {
+        let results = self.results.as_ref().and_then(|it| it.as_ref().ok());
+        self.payload.len() + results.map_or(0, String::len)
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -275,6 +285,12 @@ impl Store {
             queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker, only_run,
         );
         self.query("look for due runs", Transaction::list, statement)
+    }
+
+    /// Returns the results of the runs that a run waited for, as JSON.
+    pub(crate) fn results(&self, run: i64) -> Result<String> {
+        let doing = "read the outputs of the runs that it waited for";
+        self.query(doing, Transaction::one, owned!("tick/results"; run))
     }
 
     /// Checks that claims are not rejected whatever the run.

@@ -10,8 +10,11 @@ use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
 use crate::connect::ConnectionThread;
 use crate::health;
+use crate::job::failure::Failure;
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, BatchSize, FencingToken, Holder, StepResult, Store, Timeouts, bisect};
+use crate::store::{
+    self, BatchSize, Claimed, FencingToken, Holder, Kind, StepResult, Store, Timeouts, bisect,
+};
 use crate::upkeep::{self, Turn, UnclaimableSearch, Upkeep, UpkeepState};
 
 /// The tick's session.
@@ -98,7 +101,8 @@ impl Database {
                 let claims = claim.is_some();
                 let step =
                     store.finish_and_claim(holder, results, kept, unstarted, claim, skips_locked);
-                Answer::Step(step.map(|(step, followed)| {
+                Answer::Step(step.map(|(mut step, followed)| {
+                    read_results(&mut self.store, &mut step.taken.claimed, short);
                     self.followed.extend(followed);
                     // Claimed runs start first.
                     if !claims {
@@ -140,6 +144,27 @@ impl Database {
 
     pub(super) fn transactions(&self) -> u64 {
         self.store.transactions()
+    }
+}
+
+/// Reads the results that these runs get, one run at a time: a run whose results can't be read must
+/// not delay the others. No statement begins after the time of one; runs without results are
+/// released.
+fn read_results(store: &mut Store, claimed: &mut [Claimed], timeouts: Timeouts) {
+    store.set_timeouts(timeouts);
+    let until = Instant::now() + timeouts.statement;
+    for run in claimed.iter_mut().filter(|run| run.passes_results) {
+        run.results = match store.results(run.id) {
+            Err(error) if error.kind == Kind::Lost => return,
+            Err(error) if error.may_be_about_rows() => {
+                Some(Err(Failure::BadPayload(error.to_string())))
+            }
+            Err(error) => Some(Err(Failure::Spawn(error.for_log()))),
+            Ok(results) => Some(Ok(results)),
+        };
+        if Instant::now() >= until {
+            return;
+        }
     }
 }
 

@@ -55,7 +55,9 @@ impl Ended {
 
 /// Executes a run on the calling thread, and judges the result.
 pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
-    if stop.asked().is_some() || stop.is_too_late() {
+    // The next claim tries again to read the results.
+    let is_unread = run.passes_results && run.results.is_none();
+    if is_unread || stop.asked().is_some() || stop.is_too_late() {
         return Ended::Unstarted(run);
     }
     let started = Instant::now();
@@ -98,7 +100,8 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
     let job_type = run.job_type.escape_debug();
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
     let payload = &run.payload;
-    let with_results = run.results.as_ref();
+    let with_results =
+        run.results.as_ref().map(Result::as_ref).transpose().map_err(Failure::clone)?;
     let with_results = with_results.map(|it| format!(r#"{{"payload": {payload}, "after": {it}}}"#));
     let action = match definition {
         Some(definition) => {

@@ -929,7 +929,7 @@ impl Machine {
         match ended {
             Ended::Judged(judged) => {
                 let took = judged.finished - judged.started;
-                self.claims.prefetch.observe(took, judged.run.payload.len());
+                self.claims.prefetch.observe(took, judged.run.bytes());
                 self.writes.push(PendingWrite::Record(judged));
                 self.claims.claim_soon(self.now);
             }

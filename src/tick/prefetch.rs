@@ -21,7 +21,7 @@ const AHEAD: usize = 4000;
 /// The maximum of prefetched runs per ended run. One ended run predicts little: the first may fail
 /// faster than the others.
 const AHEAD_PER_ENDED: usize = 4;
-/// The approximate maximum of their payloads, in bytes.
+/// The approximate maximum of their payloads and results, in bytes.
 pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
 
 /// The durations and sizes that this tick has observed.
@@ -29,7 +29,7 @@ pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
 pub(super) struct Prefetch {
     /// The mean duration of a run in seconds, weighted by recency. `None` until a run has ended.
     mean: Option<f64>,
-    /// The size of a payload in bytes, weighted likewise.
+    /// The size of a job's input in bytes, weighted likewise.
     size: usize,
     ended: usize,
     /// The mean duration of an answer, weighted likewise.
@@ -42,12 +42,12 @@ pub(super) struct Prefetch {
 }
 
 impl Prefetch {
-    /// Records the duration and the payload size of a run. A run that outlasts the window or has a
-    /// larger payload counts at once; other runs change the estimates slowly. An estimate that is
+    /// Records the duration and the input size of a run. A run that outlasts the window or has a
+    /// larger input counts at once; other runs change the estimates slowly. An estimate that is
     /// too low keeps runs from other hosts; one that is too high only costs an additional claim.
-    pub(super) fn observe(&mut self, took: Duration, payload: usize) {
+    pub(super) fn observe(&mut self, took: Duration, input: usize) {
         let took = took.as_secs_f64();
-        self.size = payload.max(self.size - self.size.saturating_sub(payload) / 8);
+        self.size = input.max(self.size - self.size.saturating_sub(input) / 8);
         self.ended += 1;
         self.mean = Some(match self.mean {
             Some(mean) if took < self.window().as_secs_f64() => mean + (took - mean) / 8.0,

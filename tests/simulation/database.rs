@@ -1319,6 +1319,7 @@ impl Database {
             scheduled_for: run.scheduled_for.map(|at| at.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
             after: (!after.is_empty()).then(|| after.join(",")),
             // The model has no outputs.
+            passes_results: false,
             results: None,
             job_type: run.job_type,
         }
@@ -1971,7 +1972,16 @@ impl Database {
         hooks.map(key).collect()
     }
 
-    /// The payload of a hook's run, as PostgreSQL prints it, without the incident.
+    /// The incident in which a run died. Here each failed attempt is one of its own, because the
+    /// first of those that fail at the same moment depends on the order in which they are written.
+    fn incident(&self, run: &Run) -> Option<String> {
+        let last = self.attempts.get(&(run.id, run.attempts))?;
+        let has_failed = ["failed", "lease_expired"].contains(&&*last.outcome);
+        let dies = run.status == Status::Dead && has_failed && last.error_type == run.error_type;
+        dies.then(|| format!("{}.{}", run.id, run.attempts))
+    }
+
+    /// The payload of a hook's run, as PostgreSQL prints it.
     fn hook_payload(&self, run: &Run) -> String {
         let is_failure = run.status != Status::Succeeded;
         let error = run.last_error.as_ref().filter(|_| is_failure);
@@ -1993,7 +2003,7 @@ impl Database {
             ("status", json!(run.status.as_str())),
             ("worker", json!(worker)),
             ("attempts", json!(run.attempts)),
-            ("incident", Value::Null),
+            ("incident", json!(self.incident(run))),
             ("error_type", json!(run.error_type.as_ref().filter(|_| is_failure))),
         ];
         let members = members.map(|(name, value)| format!("\"{name}\": {value}"));

@@ -75,6 +75,8 @@ const SETUP: &str = "
 const TRIGGERS: &str = "
     ALTER TABLE jobctl.job_runs SET (vacuum_truncate = off);
     ALTER TABLE jobctl.job_attempts SET (vacuum_truncate = off);
+    CREATE OR REPLACE FUNCTION jobctl.name_incident() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.incident := NEW.run_id || ''.'' || NEW.attempt; RETURN NEW; END';
     ALTER TABLE jobctl.job_definitions SET (vacuum_truncate = off);
     ALTER TABLE jobctl.job_workers SET (vacuum_truncate = off);
     CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -112,7 +114,7 @@ const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
         - '{payload_bytes, enqueued_by, live_output, settled_at, created_at}'::text[]
         || jsonb_build_object('timeout', extract(epoch FROM timeout), 'payload',
-            regexp_replace(payload::text, '(\"incident\":) \"[0-9.]+\"', '\\1 null')) AS row
+            payload::text) AS row
     FROM jobctl.job_runs AS run
     UNION ALL SELECT 'attempt ' || run_id || ' ' || attempt, to_jsonb(it) - '{run_id, attempt,
         exit_code, cause, incident, signal, http_status, output, output_bytes,
