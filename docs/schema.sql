@@ -1519,25 +1519,6 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
-    WITH RECURSIVE stuck (id) AS (
-        SELECT awaited.follower_id
-        FROM jobctl.awaited_runs AS awaited
-        WHERE awaited.is_stuck
-        UNION
-        SELECT follower.id
-        FROM stuck
-        -- OFFSET 0: one run at a time, by the indexes.
-        CROSS JOIN LATERAL (
-            SELECT run.id
-            FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS run
-                ON run.id = waits.run_id
-                AND run.status = 'blocked'
-            WHERE waits.after_id = stuck.id
-                AND waits.state IN ('open', 'due')
-            OFFSET 0
-        ) AS follower
-    )
     SELECT
         run.id,
         run.job_type,
@@ -1548,7 +1529,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         attempt.signal,
         run.status = 'blocked'
             AND (
-                run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+                stuck.id IS NOT NULL
                 -- The rows that say what it waits for are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS waits
@@ -1560,6 +1541,12 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
+    LEFT JOIN jobctl.stuck_predecessor(ARRAY(
+        SELECT blocked.id
+        FROM jobctl.job_runs AS blocked
+        WHERE blocked.id = ANY (runs)
+            AND blocked.status = 'blocked'
+    )) AS stuck ON stuck.run_id = run.id
     WHERE run.id = ANY (runs)
         AND (
             run.enqueued_by = SESSION_USER
@@ -1653,48 +1640,40 @@ BEGIN
     END LOOP;
 END
 $$;
-CREATE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text) RETURNS record
+CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id bigint, id bigint, status text)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
-    WITH RECURSIVE blocked (id) AS (
-        SELECT run
+    WITH RECURSIVE before (run_id, id, status, is_stuck) AS (
+        SELECT asked.id, asked.id, 'blocked', false
+        FROM unnest(runs) AS asked (id)
         -- Else nothing is searched.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS waits
             WHERE waits.state IN ('stuck', 'due')
         )
         UNION
-        SELECT before.id
-        FROM blocked
+        SELECT before.run_id, awaited.id, awaited.status, awaited.is_stuck
+        FROM before
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT awaited.id
-            FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS awaited
-                ON awaited.id = waits.after_id
-                AND awaited.status = 'blocked'
-            WHERE waits.run_id = blocked.id
-                AND waits.state IN ('open', 'due')
+            SELECT awaited.id, awaited.status, awaited.is_stuck
+            FROM jobctl.awaited_runs AS awaited
+            WHERE awaited.follower_id = before.id
+                AND awaited.state <> 'met'
             OFFSET 0
-        ) AS before
+        ) AS awaited
+        WHERE before.status = 'blocked'
     )
-    SELECT ended.id, ended.status
+    SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status
     FROM (
-        SELECT blocked.id
-        FROM blocked
-        LIMIT 10000
-    ) AS searched
-    CROSS JOIN LATERAL (
-        SELECT awaited.id, awaited.status
-        FROM jobctl.awaited_runs AS awaited
-        WHERE awaited.follower_id = searched.id
-            AND awaited.is_stuck
-        OFFSET 0
-    ) AS ended
-    ORDER BY ended.id
-    LIMIT 1
+        SELECT before.*
+        FROM before
+        LIMIT 10000 + cardinality(runs)
+    ) AS known
+    WHERE known.is_stuck
+    ORDER BY known.run_id, known.id
 $$;
 CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER

@@ -414,3 +414,38 @@ fn a_tick_for_one_run_that_another_tick_took_says_so() {
     tick.wait().exits(4).stderr(&format!("jobctl: cannot start run {id}: its status is running\n"));
     db.leaves_running();
 }
+
+/// Each `wait` of each role asks for its runs again and again.
+#[test]
+fn a_wait_reads_only_the_runs_before_its_own() {
+    let db = TestDb::new();
+    let [dead, open] = ["1h"; 2].map(|time| db.enqueue(["shell", "--in", time, "--", "true"]));
+    let own = db.enqueue(["shell", "--after", &open.to_string(), "--", "true"]).to_string();
+    // Other runs, which wait for a dead one, and runs that wait for these.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {dead};
+         INSERT INTO jobctl.job_runs (job_type, status)
+         SELECT 'mail', 'blocked' FROM generate_series(1, 20000);
+         INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
+         SELECT id, CASE WHEN id % 2 = 0 THEN {dead} ELSE id - 1 END,
+             CASE WHEN id % 2 = 0 THEN 'stuck' ELSE 'open' END
+         FROM jobctl.job_runs WHERE job_type = 'mail';
+         ANALYZE jobctl.job_runs, jobctl.job_dependencies"
+    ));
+    let read = || {
+        let read = "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
+                 WHERE relname = 'job_dependencies')
+             + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_dependencies')";
+        db.query(read).parse::<i64>().unwrap()
+    };
+    for run in [&own, &open.to_string()] {
+        let before = read();
+        db.jobctl(["wait", run, "--timeout", "1ms"]).run().exits(124).nowhere("can't start");
+        let seen = "SELECT stuck FROM jobctl.run_states(ARRAY[$1])".replace("$1", run);
+        assert_eq!(db.query(&seen), "f");
+        wait_until("the counts", || run != &own || read() > before);
+        assert!(read() - before < 1000, "{} entries", read() - before);
+    }
+    let stuck = db.query("SELECT max(id) FROM jobctl.job_runs");
+    db.jobctl(["wait", &stuck, "--timeout", "1ms"]).run().exits(124).stderr_has("can't start");
+}

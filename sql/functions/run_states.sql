@@ -1,9 +1,8 @@
 -- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the login or a
 -- role of the caller enqueued, and of all runs if the caller may read their status. The exit
--- code and the signal are those of the last attempt. A blocked run is stuck if it waits, directly
--- or through other blocked runs, for a dead, cancelled or deleted one, of which at most 10,000 are
--- known, or if nothing says for which run it waits. SECURITY DEFINER: an enqueuer reads no table,
--- and learns no error, output or payload here, and no id of another run.
+-- code and the signal are those of the last attempt. A blocked run is stuck if it has a
+-- stuck_predecessor, or if nothing says for which run it waits. SECURITY DEFINER: an enqueuer reads
+-- no table, and learns no error, output or payload here, and no id of another run.
 CREATE OR REPLACE FUNCTION jobctl.run_states(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -24,25 +23,6 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
-    WITH RECURSIVE stuck (id) AS (
-        SELECT awaited.follower_id
-        FROM jobctl.awaited_runs AS awaited
-        WHERE awaited.is_stuck
-        UNION
-        SELECT follower.id
-        FROM stuck
-        -- OFFSET 0: one run at a time, by the indexes.
-        CROSS JOIN LATERAL (
-            SELECT run.id
-            FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS run
-                ON run.id = waits.run_id
-                AND run.status = 'blocked'
-            WHERE waits.after_id = stuck.id
-                AND waits.state IN ('open', 'due')
-            OFFSET 0
-        ) AS follower
-    )
     SELECT
         run.id,
         run.job_type,
@@ -53,7 +33,7 @@ AS $$
         attempt.signal,
         run.status = 'blocked'
             AND (
-                run.id IN (SELECT known.id FROM (SELECT stuck.id FROM stuck LIMIT 10000) AS known)
+                stuck.id IS NOT NULL
                 -- The rows that say what it waits for are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS waits
@@ -65,6 +45,12 @@ AS $$
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
+    LEFT JOIN jobctl.stuck_predecessor(ARRAY(
+        SELECT blocked.id
+        FROM jobctl.job_runs AS blocked
+        WHERE blocked.id = ANY (runs)
+            AND blocked.status = 'blocked'
+    )) AS stuck ON stuck.run_id = run.id
     WHERE run.id = ANY (runs)
         AND (
             run.enqueued_by = SESSION_USER

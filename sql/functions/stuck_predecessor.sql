@@ -1,47 +1,40 @@
--- The first dead, cancelled or deleted run for which a blocked run waits, directly or through other
--- blocked runs. Returns a row of NULL if there is none. Looks at 10,000 blocked runs at most, which
--- takes some hundredths of a second.
-CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(run bigint, OUT id bigint, OUT status text)
+-- The first dead, cancelled or deleted run for which each of these blocked runs waits, directly or
+-- through other blocked runs. Returns no row for a run without one. Looks at 10,000 rows of
+-- job_dependencies at most, the nearest first, which takes some hundredths of a second.
+CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(runs bigint[])
+RETURNS TABLE (run_id bigint, id bigint, status text)
 LANGUAGE sql
 STABLE
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
-    WITH RECURSIVE blocked (id) AS (
-        SELECT run
+    WITH RECURSIVE before (run_id, id, status, is_stuck) AS (
+        SELECT asked.id, asked.id, 'blocked', false
+        FROM unnest(runs) AS asked (id)
         -- Else nothing is searched.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS waits
             WHERE waits.state IN ('stuck', 'due')
         )
         UNION
-        SELECT before.id
-        FROM blocked
+        SELECT before.run_id, awaited.id, awaited.status, awaited.is_stuck
+        FROM before
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
-            SELECT awaited.id
-            FROM jobctl.job_dependencies AS waits
-            JOIN jobctl.job_runs AS awaited
-                ON awaited.id = waits.after_id
-                AND awaited.status = 'blocked'
-            WHERE waits.run_id = blocked.id
-                AND waits.state IN ('open', 'due')
+            SELECT awaited.id, awaited.status, awaited.is_stuck
+            FROM jobctl.awaited_runs AS awaited
+            WHERE awaited.follower_id = before.id
+                AND awaited.state <> 'met'
             OFFSET 0
-        ) AS before
+        ) AS awaited
+        WHERE before.status = 'blocked'
     )
-    SELECT ended.id, ended.status
+    SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status
     FROM (
-        SELECT blocked.id
-        FROM blocked
-        LIMIT 10000
-    ) AS searched
-    CROSS JOIN LATERAL (
-        SELECT awaited.id, awaited.status
-        FROM jobctl.awaited_runs AS awaited
-        WHERE awaited.follower_id = searched.id
-            AND awaited.is_stuck
-        OFFSET 0
-    ) AS ended
-    ORDER BY ended.id
-    LIMIT 1
+        SELECT before.*
+        FROM before
+        LIMIT 10000 + cardinality(runs)
+    ) AS known
+    WHERE known.is_stuck
+    ORDER BY known.run_id, known.id
 $$;

@@ -236,7 +236,7 @@ CROSS JOIN LATERAL (
         ) AS unmet_statuses
     FROM predecessors AS before
 ) AS after
-LEFT JOIN LATERAL jobctl.stuck_predecessor(run.id) AS stuck ON run.status = 'blocked'
+LEFT JOIN LATERAL jobctl.stuck_predecessor(ARRAY[run.id]) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,
