@@ -390,15 +390,11 @@ BEGIN
         FROM jobctl.job_runs AS oldest
         WHERE oldest.id = ANY (ARRAY(
             SELECT waiting.id
-            FROM jobctl.job_runs AS waiting
-            WHERE waiting.job_type = job
-                AND waiting.job_type NOT IN ('shell', 'http')
-                AND waiting.status IN ('queued', 'failed')
-            -- Not `id`, which would let the planner read the finished runs of the job.
-            ORDER BY waiting.id + 0 DESC
+            FROM jobctl.waiting_runs(job, NULL) AS waiting (id)
+            ORDER BY waiting.id DESC
             OFFSET most
         ))
-            AND oldest.status IN ('queued', 'failed')
+            AND oldest.status IN ('blocked', 'queued', 'failed')
         ORDER BY oldest.id
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED
@@ -621,9 +617,9 @@ BEGIN
                     THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
                 WHEN way = 'unreadable'
                     THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
-                WHEN way = 'dropped' THEN run.status IN ('queued', 'failed')
                 WHEN way = 'predecessor' THEN run.status = 'blocked'
-                WHEN way = 'cancel' THEN run.status IN ('blocked', 'queued', 'failed')
+                WHEN way IN ('dropped', 'cancel')
+                    THEN run.status IN ('blocked', 'queued', 'failed')
             END
         RETURNING
             run.id,
@@ -1883,23 +1879,11 @@ BEGIN
     -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
-        -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
-        -- keeps the planner from other indexes. A number in a row would be written by all enqueues
-        -- and claims of the job, and they would wait for each other.
+        -- Reads at most max_waiting entries of indexes. A number in a row would be written by all
+        -- enqueues and claims of the job, and they would wait for each other.
         PERFORM
-        FROM jobctl.job_runs AS run
-        WHERE run.job_type = definition.name
-            AND run.job_type NOT IN ('shell', 'http')
-            AND run.status IN ('queued', 'failed')
-        ORDER BY
-            run.job_type,
-            coalesce(run.share, ''),
-            run.queue,
-            run.priority,
-            run.run_at,
-            run.id
-        OFFSET definition.max_waiting - 1
-        LIMIT 1;
+        FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
+        OFFSET definition.max_waiting - 1;
         is_full := FOUND;
     END IF;
     -- Tries again if the run with the key vanished or ended between the two statements, or if a
@@ -2171,6 +2155,40 @@ BEGIN
             WHERE waits.run_id = run.id
                 AND waits.state <> 'met'
         );
+END
+$$;
+CREATE FUNCTION jobctl.waiting_runs(job text, most integer) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    (
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = job
+            AND run.job_type NOT IN ('shell', 'http')
+            AND run.status IN ('queued', 'failed')
+        -- The order of job_runs_waiting_of_job keeps the planner from other indexes.
+        ORDER BY
+            run.job_type,
+            coalesce(run.share, ''),
+            run.queue,
+            run.priority,
+            run.run_at,
+            run.id
+        LIMIT most
+    )
+    UNION ALL
+    (
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.job_type = job
+            AND run.status = 'blocked'
+        LIMIT most
+    )
+    LIMIT most;
 END
 $$;
 CREATE TABLE jobctl.job_dependencies (

@@ -34,6 +34,8 @@ fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
         ],
         "release" => vec![claim("", &[]), claim("cancel_requested_at = now()", &[])],
         "expired" => vec![("expires_at = now()", "")],
+        // Blocked or queued.
+        "dropped" | "cancel" => vec![("", ""), ("status = 'queued'", "")],
         "unreadable" => vec![("", "errors => '{damaged}'")],
         "predecessor" => vec![("", "errors => '{run 9 is dead}'")],
         _ => vec![("", "")],

@@ -225,3 +225,57 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
     let shown = db.jobctl(["job", "a"]).run().success();
     shown.stdout_has("\"max_waiting\":2").stdout_has("\"when_full\":\"drop_new\"");
 }
+
+/// Else all of them would become queued at once, when the run that they wait for ends.
+#[test]
+fn runs_that_wait_for_other_runs_count() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nmax_waiting = 2\n[jobs.b]\nshell = 'true'\n");
+    let first = db.enqueue(["b", "--in", "1h"]).to_string();
+    let after = ["enqueue", "a", "--after", &first];
+    let why = "definition `a` is full, its max_waiting is 2; try again later\n";
+    db.enqueue(["a", "--after", &first, "--key", "k"]);
+    db.enqueue(["a", "--after", &first]);
+    db.jobctl(after).run().exits(9).stdout("").stderr(&format!("jobctl: {why}"));
+    db.jobctl(["enqueue", "a"]).run().exits(9);
+    // A key that has its run needs no room.
+    db.jobctl(after).args(["--key", "k"]).run().success();
+    let line = format!("{{\"job_type\": \"a\", \"after\": [{first}]}}\n");
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(9).stdout("");
+    batch.stderr_has(why);
+    let keyed = "{\"job_type\": \"b\", \"as\": \"b\"}\n\
+        {\"job_type\": \"a\", \"after\": [\"b\"], \"idempotency_key\": \"l\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(keyed).run().exits(9).stdout("");
+    let then = ["enqueue", "--batch", "-", "--then", "a"];
+    db.jobctl(then).stdin("{\"job_type\": \"b\"}\n").run().exits(9).stdout("");
+    let sql = format!("SELECT jobctl.enqueue('a', after => ARRAY[{first}]::bigint[])");
+    let refused = db.client().simple_query(&sql).unwrap_err();
+    assert_eq!(refused.as_db_error().unwrap().code().code(), "JC008");
+    assert_eq!(statuses(&db), "queued blocked blocked");
+}
+
+#[test]
+fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
+    for (when_full, status, expected) in [
+        ("refuse", 9, "queued blocked blocked"),
+        ("drop_new", 0, "queued blocked blocked"),
+        ("drop_oldest", 0, "queued cancelled cancelled cancelled cancelled blocked blocked"),
+    ] {
+        let db = TestDb::new();
+        db.apply(&format!(
+            "[jobs.a]\nshell = 'true'\nmax_waiting = 2\nwhen_full = '{when_full}'\n\
+             [jobs.b]\nshell = 'true'\n"
+        ));
+        let first = db.enqueue(["b", "--in", "1h"]);
+        let line = format!("{{\"job_type\": \"a\", \"after\": [{first}]}}\n");
+        for (lines, status) in [(2, 0), (4, status)] {
+            let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.repeat(lines));
+            batch.run().exits(status);
+        }
+        assert_eq!(statuses(&db), expected, "{when_full}");
+        db.age();
+        db.jobctl(["tick", "--limit", "1"]).run().success();
+        let queued = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";
+        assert_eq!(db.query(queued), "2", "{when_full}");
+    }
+}

@@ -529,7 +529,8 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("stuck_predecessor", 'f', ",row_security=off"),
             ("try_enqueue", 't', ",row_security=off,lock_timeout=2s"),
             ("wait_again", 't', ",row_security=off"),
-            ("wait_for", 't', ",row_security=off")
+            ("wait_for", 't', ",row_security=off"),
+            ("waiting_runs", 'f', ",row_security=off")
         ]
         .map(|(name, definer, more)| format!(
             "{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"

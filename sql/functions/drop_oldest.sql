@@ -1,6 +1,6 @@
--- queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops two at
--- most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips locked
--- runs, which may be about to start.
+-- blocked, queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops
+-- two at most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips
+-- locked runs, which may be about to start.
 CREATE OR REPLACE FUNCTION jobctl.drop_oldest(job text, most integer)
 RETURNS void
 LANGUAGE plpgsql
@@ -13,15 +13,11 @@ BEGIN
         FROM jobctl.job_runs AS oldest
         WHERE oldest.id = ANY (ARRAY(
             SELECT waiting.id
-            FROM jobctl.job_runs AS waiting
-            WHERE waiting.job_type = job
-                AND waiting.job_type NOT IN ('shell', 'http')
-                AND waiting.status IN ('queued', 'failed')
-            -- Not `id`, which would let the planner read the finished runs of the job.
-            ORDER BY waiting.id + 0 DESC
+            FROM jobctl.waiting_runs(job, NULL) AS waiting (id)
+            ORDER BY waiting.id DESC
             OFFSET most
         ))
-            AND oldest.status IN ('queued', 'failed')
+            AND oldest.status IN ('blocked', 'queued', 'failed')
         ORDER BY oldest.id
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED

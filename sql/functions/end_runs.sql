@@ -246,9 +246,9 @@ BEGIN
                     THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
                 WHEN way = 'unreadable'
                     THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
-                WHEN way = 'dropped' THEN run.status IN ('queued', 'failed')
                 WHEN way = 'predecessor' THEN run.status = 'blocked'
-                WHEN way = 'cancel' THEN run.status IN ('blocked', 'queued', 'failed')
+                WHEN way IN ('dropped', 'cancel')
+                    THEN run.status IN ('blocked', 'queued', 'failed')
             END
         RETURNING
             run.id,

@@ -246,23 +246,11 @@ BEGIN
     -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
-        -- Reads at most max_waiting entries of job_runs_waiting_of_job: the order of its columns
-        -- keeps the planner from other indexes. A number in a row would be written by all enqueues
-        -- and claims of the job, and they would wait for each other.
+        -- Reads at most max_waiting entries of indexes. A number in a row would be written by all
+        -- enqueues and claims of the job, and they would wait for each other.
         PERFORM
-        FROM jobctl.job_runs AS run
-        WHERE run.job_type = definition.name
-            AND run.job_type NOT IN ('shell', 'http')
-            AND run.status IN ('queued', 'failed')
-        ORDER BY
-            run.job_type,
-            coalesce(run.share, ''),
-            run.queue,
-            run.priority,
-            run.run_at,
-            run.id
-        OFFSET definition.max_waiting - 1
-        LIMIT 1;
+        FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
+        OFFSET definition.max_waiting - 1;
         is_full := FOUND;
     END IF;
     -- Tries again if the run with the key vanished or ended between the two statements, or if a

@@ -55,7 +55,7 @@ static OBJECTS: &[Migration] = files![
         "functions/replace_waiting", "functions/run_states",
         "functions/set_aside_unclaimable",
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",
-        "functions/wait_for",
+        "functions/wait_for", "functions/waiting_runs",
         "views/awaited_runs", "views/current_holds", "views/daily_figures",
         "views/dead_runs", "views/leases", "views/long_running_runs", "views/seen_workers",
         "views/unaccepted_restores",
