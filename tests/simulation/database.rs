@@ -321,6 +321,11 @@ impl Session {
             search: None,
         }
     }
+
+    /// Whether the next request decides about runs that wait for ended ones.
+    pub(super) fn follows(&self) -> bool {
+        !self.followed.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -911,6 +911,7 @@ impl World {
         let mut random = || random.unit();
         let database = &mut self.database;
         let tokens = tokens(&exchange.request);
+        let follows = tick.session.follows();
         let saved = self.variant.before(&mut exchange.request, database);
         if self.variant == Variant::EveryTickClaims
             && let Some(row) = database.workers.get_mut(&tick.session.holder.worker)
@@ -945,7 +946,9 @@ impl World {
         self.note(|| format!("   database: {}", history::answer(&answer)));
         // Most statements of a lingering tick find nothing.
         let is_empty = match &answer {
-            Answer::Step(Ok(step)) => tokens.is_empty() && step.taken.claimed.is_empty(),
+            Answer::Step(Ok(step)) => {
+                tokens.is_empty() && step.taken.claimed.is_empty() && !follows
+            }
             _ => false,
         };
         let by = By::Tick {
