@@ -988,8 +988,8 @@ fn many_runs_that_wait_do_not_keep_those_of_others_blocked() {
     let due = "SELECT count(*) FROM jobctl.job_dependencies WHERE state = 'due'";
     let ended = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
     let count = |sql: &str| db.query(sql).parse::<u32>().unwrap();
-    // A statement of this tick may take 1.6 s, and its turn less.
-    let tick = || db.jobctl(["tick", "--lease", "10s"]).run().success();
+    // A statement of this tick may take 5 s, and its turn less.
+    let tick = || db.jobctl(["tick", "--lease", "30s"]).run().success();
     let [mut before, at_first] = [due, ended].map(count);
     for number in 1..=3 {
         tick();
