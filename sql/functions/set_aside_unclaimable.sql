@@ -1,9 +1,8 @@
 -- Tries to claim each of these runs as a claim does it, and undoes that. A run that a trigger or a
 -- constraint rejects, or for which a trigger makes the UPDATE skip it, is put off, and one that
--- can't be read ends dead. Returns these runs with the
--- error, and the error of that second change if it was rejected, too. `slow` is the error of runs
--- whose claim took too long: it is not tried again. A function, because one statement a run would
--- be slow.
+-- can't be read ends dead. Returns these runs with the error, and the error of that second change
+-- if it was rejected, too. `slow` is the error of runs whose claim took too long: it is not tried
+-- again. A function, because one statement a run would be slow.
 CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(
     worker text,
     runs bigint[],
