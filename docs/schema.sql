@@ -2490,6 +2490,24 @@ CREATE VIEW jobctl.long_running_runs AS
    FROM (jobctl.job_runs run
      JOIN jobctl.leases lease ON ((lease.id = run.id)))
   WHERE ((run.status = 'running'::text) AND ((run.started_at < (now() - '00:10:00'::interval)) OR (run.started_at > (now() + '00:01:00'::interval))));
+CREATE VIEW jobctl.pending_runs AS
+ SELECT job_runs.id,
+    job_runs.job_type,
+    job_runs.queue,
+    job_runs.priority,
+    job_runs.status,
+    job_runs.run_at,
+    ((job_runs.run_at <= now()) AND COALESCE((job_runs.expires_at > now()), true)) AS is_due,
+    job_runs.expires_at,
+    job_runs.attempts,
+    (job_runs.max_attempts + job_runs.uncounted_attempts) AS max_attempts,
+    job_runs.snoozed_attempts,
+    job_runs.last_error,
+    job_runs.failed_at,
+    job_runs.created_at,
+    job_runs.updated_at
+   FROM jobctl.job_runs
+  WHERE (job_runs.status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE TABLE jobctl.schema_migrations (
     version integer,
     name text NOT NULL,
@@ -2497,13 +2515,16 @@ CREATE TABLE jobctl.schema_migrations (
     applied_at timestamp with time zone DEFAULT now() NOT NULL
 );
 CREATE VIEW jobctl.seen_workers AS
- SELECT job_workers.worker,
+ SELECT worker.worker,
         CASE
-            WHEN ((job_workers.claiming_until >= now()) AND (job_workers.claiming_until <= (now() + '00:10:00'::interval))) THEN now()
-            WHEN (job_workers.last_tick_at <= (now() + '00:01:00'::interval)) THEN job_workers.last_tick_at
+            WHEN ((worker.claiming_until >= now()) AND (worker.claiming_until <= (now() + '00:10:00'::interval))) THEN now()
+            WHEN (worker.last_tick_at <= (now() + '00:01:00'::interval)) THEN worker.last_tick_at
             ELSE NULL::timestamp with time zone
-        END AS seen_at
-   FROM jobctl.job_workers;
+        END AS seen_at,
+    (EXISTS ( SELECT
+           FROM jobctl.current_holds hold
+          WHERE ((hold.scope = 'worker'::text) AND (hold.name = worker.worker)))) AS is_held
+   FROM jobctl.job_workers worker;
 CREATE VIEW jobctl.unaccepted_restores AS
  SELECT job_events.recorded_at,
     job_events.detail

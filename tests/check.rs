@@ -553,3 +553,23 @@ fn commands_in_remedies_quote_names_for_the_shell() {
         assert!(shown.contains(&format!("`jobctl list-dead --job {quoted}`; ")), "{shown}");
     }
 }
+
+/// They end dead, too, when the runs that they wait for have ended.
+#[test]
+fn check_reports_blocked_runs_without_a_definition() {
+    let db = db_with_worker();
+    db.apply("[jobs.first]\nshell = 'true'\n[jobs.gone]\nshell = 'true'\n");
+    let first = db.enqueue(["first", "--in", "1h"]).to_string();
+    db.enqueue(["gone", "--after", &first]);
+    assert_prints(db.jobctl(["check"]), FINE);
+    db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'gone'");
+    let found = |runs: &str| {
+        format!(
+            "gone has no definition; {runs} will end dead; `jobctl apply` a file that defines the \
+             job, or cancel the runs"
+        )
+    };
+    assert_prints(db.jobctl(["check"]), &found("1 waiting run"));
+    db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('gone')");
+    assert_prints(db.jobctl(["check", "--job", "gone"]), &found("2 waiting runs"));
+}

@@ -674,3 +674,39 @@ fn smaller_priorities_run_first_among_a_thousand() {
         "-999|-990"
     );
 }
+
+/// Runs of each status, due and later, with and without a time to expire, held and not.
+#[test]
+fn a_claim_takes_the_due_runs_and_no_others() {
+    let db = TestDb::new();
+    db.leaves_running();
+    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.held]\nshell = 'true'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, queue, status, run_at, expires_at, attempts,
+             started_at, finished_at, locked_by, locked_until)
+         SELECT job, queue, status, now() + due_in, now() + expires_in, (status <> 'queued')::int,
+             now(), CASE WHEN status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
+             CASE WHEN status = 'running' THEN 'other' END,
+             CASE WHEN status = 'running' THEN now() + interval '1 hour' END
+         FROM unnest(ARRAY['blocked', 'queued', 'failed', 'running', 'succeeded', 'dead',
+                 'cancelled']) AS status,
+             unnest(ARRAY['mail', 'held', 'gone']) AS job,
+             unnest(ARRAY['default', 'slow']) AS queue,
+             unnest(ARRAY[interval '-1 hour', '1 hour']) AS due_in,
+             unnest(ARRAY[NULL, interval '-1 minute', '2 hours']) AS expires_in",
+    );
+    // A run without a definition is claimed, too, and ends dead.
+    let due = "SELECT id FROM jobctl.pending_runs AS run WHERE is_due AND NOT EXISTS (
+        SELECT FROM jobctl.current_holds
+        WHERE (scope, name) IN (('job', run.job_type), ('queue', run.queue))) ORDER BY id";
+    assert_eq!(db.query(due).lines().count(), 3 * 2 * 2 * 2);
+    db.jobctl(["hold", "--job", "held", "--queue", "slow"]).run().success();
+    let due = db.query(due);
+    assert_eq!(due.lines().count(), 2 * 2 * 2);
+    let shown = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
+    let shown: BTreeSet<_> = shown.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert_eq!(shown, due.lines().collect());
+    db.jobctl(["tick"]).run();
+    let claimed = "SELECT run_id FROM jobctl.job_attempts ORDER BY run_id";
+    assert_eq!(db.query(claimed), due);
+}

@@ -278,3 +278,67 @@ fn a_run_expires_before_the_year_10000() {
     let expires = "to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')";
     assert_eq!(db.of_run(id, expires), "9999-12-31 23:59:59");
 }
+
+/// A database with a worker and two runs that have been due for two hours, one of which expired an
+/// hour ago. No tick has cancelled it yet.
+fn with_expired(job: &str) -> (TestDb, [i64; 2]) {
+    let db = TestDb::new();
+    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.other]\nshell = 'true'\n");
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    let [expired, due] = [job, "other"].map(|job| db.enqueue([job]));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '2 hours',
+             created_at = now() - interval '2 hours';
+         UPDATE jobctl.job_runs SET expires_at = now() - interval '1 hour' WHERE id = {expired}"
+    ));
+    (db, [expired, due])
+}
+
+/// No claim takes it, so it is not overdue: a worker, a queue or a definition would not help.
+#[test]
+fn an_expired_run_is_not_overdue() {
+    let (db, [_, due]) = with_expired("mail");
+    let found = db.jobctl(["check"]).run().exits(1).nowhere(" of mail ");
+    found.stdout_has("1 run of other is overdue").stdout_has(&format!("run {due})"));
+    db.execute("UPDATE jobctl.job_workers SET queues = '{elsewhere}'");
+    let found = db.jobctl(["check"]).run().exits(1);
+    found.stdout_has("no worker serves queue default, which has 1 overdue run");
+    db.execute("UPDATE jobctl.job_workers SET queues = '{}', excluded_kinds = '{shell}'");
+    db.jobctl(["check"]).run().exits(1).nowhere(" of mail, which has");
+}
+
+#[test]
+fn an_expired_run_is_due_in_no_figure() {
+    let (db, _) = with_expired("mail");
+    let status = db.jobctl(["status", "--json"]).run().success().stdout;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let job = |rows: &str, job: Option<&str>| {
+        let rows = status[rows].as_array().unwrap();
+        let row = rows.iter().find(|row| row["job_type"].as_str() == job);
+        row.map(|row| row["due_runs"].clone())
+    };
+    assert_eq!(job("jobs", Some("mail")), Some(0.into()), "{status}");
+    assert_eq!(job("jobs", Some("other")), Some(1.into()), "{status}");
+    assert_ne!(job("flow", Some("mail")), Some(1.into()), "{status}");
+    assert_ne!(job("flow", None), Some(2.into()), "{status}");
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success();
+    metrics
+        .stdout_has("jobctl_due_runs{job_type=\"mail\"} 0\n")
+        .stdout_has("jobctl_oldest_due_age_seconds{job_type=\"mail\"} 0\n")
+        // Time is not a status.
+        .stdout_has("jobctl_runs{job_type=\"mail\",status=\"queued\"} 1\n");
+}
+
+/// The next tick cancels it, and starts the other.
+#[test]
+fn no_run_waits_for_an_expired_one() {
+    let (db, [_, due]) = with_expired("other");
+    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
+    let shown = db.jobctl(["show", &due.to_string()]).run().success();
+    shown.nowhere("due run is ahead of it").nowhere("due runs are ahead of it");
+    let claims = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
+    assert!(claims.starts_with(&format!("{due}\t")) && claims.lines().count() == 1, "{claims}");
+    db.jobctl(["hold", "--all"]).run().success();
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success();
+    metrics.stdout_has("jobctl_held_runs{scope=\"all\",name=\"\"} 1\n");
+}

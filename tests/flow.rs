@@ -121,6 +121,7 @@ fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
     let db = TestDb::new();
     db.leaves_running();
     db.apply("[jobs.mail]\nshell = 'true'\n");
+    db.jobctl(["tick"]).run().success();
     let mail = || {
         let mail = &flow(&db, &["--job", "mail"])[0];
         (mail["due_runs"].clone(), mail["trend"].clone(), mail["empty_in_seconds"].clone())
@@ -254,4 +255,35 @@ fn next_names_the_hold_of_a_queue_without_runs() {
     let (shown, _) = answer_at_terminal(&db, "next nightly --count 1", "");
     assert!(shown.contains("queue slow is held") && !shown.contains("other"), "{shown}");
     assert!(shown.contains("no worker has ever ticked"), "{shown}");
+}
+
+/// Runs that can't start do not leave at the pace of the others.
+#[test]
+fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
+    for (change, can_start) in [
+        ("INSERT INTO jobctl.job_holds (scope, name) VALUES ('queue', 'slow')", 200.0),
+        ("UPDATE jobctl.job_workers SET queues = '{default}'", 200.0),
+        ("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')", 0.0),
+        ("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}'", 0.0),
+    ] {
+        let db = backlog();
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET queue = 'slow' WHERE id IN (SELECT id FROM jobctl.job_runs
+                 WHERE status = 'queued' AND run_at < now() - interval '1 hour'
+                 ORDER BY id LIMIT 100);
+             UPDATE jobctl.job_workers SET last_tick_at = now(); {change}"
+        ));
+        // 30 runs leave in ten minutes, or one a second. No estimate is an answer, too.
+        let mail = &flow(&db, &["--job", "mail"])[0];
+        for (name, seconds_a_run) in [("empty_in_seconds", 20.0), ("at_best_seconds", 1.0)] {
+            let is_true = mail[name].as_f64().is_none_or(|estimate| {
+                can_start > 0.0 && (estimate - can_start * seconds_a_run).abs() < 1.0
+            });
+            assert!(is_true, "{change}: {mail}");
+        }
+        // The time at which no run is due is not known.
+        let page = db.jobctl(["report"]).run().success().stdout;
+        assert!(!page.contains("none due in about"), "{change}: {page}");
+        db.jobctl(["status", "--format", "table"]).run().success().nowhere("1h 40m");
+    }
 }

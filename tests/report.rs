@@ -364,6 +364,21 @@ fn tiles_count_due_held_and_running_runs() {
     says(&page(&db, &[]), "Due now 181 for up to 2h, grows, 1 later ");
 }
 
+/// No claim takes it: the next tick cancels it.
+#[test]
+fn an_expired_run_is_neither_due_nor_overdue() {
+    let db = healthy_db();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, run_at, expires_at)
+         SELECT 'hook', now() - interval '2 hours',
+             CASE WHEN n > 1 THEN now() - interval '1 hour' END
+         FROM generate_series(1, 3) AS n",
+    );
+    let shown = page(&db, &[]);
+    says(&shown, "Due now 1 for up to 2h");
+    says(&shown, "1 run of hook is overdue");
+}
+
 #[test]
 fn delays_of_a_few_minutes_need_no_attention() {
     let db = healthy_db();

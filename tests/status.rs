@@ -173,7 +173,7 @@ fn a_future_run_is_waiting_but_not_due() {
     let db = TestDb::new();
     insert_waiting(&db, "mail", "queued", 600);
     let finished = db.jobctl(["status"]).run().success();
-    assert_eq!(finished.stdout.lines().next(), Some("job\tmail\t1\t0\t0\t0\t0\t0"));
+    assert_eq!(lines(&finished, "job")[0][..7], ["mail", "1", "0", "0", "0", "0", "0"]);
 }
 
 #[test]
@@ -278,12 +278,13 @@ fn json_is_one_object_with_the_same_facts() {
     assert_eq!(db.status(id.as_i64().unwrap()), "running");
     let job = |name: &str, counts: [i64; 6], times: Value, next: Value, state: Value| {
         json!({
-            "job_type": name, "not_due_runs": counts[0], "due_runs": counts[1],
+            "job_type": name, "not_due_runs": counts[0], "blocked_runs": 0, "due_runs": counts[1],
             "running_runs": counts[2], "failed_runs": counts[3], "dead_runs": counts[4],
             "oldest_due_age_seconds": null, "succeeded_runs_last_24h": counts[5],
             "run_time_median_seconds": times, "run_time_p95_seconds": times,
             "run_time_max_seconds": times,
             "next_run_at": next, "state": state, "last_status": null, "last_succeeded_at": null,
+            "blocked_runs": 0,
         })
     };
     let expected = json!({
@@ -368,11 +369,11 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 
          Jobs
 
-         JOB NOT DUE DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
-         mail 2 3 2h 5m 0 2 0
-         backup 0 0 1 0 1 in 3h 20m
-         built-in 0 0 0 0 0
-         report 0 0 0 0 0 paused
+         JOB BLOCKED NOT DUE DUE OLDEST DUE RUNNING FAILED DEAD NEXT FIRE
+         mail 0 2 3 2h 5m 0 2 0
+         backup 0 0 0 1 0 1 in 3h 20m
+         built-in 0 0 0 0 0 0
+         report 0 0 0 0 0 0 paused
 
          Flow (last 10 minutes/last hour)
 
@@ -758,4 +759,30 @@ fn status_shows_five_workers_that_ticked_once() {
     let names: Vec<_> =
         shown["workers"].as_array().unwrap().iter().map(|worker| &worker["worker"]).collect();
     assert_eq!(names, ["pod-1", "pod-2", "pod-3", "pod-4", "pod-5", "web1"]);
+}
+
+/// A blocked run waits for other runs, and not for its time or a worker.
+#[test]
+fn blocked_runs_have_a_column_and_a_status_of_their_own() {
+    let db = TestDb::new();
+    db.apply("[jobs.first]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
+    let first = db.enqueue(["first", "--in", "1h"]).to_string();
+    db.enqueue(["mail", "--in", "1h"]);
+    for _ in 0..2 {
+        db.enqueue(["mail", "--after", &first]);
+    }
+    let metrics = db.jobctl(["status", "--prometheus"]).run().success();
+    metrics
+        .stdout_has("jobctl_runs{job_type=\"mail\",status=\"queued\"} 1\n")
+        .stdout_has("jobctl_runs{job_type=\"mail\",status=\"blocked\"} 2\n")
+        .stdout_has("jobctl_runs{job_type=\"first\",status=\"blocked\"} 0\n");
+    let status = db.jobctl(["status", "--json"]).run().success().stdout;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let jobs = status["jobs"].as_array().unwrap();
+    let mail = jobs.iter().find(|job| job["job_type"] == "mail").unwrap();
+    // As the columns of the other statuses are called.
+    let counts = ["not_due_runs", "blocked_runs", "due_runs"].map(|name| mail[name].clone());
+    assert_eq!(counts, [json!(1), json!(2), json!(0)]);
+    let table = db.jobctl(["status", "--format", "table"]).run().success().stdout;
+    assert!(table.to_lowercase().contains("blocked"), "{table}");
 }

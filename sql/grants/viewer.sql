@@ -12,6 +12,7 @@ GRANT SELECT ON
     jobctl.job_workers,
     jobctl.job_events,
     jobctl.leases,
+    jobctl.pending_runs,
     jobctl.schema_migrations,
     jobctl.seen_workers,
     jobctl.unaccepted_restores

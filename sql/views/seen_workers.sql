@@ -4,9 +4,14 @@
 -- minutes. `seen_at` is NULL if only such times are known.
 CREATE OR REPLACE VIEW jobctl.seen_workers AS
 SELECT
-    worker,
+    worker.worker,
     CASE
-        WHEN claiming_until BETWEEN now() AND now() + interval '10 minutes' THEN now()
-        WHEN last_tick_at <= now() + interval '1 minute' THEN last_tick_at
-    END AS seen_at
-FROM jobctl.job_workers;
+        WHEN worker.claiming_until BETWEEN now() AND now() + interval '10 minutes' THEN now()
+        WHEN worker.last_tick_at <= now() + interval '1 minute' THEN worker.last_tick_at
+    END AS seen_at,
+    EXISTS (
+        SELECT FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'worker'
+            AND hold.name = worker.worker
+    ) AS is_held
+FROM jobctl.job_workers AS worker;

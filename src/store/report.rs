@@ -176,7 +176,8 @@ impl Store {
                 now,
                 summary: transaction.one(query!("report/summary"; silent_after))?,
                 work,
-                flow: transaction.list(query!("look/flow"; job = None::<String>))?,
+                flow: transaction
+                    .list(query!("look/flow"; job = None::<String>, tick_age = silent_after))?,
                 jobs,
                 incidents,
                 workers: list_workers(transaction, Some(*rows))?,

@@ -57,8 +57,8 @@ static OBJECTS: &[Migration] = files![
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",
         "functions/wait_for", "functions/waiting_runs",
         "views/awaited_runs", "views/current_holds", "views/daily_figures",
-        "views/dead_runs", "views/leases", "views/long_running_runs", "views/seen_workers",
-        "views/unaccepted_restores",
+        "views/dead_runs", "views/leases", "views/long_running_runs", "views/pending_runs",
+        "views/seen_workers", "views/unaccepted_restores",
 ];
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.

@@ -18,7 +18,7 @@ use crate::text::listing::Listing;
 
 rows! {
     /// The runs of a job, counted; the fields are named as in `status --json`. A queued or failed
-    /// run counts as `not_due` before its time and as `due` after it.
+    /// run counts as `due` or as `not_due`.
     pub(crate) struct JobStatus {
         pub(crate) job_type: String,
         pub(crate) not_due_runs: i64,
@@ -38,6 +38,7 @@ rows! {
         /// The status of the job's last finished run. This field and the next are from `Figures`.
         pub(crate) last_status: Option<String> = None,
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp" = None,
+        pub(crate) blocked_runs: i64,
     }
 
     /// What became of a job's runs since its first one. Pruning does not lower it.
@@ -83,7 +84,8 @@ rows! {
         pub(crate) due_runs: i64,
         /// `grows`, `shrinks` or `steady`; `None`: no run is due.
         pub(crate) trend: Option<String>,
-        /// Until no run is due, at the pace of the last 10 minutes; `None`: never.
+        /// Until no run is due, at the pace of the last 10 minutes; `None`: never, or a hold or the
+        /// lack of a worker keeps a due run from starting.
         pub(crate) empty_in_seconds: Option<f64>,
         /// The same at the rate of the definition.
         pub(crate) at_best_seconds: Option<f64>,
@@ -207,7 +209,8 @@ impl Store {
                     job.last_succeeded_at = figures.last_succeeded_at;
                 }
             }
-            let flow = transaction.list(query!("look/flow"; job))?;
+            let flow = transaction
+                .list(query!("look/flow"; job, tick_age = TICK_OVERDUE.as_secs_f64()))?;
             let workers = list_workers(transaction, None)?;
             let longest_running =
                 transaction.listing(query!("look/list_running"; job, limit = LONGEST_RUNNING))?;

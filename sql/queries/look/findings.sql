@@ -21,19 +21,13 @@ WITH worker AS (
         worker.slow_at,
         worker.slow_seconds,
         worker.slow_since,
-        held.worker IS NOT NULL AS held,
+        seen.is_held AS held,
         coalesce(seen.seen_at > now() - make_interval(secs => $2::float8), false) AS ticks,
         row_number() OVER (
-            ORDER BY held.worker IS NOT NULL, worker.last_tick_at DESC, worker.worker
+            ORDER BY seen.is_held, worker.last_tick_at DESC, worker.worker
         ) AS place
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
-    LEFT JOIN (
-        SELECT DISTINCT hold.name AS worker
-        FROM jobctl.current_holds AS hold
-        WHERE hold.scope = 'worker'
-    ) AS held
-        ON held.worker = worker.worker
 ),
 ticking AS (
     SELECT count(*) FILTER (WHERE worker.ticks) AS workers FROM worker
@@ -86,22 +80,23 @@ waiting AS (
             count(*) FILTER (WHERE is_ahead) AS ahead,
             min(run.id) FILTER (WHERE is_ahead) AS ahead_id,
             min(run.id) FILTER (WHERE is_late) AS id,
-            min(run.run_at) AS since_at
-        FROM jobctl.job_runs AS run
+            min(run.run_at) FILTER (WHERE is_late) AS since_at
+        FROM jobctl.pending_runs AS run
         LEFT JOIN definition
             ON definition.name = run.job_type
         CROSS JOIN LATERAL (
             SELECT
                 run.snoozed_attempts >= 10 AS is_snoozing,
-                run.run_at
-                    < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
+                run.is_due
+                    AND run.run_at
+                        < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
                     AS is_late,
                 run.run_at > now()
                     AND run.updated_at > now() + interval '1 minute'
                     AS is_ahead
         ) AS judged
-        WHERE run.status IN ('queued', 'failed')
-            AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+        WHERE $1::text[] IS NULL
+            OR run.job_type = ANY ($1::text[])
         GROUP BY run.job_type, run.queue
     ) AS grouped
     CROSS JOIN LATERAL (
@@ -248,17 +243,28 @@ GROUP BY waiting.job_type
 UNION ALL
 SELECT
     'definition_missing',
-    waiting.job_type,
+    undefined.job_type,
     NULL,
     NULL,
     NULL,
     NULL,
-    sum(waiting.runs)::bigint,
+    sum(undefined.runs)::bigint,
     NULL,
     NULL
-FROM waiting
-WHERE NOT waiting.defined
-GROUP BY waiting.job_type
+FROM (
+    SELECT waiting.job_type, waiting.runs
+    FROM waiting
+    WHERE NOT waiting.defined
+    UNION ALL
+    SELECT blocked.job_type, count(*)
+    FROM jobctl.job_runs AS blocked
+    WHERE blocked.status = 'blocked'
+        AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
+        AND blocked.job_type NOT IN ('shell', 'http')
+        AND NOT EXISTS (SELECT FROM definition WHERE definition.name = blocked.job_type)
+    GROUP BY blocked.job_type
+) AS undefined
+GROUP BY undefined.job_type
 UNION ALL
 SELECT
     'runs_overdue',

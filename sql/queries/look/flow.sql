@@ -2,30 +2,69 @@
 -- due or running runs, by name, and first a row without a name for all jobs. An attempt that
 -- failed counts as a start, too.
 -- $1  job; NULL for all, and only then for all jobs together
+-- $2  tick_age: seconds after its last tick until a worker is silent
 -- `trend` compares the runs that became due in 10 minutes with those that began or ended then, if
 -- any run is due. `empty_in_seconds` is the time until none is due at this pace, NULL if that is
--- never. `at_best_seconds` is that time at the definition's rate, if nothing new comes.
+-- never. `at_best_seconds` is that time at the definition's rate, if nothing new comes. Both are
+-- NULL while a hold, or the lack of a worker, keeps one of the due runs from starting.
 WITH waiting AS (
     SELECT
-        run.job_type,
-        count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
-        count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
-        count(*) FILTER (
-            WHERE run.run_at <= now() AND run.run_at > now() - interval '10 minutes'
-        ) AS came_10m,
-        -- The failure has moved run_at, so an earlier time at which a run was due is not known. A
-        -- run after its first attempt is taken to have been due since its enqueue. After a later
-        -- attempt, it was due only briefly.
-        count(*) FILTER (
-            WHERE run.failed_at > now() - interval '10 minutes'
-                AND run.created_at <= now() - interval '10 minutes'
-                AND run.attempts = 1
-        ) AS left_10m,
-        count(*) FILTER (WHERE run.run_at <= now()) AS due
-    FROM jobctl.job_runs AS run
-    WHERE run.status IN ('queued', 'failed')
-        AND ($1::text IS NULL OR run.job_type = $1::text)
-    GROUP BY run.job_type
+        grouped.job_type,
+        sum(grouped.enqueued_10m) AS enqueued_10m,
+        sum(grouped.enqueued_1h) AS enqueued_1h,
+        sum(grouped.came_10m) AS came_10m,
+        sum(grouped.left_10m) AS left_10m,
+        sum(grouped.due) AS due,
+        bool_or(
+            grouped.due > 0
+            AND (
+                EXISTS (
+                    SELECT FROM jobctl.current_holds AS hold
+                    WHERE (hold.scope, hold.name) IN (
+                        ('all', ''),
+                        ('queue', grouped.queue),
+                        ('job', grouped.job_type)
+                    )
+                )
+                OR NOT EXISTS (
+                    SELECT FROM jobctl.job_workers AS worker
+                    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
+                    WHERE seen.seen_at > now() - make_interval(secs => $2::float8)
+                        AND NOT seen.is_held
+                        AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
+                        AND grouped.job_type <> ALL (worker.excluded_jobs)
+                        AND NOT EXISTS (
+                            SELECT FROM jobctl.job_definitions AS definition
+                            WHERE definition.name = grouped.job_type
+                                AND definition.kind = ANY (worker.excluded_kinds)
+                        )
+                )
+            )
+        ) AS is_stopped
+    FROM (
+        SELECT
+            run.job_type,
+            run.queue,
+            count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
+            count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+            count(*) FILTER (
+                WHERE run.is_due AND run.run_at > now() - interval '10 minutes'
+            ) AS came_10m,
+            -- The failure has moved run_at, so an earlier time at which a run was due is not known.
+            -- A run after its first attempt is taken to have been due since its enqueue. After a
+            -- later attempt, it was due only briefly.
+            count(*) FILTER (
+                WHERE run.failed_at > now() - interval '10 minutes'
+                    AND run.created_at <= now() - interval '10 minutes'
+                    AND run.attempts = 1
+            ) AS left_10m,
+            count(*) FILTER (WHERE run.is_due) AS due
+        FROM jobctl.pending_runs AS run
+        WHERE $1::text IS NULL
+            OR run.job_type = $1::text
+        GROUP BY run.job_type, run.queue
+    ) AS grouped
+    GROUP BY grouped.job_type
 ),
 running AS (
     SELECT
@@ -108,6 +147,7 @@ flow AS (
         coalesce(waiting.left_10m, 0) + coalesce(running.started_10m, 0)
             + coalesce(ended.left_10m, 0) AS left_10m,
         coalesce(waiting.due, 0) AS due,
+        waiting.is_stopped,
         running.longest
     FROM waiting
     FULL JOIN running USING (job_type)
@@ -128,6 +168,7 @@ summed AS (
         sum(flow.came_10m)::bigint AS came_10m,
         sum(flow.left_10m)::bigint AS left_10m,
         sum(flow.due)::bigint AS due,
+        coalesce(bool_or(flow.is_stopped), false) AS is_stopped,
         max(flow.longest) AS longest
     FROM flow
     GROUP BY GROUPING SETS ((flow.job_type), ())
@@ -152,12 +193,12 @@ SELECT
         ELSE 'steady'
     END AS trend,
     CASE
-        WHEN summed.due > 0
+        WHEN summed.due > 0 AND NOT summed.is_stopped
             THEN summed.due * 600.0::float8
                 / nullif(greatest(summed.left_10m - summed.came_10m, 0), 0)
     END AS empty_in_seconds,
     CASE
-        WHEN summed.due > 0
+        WHEN summed.due > 0 AND NOT summed.is_stopped
             THEN summed.due * extract(epoch FROM definition.rate_interval)::float8
     END AS at_best_seconds,
     summed.longest AS longest_running_seconds

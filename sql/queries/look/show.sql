@@ -6,11 +6,7 @@ WITH workers AS (
     SELECT
         worker.worker,
         worker.queues,
-        EXISTS (
-            SELECT FROM jobctl.current_holds AS hold
-            WHERE hold.scope = 'worker'
-                AND hold.name = worker.worker
-        ) AS held,
+        seen.is_held AS held,
         seen.seen_at AS ticked_at
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
@@ -153,10 +149,9 @@ SELECT
         END
         FROM (
             SELECT other.job_type
-            FROM jobctl.job_runs AS other
-            WHERE other.status IN ('queued', 'failed')
+            FROM jobctl.pending_runs AS other
+            WHERE other.is_due
                 AND other.queue = run.queue
-                AND other.run_at <= now()
                 AND (other.priority, other.run_at, other.id) < (run.priority, run.run_at, run.id)
             LIMIT 1000
         ) AS earlier
@@ -175,8 +170,11 @@ SELECT
                 AND ended.queue = run.queue
                 AND ended.status <> 'cancelled'
                 -- Only a due run waits for others.
-                AND run.status IN ('queued', 'failed')
-                AND run.run_at <= now()
+                AND EXISTS (
+                    SELECT FROM jobctl.pending_runs AS pending
+                    WHERE pending.id = run.id
+                        AND pending.is_due
+                )
             ORDER BY ended.finished_at DESC
             LIMIT 1000
         ) AS lately

@@ -1,26 +1,25 @@
 -- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
--- queued or failed run counts as `not_due` before its time and as `due` after it, a blocked one as
--- `not_due`. A settled run
--- does not count. Run times are of the newest 200 successes within 24 hours, because reading their
--- attempts takes longer than counting the runs.
+-- queued or failed run counts as `due` or as `not_due`. A settled run does not count. Run times are
+-- of the newest 200 successes within 24 hours, because reading their attempts takes longer than
+-- counting the runs.
 -- $1  job; NULL for all
 WITH standing AS (
-    SELECT run.job_type, run.status, run.run_at
-    FROM jobctl.job_runs AS run
-    WHERE run.status IN ('queued', 'failed')
-        AND ($1::text IS NULL OR run.job_type = $1::text)
+    SELECT run.job_type, run.status, run.is_due, run.run_at
+    FROM jobctl.pending_runs AS run
+    WHERE $1::text IS NULL
+        OR run.job_type = $1::text
     UNION ALL
-    SELECT run.job_type, run.status, 'infinity'
+    SELECT run.job_type, run.status, NULL, NULL
     FROM jobctl.job_runs AS run
     WHERE run.status = 'blocked'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
-    SELECT run.job_type, run.status, NULL
+    SELECT run.job_type, run.status, NULL, NULL
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
-    SELECT run.job_type, run.status, NULL
+    SELECT run.job_type, run.status, NULL, NULL
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
         AND run.settled_at IS NULL
@@ -29,12 +28,13 @@ WITH standing AS (
 counted AS (
     SELECT
         standing.job_type,
-        count(*) FILTER (WHERE standing.run_at > now()) AS not_due,
-        count(*) FILTER (WHERE standing.run_at <= now()) AS due,
+        count(*) FILTER (WHERE NOT standing.is_due) AS not_due,
+        count(*) FILTER (WHERE standing.status = 'blocked') AS blocked,
+        count(*) FILTER (WHERE standing.is_due) AS due,
         count(*) FILTER (WHERE standing.status = 'running') AS running,
         count(*) FILTER (WHERE standing.status = 'failed') AS failed,
         count(*) FILTER (WHERE standing.status = 'dead') AS dead,
-        min(standing.run_at) FILTER (WHERE standing.run_at <= now()) AS oldest_due
+        min(standing.run_at) FILTER (WHERE standing.is_due) AS oldest_due
     FROM standing
     GROUP BY standing.job_type
 ),
@@ -97,7 +97,8 @@ SELECT
     succeeded.took[2] AS run_time_p95_seconds,
     succeeded.took[3] AS run_time_max_seconds,
     definition.state,
-    CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at
+    CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at,
+    coalesce(counted.blocked, 0) AS blocked_runs
 FROM definition
 FULL JOIN counted USING (job_type)
 FULL JOIN succeeded USING (job_type)

@@ -37,10 +37,8 @@ WITH due AS MATERIALIZED (
                     ),
                     make_interval(secs => $3::float8)
                 ) AS is_late
-        FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed')
-            AND run.run_at <= now()
-            AND coalesce(run.expires_at > now(), true)
+        FROM jobctl.pending_runs AS run
+        WHERE run.is_due
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
         GROUP BY run.job_type, run.queue
     ) AS grouped
@@ -50,11 +48,7 @@ serving AS (
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
     WHERE seen.seen_at > now() - make_interval(secs => $2::float8)
-        AND NOT EXISTS (
-            SELECT FROM jobctl.current_holds AS hold
-            WHERE hold.scope = 'worker'
-                AND hold.name = worker.worker
-        )
+        AND NOT seen.is_held
 )
 SELECT
     'runs_held' AS code,

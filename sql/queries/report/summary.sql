@@ -31,11 +31,10 @@ FROM (
 CROSS JOIN (
     SELECT
         count(*) FILTER (WHERE run.status = 'failed') AS failed,
-        count(*) FILTER (WHERE run.run_at <= now()) AS due,
-        min(run.run_at) FILTER (WHERE run.run_at <= now()) AS due_since,
+        count(*) FILTER (WHERE run.is_due) AS due,
+        min(run.run_at) FILTER (WHERE run.is_due) AS due_since,
         count(*) FILTER (WHERE run.run_at > now()) AS later
-    FROM jobctl.job_runs AS run
-    WHERE run.status IN ('queued', 'failed')
+    FROM jobctl.pending_runs AS run
 ) AS waiting
 CROSS JOIN (
     SELECT

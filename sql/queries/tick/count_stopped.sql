@@ -7,10 +7,8 @@ WITH due AS NOT MATERIALIZED (
     SELECT
         run.job_type,
         run.queue
-    FROM jobctl.job_runs AS run
-    WHERE run.status IN ('queued', 'failed')
-        AND run.run_at <= now()
-        AND coalesce(run.expires_at > now(), true)
+    FROM jobctl.pending_runs AS run
+    WHERE run.is_due
         AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
 )
 SELECT

@@ -10,11 +10,9 @@ SELECT
     run.priority,
     run.run_at,
     run.attempts + 1 AS attempt,
-    run.max_attempts + run.uncounted_attempts AS max_attempts
-FROM jobctl.job_runs AS run
-WHERE run.status IN ('queued', 'failed')
-    AND run.run_at <= now()
-    AND coalesce(run.expires_at > now(), true)
+    run.max_attempts
+FROM jobctl.pending_runs AS run
+WHERE run.is_due
     AND run.id <> ALL ($5::bigint[])
     AND ($7::bigint IS NULL OR run.id = $7::bigint)
     AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
@@ -35,9 +33,11 @@ WHERE run.status IN ('queued', 'failed')
     )
     AND NOT EXISTS (
         SELECT FROM jobctl.job_runs AS replaced
+        JOIN jobctl.job_runs AS newer
+            ON newer.idempotency_key = replaced.idempotency_key
         WHERE replaced.status = 'running'
             AND replaced.key_scope = 'replaced'
-            AND replaced.idempotency_key = run.idempotency_key
+            AND newer.id = run.id
     )
 ORDER BY run.priority, run.run_at, run.id
 LIMIT $3::bigint

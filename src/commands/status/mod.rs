@@ -53,7 +53,7 @@ struct StatusAnswer<'a> {
 }
 
 const JOBS: Table<'_> = Table::new(
-    "job_type as job, not_due_runs as not due, due_runs as due, \
+    "job_type as job, blocked_runs as blocked, not_due_runs as not due, due_runs as due, \
      oldest_due_age_seconds as oldest due, running_runs as running, failed_runs as failed, \
      dead_runs as dead, next_run_at|state as next fire",
     "",

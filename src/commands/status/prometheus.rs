@@ -65,14 +65,17 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         let samples = flow.filter_map(|it| of_job(it.job_type.as_ref()?, value(it))).collect();
         write("gauge", name, help, samples);
     };
-    let help = "Time until no run is due, at the pace of the last 10 minutes.";
+    let help =
+        "Time until no run is due, at the pace of 10 minutes; none if a due run can't start.";
     of_flow("jobctl_empty_in_seconds", help, |flow| flow.empty_in_seconds);
-    let help = "Time until no run is due, at the rate of the definition.";
+    let help =
+        "Time until no run is due, at the rate of the definition; none if a due run can't start.";
     of_flow("jobctl_at_best_seconds", help, |flow| flow.at_best_seconds);
     let help = "How long the run that started first has been running.";
     of_flow("jobctl_longest_running_seconds", help, |flow| flow.longest_running_seconds);
     let by_status = |job: &JobStatus| {
         [
+            ("blocked", job.blocked_runs),
             ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
             ("failed", job.failed_runs),
             ("running", job.running_runs),
@@ -84,7 +87,12 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         })
     };
     let runs = jobs.iter().flat_map(by_status).collect();
-    write("gauge", "jobctl_runs", "Queued, failed, running and dead runs, by status.", runs);
+    write(
+        "gauge",
+        "jobctl_runs",
+        "Blocked, queued, failed, running and dead runs, by status.",
+        runs,
+    );
     let mut per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| {
         let samples = jobs.iter().filter_map(|job| of_job(&job.job_type, value(job)));
         write("gauge", name, help, samples.collect());
