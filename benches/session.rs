@@ -82,7 +82,6 @@ fn plain(client: &mut Client) {
 /// Claims up to this many runs by the tick's statement; `bench` must have the claim right.
 pub fn claim(client: &mut Client, at_most: i32) -> Vec<Row> {
     let (texts, ids) = (Vec::<&str>::new(), Vec::<i64>::new());
-    let (numbers, times) = (Vec::<i32>::new(), Vec::<DateTime<Utc>>::new());
     let arguments: &[(&(dyn ToSql + Sync), Type)] = &[
         (&"bench", Type::TEXT),
         (&"bench", Type::TEXT),
@@ -102,15 +101,12 @@ pub fn claim(client: &mut Client, at_most: i32) -> Vec<Row> {
         (&None::<&str>, Type::TEXT),
         (&None::<i32>, Type::INT4),
         // No limited definitions.
+        (&None::<i64>, Type::INT8),
         (&ids, Type::INT8_ARRAY),
-        (&Vec::<bool>::new(), Type::BOOL_ARRAY),
-        (&numbers, Type::INT4_ARRAY),
-        (&numbers, Type::INT4_ARRAY),
         (&texts, Type::TEXT_ARRAY),
-        (&times, Type::TIMESTAMPTZ_ARRAY),
-        (&ids, Type::INT8_ARRAY),
         // Any run.
         (&None::<i64>, Type::INT8),
+        (&false, Type::BOOL),
     ];
     client.query_typed(include_str!("../sql/queries/tick/claim.sql"), arguments).unwrap()
 }

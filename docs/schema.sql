@@ -1,6 +1,351 @@
 CREATE SCHEMA jobctl;
 CREATE DOMAIN jobctl.caller AS name
 	CONSTRAINT caller_is_current_user CHECK (((VALUE = CURRENT_USER) IS TRUE));
+CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease double precision, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_queues text[], after_priorities integer[], after_run_at timestamp with time zone[], after_ids bigint[], bytes bigint, free_threads integer, lane_queue text, lane_priority integer, after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, releases_right boolean) RETURNS TABLE(skips_runs boolean, cut_queue text, cut_priority integer, skipped_job text, last_definition bigint, last_definitions bigint[], last_shares text[], has_released boolean, id bigint, job_type text, queue text, priority integer, run_at timestamp with time zone, is_limited boolean, payload text, attempt integer, max_attempts integer, uncounted_attempts integer, claimed_at timestamp with time zone, cancel_asked boolean, expires_in double precision, kind text, action text, timeout double precision, backoff text, key text, scheduled_for text, after text, passes_results boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET random_page_cost TO '1.1'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    limited record;
+    claimed_ids bigint[];
+    last_run_at timestamptz := now();
+    last_id bigint := 9223372036854775807;
+BEGIN
+    IF only_run IS NOT NULL THEN
+        -- The place of this run, and nothing behind it.
+        SELECT
+            array_agg(run.queue),
+            array_agg(run.priority),
+            array_agg(run.run_at),
+            array_agg(run.id - 1),
+            least(max(run.run_at), now()),
+            max(run.id)
+        INTO after_queues, after_priorities, after_run_at, after_ids, last_run_at, last_id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = only_run;
+        after_queues := coalesce(after_queues, '{}');
+    END IF;
+    -- Without a row, NULLs.
+    SELECT found.*
+    INTO limited
+    FROM jobctl.limited_runs(
+        at_most,
+        queues,
+        excluded_jobs,
+        excluded_kinds,
+        excluded_runs,
+        after_definition,
+        after_definitions,
+        after_shares,
+        only_run
+    ) AS found
+    WHERE after_definition IS NOT NULL;
+    WITH RECURSIVE lanes AS (
+        -- The last lane of the previous claim, or a sentinel that sorts before every lane.
+        SELECT
+            0 AS place,
+            coalesce(lane_queue, '') AS queue,
+            coalesce(lane_priority, -2147483648) AS priority,
+            timestamptz 'infinity' AS oldest
+        WHERE after_queues IS NULL
+        UNION ALL
+        SELECT lanes.place + 1, following.queue, following.priority, following.run_at
+        FROM lanes
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.priority, run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND (run.queue, run.priority) > (
+                    lanes.queue,
+                    -- Each excluded queue costs one probe.
+                    CASE
+                        WHEN cardinality(queues) = 0
+                            OR lanes.queue = ANY (queues)
+                            OR lanes.place = 0
+                            THEN lanes.priority
+                        ELSE 2147483647
+                    END
+                )
+            ORDER BY run.queue, run.priority, run.run_at
+            LIMIT 1
+        ) AS following
+        WHERE lanes.place < 1000
+    ),
+    starts AS (
+        SELECT
+            lanes.queue,
+            lanes.priority,
+            lanes.oldest,
+            timestamptz '-infinity' AS run_at,
+            0::bigint AS id
+        FROM lanes
+        WHERE lanes.oldest <= now()
+        UNION ALL
+        SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+        FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
+            AS after (queue, priority, run_at, id)
+    ),
+    held AS MATERIALIZED (
+        SELECT hold.scope, hold.name
+        FROM jobctl.current_holds AS hold
+    ),
+    claim_right AS MATERIALIZED (
+        SELECT
+        WHERE (
+                only_run IS NOT NULL
+                OR EXISTS (
+                    SELECT FROM jobctl.job_workers AS worker
+                    WHERE worker.worker = claim_runs.worker
+                        AND worker.claiming_tick = claim_runs.tick
+                        AND worker.claiming_until > now()
+                )
+            )
+            AND NOT EXISTS (
+                SELECT FROM held
+                WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
+            )
+    ),
+    left_out AS MATERIALIZED (
+        SELECT unnest(excluded_jobs) AS job_type
+        UNION ALL
+        SELECT definition.name
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
+        UNION ALL
+        SELECT held.name
+        FROM held
+        WHERE held.scope = 'job'
+    ),
+    replaced AS MATERIALIZED (
+        SELECT run.idempotency_key
+        FROM jobctl.job_runs AS run
+        WHERE run.status = 'running' AND run.key_scope = 'replaced'
+    ),
+    free AS MATERIALIZED (
+        SELECT
+            waiting.id,
+            waiting.is_last_attempt,
+            waiting.size,
+            lane.priority,
+            lane.oldest,
+            lane.queue,
+            waiting.run_at,
+            waiting.id AS place_of
+        FROM (
+            SELECT *
+            FROM starts
+            WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
+                AND starts.queue <> ALL (ARRAY(
+                    SELECT held.name
+                    FROM held
+                    WHERE held.scope = 'queue'
+                ))
+            ORDER BY starts.priority, starts.oldest
+        ) AS lane
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.run_at,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes AS size
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.queue = lane.queue
+                AND run.priority = lane.priority
+                AND (run.run_at, run.id) > (lane.run_at, lane.id)
+                AND (run.run_at, run.id) <= (last_run_at, last_id)
+                AND coalesce(run.expires_at > now(), true)
+                AND run.id <> ALL (excluded_runs)
+                -- `coalesce` hides the comparison from the planner. If most runs are of one job,
+                -- it would expect that hardly any run passes, and read and sort the whole lane.
+                -- Each list is read once, into a hash table.
+                AND NOT coalesce(run.job_type IN (SELECT left_out.job_type FROM left_out), false)
+                AND NOT coalesce(
+                    run.idempotency_key IN (SELECT replaced.idempotency_key FROM replaced),
+                    false
+                )
+            ORDER BY run.run_at, run.id
+            -- More than the outer limit needs, but without it the planner would sort whole lanes.
+            LIMIT at_most
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+        LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
+    ),
+    within_limits AS (
+        SELECT
+            chosen.id,
+            chosen.is_last_attempt,
+            chosen.size,
+            chosen.priority,
+            chosen.run_at AS oldest,
+            chosen.queue,
+            chosen.run_at,
+            chosen.place_of
+        -- limited_runs has locked these runs, so they are still due.
+        FROM unnest(
+            limited.ids,
+            limited.are_last_attempts,
+            limited.payload_bytes,
+            limited.place_priorities,
+            limited.place_queues,
+            limited.place_run_at,
+            limited.place_ids
+        ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+        WHERE EXISTS (SELECT FROM claim_right)
+    ),
+    due AS MATERIALIZED (
+        SELECT placed.id
+        FROM (
+            SELECT
+                first.id,
+                first.size_before,
+                bool_or(first.is_last_attempt AND first.place > free_threads)
+                    OVER (ORDER BY first.place) AS must_wait
+            FROM (
+                SELECT
+                    candidate.id,
+                    candidate.is_last_attempt,
+                    row_number() OVER in_order AS place,
+                    sum(candidate.size)
+                        OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                        AS size_before
+                FROM (
+                    SELECT *
+                    FROM free
+                    UNION ALL
+                    SELECT *
+                    FROM within_limits
+                ) AS candidate
+                WINDOW in_order AS (
+                    ORDER BY
+                        candidate.priority,
+                        candidate.oldest,
+                        candidate.queue,
+                        candidate.run_at,
+                        candidate.place_of
+                )
+            ) AS first
+            WHERE first.place <= at_most
+        ) AS placed
+        WHERE coalesce(placed.size_before, 0) < bytes
+            AND NOT placed.must_wait
+    ),
+    claimed AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            status = 'running',
+            attempts = run.attempts + 1,
+            locked_by = claim_runs.worker,
+            locked_until = now() + make_interval(secs => lease),
+            started_at = now(),
+            updated_at = now()
+        -- The rows are locked, so the id is enough. An array forces the index, where a join might
+        -- read the table.
+        WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
+        RETURNING run.id
+    )
+    SELECT
+        (SELECT array_agg(claimed.id) FROM claimed),
+        (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
+        max(lanes.queue),
+        max(lanes.priority)
+    INTO claimed_ids, skips_runs, cut_queue, cut_priority
+    FROM lanes
+    WHERE lanes.place = 1000;
+    IF limited.ids && claimed_ids THEN
+        -- Counts started runs of limited definitions against their rates, and notes the share that
+        -- was claimed last. limited_runs has locked these definitions.
+        UPDATE jobctl.job_definitions AS definition
+        SET
+            rate_next_at = greatest(definition.rate_next_at, now())
+                + started.runs * definition.rate_interval,
+            last_share = started.last_share
+        FROM (
+            SELECT
+                run.job_type,
+                count(*) AS runs,
+                (array_agg(run.share ORDER BY array_position(limited.ids, run.id) DESC))[1]
+                    AS last_share
+            FROM jobctl.job_runs AS run
+            WHERE run.id = ANY (limited.ids)
+                AND run.id = ANY (claimed_ids)
+            GROUP BY run.job_type
+        ) AS started
+        WHERE definition.name = started.job_type
+            AND (
+                definition.rate IS NOT NULL
+                OR definition.last_share IS DISTINCT FROM started.last_share
+            );
+    END IF;
+    has_released := releases_right
+        AND coalesce(cardinality(claimed_ids), 0) < at_most
+        AND NOT skips_runs
+        AND num_nonnulls(cut_queue, limited.last_definition, limited.last_definitions) = 0;
+    IF has_released THEN
+        PERFORM jobctl.release_right(claim_runs.worker, claim_runs.tick);
+    END IF;
+    skipped_job := limited.skipped_job;
+    last_definition := limited.last_definition;
+    last_definitions := limited.last_definitions;
+    last_shares := limited.last_shares;
+    IF claimed_ids IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT
+            claim_runs.skips_runs,
+            claim_runs.cut_queue,
+            claim_runs.cut_priority,
+            claim_runs.skipped_job,
+            claim_runs.last_definition,
+            claim_runs.last_definitions,
+            claim_runs.last_shares,
+            claim_runs.has_released,
+            run.id,
+            run.job_type,
+            run.queue,
+            run.priority,
+            run.run_at,
+            coalesce(run.id = ANY (limited.ids), false),
+            run.payload::text,
+            run.attempts,
+            run.max_attempts + run.uncounted_attempts,
+            run.uncounted_attempts,
+            run.started_at,
+            run.cancel_requested_at IS NOT NULL,
+            extract(epoch FROM run.expires_at - now())::float8,
+            definition.kind,
+            -- Once per job, which may have thousands of runs.
+            CASE
+                WHEN row_number() OVER (PARTITION BY run.job_type ORDER BY run.id) = 1
+                    THEN definition.action::text
+            END,
+            extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8,
+            run.backoff,
+            -- Several runs use a live key one after the other, and their effects differ.
+            CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
+            to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            waits.after,
+            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL
+        FROM jobctl.job_runs AS run
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (
+            SELECT string_agg(edge.after_id::text, ',' ORDER BY edge.after_id) AS after
+            FROM jobctl.job_dependencies AS edge
+            WHERE edge.run_id = run.id
+        ) AS waits
+        WHERE run.id = ANY (claimed_ids)
+        ORDER BY run.priority, run.run_at, run.id;
+END
+$$;
 CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1251,6 +1596,366 @@ BEGIN
     RETURN NEW;
 END
 $$;
+CREATE FUNCTION jobctl.limited_runs(at_most integer, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, OUT ids bigint[], OUT are_last_attempts boolean[], OUT payload_bytes integer[], OUT place_priorities integer[], OUT place_queues text[], OUT place_run_at timestamp with time zone[], OUT place_ids bigint[], OUT skipped_job text, OUT last_definition bigint, OUT last_definitions bigint[], OUT last_shares text[]) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET random_page_cost TO '1.1'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    locked_ids bigint[];
+    rates_ahead text;
+    first_run_at timestamptz := '-infinity';
+    first_id bigint := 0;
+    last_run_at timestamptz := now();
+    last_id bigint := 9223372036854775807;
+BEGIN
+    WITH looked_at AS MATERIALIZED (
+        SELECT definition.*
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited AND definition.id > after_definition
+            AND (
+                only_run IS NULL
+                OR definition.name = (
+                    SELECT run.job_type
+                    FROM jobctl.job_runs AS run
+                    WHERE run.id = only_run
+                )
+            )
+        ORDER BY definition.id
+        LIMIT 1000
+    ),
+    due AS MATERIALIZED (
+        SELECT definition.id, definition.name
+        FROM looked_at AS definition
+        WHERE definition.name <> ALL (excluded_jobs)
+            AND definition.kind <> ALL (excluded_kinds)
+            -- A rate that is used up costs no lock and no count. No start can use it up for longer
+            -- than its interval.
+            AND coalesce(
+                definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
+                    NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
+                true
+            )
+            AND EXISTS (
+                SELECT FROM (
+                    SELECT
+                        run.run_at <= now()
+                        AND (cardinality(queues) = 0 OR run.queue = ANY (queues)) AS is_due,
+                        row_number() OVER () AS place
+                    FROM jobctl.job_runs AS run
+                    WHERE run.job_type = definition.name
+                        AND run.job_type NOT IN ('shell', 'http')
+                        AND run.status IN ('queued', 'failed')
+                    LIMIT 100
+                ) AS first
+                WHERE first.is_due OR first.place = 100
+            )
+        ORDER BY definition.id
+        LIMIT 50
+    ),
+    locked AS MATERIALIZED (
+        SELECT
+            definition.id,
+            definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
+                > now() + definition.rate_interval + interval '1 minute' AS is_ahead
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.id = ANY (ARRAY(SELECT due.id FROM due))
+        FOR NO KEY UPDATE SKIP LOCKED
+    ),
+    begun_again AS (
+        UPDATE jobctl.job_definitions AS definition
+        SET rate_next_at = NULL
+        WHERE definition.id = ANY (ARRAY(SELECT locked.id FROM locked WHERE locked.is_ahead))
+        RETURNING definition.name
+    )
+    SELECT
+        array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL),
+        min(due.name) FILTER (WHERE locked.id IS NULL),
+        (
+            SELECT string_agg(begun_again.name, ', ' ORDER BY begun_again.name)
+            FROM begun_again
+        ),
+        CASE
+            WHEN (SELECT count(*) FROM due) = 50 THEN (SELECT max(due.id) FROM due)
+            WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
+        END
+    INTO locked_ids, skipped_job, rates_ahead, last_definition
+    FROM due
+    LEFT JOIN locked ON locked.id = due.id;
+    IF rates_ahead IS NOT NULL THEN
+        RAISE WARNING 'jobctl: the rates of these jobs begin again, because the database''s clock '
+            'was ahead: %', rates_ahead;
+    END IF;
+    IF locked_ids IS NULL THEN
+        RETURN;
+    END IF;
+    IF only_run IS NOT NULL THEN
+        SELECT run.run_at, run.id, least(run.run_at, now()), run.id
+        INTO first_run_at, first_id, last_run_at, last_id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = only_run;
+    END IF;
+    WITH RECURSIVE held AS MATERIALIZED (
+        SELECT hold.scope, hold.name
+        FROM jobctl.current_holds AS hold
+    ),
+    limits AS MATERIALIZED (
+        SELECT *
+        FROM (
+            SELECT
+                definition.id,
+                definition.name,
+                definition.max_running_per_share,
+                coalesce(definition.last_share, '') AS last_share,
+                least(
+                    at_most,
+                    definition.most_running - (
+                        SELECT count(*)
+                        FROM jobctl.job_runs AS run
+                        WHERE run.status = 'running'
+                            AND run.job_type = definition.name
+                    ),
+                    -- The generic cell rate algorithm (ITU-T I.371).
+                    definition.most_at_once
+                    - ceil(
+                        extract(epoch FROM greatest(definition.rate_next_at - now(), interval '0'))
+                        / extract(epoch FROM definition.rate_interval)
+                    )
+                )::integer AS most
+            FROM jobctl.job_definitions AS definition
+            WHERE definition.id = ANY (locked_ids)
+                AND NOT EXISTS (
+                    SELECT FROM held
+                    WHERE held.scope = 'job' AND held.name = definition.name
+                )
+        ) AS definition
+        WHERE definition.most > 0
+    ),
+    bounds AS MATERIALIZED (
+        SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
+        FROM limits
+    ),
+    groups AS (
+        -- A group that sorts after all of the share that was looked at last.
+        SELECT
+            limits.id,
+            limits.name,
+            limits.last_share,
+            coalesce(after.share, limits.last_share) AS share,
+            '' AS queue,
+            0 AS priority,
+            timestamptz 'infinity' AS oldest,
+            -- The shares from the first one to last_share come after the others.
+            coalesce(after.share <= limits.last_share, false) AS is_second_part,
+            0 AS place,
+            50 AS place_in_share
+        FROM limits
+        LEFT JOIN unnest(after_definitions, after_shares) AS after (id, share)
+            ON after.id = limits.id
+        UNION ALL
+        -- After the last group of the first part, a row before the first one of the second part.
+        SELECT
+            groups.id,
+            groups.name,
+            groups.last_share,
+            coalesce(following.share, ''),
+            coalesce(following.queue, ''),
+            coalesce(following.priority, -2147483648),
+            coalesce(following.run_at, 'infinity'),
+            groups.is_second_part OR following.share IS NULL,
+            groups.place + (following.share IS NOT NULL)::integer,
+            CASE
+                WHEN following.share IS NULL THEN 0
+                WHEN following.share = groups.share THEN groups.place_in_share + 1
+                ELSE 1
+            END
+        FROM groups
+        LEFT JOIN LATERAL (
+            SELECT
+                coalesce(run.share, '') AS share,
+                run.queue,
+                run.priority,
+                run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.job_type = groups.name
+                AND run.job_type NOT IN ('shell', 'http')
+                AND (coalesce(run.share, ''), run.queue, run.priority) > (
+                    -- No share has a control character, so this is behind all groups of the share.
+                    groups.share || CASE WHEN groups.place_in_share < 50 THEN '' ELSE E'\x01' END,
+                    groups.queue,
+                    CASE
+                        WHEN groups.queue = ''
+                            OR cardinality(queues) = 0
+                            OR groups.queue = ANY (queues)
+                            THEN groups.priority
+                        ELSE 2147483647
+                    END
+                )
+                AND (NOT groups.is_second_part OR coalesce(run.share, '') <= groups.last_share)
+            ORDER BY coalesce(run.share, ''), run.queue, run.priority, run.run_at
+            LIMIT 1
+        ) AS following ON true
+        WHERE groups.place < (SELECT bounds.groups FROM bounds)
+            AND (following.share IS NOT NULL OR NOT groups.is_second_part)
+    ),
+    running AS MATERIALIZED (
+        SELECT
+            run.job_type,
+            coalesce(run.share, '') AS share,
+            count(*) AS runs
+        FROM jobctl.job_runs AS run
+        JOIN limits
+            ON limits.name = run.job_type
+        WHERE run.status = 'running'
+            AND limits.max_running_per_share IS NOT NULL
+        GROUP BY run.job_type, coalesce(run.share, '')
+    ),
+    due AS MATERIALIZED (
+        SELECT
+            limits.id,
+            limits.name,
+            limits.last_share,
+            limits.most,
+            groups.share,
+            groups.queue,
+            groups.priority,
+            limits.max_running_per_share - coalesce(running.runs, 0) AS most_of_share
+        FROM groups
+        JOIN limits
+            ON limits.id = groups.id
+        LEFT JOIN running
+            ON running.job_type = groups.name
+                AND running.share = groups.share
+        WHERE groups.oldest <= now()
+            AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
+            AND NOT EXISTS (
+                SELECT FROM held
+                WHERE held.scope = 'queue' AND held.name = groups.queue
+            )
+    ),
+    locked AS MATERIALIZED (
+        SELECT
+            due.id AS definition_id,
+            due.last_share,
+            due.most,
+            due.share,
+            due.queue,
+            due.priority,
+            due.most_of_share,
+            waiting.id,
+            waiting.run_at,
+            waiting.payload_bytes,
+            waiting.is_last_attempt
+        FROM due
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.run_at,
+                run.payload_bytes,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.job_type = due.name
+                AND run.job_type NOT IN ('shell', 'http')
+                AND coalesce(run.share, '') = due.share
+                AND run.queue = due.queue
+                AND run.priority = due.priority
+                AND (run.run_at, run.id) >= (first_run_at, first_id)
+                AND (run.run_at, run.id) <= (last_run_at, last_id)
+                AND coalesce(run.expires_at > now(), true)
+                AND run.id <> ALL (excluded_runs)
+                AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS replaced
+                    WHERE replaced.status = 'running'
+                        AND replaced.key_scope = 'replaced'
+                        AND replaced.idempotency_key = run.idempotency_key
+                )
+            ORDER BY run.run_at, run.id
+            LIMIT greatest(
+                0,
+                least(
+                    due.most,
+                    due.most_of_share,
+                    (SELECT 5000 / greatest(count(*), 1) + 1 FROM due)
+                )
+            )
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+    ),
+    in_turn AS (
+        SELECT
+            placed.*,
+            nth_value(placed.priority, placed.place) OVER by_age AS place_priority,
+            nth_value(placed.queue, placed.place) OVER by_age AS place_queue,
+            nth_value(placed.run_at, placed.place) OVER by_age AS place_run_at,
+            nth_value(placed.id, placed.place) OVER by_age AS place_of
+        FROM (
+            SELECT
+                turns.*,
+                row_number() OVER (
+                    PARTITION BY turns.definition_id
+                    ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
+                )::integer AS place
+            FROM (
+                SELECT
+                    locked.*,
+                    row_number() OVER (
+                        PARTITION BY locked.definition_id, locked.share
+                        ORDER BY locked.priority, locked.run_at, locked.id
+                    ) AS turn
+                FROM locked
+            ) AS turns
+            WHERE coalesce(turns.turn <= turns.most_of_share, true)
+        ) AS placed
+        WINDOW by_age AS (
+            PARTITION BY placed.definition_id
+            ORDER BY placed.priority, placed.run_at, placed.id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+        )
+    )
+    SELECT
+        array_agg(in_turn.id),
+        array_agg(in_turn.is_last_attempt),
+        array_agg(in_turn.payload_bytes),
+        array_agg(in_turn.place_priority),
+        array_agg(in_turn.place_queue),
+        array_agg(in_turn.place_run_at),
+        array_agg(in_turn.place_of),
+        (
+            SELECT array_agg(groups.id ORDER BY groups.id)
+            FROM groups
+            WHERE groups.place = (SELECT bounds.groups FROM bounds)
+        ),
+        (
+            SELECT array_agg(groups.share ORDER BY groups.id)
+            FROM groups
+            WHERE groups.place = (SELECT bounds.groups FROM bounds)
+        )
+    INTO
+        ids,
+        are_last_attempts,
+        payload_bytes,
+        place_priorities,
+        place_queues,
+        place_run_at,
+        place_ids,
+        last_definitions,
+        last_shares
+    FROM (
+        SELECT *
+        FROM in_turn
+        WHERE in_turn.place <= in_turn.most
+        ORDER BY in_turn.definition_id, in_turn.place
+    ) AS in_turn;
+END
+$$;
 CREATE FUNCTION jobctl.mark_followers(runs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1470,6 +2175,17 @@ BEGIN
     RAISE EXCEPTION '% of run % can only %', TG_ARGV[0], OLD.id, TG_ARGV[1]
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
+$$;
+CREATE FUNCTION jobctl.release_right(worker text, tick text) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+UPDATE jobctl.job_workers AS holder
+SET
+    claiming_tick = NULL,
+    claiming_until = NULL
+WHERE holder.worker = release_right.worker
+    AND holder.claiming_tick = release_right.tick
 $$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
@@ -2297,8 +3013,11 @@ CREATE VIEW jobctl.current_holds AS
     hold.reason,
     hold.run_id
    FROM (jobctl.job_holds hold
-     LEFT JOIN jobctl.job_runs run ON (((run.id = hold.run_id) AND (run.status = 'queued'::text) AND (run.run_at = hold.held_until))))
-  WHERE (COALESCE((hold.held_until > now()), true) AND ((hold.run_id IS NULL) OR ((run.id IS NOT NULL) AND (hold.held_at <= (now() + '00:01:00'::interval)))));
+     LEFT JOIN LATERAL ( SELECT run.run_at
+           FROM jobctl.job_runs run
+          WHERE ((run.id = hold.run_id) AND (run.status = 'queued'::text))
+         OFFSET 0) asked ON (true))
+  WHERE (COALESCE((hold.held_until > now()), true) AND ((hold.run_id IS NULL) OR ((asked.run_at = hold.held_until) AND (hold.held_at <= (now() + '00:01:00'::interval)))));
 CREATE TABLE jobctl.job_figures (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     job_type text NOT NULL,
@@ -2521,10 +3240,9 @@ CREATE VIEW jobctl.seen_workers AS
             WHEN (worker.last_tick_at <= (now() + '00:01:00'::interval)) THEN worker.last_tick_at
             ELSE NULL::timestamp with time zone
         END AS seen_at,
-    (EXISTS ( SELECT
-           FROM jobctl.current_holds hold
-          WHERE ((hold.scope = 'worker'::text) AND (hold.name = worker.worker)))) AS is_held
-   FROM jobctl.job_workers worker;
+    (hold.name IS NOT NULL) AS is_held
+   FROM (jobctl.job_workers worker
+     LEFT JOIN jobctl.current_holds hold ON (((hold.scope = 'worker'::text) AND (hold.name = worker.worker))));
 CREATE VIEW jobctl.unaccepted_restores AS
  SELECT job_events.recorded_at,
     job_events.detail

@@ -41,7 +41,10 @@ fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
     put_ahead(&db, "job_definitions", &["rate_next_at"]);
     db.jobctl(["show", "5"]).run().success().stdout_has("used up for another 12h");
     let tick = db.jobctl(["tick"]).run().success();
-    tick.stderr_has("the rate of mail begins again, because the database's clock was ahead\n");
+    tick.stderr_has(
+        "jobctl: the rates of these jobs begin again, because the database's clock was ahead: \
+         mail\n",
+    );
     assert_eq!(sent(), "4");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(sent(), "4");

@@ -203,7 +203,7 @@ fn a_lost_connection_is_not_taken_for_a_slow_claim_of_a_limited_job() {
     let proxy = Proxy::to(&db);
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     db.enqueue(["a"]);
-    proxy.freeze_after("The due runs of limited definitions");
+    proxy.freeze_after("Claims due runs");
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]);
     let tick = tick.through(&proxy).run().exits(5);
     tick.stderr_has("the database does not answer")

@@ -489,6 +489,10 @@ fn objects_of_the_caller_are_never_used() {
 const PLANNED: &str =
     ",row_security=off,plan_cache_mode=force_generic_plan,enable_seqscan=off,jit=off";
 
+/// The settings of a function that claims. Its plan must not sort a lane.
+const CLAIMING: &str = ",row_security=off,plan_cache_mode=force_generic_plan,\
+    random_page_cost=1.1,enable_seqscan=off,enable_bitmapscan=off,jit=off";
+
 #[test]
 fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
     let db = TestDb::new();
@@ -498,6 +502,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
         [
+            ("claim_runs", 'f', CLAIMING),
             ("count_attempts", 't', ",row_security=off"),
             ("count_dropped", 'f', ""),
             ("decide_followers", 't', PLANNED),
@@ -517,12 +522,14 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("is_own_effect", 't', ""),
             ("is_running", 'f', ""),
             ("keep_effect", 'f', ""),
+            ("limited_runs", 'f', CLAIMING),
             ("mark_followers", 't', PLANNED),
             ("may_settle", 't', ""),
             ("name_incident", 't', PLANNED),
             ("next_time", 'f', ""),
             ("record_effect", 't', ",row_security=off,lock_timeout=2s"),
             ("refuse_update", 'f', ""),
+            ("release_right", 'f', ""),
             ("replace_waiting", 'f', ",row_security=off"),
             ("run_states", 't', ",row_security=off"),
             ("set_aside_unclaimable", 'f', ",row_security=off"),

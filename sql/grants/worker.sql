@@ -29,12 +29,15 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};
 GRANT EXECUTE ON FUNCTION
+    jobctl.claim_runs,
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.fire,
     jobctl.is_own_effect,
     jobctl.is_running,
+    jobctl.limited_runs,
     jobctl.may_settle,
+    jobctl.release_right,
     jobctl.run_states,
     jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable

@@ -75,7 +75,7 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT max_running_per_share_is_positive CHECK (max_running_per_share > 0),
     -- The share of the run that was claimed last. The next claim begins with the share after it.
     last_share text COLLATE "C",
-    -- Claims find the runs of such a definition by id, see within_limits.sql.
+    -- Claims find the runs of such a definition by id, see limited_runs.sql.
     is_limited boolean NOT NULL GENERATED ALWAYS AS (
         max_running IS NOT NULL
         OR overlap = 'queue'
@@ -377,7 +377,7 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
     WHERE scheduled_for IS NOT NULL;
 
--- The waiting runs of definitions that limit their runs, see within_limits.sql; also counts them
+-- The waiting runs of definitions that limit their runs, see limited_runs.sql; also counts them
 -- for max_waiting. The key is the name, not the id: any program may insert runs, and a removed
 -- definition may come back.
 CREATE INDEX job_runs_waiting_of_job

@@ -14,12 +14,19 @@ SELECT
     hold.reason,
     hold.run_id
 FROM jobctl.job_holds AS hold
-LEFT JOIN jobctl.job_runs AS run
-    ON run.id = hold.run_id
-    AND run.status = 'queued'
-    AND run.run_at = hold.held_until
+-- OFFSET: otherwise the planner may read all waiting runs instead.
+LEFT JOIN LATERAL (
+    SELECT run.run_at
+    FROM jobctl.job_runs AS run
+    WHERE run.id = hold.run_id
+        AND run.status = 'queued'
+    OFFSET 0
+) AS asked ON true
 WHERE coalesce(hold.held_until > now(), true)
     AND (
         hold.run_id IS NULL
-        OR (run.id IS NOT NULL AND hold.held_at <= now() + interval '1 minute')
+        OR (
+            asked.run_at = hold.held_until
+            AND hold.held_at <= now() + interval '1 minute'
+        )
     );

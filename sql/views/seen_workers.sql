@@ -9,9 +9,8 @@ SELECT
         WHEN worker.claiming_until BETWEEN now() AND now() + interval '10 minutes' THEN now()
         WHEN worker.last_tick_at <= now() + interval '1 minute' THEN worker.last_tick_at
     END AS seen_at,
-    EXISTS (
-        SELECT FROM jobctl.current_holds AS hold
-        WHERE hold.scope = 'worker'
-            AND hold.name = worker.worker
-    ) AS is_held
-FROM jobctl.job_workers AS worker;
+    hold.name IS NOT NULL AS is_held
+FROM jobctl.job_workers AS worker
+LEFT JOIN jobctl.current_holds AS hold
+    ON hold.scope = 'worker'
+    AND hold.name = worker.worker;

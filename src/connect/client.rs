@@ -1,22 +1,25 @@
-//! The operations on an open connection, and the thread that owns it. No operation leaves a
-//! prepared statement on the server: behind a pooler, such a statement could answer a call of
-//! another process.
+//! The operations on an open connection. No operation leaves a prepared statement on the server:
+//! behind a pooler, such a statement could answer a call of another process.
 
 use std::future::poll_fn;
-use std::sync::mpsc;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use log::{Level, log};
 use postgres::types::{ToSql, Type};
 use postgres::{Error, SimpleQueryMessage};
 use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 
+use super::open::Wait;
 use super::stream::LimitedStream;
 
 /// After this time, a warning of the database is logged again.
 const WARNED_FOR: Duration = Duration::from_secs(3600);
+/// How long the goodbye to the server may take.
+const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 
 /// A parameter and the type that the statement casts it to.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -80,73 +83,80 @@ impl Session {
 
     /// Returns the state of the session; `None` if the server's answer lacks it.
     pub(super) async fn state(&mut self) -> Result<Option<SessionState>, Error> {
-        let query = include_str!("../../sql/queries/schema/session_state.sql");
-        let answers = self.answer(async |client| client.simple_query(query).await).await?;
-        Ok(answers.iter().find_map(|answer| {
-            let SimpleQueryMessage::Row(row) = answer else { return None };
-            let is = |column: &str| Some(row.try_get(column).ok()?? == "t");
-            Some(SessionState { standby: is("standby")?, read_only: is("read_only")? })
-        }))
+        self.answer(state).await
     }
 }
 
-/// The blocking form of a `Session`, for the thread that owns it.
+async fn state(client: &tokio_postgres::Client) -> Result<Option<SessionState>, Error> {
+    let query = include_str!("../../sql/queries/schema/session_state.sql");
+    Ok(client.simple_query(query).await?.iter().find_map(|answer| {
+        let SimpleQueryMessage::Row(row) = answer else { return None };
+        let is = |column: &str| Some(row.try_get(column).ok()?? == "t");
+        Some(SessionState { standby: is("standby")?, read_only: is("read_only")? })
+    }))
+}
+
+/// An open connection. Its methods wait until the server has answered.
 pub(crate) struct Client {
-    pub(super) runtime: Runtime,
-    pub(super) session: Session,
+    /// `None` only while it is dropped.
+    open: Option<(Runtime, Session)>,
+    /// The connection's user, hosts and database, for errors.
+    pub(crate) target: String,
+    is_silent: bool,
 }
 
 impl Client {
-    /// Waits until `request` is answered. The lint forbids the calls that prepare a statement.
+    pub(super) fn new(runtime: Runtime, session: Session, target: String) -> Self {
+        Self { open: Some((runtime, session)), target, is_silent: false }
+    }
+
+    /// Whether a wait for an answer has ended without one. Then the connection is closed.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
+    /// Waits until `request` is answered; if `wait` ends before, closes the connection: neither the
+    /// driver nor TCP bounds a statement whose server has gone silent. The lint forbids the calls
+    /// that prepare a statement.
     pub(crate) fn request<T>(
         &mut self,
+        wait: &mut Wait<'_>,
         request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.runtime.block_on(self.session.answer(request))
+        let (runtime, session) = self.open.as_mut().expect("it is not dropped");
+        let connection = session.connection.as_ref().map(JoinHandle::abort_handle);
+        let is_silent = &mut self.is_silent;
+        runtime.block_on(async {
+            let mut answer = pin!(session.answer(request));
+            while let Some(part) = wait.part() {
+                if let Ok(answer) = timeout(part, &mut answer).await {
+                    return answer;
+                }
+            }
+            *is_silent = true;
+            // Now the request ends with the error of a closed connection.
+            connection.iter().for_each(AbortHandle::abort);
+            answer.await
+        })
     }
 
-    pub(crate) fn batch_execute(&mut self, query: &str) -> Result<(), Error> {
-        self.request(async |client| client.batch_execute(query).await)
-    }
-
-    pub(crate) fn session_state(&mut self) -> Result<Option<SessionState>, Error> {
-        self.runtime.block_on(self.session.state())
+    pub(crate) fn session_state(
+        &mut self,
+        wait: &mut Wait<'_>,
+    ) -> Result<Option<SessionState>, Error> {
+        self.request(wait, state)
     }
 }
 
-/// Work that takes the client and returns it.
-type Call = Box<dyn FnOnce(Client) -> Client + Send>;
-
-/// The thread that owns an open connection. Callers send it work and bound their own wait for the
-/// answer: neither the driver nor TCP bounds a statement whose server has gone silent. When this
-/// value is dropped, the thread finishes its current call and closes the connection.
-pub(crate) struct ConnectionThread {
-    calls: mpsc::Sender<Call>,
-    /// The connection's user, hosts and database, for errors.
-    pub(crate) target: String,
-}
-
-impl ConnectionThread {
-    /// Passes a handle for `client` to `publish`, then executes calls on the current thread until
-    /// the handle is dropped.
-    pub(super) fn serve(mut client: Client, target: String, publish: impl FnOnce(Self)) {
-        let (calls, queue) = mpsc::channel::<Call>();
-        publish(Self { calls, target });
-        while let Ok(call) = queue.recv() {
-            client = call(client);
-        }
+impl Drop for Client {
+    fn drop(&mut self) {
+        let Some((runtime, Session { client, connection })) = self.open.take() else { return };
         // End the session properly, so that the server does not log a lost connection.
-        drop(client.session.client);
-        if let Some(connection) = client.session.connection {
-            let _ = client.runtime.block_on(connection);
+        drop(client);
+        if let Some(connection) = connection {
+            let _ = runtime.block_on(async { timeout(LONGEST_CLOSE, connection).await });
         }
         // A lookup of a host name may still run; dropping the runtime would wait for it.
-        client.runtime.shutdown_background();
-    }
-
-    /// Appends `call` to the thread's queue; does not wait for it.
-    pub(crate) fn send(&self, call: impl FnOnce(Client) -> Client + Send + 'static) {
-        // Sending fails if an earlier call panicked. Then this caller gets no answer, too.
-        let _ = self.calls.send(Box::new(call));
+        runtime.shutdown_background();
     }
 }

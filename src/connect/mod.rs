@@ -22,8 +22,8 @@ mod tls;
 use std::fmt::Display;
 use std::path::Path;
 
-pub(crate) use self::client::{Client, ConnectionThread, Parameter};
-pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, receive};
+pub(crate) use self::client::{Client, Parameter};
+pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, Wait};
 pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};

@@ -17,7 +17,7 @@ use tokio::runtime;
 use tokio_postgres::config::ChannelBinding;
 use tokio_postgres::tls::TlsConnect;
 
-use super::client::{Client, ConnectionThread, Session};
+use super::client::{Client, Session};
 use super::error::{ConnectError, OLDEST_SERVER};
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
@@ -30,13 +30,13 @@ pub(crate) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A connection that a thread is opening.
-pub(crate) struct PendingConnection(Receiver<anyhow::Result<ConnectionThread>>);
+pub(crate) struct PendingConnection(Receiver<anyhow::Result<Client>>);
 
 impl PendingConnection {
     /// Returns the connection or the error, if there is one yet. The error names every host and
     /// why it failed. `Unavailable`: another host or time may help. `Configuration`: only a person
     /// can help.
-    pub(crate) fn poll(&self) -> Option<anyhow::Result<ConnectionThread>> {
+    pub(crate) fn poll(&self) -> Option<anyhow::Result<Client>> {
         match self.0.try_recv() {
             Err(TryRecvError::Empty) => None,
             result => Some(result.unwrap_or_else(|_| Err(no_thread()))),
@@ -44,37 +44,44 @@ impl PendingConnection {
     }
 
     /// Waits for the result of `poll`; after an interruption, for a second at most.
-    pub(crate) fn wait(self, interrupted: &AtomicBool) -> anyhow::Result<ConnectionThread> {
-        receive(&self.0, CENTURY, interrupted, INTERRUPTED_LIMIT).unwrap_or_else(|why| {
-            Err(match why {
-                RecvTimeoutError::Timeout => {
-                    ConnectError::of_silence(INTERRUPTED_LIMIT).into_fault(":")
-                }
-                RecvTimeoutError::Disconnected => no_thread(),
-            })
-        })
+    pub(crate) fn wait(self, interrupted: &AtomicBool) -> anyhow::Result<Client> {
+        let mut wait = Wait::new(CENTURY, interrupted, INTERRUPTED_LIMIT);
+        while let Some(part) = wait.part() {
+            match self.0.recv_timeout(part) {
+                Err(RecvTimeoutError::Timeout) => {}
+                result => return result.unwrap_or_else(|_| Err(no_thread())),
+            }
+        }
+        Err(ConnectError::of_silence(INTERRUPTED_LIMIT).into_fault(":"))
     }
 }
 
-/// Waits for the answer of a thread for this time; while `interrupted` is set, for
-/// `after_interruption` at most.
-pub(crate) fn receive<T>(
-    answers: &Receiver<T>,
-    limit: Duration,
-    interrupted: &AtomicBool,
+/// A wait that ends at a time, or soon after an interruption.
+pub(crate) struct Wait<'a> {
+    until: Instant,
+    interrupted: &'a AtomicBool,
     after_interruption: Duration,
-) -> Result<T, RecvTimeoutError> {
-    let mut until = Instant::now() + limit;
-    loop {
-        if interrupted.load(Ordering::Relaxed) {
-            // `until` only gets earlier, so the first check after the interruption decides.
-            until = until.min(Instant::now() + after_interruption);
+}
+
+impl<'a> Wait<'a> {
+    /// Begins a wait of `limit`; while `interrupted` is set, of `after_interruption` at most.
+    pub(crate) fn new(
+        limit: Duration,
+        interrupted: &'a AtomicBool,
+        after_interruption: Duration,
+    ) -> Self {
+        Self { until: Instant::now() + limit, interrupted, after_interruption }
+    }
+
+    /// Returns how long to wait before the next call; `None`: the wait is over.
+    pub(super) fn part(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if self.interrupted.load(Ordering::Relaxed) {
+            // `until` only gets earlier, so the first call after the interruption decides.
+            self.until = self.until.min(now + self.after_interruption);
         }
-        let left = until.saturating_duration_since(Instant::now());
-        match answers.recv_timeout(left.min(CHECK_INTERVAL)) {
-            Err(RecvTimeoutError::Timeout) if left > CHECK_INTERVAL => {}
-            answer => return answer,
-        }
+        let left = self.until.saturating_duration_since(now);
+        (!left.is_zero()).then(|| left.min(CHECK_INTERVAL))
     }
 }
 
@@ -83,15 +90,10 @@ impl Target {
     /// gets at most `connect_timeout`.
     pub(crate) fn connect(self, finished: impl FnOnce() + Send + 'static) -> PendingConnection {
         let (sender, receiver) = mpsc::channel();
-        let publish = move |result| {
-            // If the caller has left, the handle in `result` is dropped, and the thread ends.
-            let _ = sender.send(result);
+        let work = move || {
+            // If the caller has left, this closes the connection.
+            let _ = sender.send(self.open());
             finished();
-        };
-        let target = self.to_string();
-        let work = move || match self.open() {
-            Ok(client) => ConnectionThread::serve(client, target, |thread| publish(Ok(thread))),
-            Err(error) => publish(Err(error)),
         };
         // If the system starts no thread, the channel closes, which `poll` reports.
         let _ = thread::Builder::new().name("database".to_owned()).spawn(work);
@@ -99,13 +101,14 @@ impl Target {
     }
 
     fn open(mut self) -> anyhow::Result<Client> {
+        let target = self.to_string();
         if self.shuffles_hosts {
             self.servers.shuffle(&mut rand::rng());
         }
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ConnectError::from(error).into_fault(":"))?;
         match runtime.block_on(self.open_first_fit()) {
-            Ok(session) => Ok(Client { runtime, session }),
+            Ok(session) => Ok(Client::new(runtime, session, target)),
             Err(error) => {
                 // A lookup of a host name may still run; a plain drop would wait for it.
                 runtime.shutdown_background();

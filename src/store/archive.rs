@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,13 +18,13 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A file of JSON Lines.
-#[derive(Clone, Debug)]
-pub(crate) struct Archive(Arc<File>);
+#[derive(Debug)]
+pub(crate) struct Archive(File);
 
 impl Archive {
     /// Opens the file, or creates one that only its owner can read: payloads may be secret.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(Arc::new(files::append_to(path)?)))
+        files::append_to(path).map(Self)
     }
 
     /// Appends lines, and returns when they are on disk. If that fails, the file is as before.
@@ -59,7 +58,7 @@ impl Archive {
     }
 
     fn append_locked(&self, text: &[u8]) -> io::Result<()> {
-        let mut file = &*self.0;
+        let mut file = &self.0;
         let before = file.metadata()?.len();
         let written = (|| {
             if before > 0 {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use postgres::Row;
 use serde::Deserialize;
+use tokio_postgres::Client;
 
 use super::row::{FromRow, PgResult, column, rows, timestamp};
-use super::session::Transaction;
-use super::statement::{owned, query};
+use super::session::{Transaction, send};
+use super::statement::query;
 use super::{Error, Result, Store};
 use crate::job::action::JobKind;
 use crate::job::failure::Failure;
@@ -66,23 +68,14 @@ pub(crate) struct ClaimResult {
     pub(crate) skipped: Option<String>,
     /// A trigger of another program made the database skip due runs.
     pub(crate) skips_runs: bool,
+    /// The claim released the claim right, because no more runs are due.
+    pub(crate) has_released: bool,
     /// The last lane that the claim looked at, if there are more lanes.
     pub(crate) last_lane: Option<Lane>,
     /// The last limited definition that the claim looked at, if there are more.
     pub(crate) last_definition: Option<i64>,
     /// The definitions that have more shares than the claim looked at.
     pub(crate) last_shares: Vec<LastShare>,
-}
-
-impl ClaimResult {
-    /// Returns whether more runs may be due where the claim did not look, or behind those that it
-    /// could not claim.
-    pub(crate) fn is_partial(&self) -> bool {
-        self.skips_runs
-            || self.last_lane.is_some()
-            || self.last_definition.is_some()
-            || !self.last_shares.is_empty()
-    }
 }
 
 /// How many due runs to claim, and from where.
@@ -112,11 +105,6 @@ impl Claim {
     /// Returns whether the claim found too few runs.
     pub(crate) fn is_short(&self, claimed: &[Claimed]) -> bool {
         claimed.len() < usize::try_from(self.at_most).unwrap_or(0)
-    }
-
-    /// Returns whether the claim releases the claim right, because no more runs are due.
-    pub(crate) fn releases_right(&self, taken: &ClaimResult) -> bool {
-        self.release_right && self.is_short(&taken.claimed) && !taken.is_partial()
     }
 }
 
@@ -229,17 +217,6 @@ rows! {
         pub(crate) share: String,
     }
 
-    /// A due run of a limited definition, and its place in the order of all jobs.
-    struct LimitedRun {
-        id: i64,
-        is_last_attempt: bool,
-        payload_bytes: i32,
-        place_priority: i32,
-        place_queue: String,
-        place_run_at: DateTime<Utc>,
-        place_of: i64,
-    }
-
     /// Identifies a claim, even among several claims of the same attempt. Every later write must
     /// match it and the worker's name (fencing).
     #[derive(Copy, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize)]
@@ -277,10 +254,9 @@ impl Store {
         wanted: &ClaimFilter,
         limit: i64,
     ) -> Result<Vec<DueRun>> {
-        let worker = worker.to_owned();
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, .. } =
-            wanted.clone();
-        let statement = owned!(
+            wanted;
+        let statement = query!(
             "tick/preview";
             queues, excluded_jobs, limit, excluded_kinds, excluded_runs, worker, only_run,
         );
@@ -290,18 +266,17 @@ impl Store {
     /// Returns the results of the runs that a run waited for, as JSON.
     pub(crate) fn results(&self, run: i64) -> Result<String> {
         let doing = "read the outputs of the runs that it waited for";
-        self.query(doing, Transaction::one, owned!("tick/results"; run))
+        self.query(doing, Transaction::one, query!("tick/results"; run))
     }
 
     /// Checks that claims are not rejected whatever the run.
     pub(crate) fn claim_nothing(&self) -> Result<()> {
-        self.query("claim runs", Transaction::execute, owned!("tick/claim_nothing")).map(drop)
+        self.query("claim runs", Transaction::execute, query!("tick/claim_nothing")).map(drop)
     }
 
     /// Claims a due run as a tick does, and undoes that. An error contains why it can't be claimed.
     pub(crate) fn try_claim(&self, holder: &Holder, wanted: &ClaimFilter, run: i64) -> Result<()> {
-        let (holder, only_run) = (holder.clone(), Some(run));
-        let wanted = ClaimFilter { only_run, ..wanted.clone() };
+        let wanted = ClaimFilter { only_run: Some(run), ..wanted.clone() };
         let one = Claim {
             at_most: 1,
             free_threads: 1,
@@ -313,8 +288,8 @@ impl Store {
             release_right: false,
             limits: true,
         };
-        self.transact("claim runs", move |transaction| {
-            claim(transaction, &holder, &one, &wanted)?;
+        self.transact("claim runs", |transaction| {
+            transaction.request(async |client| claim(client, holder, &one, &wanted).await)?;
             transaction.batch_execute("ROLLBACK AND CHAIN")
         })
     }
@@ -328,9 +303,8 @@ impl Store {
         wait: Duration,
         slow: Option<&Error>,
     ) -> Result<Vec<SetAside>> {
-        let (worker, wait) = (worker.to_owned(), wait.as_secs_f64());
-        let slow = slow.map(|error| error.cause().to_owned());
-        self.transact("claim runs", move |transaction| {
+        let (wait, slow) = (wait.as_secs_f64(), slow.map(Error::cause));
+        self.transact("claim runs", |transaction| {
             let rows: Vec<SetAsideRow> =
                 transaction.list(query!("tick/set_aside"; worker, runs, wait, slow))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
@@ -342,21 +316,18 @@ impl Store {
     }
 }
 
-pub(super) fn claim(
-    transaction: &mut Transaction,
+pub(super) async fn claim(
+    client: &Client,
     holder: &Holder,
     claim: &Claim,
     wanted: &ClaimFilter,
-) -> PgResult<ClaimResult> {
+) -> PgResult<Vec<Row>> {
     let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, lease } =
         wanted;
-    let Limited { runs: within_limits, mut result } =
-        if claim.limits { within_limits(transaction, claim, wanted)? } else { Limited::default() };
-    let limited = column(&within_limits, |run| run.id);
     let after = claim.after.as_deref();
     let lane = claim.after_lane.as_ref();
     let Holder { worker, tick } = holder;
-    let mut rows = transaction.rows(query!(
+    let statement = query!(
         "tick/claim";
         worker,
         tick,
@@ -374,34 +345,43 @@ pub(super) fn claim(
         free_threads = claim.free_threads,
         lane_queue = lane.map(|(queue, _)| queue),
         lane_priority = lane.map(|(_, priority)| priority),
-        limited_ids = limited,
-        are_last_attempts = column(&within_limits, |run| run.is_last_attempt),
-        payload_bytes = column(&within_limits, |run| run.payload_bytes),
-        place_priorities = column(&within_limits, |run| run.place_priority),
-        place_queues = column(&within_limits, |run| run.place_queue.as_str()),
-        place_run_at = column(&within_limits, |run| run.place_run_at),
-        place_ids = column(&within_limits, |run| run.place_of),
+        after_definition = claim.limits.then(|| claim.after_definition.unwrap_or(0)),
+        after_definitions = column(&claim.after_shares, |last| last.definition),
+        after_shares = column(&claim.after_shares, |last| last.share.as_str()),
         only_run,
-    ))?;
-    if let Some(row) = rows.first() {
-        let queue: Option<String> = row.try_get("cut_queue")?;
-        result.last_lane = queue.zip(row.try_get("cut_priority")?);
-        result.skips_runs = row.try_get("skips_runs")?;
-        // If there is no run, the row only has these facts.
-        if row.try_get::<_, Option<i64>>("id")?.is_none() {
-            rows.clear();
-        }
+        releases_right = claim.release_right,
+    );
+    send(client, statement).await
+}
+
+pub(super) fn claimed(rows: &[Row]) -> PgResult<ClaimResult> {
+    let mut result = ClaimResult::default();
+    let Some(first) = rows.first() else { return Ok(result) };
+    let lane: Option<String> = first.try_get("cut_queue")?;
+    result.last_lane = lane.zip(first.try_get("cut_priority")?);
+    result.skips_runs = first.try_get("skips_runs")?;
+    result.skipped = first.try_get("skipped_job")?;
+    result.has_released = first.try_get("has_released")?;
+    result.last_definition = first.try_get("last_definition")?;
+    let definitions: Option<Vec<i64>> = first.try_get("last_definitions")?;
+    let shares: Option<Vec<String>> = first.try_get("last_shares")?;
+    let shares = definitions.into_iter().flatten().zip(shares.into_iter().flatten());
+    result.last_shares =
+        shares.map(|(definition, share)| LastShare { definition, share }).collect();
+    // If there is no run, the row only has these facts.
+    if first.try_get::<_, Option<i64>>("id")?.is_none() {
+        return Ok(result);
     }
     // Only one run of each job has the text of the action.
     let mut actions: HashMap<String, Arc<str>> = HashMap::new();
-    for row in &rows {
+    for row in rows {
         if let Some(action) = row.try_get::<_, Option<&str>>("action")? {
             actions.insert(row.try_get("job_type")?, action.into());
         }
     }
     let read = |row| {
         let mut run = Claimed::from_row(row)?;
-        if !limited.contains(&run.id) {
+        if !row.try_get::<_, bool>("is_limited")? {
             run.position = Some(Position::from_row(row)?);
         }
         let kind: Option<JobKind> = row.try_get("kind")?;
@@ -410,73 +390,7 @@ pub(super) fn claim(
         Ok(run)
     };
     result.claimed = rows.iter().map(read).collect::<PgResult<_>>()?;
-    let mut started = limited;
-    started.retain(|id| result.claimed.iter().any(|run| run.id == *id));
-    if !started.is_empty() {
-        transaction.execute(query!("tick/spend"; started))?;
-    }
-    if claim.releases_right(&result) {
-        transaction.execute(query!("tick/leave"; worker, tick))?;
-    }
     Ok(result)
-}
-
-/// The runs of limited definitions that a claim may claim, in the order of turns.
-#[derive(Default)]
-struct Limited {
-    runs: Vec<LimitedRun>,
-    /// Says what the claim left out.
-    result: ClaimResult,
-}
-
-/// Locks the definitions that limit their runs, and finds the runs that are within the limits.
-fn within_limits(
-    transaction: &mut Transaction,
-    claim: &Claim,
-    wanted: &ClaimFilter,
-) -> PgResult<Limited> {
-    let ClaimFilter { queues, excluded_jobs, excluded_kinds, excluded_runs, only_run, .. } = wanted;
-    let mut limited = Limited::default();
-    let mut locked: Vec<i64> = Vec::new();
-    let after = claim.after_definition.unwrap_or(0);
-    let statement =
-        query!("tick/lock_limited"; queues, excluded_jobs, excluded_kinds, after, only_run);
-    for row in transaction.rows(statement)? {
-        limited.result.last_definition = row.try_get("last")?;
-        if let Some(definition) = row.try_get("id")? {
-            match row.try_get("locked")? {
-                true => locked.push(definition),
-                false => {
-                    let skipped = &mut limited.result.skipped;
-                    *skipped = skipped.take().into_iter().chain(Some(row.try_get("name")?)).min();
-                }
-            }
-        }
-        if let Some(job) = row.try_get::<_, Option<&str>>("rate_ahead")? {
-            log::warn!("the rate of {job} begins again, because the database's clock was ahead");
-        }
-    }
-    if locked.is_empty() {
-        return Ok(limited);
-    }
-    let within_limits = query!(
-        "tick/within_limits";
-        locked,
-        queues,
-        at_most = claim.at_most,
-        excluded_runs,
-        after_definitions = column(&claim.after_shares, |last| last.definition),
-        after_shares = column(&claim.after_shares, |last| last.share.as_str()),
-        only_run,
-    );
-    for row in transaction.rows(within_limits)? {
-        if row.try_get::<_, Option<i64>>("id")?.is_some() {
-            limited.runs.push(LimitedRun::from_row(&row)?);
-        } else {
-            limited.result.last_shares.push(LastShare::from_row(&row)?);
-        }
-    }
-    Ok(limited)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;
@@ -141,7 +141,7 @@ impl Store {
         terms: ApplyTerms,
         cause: Cause,
     ) -> Result<Applied> {
-        let applied = self.transact("apply definitions", move |transaction| {
+        let applied = self.transact("apply definitions", |transaction| {
             let Cause { host_user, reason } = &cause;
             let asked = Instant::now();
             while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
@@ -207,19 +207,19 @@ impl Store {
 
     /// Returns the time of the database's clock.
     pub(crate) fn now(&self) -> Result<DateTime<Utc>> {
-        self.query("read the clock", Transaction::one, owned!("look/now"))
+        self.query("read the clock", Transaction::one, query!("look/now"))
     }
 
     /// Returns due schedules, the oldest first, at most `FIRED_AT_ONCE`.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
-        let statement = owned!("tick/due_schedules"; limit = FIRED_AT_ONCE);
+        let statement = query!("tick/due_schedules"; limit = FIRED_AT_ONCE);
         self.query("look for due schedules", Transaction::list, statement)
     }
 
     /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
     /// tick fired first and schedules that have changed since they were read.
     pub(crate) fn fire(&self, fires: Vec<FirePlan>) -> Result<Vec<(i64, Vec<i64>)>> {
-        self.transact("fire schedules", move |transaction| {
+        self.transact("fire schedules", |transaction| {
             let times =
                 fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.due.id, *time)));
             let (fire_ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
@@ -245,13 +245,13 @@ impl Store {
         self.query(
             "read definitions",
             Transaction::list,
-            owned!("look/list_schedules"; name, with_figures = true),
+            query!("look/list_schedules"; name, with_figures = true),
         )
     }
 
     /// Returns all definitions by name, or the definition of that name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
-        self.transact("read definitions", move |transaction| {
+        self.transact("read definitions", |transaction| {
             let mut definitions: Vec<StoredDefinition> =
                 transaction.list(query!("look/list_definitions"; name))?;
             let scheduled: Vec<_> =
@@ -267,7 +267,7 @@ impl Store {
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
     pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
         let Cause { host_user, reason } = cause;
-        let statement = owned!("operate/pause"; name, host_user, reason);
+        let statement = query!("operate/pause"; name, host_user, reason);
         self.query("pause a schedule", Transaction::first, statement)
     }
 
@@ -279,12 +279,12 @@ impl Store {
         next: Option<DateTime<Utc>>,
         cause: &Cause,
     ) -> Result<Option<Option<DateTime<Utc>>>> {
-        let Cause { host_user, reason } = cause.clone();
+        let Cause { host_user, reason } = cause;
         let Scheduled { name, schedule, time_zone, .. } = scheduled;
         self.query(
             "resume a schedule",
             Transaction::first,
-            owned!("operate/resume"; name, next, schedule, time_zone, host_user, reason),
+            query!("operate/resume"; name, next, schedule, time_zone, host_user, reason),
         )
     }
 }

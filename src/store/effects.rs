@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::rows;
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{Result, Store};
 use crate::text::listing::Listing;
 
@@ -47,9 +47,8 @@ pub(crate) enum Effect {
 impl Store {
     /// Records an effect before it happens. `run` is the run and the attempt, inside a job.
     pub(crate) fn begin_effect(&self, key: &str, run: Option<(i64, i32)>) -> Result<Effect> {
-        let key = key.to_owned();
         let (run, attempt) = run.unzip();
-        self.transact("record the effect", move |transaction| {
+        self.transact("record the effect", |transaction| {
             loop {
                 let begun = transaction.one(query!("effect/begin"; key, run, attempt))?;
                 if let Some(recorded) = begun {
@@ -77,24 +76,23 @@ impl Store {
         recorded: Option<DateTime<Utc>>,
         result: Option<&str>,
     ) -> Result<bool> {
-        let (key, result) = (key.to_owned(), result.map(str::to_owned));
-        let statement = owned!("effect/complete"; key, recorded, result);
+        let statement = query!("effect/complete"; key, recorded, result);
         Ok(self.query("complete the effect", Transaction::execute, statement)? > 0)
     }
 
     /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
-        let statement = owned!("effect/remove"; key = key.to_owned(), recorded);
+        let statement = query!("effect/remove"; key, recorded);
         Ok(self.query("remove the effect", Transaction::execute, statement)? > 0)
     }
 
     /// Returns the completed effects that these runs recorded; `None` if there are none.
     pub(crate) fn effects_of_runs(&self, ids: Vec<i64>) -> Result<Option<RunEffects>> {
-        self.query("read effects", Transaction::first, owned!("effect/of_runs"; ids))
+        self.query("read effects", Transaction::first, query!("effect/of_runs"; ids))
     }
 
     /// Returns the effects that began and did not complete, the oldest first.
     pub(crate) fn list_open_effects(&self) -> Result<Listing> {
-        self.query("list effects", Transaction::listing, owned!("effect/list_open"))
+        self.query("list effects", Transaction::listing, query!("effect/list_open"))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{Statement, checked, owned, query};
+use super::statement::{Statement, checked, query};
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;
@@ -186,7 +186,7 @@ impl Store {
     /// Returns the run that has a key.
     pub(crate) fn key_holder(&self, key: &str, scope: KeyScope) -> Result<Option<i64>> {
         let key = key.to_owned();
-        self.query("read runs", Transaction::first, owned!("look/key_holder"; key, scope))
+        self.query("read runs", Transaction::first, query!("look/key_holder"; key, scope))
     }
 
     /// Enqueues all runs, or none if one is rejected or anything fails. Returns an answer per run,

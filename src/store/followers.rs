@@ -2,7 +2,7 @@
 
 use super::row::from_row;
 use super::session::Transaction;
-use super::statement::owned;
+use super::statement::query;
 use super::{Result, Store};
 
 /// How many rows of `job_dependencies` are looked up, so that a decision is short. A run that waits
@@ -28,12 +28,12 @@ impl Store {
         ended: Option<Vec<i64>>,
         rejected: Vec<i64>,
     ) -> Result<Vec<i64>> {
-        let statement = owned!("tick/due_followers"; edges = EDGES_AT_ONCE, ended, rejected);
+        let statement = query!("tick/due_followers"; edges = EDGES_AT_ONCE, ended, rejected);
         self.query("look for blocked runs", Transaction::list, statement)
     }
 
     /// Releases or cancels those of these blocked runs whose predecessors have ended.
     pub(crate) fn decide_followers(&self, ids: Vec<i64>) -> Result<Decided> {
-        self.query("release blocked runs", Transaction::one, owned!("tick/decide_followers"; ids))
+        self.query("release blocked runs", Transaction::one, query!("tick/decide_followers"; ids))
     }
 }

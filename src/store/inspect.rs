@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::row::rows;
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::status::list_workers;
 use super::{Result, Store, schema};
 
@@ -128,13 +128,13 @@ impl Store {
     }
 
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
-        self.query("inspect the role", Transaction::one, owned!("doctor/role"))
+        self.query("inspect the role", Transaction::one, query!("doctor/role"))
     }
 
     /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
     /// first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
-        self.transact("inspect grants", move |transaction| {
+        self.transact("inspect grants", |transaction| {
             transaction.execute(query!("schema/plain_texts"))?;
             transaction.list(query!("doctor/grants"; matrix))
         })
@@ -150,12 +150,12 @@ impl Store {
 
     /// Returns the indexes that the migrations create, by name.
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
-        let statement = owned!("doctor/indexes"; names = schema::indexes());
+        let statement = query!("doctor/indexes"; names = schema::indexes());
         self.query("inspect indexes", Transaction::list, statement)
     }
 
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
-        self.query("inspect tables", Transaction::list, owned!("doctor/tables"))
+        self.query("inspect tables", Transaction::list, query!("doctor/tables"))
     }
 
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
@@ -174,7 +174,7 @@ impl Store {
             return Ok(ZoneFacts::default());
         }
         let (zones, instants): (Vec<_>, Vec<_>) = wanted.into_iter().unzip();
-        self.transact("inspect time zones", move |transaction| {
+        self.transact("inspect time zones", |transaction| {
             let offsets = transaction.list(query!("doctor/zones"; zones, instants))?;
             let now: DateTime<Utc> = transaction.one(query!("look/now"))?;
             let workers = list_workers(transaction, None)?.into_iter();

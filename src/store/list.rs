@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, rows};
 use super::session::Transaction;
-use super::statement::{Statement, checked, owned, query};
+use super::statement::{Statement, checked, query};
 use super::{Result, Store};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
@@ -174,7 +174,7 @@ impl Store {
             RunList::Any => (checked!("look/list_runs"; ids), filter.until.is_some()),
             RunList::Dead => (checked!("look/list_dead"; ids), true),
         };
-        self.transact("list runs", move |transaction| {
+        self.transact("list runs", |transaction| {
             let ids = list_ids(transaction, &filter, latest_end_first, Some(limit))?;
             transaction.listing(Statement { text, arguments: &[&ids] })
         })
@@ -182,17 +182,17 @@ impl Store {
 
     /// Returns these runs.
     pub(crate) fn runs(&self, ids: Vec<i64>) -> Result<Vec<Run>> {
-        self.query("read runs", Transaction::list, owned!("look/list_runs"; ids))
+        self.query("read runs", Transaction::list, query!("look/list_runs"; ids))
     }
 
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
-        self.transact("list runs", move |transaction| list_ids(transaction, &filter, false, None))
+        self.transact("list runs", |transaction| list_ids(transaction, &filter, false, None))
     }
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
-        self.transact("count dead runs", move |transaction| {
+        self.transact("count dead runs", |transaction| {
             let ids = list_ids(transaction, &filter, false, None)?;
             transaction.listing(query!("look/group_dead"; ids))
         })
@@ -204,19 +204,19 @@ impl Store {
         self.query(
             "read the trail",
             Transaction::listing,
-            owned!("look/trail"; since, until, by, action, job, queue, worker, limit),
+            query!("look/trail"; since, until, by, action, job, queue, worker, limit),
         )
     }
 
     /// Returns about how many runs there are; `None` if the server does not know.
     pub(crate) fn run_estimate(&self) -> Result<Option<i64>> {
-        let runs: i64 = self.query("count runs", Transaction::one, owned!("look/run_estimate"))?;
+        let runs: i64 = self.query("count runs", Transaction::one, query!("look/run_estimate"))?;
         Ok(Some(runs).filter(|runs| *runs >= 0))
     }
 
     /// Returns the failed attempts that match, the latest end first.
     pub(crate) fn list_failures(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        self.transact("list failed attempts", move |transaction| {
+        self.transact("list failed attempts", |transaction| {
             let (run_ids, attempts) = failed_attempts(transaction, &filter, Some(limit))?;
             transaction.listing(query!("look/list_failures"; run_ids, attempts))
         })
@@ -224,7 +224,7 @@ impl Store {
 
     /// Returns the incidents of the failed attempts that match, those with dead runs first.
     pub(crate) fn list_incidents(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
-        self.transact("list incidents", move |transaction| {
+        self.transact("list incidents", |transaction| {
             let FailureFilter { since, until, .. } = filter;
             let (run_ids, attempts) = match filter.is_window() {
                 true => (None, None),
@@ -246,20 +246,20 @@ impl Store {
         run_id: i64,
         attempt: i32,
     ) -> Result<Option<IncidentWindow>> {
-        let statement = owned!("look/incident_window"; run_id, attempt);
+        let statement = query!("look/incident_window"; run_id, attempt);
         self.query("read an incident", Transaction::first, statement)
     }
 
     /// Returns the runs that wait for a run, or for which it waits.
     pub(crate) fn related_runs(&self, id: i64, followers: bool) -> Result<Vec<i64>> {
-        let statement = owned!("look/related_runs"; id, followers);
+        let statement = query!("look/related_runs"; id, followers);
         self.query("read what runs wait for", Transaction::one, statement)
     }
 
     /// Returns the runs whose last failed attempt is in the incident of this attempt; `None` if
     /// this attempt did not fail.
     pub(crate) fn incident_runs(&self, run_id: i64, attempt: i32) -> Result<Option<Vec<i64>>> {
-        let statement = owned!("look/incident_runs"; run_id, attempt);
+        let statement = query!("look/incident_runs"; run_id, attempt);
         self.query("read an incident", Transaction::first, statement)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::row::rows;
 use super::session::Transaction;
-use super::statement::{owned, query, text};
+use super::statement::{query, text};
 use super::{Result, Store, Timeouts};
 
 /// Runs that one transaction deletes.
@@ -33,13 +33,13 @@ rows! {
 
 impl Store {
     pub(crate) fn has_other_runs(&self) -> Result<bool> {
-        self.query("read runs", Transaction::one, owned!("load/has_other_runs"))
+        self.query("read runs", Transaction::one, query!("load/has_other_runs"))
     }
 
     /// Locks the load test of this database, and removes the rows of a test that was killed.
     /// Returns the id of the lock; `None`: another test has it.
     pub(crate) fn begin_load(&self) -> Result<Option<i64>> {
-        let id = self.query("start a load test", Transaction::first, owned!("load/begin"))?;
+        let id = self.query("start a load test", Transaction::first, query!("load/begin"))?;
         if let Some(id) = id {
             self.remove_load_runs(id)?;
             self.remove_rest_of_load(None)?;
@@ -49,17 +49,17 @@ impl Store {
 
     /// Renews the lock, and returns the number of unfinished runs. `None`: the lock is lost.
     pub(crate) fn renew_load(&self, id: i64) -> Result<Option<i64>> {
-        self.query("renew the load test", Transaction::first, owned!("load/renew"; id))
+        self.query("renew the load test", Transaction::first, query!("load/renew"; id))
     }
 
     /// Returns the bytes of WAL that the server has written; `None` if it does not show them.
     pub(crate) fn wal_position(&self) -> Option<i64> {
-        self.query("read the position of the WAL", Transaction::one, owned!("load/wal_position"))
+        self.query("read the position of the WAL", Transaction::one, query!("load/wal_position"))
             .ok()
     }
 
     pub(crate) fn measure_load(&self) -> Result<LoadFigures> {
-        self.query("measure the load", Transaction::one, owned!("load/measure"))
+        self.query("measure the load", Transaction::one, query!("load/measure"))
     }
 
     /// Removes all rows of the test. Leaves them if another test has the lock now.
@@ -86,7 +86,7 @@ impl Store {
     /// Returns whether this test still has the lock.
     fn remove_load_runs(&self, id: i64) -> Result<bool> {
         loop {
-            let removed = self.transact("remove the load test", move |transaction| {
+            let removed = self.transact("remove the load test", |transaction| {
                 let lock: Option<i64> = transaction.first(query!("load/renew"; id))?;
                 let most = i64::try_from(REMOVED_AT_ONCE).unwrap_or(i64::MAX);
                 lock.map(|_| transaction.execute(query!("load/remove_runs"; most))).transpose()
@@ -99,7 +99,7 @@ impl Store {
     }
 
     fn remove_rest_of_load(&self, id: Option<i64>) -> Result<()> {
-        let statement = owned!("load/remove_rest"; id);
+        let statement = query!("load/remove_rest"; id);
         self.query("remove the load test", Transaction::execute, statement).map(drop)
     }
 }

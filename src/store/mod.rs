@@ -23,7 +23,7 @@ mod statement;
 mod status;
 mod wake;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -66,12 +66,12 @@ pub(crate) use status::{
     WorkFacts, Worker,
 };
 
-use crate::connect::{ConnectionThread, Target};
+use crate::connect::{Client, Target};
 use crate::text::duration::CENTURY;
 
 /// An open connection to a database whose schema is this program's.
 pub(crate) struct Store {
-    thread: ConnectionThread,
+    client: RefCell<Client>,
     timeouts: Timeouts,
     /// The next transaction checks the schema's version first, without another round trip.
     checks_version: Cell<bool>,
@@ -93,8 +93,8 @@ impl Store {
         target: &Target,
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let thread = target.clone().connect(|| ()).wait(&interrupted)?;
-        let store = Self::over(thread, interrupted);
+        let client = target.clone().connect(|| ()).wait(&interrupted)?;
+        let store = Self::over(client, interrupted);
         store.checks_version.set(true);
         Ok(store)
     }
@@ -102,15 +102,15 @@ impl Store {
     /// Connects without a check of the schema's version.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
         let interrupted = Arc::default();
-        let thread = target.clone().connect(|| ()).wait(&interrupted)?;
-        Ok(Self::over(thread, interrupted))
+        let client = target.clone().connect(|| ()).wait(&interrupted)?;
+        Ok(Self::over(client, interrupted))
     }
 
     /// Returns a store without a check of the schema's version. While `interrupted` is set, a wait
     /// for an answer ends early.
-    pub(crate) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
+    pub(crate) fn over(client: Client, interrupted: Arc<AtomicBool>) -> Self {
         Self {
-            thread,
+            client: RefCell::new(client),
             timeouts: Timeouts::USUAL,
             checks_version: Cell::default(),
             interrupted,

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::rows;
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{Archive, Error, Kind, Result, Store, Timeouts};
 use crate::exit::Exit;
 use crate::job::status::{HoldScope, Status};
@@ -139,7 +139,7 @@ impl Store {
     /// nothing. It does not detect two conflicts: another run has the key, or no start would be
     /// left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<OperationResult>> {
-        let statement = owned!("operate/dry_run"; ids, from = from.to_vec());
+        let statement = query!("operate/dry_run"; ids, from);
         self.query("read runs", Transaction::list, statement)
     }
 
@@ -158,17 +158,16 @@ impl Store {
             Operation::Edit(Edit { payload: Some(_), .. }) => "edit payloads",
             _ => operation.verb(),
         };
-        let (operation, from) = (operation.clone(), from.to_vec());
-        let Cause { host_user, reason } = cause.clone();
+        let Cause { host_user, reason } = cause;
         let is_single = ids.len() == 1;
-        let operate = move |transaction: &mut Transaction| {
+        let operate = |transaction: &mut Transaction<'_>| {
             let locked: Vec<i64> = match skips_locked {
                 true => transaction.list(query!("operate/locked"; ids))?,
                 false => Vec::new(),
             };
             let mut ids = ids.clone();
             ids.retain(|id| !locked.contains(id));
-            let answers: Vec<OperationResult> = match &operation {
+            let answers: Vec<OperationResult> = match operation {
                 Operation::Retry(RetryTerms { cancelled_now, unsettled }) => {
                     transaction.list(query!(
                         "operate/retry"; ids, from, host_user, reason, cancelled_now, unsettled
@@ -194,7 +193,7 @@ impl Store {
                 }
             }?;
             // A separate statement, because an operator may not even name the column.
-            if let Operation::Edit(Edit { payload: Some(payload), .. }) = &operation {
+            if let Operation::Edit(Edit { payload: Some(payload), .. }) = operation {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let ids: Vec<_> = granted.map(|answer| answer.id).collect();
                 let statement = query!("operate/edit_payload"; ids, payload, host_user, reason);
@@ -202,7 +201,7 @@ impl Store {
             }
             Ok((answers, locked))
         };
-        match self.transact(doing, operate.clone()) {
+        match self.transact(doing, operate) {
             Err(error) if error.is_too_slow && is_single => {
                 let timeouts = Timeouts { statement: SINGLE_RUN, ..self.timeouts };
                 self.transact_within(timeouts, doing, operate)
@@ -213,14 +212,14 @@ impl Store {
 
     /// Returns the jobs of runs.
     pub(crate) fn job_types(&self, ids: Vec<i64>) -> Result<Vec<String>> {
-        self.query("read runs", Transaction::list, owned!("look/job_types"; ids))
+        self.query("read runs", Transaction::list, query!("look/job_types"; ids))
     }
 
     /// Returns the jobs that may have old runs, with the seconds for which each keeps succeeded and
     /// cancelled runs, and dead ones.
     pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<(String, f64, f64)>> {
         let (keep, keep_dead) = default.seconds();
-        let statement = owned!("operate/prunable_jobs"; keep, keep_dead);
+        let statement = query!("operate/prunable_jobs"; keep, keep_dead);
         self.query("look for old runs", Transaction::list, statement)
     }
 
@@ -234,17 +233,16 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<AgedRun>> {
-        let job = job.to_owned();
         let statement = match dead {
-            true => owned!("operate/old_dead_runs"; job, age, after, limit),
-            false => owned!("operate/old_runs"; job, age, after, limit),
+            true => query!("operate/old_dead_runs"; job, age, after, limit),
+            false => query!("operate/old_runs"; job, age, after, limit),
         };
         self.query("look for old runs", Transaction::list, statement)
     }
 
     /// Returns the id of the newest run of a job; `None` if it has none.
     pub(crate) fn newest_run(&self, job: &str) -> Result<Option<i64>> {
-        let statement = owned!("operate/newest_run"; job = job.to_owned());
+        let statement = query!("operate/newest_run"; job);
         self.query("look for old runs", Transaction::one, statement)
     }
 
@@ -257,16 +255,16 @@ impl Store {
         cause: &Cause,
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
-        let Cause { host_user, reason } = cause.clone();
+        let Cause { host_user, reason } = cause;
         let (keep, keep_dead) = default.seconds();
-        let (archive, archives) = (archive.cloned(), archive.is_some());
-        let pruned = self.transact("prune", move |transaction| {
+        let archives = archive.is_some();
+        let pruned = self.transact("prune", |transaction| {
             if archives {
                 transaction.execute(query!("schema/plain_texts"))?;
             }
             let pruned: Vec<Pruned> = transaction
                 .list(query!("operate/prune"; ids, keep, keep_dead, host_user, reason, archives))?;
-            let Some(archive) = &archive else { return Ok(Ok(pruned)) };
+            let Some(archive) = archive else { return Ok(Ok(pruned)) };
             let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
             if appended.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
@@ -281,24 +279,24 @@ impl Store {
 
     /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
     pub(crate) fn old_events(&self, age: Duration, limit: i64) -> Result<Vec<i64>> {
-        let statement = owned!("operate/old_events"; age = age.as_secs_f64(), limit);
+        let statement = query!("operate/old_events"; age = age.as_secs_f64(), limit);
         self.query("look for old events", Transaction::list, statement)
     }
 
     /// Deletes events of the trail.
     pub(crate) fn prune_events(&self, ids: Vec<i64>) -> Result<()> {
-        let statement = owned!("operate/prune_events"; ids);
+        let statement = query!("operate/prune_events"; ids);
         self.query("prune", Transaction::execute, statement).map(drop)
     }
 
     /// Returns the workers that stopped long ago.
     pub(crate) fn old_workers(&self) -> Result<Vec<String>> {
-        self.query("look for old workers", Transaction::list, owned!("operate/old_workers"))
+        self.query("look for old workers", Transaction::list, query!("operate/old_workers"))
     }
 
     /// Deletes those of the workers that stopped long ago.
     pub(crate) fn forget_workers(&self, names: Vec<String>) -> Result<()> {
-        let statement = owned!("operate/forget_workers"; names);
+        let statement = query!("operate/forget_workers"; names);
         self.query("delete old workers", Transaction::execute, statement).map(drop)
     }
 
@@ -309,7 +307,7 @@ impl Store {
         cause: Cause,
     ) -> Result<Option<ForgetResult>> {
         let Cause { host_user, reason } = cause;
-        let statement = owned!("operate/forget"; worker, host_user, reason);
+        let statement = query!("operate/forget"; worker, host_user, reason);
         self.query("forget the worker", Transaction::first, statement)
     }
 
@@ -322,14 +320,14 @@ impl Store {
         unnoticed: bool,
     ) -> Result<Option<(i64, bool)>> {
         let Cause { host_user, reason } = cause;
-        let statement = owned!("operate/accept_restore"; host_user, reason, unnoticed);
+        let statement = query!("operate/accept_restore"; host_user, reason, unnoticed);
         self.query("accept the database", Transaction::first, statement)
     }
 
     /// Counts, by status, the runs that repeated calls of `prune` would delete.
     pub(crate) fn count_old(&self, default: Keep) -> Result<Vec<(Status, i64)>> {
         let (keep, keep_dead) = default.seconds();
-        let statement = owned!("operate/count_old"; keep, keep_dead);
+        let statement = query!("operate/count_old"; keep, keep_dead);
         self.query("count old runs", Transaction::list, statement)
     }
 
@@ -342,7 +340,7 @@ impl Store {
         cause: Cause,
     ) -> Result<Vec<Option<DateTime<Utc>>>> {
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
-        self.transact("hold", move |transaction| {
+        self.transact("hold", |transaction| {
             let Cause { host_user, reason } = &cause;
             let hold = |HoldTarget { scope, name }: &HoldTarget| {
                 transaction.one(query!("operate/hold"; scope, name, lasts, host_user, reason))
@@ -354,7 +352,7 @@ impl Store {
     /// Returns the names that exist in the scope of a target, if it is a queue or a worker.
     pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
         let HoldTarget { scope, name } = target;
-        self.query("read names", Transaction::list, owned!("look/hold_names"; scope, name))
+        self.query("read names", Transaction::list, query!("look/hold_names"; scope, name))
     }
 
     /// Ends the holds of these targets. Returns the scope and the name of each that was in force.
@@ -363,7 +361,7 @@ impl Store {
         targets: Vec<HoldTarget>,
         cause: Cause,
     ) -> Result<Vec<(HoldScope, String)>> {
-        self.transact("release", move |transaction| {
+        self.transact("release", |transaction| {
             let Cause { host_user, reason } = &cause;
             let mut ended = Vec::new();
             for HoldTarget { scope, name } in &targets {
@@ -376,6 +374,6 @@ impl Store {
 
     /// Returns the holds that are in force, the oldest first.
     pub(crate) fn holds(&self) -> Result<Listing> {
-        self.query("read holds", Transaction::listing, owned!("look/list_holds"))
+        self.query("read holds", Transaction::listing, query!("look/list_holds"))
     }
 }

@@ -154,7 +154,7 @@ impl Store {
         scope: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope + Send + 'static,
     ) -> Result<Snapshot> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
-        self.transact_within(timeouts, "read the report", move |transaction| {
+        self.transact_within(timeouts, "read the report", |transaction| {
             let work = read_work(transaction, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);

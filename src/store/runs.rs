@@ -2,17 +2,18 @@
 //! runs in one transaction.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures_util::future::{join, join3};
 use postgres::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio_postgres::Client;
 
-use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim};
+use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim, claimed};
 use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
-use super::session::Transaction;
-use super::statement::{owned, query};
+use super::session::{Transaction, send};
+use super::statement::query;
 use super::{Error, FencingToken, Kind, Result, Store, seconds};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
@@ -131,9 +132,8 @@ impl Store {
         kept: Vec<FencingToken>,
         lease: Duration,
     ) -> Result<Vec<Renewed>> {
-        let worker = worker.to_owned();
         let (ids, attempts, claimed_at) = FencingToken::columns(held);
-        self.transact("renew leases", move |transaction| {
+        self.transact("renew leases", |transaction| {
             let seconds = lease.as_secs_f64();
             let statement =
                 query!("tick/heartbeat"; worker, ids, attempts, lease = seconds, claimed_at);
@@ -143,8 +143,10 @@ impl Store {
             let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
-            for row in keep_locked(transaction, &worker, &claims, lease, vec![None; claims.len()])?
-            {
+            let none = vec![None; claims.len()];
+            let kept = transaction
+                .request(async |client| keep_locked(client, worker, &claims, lease, none).await)?;
+            for row in kept {
                 if let Some(state) = busy.get_mut(&FencingToken::from_row(&row)?) {
                     **state = match row.try_get("cancel_requested")? {
                         true => LeaseState::CancelRequested,
@@ -163,11 +165,12 @@ impl Store {
         worker: &str,
         outputs: &[(FencingToken, String)],
     ) -> Result<Vec<i64>> {
-        let (tokens, texts): (Vec<_>, Vec<_>) = outputs.iter().cloned().unzip();
+        let tokens = column(outputs, |(token, _)| *token);
         let (ids, attempts, claimed_at) = FencingToken::columns(&tokens);
-        let statement = owned!(
+        let outputs = column(outputs, |(_, output)| output.as_str());
+        let statement = query!(
             "tick/store_output";
-            worker = worker.to_owned(), ids, attempts, claimed_at, outputs = texts,
+            worker, ids, attempts, claimed_at, outputs,
         );
         self.query("store output", Transaction::list, statement)
     }
@@ -186,60 +189,61 @@ impl Store {
         wanted: Option<(Claim, ClaimFilter)>,
         skips_locked: bool,
     ) -> std::result::Result<(StepResult, Vec<i64>), (Error, Vec<FencingToken>)> {
-        let holder = holder.clone();
         let doing = match (&*ended, &*kept, &*unstarted) {
             ([], [], []) => "claim runs",
             ([], [], _) => "release claims",
             _ => "record results",
         };
-        let claims = Arc::new(Mutex::<Vec<FencingToken>>::default());
-        let made = Arc::clone(&claims);
-        let work = move |transaction: &mut Transaction| {
+        let mut made = Vec::new();
+        let done = self.transact(doing, |transaction| {
             let locked = if skips_locked {
                 let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
                 locked(transaction, &tokens.map(|token| token.id).collect::<Vec<_>>())?
             } else {
                 Vec::new()
             };
-            let free: Vec<_> = ended.iter().filter(|one| !locked.contains(&one.token.id)).collect();
-            let (mut recorded, mut after) = match free.as_slice() {
-                [] => (Recorded::new(), AfterEnd::default()),
-                free => finish(transaction, &holder.worker, free)?,
-            };
-            let skipped = ended.iter().filter(|one| locked.contains(&one.token.id)).chain(&kept);
+            let is_free = |token: &FencingToken| !locked.contains(&token.id);
+            let free: Vec<_> = ended.iter().filter(|one| is_free(&one.token)).collect();
+            let unstarted: Vec<_> = unstarted.iter().copied().filter(is_free).collect();
+            let skipped = ended.iter().filter(|one| !is_free(&one.token)).chain(&kept);
             let results = skipped.clone().map(|one| Some(json!(one))).collect();
-            let claims: Vec<_> = skipped.clone().map(|one| one.token).collect();
-            let kept = keep_locked(transaction, &holder.worker, &claims, Duration::ZERO, results)?;
-            let kept: Vec<_> = kept.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
-            let kept = skipped.filter(|one| kept.contains(&one.token));
-            recorded.extend(kept.map(|one| (one.token, one.next_status.status)));
-            let free = unstarted.iter().filter(|token| !locked.contains(&token.id));
-            let free: Vec<_> = free.copied().collect();
-            if !free.is_empty() {
-                let (ids, attempts, claimed_at) = FencingToken::columns(&free);
-                let statement =
-                    query!("tick/release"; worker = holder.worker, ids, attempts, claimed_at);
-                let released: AfterEnd = transaction.one(statement)?;
+            let tokens: Vec<_> = skipped.clone().map(|one| one.token).collect();
+            let worker = &holder.worker;
+            // Sent together; the claim comes last, because it may take what the others queue.
+            let (finished, stored, released, claims, began) =
+                transaction.request(async |client| {
+                    let finish = finish(client, worker, &free);
+                    let keep = keep_locked(client, worker, &tokens, Duration::ZERO, results);
+                    let release = release(client, worker, &unstarted);
+                    let others = async { (join3(finish, keep, release).await, Instant::now()) };
+                    let claim = async {
+                        let Some((asked, filter)) = &wanted else { return Ok(Vec::new()) };
+                        claim(client, holder, asked, filter).await
+                    };
+                    let (((finished, stored, released), began), claims) = join(others, claim).await;
+                    // The first error is the cause of the others.
+                    Ok((finished?, stored?, released?, claims?, began))
+                })?;
+            let claiming = began.elapsed();
+            let (mut recorded, mut after) = recorded(transaction, worker, &free, finished)?;
+            let stored: Vec<_> =
+                stored.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
+            let stored = skipped.filter(|one| stored.contains(&one.token));
+            recorded.extend(stored.map(|one| (one.token, one.next_status.status)));
+            if let Some(released) = released.first() {
+                let released = AfterEnd::from_row(released)?;
                 after.followed.extend(released.followed);
                 after.queues_runs |= released.queues_runs;
             }
-            let began = Instant::now();
-            let taken = match &wanted {
-                Some((asked, filter)) => claim(transaction, &holder, asked, filter)?,
-                None => ClaimResult::default(),
-            };
-            *made.lock().unwrap_or_else(PoisonError::into_inner) =
-                taken.claimed.iter().map(Claimed::token).collect();
-            let claiming = began.elapsed();
+            let taken = claimed(&claims)?;
+            made = column(&taken.claimed, Claimed::token);
             let AfterEnd { followed, queues_runs } = after;
             let step =
                 StepResult { recorded, queues_runs, locked, taken, claiming, follows: false };
             Ok((step, followed))
-        };
-        self.transact(doing, work).map_err(|error| {
-            // From now on, the connection's thread does not begin to commit.
-            let claims = || claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let claims = if error.kind == Kind::Lost { claims() } else { Vec::new() };
+        });
+        done.map_err(|error| {
+            let claims = if error.kind == Kind::Lost { made } else { Vec::new() };
             (error, claims)
         })
     }
@@ -247,14 +251,14 @@ impl Store {
     /// Returns runs whose lease expired or is too long, except `rejected`, in random order.
     pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = owned!("tick/lost_leases"; limit, rejected);
+        let statement = query!("tick/lost_leases"; limit, rejected);
         self.query("look for lost leases", Transaction::list, statement)
     }
 
     /// Shortens leases of these runs that are longer than any tick may ask for. Returns the runs,
     /// and when their leases end.
     pub(crate) fn shorten_leases(&self, ids: Vec<i64>) -> Result<Vec<(i64, Duration)>> {
-        let statement = owned!("tick/shorten_leases"; ids);
+        let statement = query!("tick/shorten_leases"; ids);
         let rows = self.query("shorten leases", Transaction::list::<(i64, f64)>, statement)?;
         Ok(rows.into_iter().map(|(id, ends_in)| (id, seconds(ends_in))).collect())
     }
@@ -272,21 +276,21 @@ impl Store {
         self.query(
             "recover lost leases",
             Transaction::list,
-            owned!("tick/recover"; ids, attempts, waits, error),
+            query!("tick/recover"; ids, attempts, waits, error),
         )
     }
 
     /// Returns claims whose stored results can be recorded now, or that are over, in random order.
     pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<FencingToken>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let statement = owned!("tick/stored_results"; limit);
+        let statement = query!("tick/stored_results"; limit);
         self.query("look for stored results", Transaction::list, statement)
     }
 
     /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
     /// has none, or another session has locked the run.
     pub(crate) fn record_stored(&self, claim: FencingToken) -> Result<Option<StoredResult>> {
-        self.transact("record stored results", move |transaction| {
+        self.transact("record stored results", |transaction| {
             let FencingToken { id, attempt, claimed_at } = claim;
             let taken = transaction.first(query!("tick/take_stored"; id, attempt, claimed_at))?;
             let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
@@ -295,7 +299,9 @@ impl Store {
                 return Ok(Some(StoredResult { worker, recorded: None }));
             };
             result.age(stored_ago);
-            let (recorded, _) = finish(transaction, &worker, &[&result])?;
+            let finished =
+                transaction.request(async |client| finish(client, &worker, &[&result]).await)?;
+            let (recorded, _) = recorded(transaction, &worker, &[&result], finished)?;
             let recorded = recorded.get(&claim).copied();
             Ok(Some(StoredResult { worker, recorded }))
         })
@@ -304,12 +310,12 @@ impl Store {
     /// Returns waiting runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.query("look for expired runs", Transaction::list, owned!("tick/expired"; limit))
+        self.query("look for expired runs", Transaction::list, query!("tick/expired"; limit))
     }
 
     /// Cancels those of the runs that wait and expired. Returns how many.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
-        let statement = owned!("tick/expire"; ids = ids.to_vec());
+        let statement = query!("tick/expire"; ids);
         let ended = self.query("cancel expired runs", Transaction::list::<i64>, statement)?;
         Ok(ended.len())
     }
@@ -329,8 +335,8 @@ fn renewed_lease(row: &Row) -> PgResult<Renewed> {
 
 /// Keeps leases or results of runs that another session has locked. Returns the rows of those that
 /// were kept.
-fn keep_locked(
-    transaction: &mut Transaction,
+async fn keep_locked(
+    client: &Client,
     worker: &str,
     claims: &[FencingToken],
     lease: Duration,
@@ -340,7 +346,7 @@ fn keep_locked(
     let (ids, attempts, claimed_at) = FencingToken::columns(claims);
     let lease = lease.as_secs_f64();
     let statement = query!("tick/keep_locked"; worker, ids, attempts, claimed_at, lease, results);
-    transaction.rows(statement)
+    send(client, statement).await
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
@@ -348,31 +354,27 @@ fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/locked"; ids = runs))
 }
 
-/// Records the results of attempts in one statement; returns also what follows. In the history, an
-/// attempt that lost its lease gets that as its result.
-fn finish(
-    transaction: &mut Transaction,
-    worker: &str,
-    ended: &[&Finish],
-) -> PgResult<(Recorded, AfterEnd)> {
-    let ids = column(ended, |one| one.token.id);
-    let attempts = column(ended, |one| one.token.attempt);
-    let claimed_at = column(ended, |one| one.token.claimed_at);
-    let statuses = column(ended, |one| one.next_status.status);
-    let outcomes = column(ended, |one| one.next_status.outcome);
-    let errors = column(ended, |one| one.next_status.error.as_deref());
-    let details = column(ended, |one| one.detail.as_deref());
-    let now = transaction.rows(query!(
+/// Releases claims that were never started; returns what follows.
+async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> PgResult<Vec<Row>> {
+    let [_, ..] = unstarted else { return Ok(Vec::new()) };
+    let (ids, attempts, claimed_at) = FencingToken::columns(unstarted);
+    send(client, query!("tick/release"; worker, ids, attempts, claimed_at)).await
+}
+
+/// Records the results of attempts in one statement; `recorded` reads its answer.
+async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Vec<Row>> {
+    let [_, ..] = ended else { return Ok(Vec::new()) };
+    let statement = query!(
         "tick/finish";
         worker,
-        ids,
-        attempts,
-        statuses,
+        ids = column(ended, |one| one.token.id),
+        attempts = column(ended, |one| one.token.attempt),
+        statuses = column(ended, |one| one.next_status.status),
         waits = column(ended, |one| one.next_status.wait.as_secs_f64()),
-        outcomes,
+        outcomes = column(ended, |one| one.next_status.outcome),
         error_types = column(ended, |one| one.next_status.error_type),
-        errors,
-        details,
+        errors = column(ended, |one| one.next_status.error.as_deref()),
+        details = column(ended, |one| one.detail.as_deref()),
         exit_codes = column(ended, |one| one.exit_code),
         signals = column(ended, |one| one.signal),
         http_statuses = column(ended, |one| one.http_status),
@@ -381,13 +383,31 @@ fn finish(
         truncated = column(ended, |one| one.output_truncated),
         started_ago = column(ended, |one| one.started_ago.as_secs_f64()),
         ended_ago = column(ended, |one| one.ended_ago.as_secs_f64()),
-        claimed_at,
-    ))?;
+        claimed_at = column(ended, |one| one.token.claimed_at),
+    );
+    send(client, statement).await
+}
+
+/// Returns the status of each attempt that `finish` or an earlier statement has recorded, and what
+/// follows. In the history, an attempt that lost its lease gets that as its result.
+fn recorded(
+    transaction: &mut Transaction<'_>,
+    worker: &str,
+    ended: &[&Finish],
+    now: Vec<Row>,
+) -> PgResult<(Recorded, AfterEnd)> {
     let mut rows = Vec::new();
     if now.len() < ended.len() {
         rows = transaction.rows(query!(
             "tick/recorded_before";
-            worker, ids, attempts, statuses, outcomes, errors, details, claimed_at,
+            worker,
+            ids = column(ended, |one| one.token.id),
+            attempts = column(ended, |one| one.token.attempt),
+            statuses = column(ended, |one| one.next_status.status),
+            outcomes = column(ended, |one| one.next_status.outcome),
+            errors = column(ended, |one| one.next_status.error.as_deref()),
+            details = column(ended, |one| one.detail.as_deref()),
+            claimed_at = column(ended, |one| one.token.claimed_at),
         ))?;
     }
     let after = now.first().map(AfterEnd::from_row).transpose()?.unwrap_or_default();

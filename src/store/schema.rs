@@ -43,15 +43,17 @@ static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial"]
 /// The functions and views, which the newest migration precedes.
 static OBJECTS: &[Migration] = files![
     None, "":
-        "functions/count_attempts", "functions/count_dropped", "functions/decide_followers",
+        "functions/claim_runs", "functions/count_attempts", "functions/count_dropped",
+        "functions/decide_followers",
         "functions/definition_keys", "functions/drop_oldest", "functions/effect_result",
         "functions/end_runs", "functions/enqueue", "functions/enqueue_hooks", "functions/fire",
         "functions/failure_cause", "functions/forget_history",
         "functions/hold_snoozed", "functions/is_backoff",
         "functions/is_hook", "functions/is_operator", "functions/is_own_effect",
-        "functions/is_running", "functions/keep_effect", "functions/mark_followers",
+        "functions/is_running", "functions/keep_effect", "functions/limited_runs",
+        "functions/mark_followers",
         "functions/may_settle", "functions/name_incident", "functions/next_time",
-        "functions/record_effect", "functions/refuse_update",
+        "functions/record_effect", "functions/refuse_update", "functions/release_right",
         "functions/replace_waiting", "functions/run_states",
         "functions/set_aside_unclaimable",
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",
@@ -136,7 +138,7 @@ impl Store {
         let timeouts = if mode == Mode::Apply { LIMITS } else { self.timeouts };
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
-            let inspected = self.transact_within(timeouts, doing, move |transaction| {
+            let inspected = self.transact_within(timeouts, doing, |transaction| {
                 match inspect(transaction, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.
@@ -148,7 +150,7 @@ impl Store {
                 }
             });
             let inspected = inspected.and_then(|inspected| {
-                inspected.map_err(|error| error.in_database(&self.thread.target))
+                inspected.map_err(|error| error.in_database(&self.client.borrow().target))
             });
             match inspected {
                 Err(error) if error.kind == Kind::Busy && started.elapsed() <= LOCK_TIMEOUT => {}

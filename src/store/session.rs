@@ -1,19 +1,19 @@
 //! Transactions over one connection. Each call is one transaction and leaves no state in the
 //! session, so it works behind a pooler that gives each transaction another server process.
 
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefMut;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use futures_util::future::join;
 use postgres::Row;
 
 use super::error::{self, Error, Result};
-use super::row::{self, Argument, FromRow, PgResult, column};
-use super::statement::{OwnedStatement, Statement, text};
+use super::row::{self, FromRow, PgResult, column};
+use super::statement::{Statement, text};
 use super::{Store, schema};
-use crate::connect::{self, Client, INTERRUPTED_LIMIT};
+use crate::connect::{Client, INTERRUPTED_LIMIT, Wait};
 use crate::text::listing::Listing;
 
 /// The timeouts of the statements of a transaction.
@@ -51,104 +51,83 @@ impl Timeouts {
     }
 }
 
+/// Checks the schema. It reads times as texts.
+const CHECK: &str = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
 /// How often a transaction that conflicted with another is sent again.
 const RETRIES: usize = 5;
 
 impl Store {
     /// Runs `work` in a transaction. `doing` completes "cannot ...".
-    pub(super) fn transact<T: Send + 'static>(
-        &self,
-        doing: &'static str,
-        work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
+    pub(super) fn transact<'a, T>(
+        &'a self,
+        doing: &str,
+        work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
     ) -> Result<T> {
         self.transact_within(self.timeouts, doing, work)
     }
 
-    pub(super) fn transact_within<T: Send + 'static>(
-        &self,
+    pub(super) fn transact_within<'a, T>(
+        &'a self,
         timeouts: Timeouts,
-        doing: &'static str,
-        work: impl Fn(&mut Transaction) -> PgResult<T> + Send + 'static,
+        doing: &str,
+        work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
     ) -> Result<T> {
         self.transactions.set(self.transactions.get() + 1);
-        let (answer, answers) = mpsc::channel();
         let checks = self.checks_version.take();
-        let progress = Arc::new(SharedStage::default());
-        let seen = Arc::clone(&progress);
-        self.thread.send(move |client| {
-            // The receiver is gone if the answer comes too late.
-            let mut transaction = Transaction { client, created_at: None };
-            let _ = answer.send(run(&mut transaction, doing, timeouts, checks, &seen, &work));
-            transaction.client
-        });
-        let began = Instant::now();
         let limit = timeouts.statement + timeouts.silence;
-        match connect::receive(&answers, limit, &self.interrupted, timeouts.interrupted) {
-            Ok(done) => {
-                self.longest.set(self.longest.get().max(began.elapsed()));
-                done.map_err(|error| error.in_database(&self.thread.target))
-            }
-            Err(_) if progress.enter(Stage::Abandoned) == Stage::Commit => {
-                Err(Error::uncertain(doing, error::SILENT))
-            }
-            Err(_) => Err(Error::silent(doing)),
-        }
+        let mut transaction = Transaction {
+            client: self.client.borrow_mut(),
+            wait: Wait::new(limit, &self.interrupted, timeouts.interrupted),
+            begin: None,
+            created_at: None,
+        };
+        let began = Instant::now();
+        let done = run(&mut transaction, doing, timeouts, checks, work);
+        self.longest.set(self.longest.get().max(began.elapsed()));
+        done.map_err(|error| error.in_database(&transaction.client.target))
     }
 
     /// Executes one statement in a transaction. `read` is the method of `Transaction` for its
     /// result.
-    pub(super) fn query<T: Send + 'static>(
-        &self,
-        doing: &'static str,
-        read: fn(&mut Transaction, Statement<'_>) -> PgResult<T>,
-        statement: OwnedStatement,
+    pub(super) fn query<'a, T>(
+        &'a self,
+        doing: &str,
+        read: fn(&mut Transaction<'a>, Statement<'_>) -> PgResult<T>,
+        statement: Statement<'_>,
     ) -> Result<T> {
-        self.transact(doing, move |transaction| {
-            let OwnedStatement { text, arguments } = &statement;
-            let arguments = column(arguments, |argument| &**argument as &dyn Argument);
-            read(transaction, Statement { text, arguments: &arguments })
-        })
-    }
-}
-
-/// The stage of a transaction, shared by the thread that runs it and the thread that waits for it.
-/// An abandoned transaction is not committed.
-#[derive(Default)]
-struct SharedStage(Mutex<Stage>);
-
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Stage {
-    #[default]
-    Work,
-    /// COMMIT was sent.
-    Commit,
-    /// Nothing waits for the answer any more.
-    Abandoned,
-}
-
-impl SharedStage {
-    /// Moves to `next` unless the transaction is abandoned; returns the previous stage.
-    fn enter(&self, next: Stage) -> Stage {
-        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let previous = *stage;
-        if previous != Stage::Abandoned {
-            *stage = next;
-        }
-        previous
+        self.transact(doing, |transaction| read(transaction, statement))
     }
 }
 
 /// An open transaction: only work in one can execute statements.
-pub(super) struct Transaction {
-    client: Client,
+pub(super) struct Transaction<'a> {
+    client: RefMut<'a, Client>,
+    wait: Wait<'a>,
+    /// What opens the transaction. It is sent with the first statement, without a round trip of its
+    /// own.
+    begin: Option<String>,
     /// When the schema was created; `None`: the transaction did not check the schema.
     pub(super) created_at: Option<DateTime<Utc>>,
 }
 
-impl Transaction {
+impl Transaction<'_> {
+    /// Waits for the answer to a request. It may consist of several statements, which are sent
+    /// together.
+    pub(super) fn request<T>(
+        &mut self,
+        request: impl AsyncFnOnce(&tokio_postgres::Client) -> PgResult<T>,
+    ) -> PgResult<T> {
+        let Some(begin) = self.begin.take() else {
+            return self.client.request(&mut self.wait, request);
+        };
+        self.client.request(&mut self.wait, async |client| {
+            let (begun, answer) = join(client.simple_query(&begin), request(client)).await;
+            begun.and(answer)
+        })
+    }
+
     pub(super) fn rows(&mut self, statement: Statement<'_>) -> PgResult<Vec<Row>> {
-        let parameters = column(statement.arguments, |argument| argument.typed());
-        self.client.request(async |client| client.query_typed(statement.text, &parameters).await)
+        self.request(async |client| send(client, statement).await)
     }
 
     pub(super) fn list<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<Vec<T>> {
@@ -175,30 +154,36 @@ impl Transaction {
     pub(super) fn one<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<T> {
         let parameters = column(statement.arguments, |argument| argument.typed());
         let text = statement.text;
-        let row =
-            self.client.request(async |client| client.query_typed_one(text, &parameters).await)?;
+        let row = self.request(async |client| client.query_typed_one(text, &parameters).await)?;
         T::from_row(&row)
     }
 
     /// Returns the number of rows that the statement wrote.
     pub(super) fn execute(&mut self, statement: Statement<'_>) -> PgResult<u64> {
         let parameters = column(statement.arguments, |argument| argument.typed());
-        self.client.request(async |client| client.execute_typed(statement.text, &parameters).await)
+        self.request(async |client| client.execute_typed(statement.text, &parameters).await)
     }
 
     /// Executes statements without parameters.
     pub(super) fn batch_execute(&mut self, statements: &str) -> PgResult<()> {
-        self.client.batch_execute(statements)
+        self.request(async |client| client.batch_execute(statements).await)
     }
 }
 
-fn run<T>(
-    transaction: &mut Transaction,
+pub(super) async fn send(
+    client: &tokio_postgres::Client,
+    statement: Statement<'_>,
+) -> PgResult<Vec<Row>> {
+    let parameters = column(statement.arguments, |argument| argument.typed());
+    client.query_typed(statement.text, &parameters).await
+}
+
+fn run<'a, T>(
+    transaction: &mut Transaction<'a>,
     doing: &str,
     timeouts: Timeouts,
     checks: bool,
-    progress: &SharedStage,
-    work: &impl Fn(&mut Transaction) -> PgResult<T>,
+    mut work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
 ) -> Result<T> {
     // Settings of the database or the role must not change what a statement means. If row level
     // security hid a definition, its runs would end dead; off makes that an error. Backslashes in
@@ -209,8 +194,6 @@ fn run<T>(
     // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
     // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
     let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
-    // The check reads times as texts.
-    let check = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     // If a host freezes or loses its network during a transaction, its locks would last until TCP
     // gives up, after hours. The idle limit ends them.
@@ -222,39 +205,44 @@ fn run<T>(
          SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
          SET LOCAL enable_seqscan = {whole_tables}; \
          SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; \
-         SET LOCAL lock_timeout = {1}; {2}",
+         SET LOCAL lock_timeout = {1}",
         statement.as_millis(),
         lock.as_millis(),
-        if checks { check } else { "" }
     );
     let (mut retries, first) = (0, Instant::now());
     loop {
         let this = Instant::now();
-        progress.enter(Stage::Work);
-        let begun = transaction.client.request(async |client| client.simple_query(&begin).await);
-        let begun = begun.map_err(|error| Error::of(doing, &error));
-        match begun.and_then(|answers| checks.then(|| schema::check(&answers)).transpose()) {
-            Ok(created_at) => transaction.created_at = created_at,
-            Err(error) => {
-                let _ = transaction.batch_execute("ROLLBACK");
-                return Err(error);
+        transaction.begin = (!checks).then(|| begin.clone());
+        if checks {
+            let check = format!("{begin}; {CHECK}");
+            let checked = transaction.request(async |client| client.simple_query(&check).await);
+            let checked = checked.map_err(|error| match transaction.client.is_silent() {
+                true => Error::silent(doing),
+                false => Error::of(doing, &error),
+            });
+            match checked.and_then(|answers| schema::check(&answers)) {
+                Ok(created_at) => transaction.created_at = Some(created_at),
+                Err(error) => {
+                    let _ = transaction.batch_execute("ROLLBACK");
+                    return Err(error);
+                }
             }
         }
         let done = work(transaction);
         let at_commit = done.is_ok();
-        if at_commit && progress.enter(Stage::Commit) == Stage::Abandoned {
-            let _ = transaction.batch_execute("ROLLBACK");
-            return Err(Error::silent(doing));
-        }
         let error = match done.and_then(|done| transaction.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
+            Err(_) if transaction.client.is_silent() && at_commit => {
+                return Err(Error::uncertain(doing, error::SILENT));
+            }
+            Err(_) if transaction.client.is_silent() => return Err(Error::silent(doing)),
             Err(error) => error,
         };
         // Fails if the connection is lost; then the transaction has ended too.
         let _ = transaction.batch_execute("ROLLBACK");
         // If no setting makes the session read-only, the server is a standby.
         if error::is_read_only(&error)
-            && let Ok(Some(now)) = transaction.client.session_state()
+            && let Ok(Some(now)) = transaction.client.session_state(&mut transaction.wait)
             && now.read_only
             && !now.standby
         {

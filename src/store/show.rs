@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::{self, FromRow, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{Result, Store};
 use crate::job::attempt::HistoryOutcome;
 use crate::job::status::Status;
@@ -146,7 +146,7 @@ impl Store {
     /// `None`: no such run.
     pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<History>> {
         // A separate transaction, so that an unreadable payload does not hide the rest.
-        let payload = self.transact("read the payload", move |transaction| {
+        let payload = self.transact("read the payload", |transaction| {
             transaction.first::<String>(query!("look/read_payload"; id))
         });
         let payload = match payload {
@@ -156,7 +156,7 @@ impl Store {
             Err(error) => return Err(error),
         };
         let tick_age = TICK_OVERDUE.as_secs_f64();
-        self.transact("show a run", move |transaction| {
+        self.transact("show a run", |transaction| {
             let rows = transaction.rows(query!("look/show"; id, tick_age))?;
             let Some(row) = rows.first() else { return Ok(None) };
             let (run, fields) = (RunDetails::from_row(row)?, row::listing(&rows, None)?);
@@ -170,12 +170,12 @@ impl Store {
     /// Returns the output of an attempt, by default of the running one, or else of the last ended
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
-        self.query("show an output", Transaction::first, owned!("look/output"; id, attempt))
+        self.query("show an output", Transaction::first, query!("look/output"; id, attempt))
     }
 
     /// Returns the states of those of these runs that the login may see.
     pub(crate) fn run_states(&self, ids: Vec<i64>) -> Result<Vec<RunState>> {
-        self.query("look at runs", Transaction::list, owned!("look/run_states"; ids))
+        self.query("look at runs", Transaction::list, query!("look/run_states"; ids))
     }
 
     /// Returns the last events of a run or of a definition, the oldest first. Events stay when the
@@ -188,7 +188,7 @@ impl Store {
         self.query(
             "read the trail",
             Transaction::listing,
-            owned!("look/list_events"; run, definition),
+            query!("look/list_events"; run, definition),
         )
     }
 }

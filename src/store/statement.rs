@@ -17,12 +17,6 @@ pub(super) struct Statement<'a> {
     pub(super) arguments: &'a [&'a dyn Argument],
 }
 
-/// A statement that a transaction owns, because it may send it several times.
-pub(super) struct OwnedStatement {
-    pub(super) text: &'static str,
-    pub(super) arguments: Vec<Box<dyn Argument + Send>>,
-}
-
 /// The statement of a query file with arguments: `query!("tick/leave"; worker, tick = self.tick)`.
 /// Names that differ from those in the file's head, or have another order, do not compile.
 macro_rules! query {
@@ -37,19 +31,6 @@ macro_rules! query {
     };
 }
 pub(super) use query;
-
-/// Like `query`, but takes the values.
-macro_rules! owned {
-    ($file:literal $(; $($name:ident $(= $value:expr)?),+ $(,)?)?) => {
-        $crate::store::statement::OwnedStatement {
-            text: $crate::store::statement::checked!($file $(; $($name),+)?),
-            arguments: vec![$($(
-                Box::new($crate::store::statement::argument!($name $(= $value)?)) as _
-            ),+)?],
-        }
-    };
-}
-pub(super) use owned;
 
 macro_rules! argument {
     ($name:ident) => {

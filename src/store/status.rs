@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::claim::ClaimFilter;
 use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{Result, Store, Timeouts};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
@@ -195,7 +195,7 @@ impl Store {
     /// Reads the status of every job, or of one `job`, the workers, and the longest running runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
-        self.transact_within(timeouts, "read the status", move |transaction| {
+        self.transact_within(timeouts, "read the status", |transaction| {
             let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
@@ -225,7 +225,7 @@ impl Store {
         thresholds: Thresholds,
     ) -> Result<WorkFacts> {
         let moment = Timeouts { one_moment: true, ..self.timeouts };
-        self.transact_within(moment, "inspect the work", move |transaction| {
+        self.transact_within(moment, "inspect the work", |transaction| {
             read_work(transaction, jobs.as_ref(), &thresholds, false)
         })
     }
@@ -237,18 +237,17 @@ impl Store {
         wanted: &ClaimFilter,
         limit: i64,
     ) -> Result<StoppedCounts> {
-        let worker = worker.to_owned();
-        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = wanted.clone();
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = wanted;
         self.query(
             "count held runs",
             Transaction::one,
-            owned!("tick/count_stopped"; queues, worker, limit, excluded_jobs, excluded_kinds),
+            query!("tick/count_stopped"; queues, worker, limit, excluded_jobs, excluded_kinds),
         )
     }
 
     /// Returns whether any run of this job is kept, defined or not.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
-        self.query("look for runs", Transaction::one, owned!("look/has_runs"; job))
+        self.query("look for runs", Transaction::one, query!("look/has_runs"; job))
     }
 }
 

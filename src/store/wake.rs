@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, rows};
 use super::session::Transaction;
-use super::statement::{owned, query};
+use super::statement::query;
 use super::{ClaimFilter, Error, FencingToken, Holder, Result, Store};
 use crate::job::seen_ticks::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
@@ -79,26 +79,25 @@ impl Store {
         own: &[FencingToken],
         seen_ticks: &mut SeenTicks,
     ) -> Result<(WakeResult, BeforeWork)> {
-        let (Holder { worker, tick }, lasts) = (holder.clone(), lasts.as_secs_f64());
-        let seen_before = seen_ticks.clone();
+        let (Holder { worker, tick }, lasts) = (holder, lasts.as_secs_f64());
         let version = ZoneData::current().program_version();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
-        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter.clone();
-        let woken = self.transact("look for due runs", move |transaction| {
+        let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter;
+        let woken = self.transact("look for due runs", |transaction| {
             let seen: WakeResult = transaction.one(query!(
                 "tick/wake";
                 worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds,
             ))?;
             let mut before = BeforeWork::default();
-            if seen.has_work() || seen.claiming_tick.as_ref() == Some(&tick) {
+            if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
                 // A statement of its own: it sees what the tick claimed that had the right before.
                 let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
                 before = transaction.one(statement)?;
             }
             let stored = seen.tick(transaction.created_at.unwrap_or_default());
-            let lost = before.restored_at.or_else(|| seen_before.lost(stored));
-            if !accepts(transaction, &worker, lost)? {
+            let lost = before.restored_at.or_else(|| seen_ticks.lost(stored));
+            if !accepts(transaction, worker, lost)? {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(before.restored_at.is_some()));
             }
@@ -114,7 +113,7 @@ impl Store {
     /// error.
     fn restored<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
         if !is_recorded {
-            let statement = owned!("tick/note_restore"; worker = worker.to_owned());
+            let statement = query!("tick/note_restore"; worker);
             self.query("record the restore", Transaction::execute, statement)?;
         }
         Err(Error::restored())
@@ -128,17 +127,17 @@ impl Store {
         own: &[FencingToken],
         seen_ticks: &SeenTicks,
     ) -> Result<BeforeWork> {
-        let (worker, seen_before) = (holder.worker.clone(), seen_ticks.clone());
+        let worker = &holder.worker;
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         self.checks_version.set(true);
-        let seen = self.transact("look for due runs", move |transaction| {
+        let seen = self.transact("look for due runs", |transaction| {
             let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
             let before: BeforeWork = transaction.one(statement)?;
             let (previous_at, now) = transaction.one(query!("tick/latest_tick"; worker))?;
             let created_at = transaction.created_at.unwrap_or_default();
             let stored = StoredTick { created_at, previous_at, now };
-            let lost = before.restored_at.or_else(|| seen_before.lost(stored));
-            let is_accepted = accepts(transaction, &worker, lost)?;
+            let lost = before.restored_at.or_else(|| seen_ticks.lost(stored));
+            let is_accepted = accepts(transaction, worker, lost)?;
             Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
         })?;
         seen.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))
@@ -146,8 +145,7 @@ impl Store {
 
     /// Records that the database took long for an answer.
     pub(crate) fn note_slow(&self, worker: &str, took: Duration) {
-        let (worker, took) = (worker.to_owned(), took.as_secs_f64());
-        let statement = owned!("tick/note_slow"; worker, took);
+        let statement = query!("tick/note_slow"; worker, took = took.as_secs_f64());
         if let Err(error) = self.query("record a slow answer", Transaction::execute, statement) {
             // The work matters more. The next slow answer is recorded, too.
             log::debug!("{error}");
@@ -156,7 +154,7 @@ impl Store {
 
     /// Releases a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
-        let statement = owned!("tick/leave"; worker = worker.to_owned(), tick = tick.to_owned());
+        let statement = query!("tick/leave"; worker, tick);
         self.query("release the claim right", Transaction::execute, statement).map(drop)
     }
 }

@@ -244,7 +244,7 @@ impl Claims {
         self.cursor.observe(claim, sent, took, taken);
         let short = claim.is_short(&taken.claimed);
         self.prefetch.observe_claim(&taken.claimed, short);
-        if claim.releases_right(taken) {
+        if taken.has_released {
             self.right_lost();
         }
         // Another session has locked a limited definition. Another tick's claim unlocks it soon; a

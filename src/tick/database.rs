@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Plan;
 use super::request::{Answer, AnswerTimeout, Request};
 use super::timing::Timing;
-use crate::connect::ConnectionThread;
+use crate::connect::Client;
 use crate::health;
 use crate::job::failure::Failure;
 use crate::job::seen_ticks::SeenTicks;
@@ -36,8 +36,8 @@ const MOST_UNDECIDED: usize = 5;
 
 impl Database {
     /// A signal sets `interrupted`, which ends a wait early.
-    pub(super) fn over(thread: ConnectionThread, interrupted: Arc<AtomicBool>) -> Self {
-        let store = Store::over(thread, interrupted);
+    pub(super) fn over(client: Client, interrupted: Arc<AtomicBool>) -> Self {
+        let store = Store::over(client, interrupted);
         Self {
             store,
             search: None,

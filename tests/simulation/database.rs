@@ -1074,7 +1074,7 @@ impl Database {
         self.holds.extend(held);
     }
 
-    /// lock_limited.sql and within_limits.sql: the runs of limited definitions that may run, in the
+    /// limited_runs: the runs of limited definitions that may run, in the
     /// order of turns, each with the run whose place it takes, and the first definition
     /// that another session has locked.
     fn within_limits(
@@ -1169,7 +1169,7 @@ impl Database {
         self.has_hold(HoldScope::All, "") || self.has_hold(HoldScope::Worker, worker)
     }
 
-    /// claim.sql
+    /// claim_runs
     fn claim(
         &mut self,
         holder: &Holder,
@@ -1251,12 +1251,13 @@ impl Database {
             }
         }
         claimed.sort_by_key(|run| (run.priority, run.run_at, run.id));
-        let claimed = claimed.into_iter().map(|run| self.claimed(run, &within_limits)).collect();
-        let result = ClaimResult { claimed, skipped, last_lane, ..ClaimResult::default() };
-        if claim.releases_right(&result) {
+        let claimed: Vec<_> =
+            claimed.into_iter().map(|run| self.claimed(run, &within_limits)).collect();
+        let has_released = claim.release_right && claim.is_short(&claimed) && last_lane.is_none();
+        if has_released {
             self.return_right(&holder.worker, &holder.tick)?;
         }
-        Ok(result)
+        Ok(ClaimResult { claimed, skipped, last_lane, has_released, ..ClaimResult::default() })
     }
 
     /// Returns where the claim looks for runs, in this order: priority, oldest run, queue and the

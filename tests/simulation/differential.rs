@@ -5,11 +5,11 @@
 //! In the test's database, `now()` and `clock_timestamp()` read a clock which only the test moves.
 //! So times are equal to the microsecond, and leases expire without waiting.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -22,7 +22,7 @@ use url::Url;
 
 use super::database::{Database, Hold, Session, Spec, Write, first_fire};
 use super::left_out::leave_out;
-use crate::connect::{ConnectionThread, Target};
+use crate::connect::{Client, INTERRUPTED_LIMIT, Target, Wait};
 use crate::exit::Exit;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
@@ -195,18 +195,15 @@ enum Operation {
 }
 
 /// A session for raw statements.
-struct Sql(ConnectionThread);
+struct Sql(RefCell<Client>);
 
 impl Sql {
     fn rows(&self, text: &str) -> Vec<SimpleQueryRow> {
-        let (answer, answers) = mpsc::channel();
-        let text = text.to_owned();
-        self.0.send(move |mut client| {
-            let messages = client.request(async |client| client.simple_query(&text).await);
-            drop(answer.send(messages));
-            client
-        });
-        let messages = answers.recv().unwrap().unwrap();
+        let interrupted = AtomicBool::default();
+        let mut wait = Wait::new(INTERRUPTED_LIMIT * 60, &interrupted, INTERRUPTED_LIMIT);
+        let mut client = self.0.borrow_mut();
+        let messages = client.request(&mut wait, async |client| client.simple_query(text).await);
+        let messages = messages.unwrap();
         let row = |message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
@@ -215,7 +212,7 @@ impl Sql {
     }
 }
 
-fn connect(url: &str) -> ConnectionThread {
+fn connect(url: &str) -> Client {
     Target::resolve(Some(url), &|_| None)
         .unwrap()
         .connect(|| ())
@@ -444,7 +441,7 @@ struct Real {
 
 impl Real {
     fn new(url: &str) -> Self {
-        let (sql, locker) = (Sql(connect(url)), Sql(connect(url)));
+        let (sql, locker) = (Sql(connect(url).into()), Sql(connect(url).into()));
         sql.rows(SETUP);
         Store::over(connect(url), Arc::default()).migrate().unwrap();
         sql.rows(TRIGGERS);
@@ -1174,7 +1171,7 @@ fn the_model_and_postgres_answer_alike() {
                 let name = format!("jobctl_differential_{}_{thread}", std::process::id());
                 let mut url = Url::parse(server).unwrap();
                 url.set_path(&name);
-                let admin = Sql(connect(server));
+                let admin = Sql(connect(server).into());
                 admin.rows(&format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'"));
                 let mut real = Real::new(url.as_str());
                 let mut failure = None;

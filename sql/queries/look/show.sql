@@ -102,7 +102,7 @@ SELECT
     definition.most_running,
     definition.max_running_per_share,
     definition.rate,
-    -- As in lock_limited.sql: the next tick corrects a later time. `least` ignores NULL.
+    -- As in limited_runs.sql: the next tick corrects a later time. `least` ignores NULL.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
             THEN least(

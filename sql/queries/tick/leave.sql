@@ -1,9 +1,3 @@
 -- Releases a worker's claim right.
 -- $1  worker    $2  tick
--- Zero rows: another tick has the right, or none.
-UPDATE jobctl.job_workers AS worker
-SET
-    claiming_tick = NULL,
-    claiming_until = NULL
-WHERE worker.worker = $1::text
-    AND worker.claiming_tick = $2::text
+SELECT jobctl.release_right($1::text, $2::text)

@@ -1,0 +1,442 @@
+-- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
+-- has its worker's claim right. A claim of only one run needs no right, so that `tick --run` never
+-- waits for another tick. Internal: no part of the contract of the schema.
+--
+--   at_most            n
+--   lease              seconds
+--   queues             empty for all
+--   excluded_kinds     of definitions
+--   bytes              of payload; the run that exceeds them is the last
+--   free_threads       how many of the n can start at once. After these, the claim ends before a
+--                      last attempt: if the worker crashed before the start, the run would be dead
+--                      without having started
+--   after_queues, after_priorities, after_run_at, after_ids: the lanes and the runs after which to
+--                      continue; NULL for a full scan
+--   lane_queue, lane_priority: full scan of the lanes after this lane; NULL starts at the first one
+--   after_definition, after_definitions, after_shares: see limited_runs; NULL leaves out the runs
+--                      of limited definitions
+--   only_run           NULL for any
+--   releases_right     whether to release the claim right if no more runs are due
+--
+-- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
+-- holds the claim right. Each row also says what the claim left out, see limited_runs;
+--   skips_runs         whether a trigger made the UPDATE skip a run
+--   cut_queue, cut_priority: the last lane that it looked at, if there may be more lanes
+--   has_released       whether it released the claim right
+--
+-- Order: smaller priority first, then run_at. A lane is a queue and a priority. The claim reads the
+-- index job_runs_waiting lane by lane and finds each lane by one probe from the lane before. So it
+-- reads neither runs of the future nor other queues. Lanes of one priority are ordered by their
+-- oldest run.
+--
+-- A claim looks at a thousand lanes at most, which takes some milliseconds. The next claim
+-- continues after them. So all lanes have their turn, but priorities order only runs within the
+-- same thousand lanes.
+--
+-- Runs of limited definitions are found by id, so only a full scan reads over them.
+--
+-- While any session holds an old snapshot, claimed runs stay in the index, and each scan from a
+-- lane's beginning is longer than the one before. A tick that notices this continues after the last
+-- claimed run, and does a full scan only now and then.
+--
+-- SKIP LOCKED: other hosts claim at the same time, and no claim waits for another. NO KEY UPDATE:
+-- an application's foreign key to a run may be checked meanwhile. MATERIALIZED: otherwise the
+-- planner may run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
+CREATE OR REPLACE FUNCTION jobctl.claim_runs(
+    worker text,
+    tick text,
+    at_most integer,
+    lease float8,
+    queues text[],
+    excluded_jobs text[],
+    excluded_kinds text[],
+    excluded_runs bigint[],
+    after_queues text[],
+    after_priorities integer[],
+    after_run_at timestamptz[],
+    after_ids bigint[],
+    bytes bigint,
+    free_threads integer,
+    lane_queue text,
+    lane_priority integer,
+    after_definition bigint,
+    after_definitions bigint[],
+    after_shares text[],
+    only_run bigint,
+    releases_right boolean
+)
+RETURNS TABLE (
+    skips_runs boolean,
+    cut_queue text,
+    cut_priority integer,
+    skipped_job text,
+    last_definition bigint,
+    last_definitions bigint[],
+    last_shares text[],
+    has_released boolean,
+    id bigint,
+    job_type text,
+    queue text,
+    priority integer,
+    run_at timestamptz,
+    is_limited boolean,
+    payload text,
+    attempt integer,
+    max_attempts integer,
+    uncounted_attempts integer,
+    claimed_at timestamptz,
+    cancel_asked boolean,
+    expires_in float8,
+    kind text,
+    action text,
+    timeout float8,
+    backoff text,
+    key text,
+    scheduled_for text,
+    after text,
+    passes_results boolean
+)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+SET plan_cache_mode = force_generic_plan
+SET random_page_cost = 1.1
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    limited record;
+    claimed_ids bigint[];
+    last_run_at timestamptz := now();
+    last_id bigint := 9223372036854775807;
+BEGIN
+    IF only_run IS NOT NULL THEN
+        -- The place of this run, and nothing behind it.
+        SELECT
+            array_agg(run.queue),
+            array_agg(run.priority),
+            array_agg(run.run_at),
+            array_agg(run.id - 1),
+            least(max(run.run_at), now()),
+            max(run.id)
+        INTO after_queues, after_priorities, after_run_at, after_ids, last_run_at, last_id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = only_run;
+        after_queues := coalesce(after_queues, '{}');
+    END IF;
+    -- Without a row, NULLs.
+    SELECT found.*
+    INTO limited
+    FROM jobctl.limited_runs(
+        at_most,
+        queues,
+        excluded_jobs,
+        excluded_kinds,
+        excluded_runs,
+        after_definition,
+        after_definitions,
+        after_shares,
+        only_run
+    ) AS found
+    WHERE after_definition IS NOT NULL;
+    WITH RECURSIVE lanes AS (
+        -- The last lane of the previous claim, or a sentinel that sorts before every lane.
+        SELECT
+            0 AS place,
+            coalesce(lane_queue, '') AS queue,
+            coalesce(lane_priority, -2147483648) AS priority,
+            timestamptz 'infinity' AS oldest
+        WHERE after_queues IS NULL
+        UNION ALL
+        SELECT lanes.place + 1, following.queue, following.priority, following.run_at
+        FROM lanes
+        CROSS JOIN LATERAL (
+            SELECT run.queue, run.priority, run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND (run.queue, run.priority) > (
+                    lanes.queue,
+                    -- Each excluded queue costs one probe.
+                    CASE
+                        WHEN cardinality(queues) = 0
+                            OR lanes.queue = ANY (queues)
+                            OR lanes.place = 0
+                            THEN lanes.priority
+                        ELSE 2147483647
+                    END
+                )
+            ORDER BY run.queue, run.priority, run.run_at
+            LIMIT 1
+        ) AS following
+        WHERE lanes.place < 1000
+    ),
+    starts AS (
+        SELECT
+            lanes.queue,
+            lanes.priority,
+            lanes.oldest,
+            timestamptz '-infinity' AS run_at,
+            0::bigint AS id
+        FROM lanes
+        WHERE lanes.oldest <= now()
+        UNION ALL
+        SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+        FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
+            AS after (queue, priority, run_at, id)
+    ),
+    held AS MATERIALIZED (
+        SELECT hold.scope, hold.name
+        FROM jobctl.current_holds AS hold
+    ),
+    claim_right AS MATERIALIZED (
+        SELECT
+        WHERE (
+                only_run IS NOT NULL
+                OR EXISTS (
+                    SELECT FROM jobctl.job_workers AS worker
+                    WHERE worker.worker = claim_runs.worker
+                        AND worker.claiming_tick = claim_runs.tick
+                        AND worker.claiming_until > now()
+                )
+            )
+            AND NOT EXISTS (
+                SELECT FROM held
+                WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
+            )
+    ),
+    left_out AS MATERIALIZED (
+        SELECT unnest(excluded_jobs) AS job_type
+        UNION ALL
+        SELECT definition.name
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
+        UNION ALL
+        SELECT held.name
+        FROM held
+        WHERE held.scope = 'job'
+    ),
+    replaced AS MATERIALIZED (
+        SELECT run.idempotency_key
+        FROM jobctl.job_runs AS run
+        WHERE run.status = 'running' AND run.key_scope = 'replaced'
+    ),
+    free AS MATERIALIZED (
+        SELECT
+            waiting.id,
+            waiting.is_last_attempt,
+            waiting.size,
+            lane.priority,
+            lane.oldest,
+            lane.queue,
+            waiting.run_at,
+            waiting.id AS place_of
+        FROM (
+            SELECT *
+            FROM starts
+            WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
+                AND starts.queue <> ALL (ARRAY(
+                    SELECT held.name
+                    FROM held
+                    WHERE held.scope = 'queue'
+                ))
+            ORDER BY starts.priority, starts.oldest
+        ) AS lane
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.run_at,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes AS size
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.queue = lane.queue
+                AND run.priority = lane.priority
+                AND (run.run_at, run.id) > (lane.run_at, lane.id)
+                AND (run.run_at, run.id) <= (last_run_at, last_id)
+                AND coalesce(run.expires_at > now(), true)
+                AND run.id <> ALL (excluded_runs)
+                -- `coalesce` hides the comparison from the planner. If most runs are of one job,
+                -- it would expect that hardly any run passes, and read and sort the whole lane.
+                -- Each list is read once, into a hash table.
+                AND NOT coalesce(run.job_type IN (SELECT left_out.job_type FROM left_out), false)
+                AND NOT coalesce(
+                    run.idempotency_key IN (SELECT replaced.idempotency_key FROM replaced),
+                    false
+                )
+            ORDER BY run.run_at, run.id
+            -- More than the outer limit needs, but without it the planner would sort whole lanes.
+            LIMIT at_most
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+        LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
+    ),
+    within_limits AS (
+        SELECT
+            chosen.id,
+            chosen.is_last_attempt,
+            chosen.size,
+            chosen.priority,
+            chosen.run_at AS oldest,
+            chosen.queue,
+            chosen.run_at,
+            chosen.place_of
+        -- limited_runs has locked these runs, so they are still due.
+        FROM unnest(
+            limited.ids,
+            limited.are_last_attempts,
+            limited.payload_bytes,
+            limited.place_priorities,
+            limited.place_queues,
+            limited.place_run_at,
+            limited.place_ids
+        ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+        WHERE EXISTS (SELECT FROM claim_right)
+    ),
+    due AS MATERIALIZED (
+        SELECT placed.id
+        FROM (
+            SELECT
+                first.id,
+                first.size_before,
+                bool_or(first.is_last_attempt AND first.place > free_threads)
+                    OVER (ORDER BY first.place) AS must_wait
+            FROM (
+                SELECT
+                    candidate.id,
+                    candidate.is_last_attempt,
+                    row_number() OVER in_order AS place,
+                    sum(candidate.size)
+                        OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                        AS size_before
+                FROM (
+                    SELECT *
+                    FROM free
+                    UNION ALL
+                    SELECT *
+                    FROM within_limits
+                ) AS candidate
+                WINDOW in_order AS (
+                    ORDER BY
+                        candidate.priority,
+                        candidate.oldest,
+                        candidate.queue,
+                        candidate.run_at,
+                        candidate.place_of
+                )
+            ) AS first
+            WHERE first.place <= at_most
+        ) AS placed
+        WHERE coalesce(placed.size_before, 0) < bytes
+            AND NOT placed.must_wait
+    ),
+    claimed AS (
+        UPDATE jobctl.job_runs AS run
+        SET
+            status = 'running',
+            attempts = run.attempts + 1,
+            locked_by = claim_runs.worker,
+            locked_until = now() + make_interval(secs => lease),
+            started_at = now(),
+            updated_at = now()
+        -- The rows are locked, so the id is enough. An array forces the index, where a join might
+        -- read the table.
+        WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
+        RETURNING run.id
+    )
+    SELECT
+        (SELECT array_agg(claimed.id) FROM claimed),
+        (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
+        max(lanes.queue),
+        max(lanes.priority)
+    INTO claimed_ids, skips_runs, cut_queue, cut_priority
+    FROM lanes
+    WHERE lanes.place = 1000;
+    IF limited.ids && claimed_ids THEN
+        -- Counts started runs of limited definitions against their rates, and notes the share that
+        -- was claimed last. limited_runs has locked these definitions.
+        UPDATE jobctl.job_definitions AS definition
+        SET
+            rate_next_at = greatest(definition.rate_next_at, now())
+                + started.runs * definition.rate_interval,
+            last_share = started.last_share
+        FROM (
+            SELECT
+                run.job_type,
+                count(*) AS runs,
+                (array_agg(run.share ORDER BY array_position(limited.ids, run.id) DESC))[1]
+                    AS last_share
+            FROM jobctl.job_runs AS run
+            WHERE run.id = ANY (limited.ids)
+                AND run.id = ANY (claimed_ids)
+            GROUP BY run.job_type
+        ) AS started
+        WHERE definition.name = started.job_type
+            AND (
+                definition.rate IS NOT NULL
+                OR definition.last_share IS DISTINCT FROM started.last_share
+            );
+    END IF;
+    has_released := releases_right
+        AND coalesce(cardinality(claimed_ids), 0) < at_most
+        AND NOT skips_runs
+        AND num_nonnulls(cut_queue, limited.last_definition, limited.last_definitions) = 0;
+    IF has_released THEN
+        PERFORM jobctl.release_right(claim_runs.worker, claim_runs.tick);
+    END IF;
+    skipped_job := limited.skipped_job;
+    last_definition := limited.last_definition;
+    last_definitions := limited.last_definitions;
+    last_shares := limited.last_shares;
+    IF claimed_ids IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT
+            claim_runs.skips_runs,
+            claim_runs.cut_queue,
+            claim_runs.cut_priority,
+            claim_runs.skipped_job,
+            claim_runs.last_definition,
+            claim_runs.last_definitions,
+            claim_runs.last_shares,
+            claim_runs.has_released,
+            run.id,
+            run.job_type,
+            run.queue,
+            run.priority,
+            run.run_at,
+            coalesce(run.id = ANY (limited.ids), false),
+            run.payload::text,
+            run.attempts,
+            run.max_attempts + run.uncounted_attempts,
+            run.uncounted_attempts,
+            run.started_at,
+            run.cancel_requested_at IS NOT NULL,
+            extract(epoch FROM run.expires_at - now())::float8,
+            definition.kind,
+            -- Once per job, which may have thousands of runs.
+            CASE
+                WHEN row_number() OVER (PARTITION BY run.job_type ORDER BY run.id) = 1
+                    THEN definition.action::text
+            END,
+            extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8,
+            run.backoff,
+            -- Several runs use a live key one after the other, and their effects differ.
+            CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
+            to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+            waits.after,
+            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL
+        FROM jobctl.job_runs AS run
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (
+            SELECT string_agg(edge.after_id::text, ',' ORDER BY edge.after_id) AS after
+            FROM jobctl.job_dependencies AS edge
+            WHERE edge.run_id = run.id
+        ) AS waits
+        WHERE run.id = ANY (claimed_ids)
+        ORDER BY run.priority, run.run_at, run.id;
+END
+$$;
