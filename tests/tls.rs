@@ -88,6 +88,10 @@ openssl rsa -in client.key -traditional -aes128 -passout pass:x -out client-encr
 for file in client.crt client.key root.crt; do
     { echo 'subject=/CN=a text before'; cat $file; } | sed 's/$/\r/' >dos-$file
 done
+mark() { printf '\357\273\277'; cat $1; }
+mark client.crt >marked-client.crt
+mark client.key >marked-client.key
+{ cat stranger.crt; mark root.crt; } >marked-root.crt
 openssl x509 -in root.crt -outform der -out der.crt
 openssl x509 -in root.crt -trustout -out trustout.crt
 : >empty.crt
@@ -317,6 +321,8 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
         ("client.crt", "client-der.key"),
         ("client-ec.crt", "client-ec.key"),
         ("dos-client.crt", "dos-client.key"),
+        // Like OpenSSL, it skips byte order marks.
+        ("marked-client.crt", "marked-client.key"),
     ] {
         opens(&with(certificate, key));
     }
@@ -348,6 +354,7 @@ fn the_error_says_why_a_file_has_no_root_certificates() {
     let secured = secured();
     secured.certify("good");
     opens(&secured.verified("dos-root.crt"));
+    opens(&secured.verified("marked-root.crt"));
     for (root, why) in [
         ("empty.crt", "empty.crt: it has no certificate in PEM form; correct sslrootcert"),
         ("der.crt", "der.crt: it is in DER form; convert it with `openssl x509 -inform der`"),

@@ -16,9 +16,17 @@ const USERS_LIMIT: u64 = 64 * MIB;
 /// The longest list of certificates that is read.
 const CERTIFICATES_LIMIT: u64 = 16 * MIB;
 
-/// Returns the content of an open file of certificates or keys.
+/// Returns the content of an open file of certificates or keys. Like OpenSSL, it skips byte order
+/// marks, which some editors write; in a joined file, each part may have one.
 pub(super) fn certificates(file: File) -> Result<Vec<u8>, String> {
-    files::read(file, CERTIFICATES_LIMIT).map_err(|error| reason(&error))
+    let content = files::read(file, CERTIFICATES_LIMIT).map_err(|error| reason(&error))?;
+    let lines = content.split_inclusive(|byte| *byte == b'\n');
+    let unmarked = lines.map(|line| match line.strip_prefix("\u{feff}".as_bytes()) {
+        // A key in DER form may contain these bytes by chance.
+        Some(rest) if rest.starts_with(b"-----BEGIN ") => rest,
+        _ => line,
+    });
+    Ok(unmarked.collect::<Vec<_>>().concat())
 }
 
 /// Opens a file that a setting names.
