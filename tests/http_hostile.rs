@@ -80,6 +80,41 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
     }
 }
 
+/// The server keeps the connection open, so a call that waited for more would time out.
+#[test]
+fn an_answer_with_wrong_control_characters_fails_at_once() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
+    let headers = ["\0", "\r", "\u{1b}[31m", "\u{7f}"].iter().flat_map(|wrong| {
+        [
+            format!("200 O{wrong}K"),
+            format!("200 OK\r\nA: b{wrong}c"),
+            format!("200 OK\r\nA{wrong}: b"),
+        ]
+    });
+    let headers = headers.map(|head| format!("{head}\r\nContent-Length: 1\r\n\r\nx"));
+    let bodies =
+        ["1\nx\n0\n\n", "1\r\nx\n0\r\n\r\n", "1\r\nx\r\n0\n\n", "1\r\nx\r\n0\r\n\n"].iter();
+    let bodies = bodies.map(|body| format!("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"));
+    let runs: Vec<_> = headers
+        .chain(bodies)
+        .map(|answer| {
+            let url = server.url_with("/raw-kept", format!("HTTP/1.1 {answer}"));
+            (enqueue(&db, &url), answer)
+        })
+        .collect();
+    let tick = db.jobctl(["tick", "--concurrency", "8"]).run().success();
+    assert!(!tick.stderr.contains(|c: char| c.is_control() && c != '\n'), "{tick}");
+    let error = "the answer is not valid HTTP, or has more than 128 headers; outcome unknown";
+    for (id, answer) in runs {
+        assert_eq!(
+            db.of_run(id, "status, error_type, last_error"),
+            format!("failed|transport|{error}"),
+            "{answer:?}"
+        );
+    }
+}
+
 #[test]
 fn only_history_and_log_name_an_unreachable_server() {
     let db = TestDb::new();

@@ -211,6 +211,7 @@ impl State {
             ["echo"] => reply(out, request, "200", &[], &request.body),
             // Sends the query as it is, and closes the connection.
             ["raw"] => write(out, &raw(request)).map(|()| None),
+            ["raw-kept"] => write(out, &raw(request)).map(Some),
             // Sends the query to a request with `Expect`, instead of reading its body or before.
             // The connection stays open after `early-kept`.
             ["early"] if request.headers.contains_key("expect") => Ok(None),

@@ -43,6 +43,11 @@ impl<T: Transport> Transport for Normalized<T> {
             return Ok(true);
         }
         self.is_unread = timeout.reason == Timeout::Await100;
+        // Of a body, ureq leaves only a line between chunks that has no CR LF yet. If it ends in LF
+        // alone, CR LF may never come.
+        if !self.is_header && self.inner.buffers().input().contains(&b'\n') {
+            return Err(Error::BodyStalled);
+        }
         let has_more = self.inner.await_input(timeout);
         let has_more = has_more.map_err(|error| match error {
             Error::Io(error) if !self.is_header && is_closed(&error) => {
