@@ -2746,7 +2746,13 @@ BEGIN
     WHERE waits.run_id = run.id
         AND waits.after_id = before.id
         AND waits.state = 'met'
-        AND before.status <> 'succeeded';
+        AND waits.rule = 'any_end'
+        -- Else `retry --again` repeats it.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_attempts AS attempt
+            WHERE attempt.run_id = before.id
+                AND attempt.outcome = 'succeeded'
+        );
     RETURN ARRAY(
         SELECT DISTINCT waits.run_id
         FROM jobctl.job_dependencies AS waits

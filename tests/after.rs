@@ -799,6 +799,23 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
     assert_eq!(db.of_run(done, "status, run_at > now()"), "queued|t");
 }
 
+#[test]
+fn a_retry_of_a_cancelled_run_does_not_wait_while_a_run_that_succeeded_is_repeated() {
+    for rule in [&[][..], &["--or-cancel"], &["--after-any-end"]] {
+        let db = db();
+        let first = db.enqueue(["export"]);
+        let id = mail(&db, &[first], &[&["--in", "1h"], rule].concat()).to_string();
+        tick(&db);
+        if rule != ["--after-any-end"] {
+            // Only a success meets these rules, so no history has to prove it.
+            db.execute("DELETE FROM jobctl.job_attempts");
+        }
+        db.jobctl(["cancel", &id]).run().success();
+        db.jobctl(["retry", "--again", &first.to_string()]).run().success();
+        db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
+    }
+}
+
 /// It waits for a retry of that run, as before, and not for a person.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {

@@ -1,6 +1,7 @@
 -- Returns those of these cancelled runs that are blocked after a retry, because a run for which
--- they waited has not ended as the rule asks. A predecessor that was met by any end may be retried,
--- too, so its row is decided about again. SECURITY DEFINER: operators can't write dependencies.
+-- they waited has not ended as the rule asks. A predecessor that met `any_end` without success may
+-- be retried, too, so its row is decided about again. SECURITY DEFINER: operators can't write
+-- dependencies.
 -- Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.wait_again(runs bigint[])
 RETURNS bigint[]
@@ -19,7 +20,13 @@ BEGIN
     WHERE waits.run_id = run.id
         AND waits.after_id = before.id
         AND waits.state = 'met'
-        AND before.status <> 'succeeded';
+        AND waits.rule = 'any_end'
+        -- Else `retry --again` repeats it.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_attempts AS attempt
+            WHERE attempt.run_id = before.id
+                AND attempt.outcome = 'succeeded'
+        );
     RETURN ARRAY(
         SELECT DISTINCT waits.run_id
         FROM jobctl.job_dependencies AS waits

@@ -2141,9 +2141,11 @@ impl Database {
     fn waits_again(&mut self, id: i64) -> bool {
         self.journal.push(Before::Dependencies(self.dependencies.clone()));
         for ((after, run), row) in &mut self.dependencies {
-            let before = self.runs.get(after).map(|it| it.status);
-            let is_open = before.is_some_and(|status| status != Status::Succeeded);
-            if *run == id && row.state == State::Met && is_open {
+            let mut history = self.attempts.range((*after, 0)..=(*after, i32::MAX));
+            let has_succeeded = history.any(|(_, attempt)| attempt.outcome == "succeeded");
+            let is_known = self.runs.contains_key(after);
+            let is_any_end = row.state == State::Met && row.rule == AfterRule::AnyEnd;
+            if *run == id && is_any_end && is_known && !has_succeeded {
                 row.state = State::Due;
             }
         }
