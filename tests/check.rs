@@ -214,6 +214,47 @@ fn check_reports_a_late_schedule_and_a_lost_lease() {
 }
 
 #[test]
+fn check_reports_blocked_runs_whose_predecessor_ended_long_ago() {
+    let db = db_with_worker();
+    db.apply("[jobs.mail]\nshell = 'true'\n[jobs.export]\nshell = 'true'\n");
+    let first = db.enqueue(["export", "--in", "1h"]);
+    let first_id = first.to_string();
+    let last = [(); 2].map(|()| db.enqueue(["mail", "--after", &first_id, "--after-any-end"]));
+    let end = |status: &str, ago: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_runs SET status = '{status}', finished_at = now() - interval '{ago}'
+             WHERE id = {first};
+             UPDATE jobctl.job_dependencies SET state = 'due'"
+        ));
+    };
+    let late = format!(
+        "no tick has released or cancelled 2 blocked runs of mail, although a run before them has \
+         ended, since T (such as run {}); each tick does so, unless another session has locked \
+         the rows, or a trigger rejects or delays the change; see the log of the ticks",
+        last[0]
+    );
+    for status in ["succeeded", "cancelled"] {
+        end(status, "9 minutes");
+        assert_prints(db.jobctl(["check"]), FINE);
+        end(status, "11 minutes");
+        assert_prints(db.jobctl(["check"]), &late);
+        assert_prints(db.jobctl(["check", "--max-lag", "1h"]), FINE);
+        assert_prints(db.jobctl(["check", "--job", "export"]), FINE);
+    }
+    // The clock was ahead.
+    end("succeeded", "-1 hour");
+    db.jobctl(["check"]).run().exits(1).stdout_has("no tick has released or cancelled 2 blocked");
+    // Another finding names these.
+    end("cancelled", "11 minutes");
+    db.execute("UPDATE jobctl.job_dependencies SET rule = 'success'");
+    let stuck = db.jobctl(["check"]).run().exits(1).nowhere("no tick has released");
+    stuck.stdout_has("2 runs of mail wait for runs that did not succeed");
+    // They wait no more.
+    db.execute("UPDATE jobctl.job_runs SET status = 'queued' WHERE status = 'blocked'");
+    assert_prints(db.jobctl(["check"]), FINE);
+}
+
+#[test]
 fn check_reports_an_invalid_schedule_before_its_next_fire() {
     let db = db_with_worker();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n[jobs.other]\nshell = 'true'\n");

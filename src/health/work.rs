@@ -25,7 +25,7 @@ const CHECKS: [(&str, &str); 21] = [
     ("claims", "the database rejects no claim"),
     ("snoozes", "no run has asked for a later attempt ten times"),
     ("due times", "no time of a waiting run comes from a clock that was ahead"),
-    ("blocked runs", "no run waits for one that did not succeed or is unknown"),
+    ("blocked runs", "no run waits for one that did not succeed, is unknown or ended long ago"),
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("results", "no result waits to be recorded"),
@@ -72,7 +72,13 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     // Ticks that wait for accept-restore recover nothing, and do not update their rows.
     if facts.iter().any(|fact| fact.code == Code::RestoreUnaccepted) {
         facts.retain(|fact| {
-            !matches!(fact.code, Code::WorkerMissing | Code::LeaseLost | Code::ResultsUnrecorded)
+            !matches!(
+                fact.code,
+                Code::WorkerMissing
+                    | Code::LeaseLost
+                    | Code::ResultsUnrecorded
+                    | Code::RunsUnreleased
+            )
         });
     }
     facts.extend(failing(Code::ScheduleSkipping, due::is_skipping));
@@ -157,6 +163,12 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
         show(store::seconds(seconds.unwrap_or(0.0)))
     };
+    let each_tick = |does: &str| {
+        format!(
+            "each tick {does}, unless another session has locked the rows, or a trigger rejects or \
+             delays the change; see the log of the ticks"
+        )
+    };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
     let (found, remedy) = match code {
         Code::RestoreUnaccepted => (
@@ -237,6 +249,14 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                  cancel {run}`"
             ),
         ),
+        Code::RunsUnreleased => (
+            format!(
+                "no tick has released or cancelled {} of {job}, although a run before {} has ended",
+                runs("blocked "),
+                if fact.runs == 1 { "it" } else { "them" }
+            ),
+            each_tick("does so"),
+        ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),
             format!("`jobctl next {job_argument}` shows the error; correct it and apply the file"),
@@ -262,9 +282,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                 "no tick has recorded {} of worker {worker}",
                 plural::of(fact.runs, "stored result")
             ),
-            "each tick records such results, unless another session has locked the rows, or a \
-             trigger rejects or delays the change; see the log of the ticks"
-                .to_owned(),
+            each_tick("records such results"),
         ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),
@@ -323,6 +341,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             | Code::RunsSnoozing
             | Code::ClockAhead
             | Code::RunsStuck
+            | Code::RunsUnreleased
             | Code::LeaseLost
             | Code::ResultsUnrecorded,
             None,

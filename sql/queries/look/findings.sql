@@ -2,8 +2,8 @@
 -- src/health/work.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- $3  lag: seconds after which a due run, a due schedule, an expired lease or a stored result is
---     late. A definition may have another lag for its runs.
+-- $3  lag: seconds after which a due run, a due schedule, an expired lease, a stored result or a
+--     decision about blocked runs is late. A definition may have another lag for its runs.
 -- $4  running: seconds that a run may be running; NULL for any number
 -- $5  dead: seconds after which a dead run no longer counts; NULL for never
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
@@ -433,6 +433,29 @@ FROM (
 ) AS stuck
 WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
 GROUP BY stuck.job
+UNION ALL
+SELECT
+    'runs_unreleased',
+    follower.job_type,
+    NULL,
+    NULL,
+    min(follower.id),
+    min(before.finished_at),
+    count(DISTINCT follower.id),
+    NULL,
+    NULL
+FROM jobctl.job_dependencies AS waits
+JOIN jobctl.job_runs AS follower ON follower.id = waits.run_id
+JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+WHERE waits.state = 'due'
+    AND follower.status = 'blocked'
+    AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
+    -- The database's clock may have been ahead.
+    AND before.finished_at
+        NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
+    -- Those are stuck.
+    AND (before.status = 'succeeded' OR waits.rule <> 'success')
+GROUP BY follower.job_type
 UNION ALL
 SELECT
     'run_long',
