@@ -470,6 +470,7 @@ DECLARE
     free bigint[];
     unended bigint[];
     candidates bigint[];
+    released integer;
     refused bigint[];
     refusals text[];
 BEGIN
@@ -554,6 +555,17 @@ BEGIN
         array_agg(candidate.refusal) FILTER (WHERE candidate.refusal IS NOT NULL)
     INTO decides, candidates, refused, refusals
     FROM candidate;
+    candidates := ARRAY(
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (candidates)
+            AND run.status = 'blocked'
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_dependencies AS waits
+                WHERE waits.run_id = run.id
+                    AND waits.state <> 'met'
+            )
+    );
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
@@ -570,13 +582,11 @@ BEGIN
                 )
         END,
         updated_at = now()
-    WHERE run.id = ANY (candidates)
-        AND run.status = 'blocked'
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
-        );
+    WHERE run.id = ANY (candidates);
+    GET DIAGNOSTICS released = ROW_COUNT;
+    IF released < cardinality(candidates) THEN
+        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+    END IF;
     SELECT ended.followed
     INTO followed
     FROM jobctl.end_runs('predecessor', refused, errors => refusals) AS ended;
@@ -781,6 +791,7 @@ DECLARE
     waits float8[];
     finals bigint[];
     snoozed bigint[];
+    is_skipped boolean;
 BEGIN
     WITH asked AS (
         SELECT
@@ -860,6 +871,41 @@ BEGIN
             started_ago,
             ended_ago
         )
+        JOIN jobctl.job_runs AS run
+            ON run.id = given.id
+        WHERE run.id = ANY (runs)
+            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
+            -- snapshot, all runs of the worker since then are still there.
+            AND CASE
+                WHEN way IN ('result', 'lost', 'release')
+                    THEN run.status = 'running'
+                        AND run.locked_by = given.worker
+                        AND run.attempts = given.number
+                        AND run.started_at IS NOT DISTINCT FROM given.claim
+                        -- A worker that can't write a locked row keeps its lease in
+                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
+                        -- which is later than now(), contains every lease that was kept in time. A
+                        -- worker that gets its answer after the old lease ended has stopped the
+                        -- job, see src/execute/stop.rs.
+                        AND (
+                            way <> 'lost'
+                            OR run.locked_until < now()
+                                AND EXISTS (
+                                    SELECT FROM jobctl.leases AS lease
+                                    WHERE lease.id = run.id
+                                        AND lease.is_lost
+                                )
+                        )
+                WHEN way = 'expired'
+                    THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
+                WHEN way = 'unreadable'
+                    THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
+                WHEN way = 'predecessor' THEN run.status = 'blocked'
+                WHEN way IN ('dropped', 'cancel')
+                    THEN run.status IN ('blocked', 'queued', 'failed')
+            END
+        -- The rows are locked now, so only a trigger of another program makes the UPDATE skip one.
+        FOR NO KEY UPDATE OF run
     ),
     changed AS (
         UPDATE jobctl.job_runs AS run
@@ -936,36 +982,6 @@ BEGIN
         FROM asked
         WHERE run.id = asked.id
             AND run.id = ANY (runs)
-            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
-            -- snapshot, all runs of the worker since then are still there.
-            AND CASE
-                WHEN way IN ('result', 'lost', 'release')
-                    THEN run.status = 'running'
-                        AND run.locked_by = asked.worker
-                        AND run.attempts = asked.number
-                        AND run.started_at IS NOT DISTINCT FROM asked.claim
-                        -- A worker that can't write a locked row keeps its lease in
-                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
-                        -- which is later than now(), contains every lease that was kept in time. A
-                        -- worker that gets its answer after the old lease ended has stopped the
-                        -- job, see src/execute/stop.rs.
-                        AND (
-                            way <> 'lost'
-                            OR run.locked_until < now()
-                                AND EXISTS (
-                                    SELECT FROM jobctl.leases AS lease
-                                    WHERE lease.id = run.id
-                                        AND lease.is_lost
-                                )
-                        )
-                WHEN way = 'expired'
-                    THEN run.status IN ('queued', 'failed') AND run.expires_at <= now()
-                WHEN way = 'unreadable'
-                    THEN run.status IN ('queued', 'failed') AND run.run_at <= now()
-                WHEN way = 'predecessor' THEN run.status = 'blocked'
-                WHEN way IN ('dropped', 'cancel')
-                    THEN run.status IN ('blocked', 'queued', 'failed')
-            END
         RETURNING
             run.id,
             run.job_type,
@@ -1046,7 +1062,8 @@ BEGIN
         array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END),
         array_agg(changed.id) FILTER (WHERE changed.is_final),
         array_agg(changed.id)
-            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued')
+            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued'),
+        count(*) < (SELECT count(*) FROM asked)
     INTO
         ids,
         attempts,
@@ -1059,8 +1076,12 @@ BEGIN
         run_times,
         waits,
         finals,
-        snoozed
+        snoozed,
+        is_skipped
     FROM changed;
+    IF is_skipped THEN
+        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+    END IF;
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(jobs, counted_statuses, counted_outcomes, run_times, waits);
     END IF;

@@ -431,36 +431,45 @@ fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
 
 #[test]
 fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
-    let db = db();
-    let export = db.enqueue(["export"]);
-    let [locked, rejected, free] = [0; 3].map(|_| mail(&db, &[export], &[]));
-    let mut other = db.client();
-    other
-        .batch_execute(&format!(
-            "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS
-                 'BEGIN RAISE EXCEPTION ''not this one''; END';
-             CREATE TRIGGER reject BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-                 WHEN (NEW.id = {rejected} AND NEW.status = 'queued') EXECUTE FUNCTION reject()"
-        ))
-        .unwrap();
-    let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE");
-    other.batch_execute(&lock).unwrap();
-    let logged = db.jobctl(["tick"]).run().success().stderr;
-    assert!(
-        logged.contains(&format!(
-            "run {rejected} stays blocked: cannot release blocked runs: not this one"
-        )),
-        "{logged}"
-    );
-    let of = |runs: [i64; 4]| runs.map(|run| db.status(run));
-    let runs = [export, locked, rejected, free];
-    assert_eq!(of(runs), ["succeeded", "blocked", "blocked", "succeeded"]);
-    other.batch_execute("ROLLBACK").unwrap();
-    tick(&db);
-    assert_eq!(of(runs), ["succeeded", "succeeded", "blocked", "succeeded"]);
-    other.batch_execute("DROP TRIGGER reject ON jobctl.job_runs").unwrap();
-    tick(&db);
-    assert_eq!(db.status(rejected), "succeeded");
+    for (trigger, why) in [
+        ("RAISE EXCEPTION ''not this one''", "not this one"),
+        ("RETURN NULL", "a trigger of jobctl.job_runs skips the row"),
+    ] {
+        let db = db();
+        let export = db.enqueue(["export"]);
+        let [locked, rejected, free] = [0; 3].map(|_| mail(&db, &[export], &[]));
+        let mut other = db.client();
+        other
+            .batch_execute(&format!(
+                "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS
+                     'BEGIN {trigger}; END';
+                 CREATE TRIGGER reject BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
+                     WHEN (NEW.id = {rejected} AND NEW.status = 'queued') EXECUTE FUNCTION reject()"
+            ))
+            .unwrap();
+        let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE");
+        other.batch_execute(&lock).unwrap();
+        let logged = db.jobctl(["tick"]).run().success();
+        logged.stderr_has(&format!(
+            "run {rejected} stays blocked: cannot release blocked runs: {why}"
+        ));
+        let of = |runs: [i64; 4]| runs.map(|run| db.status(run));
+        let runs = [export, locked, rejected, free];
+        assert_eq!(of(runs), ["succeeded", "blocked", "blocked", "succeeded"]);
+        other.batch_execute("ROLLBACK").unwrap();
+        tick(&db);
+        assert_eq!(of(runs), ["succeeded", "succeeded", "blocked", "succeeded"]);
+        db.jobctl(["check"]).run().success();
+        db.execute(
+            "UPDATE jobctl.job_runs SET finished_at = now() - interval '11 minutes'\
+                    WHERE status = 'succeeded'",
+        );
+        db.jobctl(["check"]).run().exits(1).stdout_has("no tick has released or cancelled");
+        other.batch_execute("DROP TRIGGER reject ON jobctl.job_runs").unwrap();
+        tick(&db);
+        assert_eq!(db.status(rejected), "succeeded");
+        db.jobctl(["check"]).run().success();
+    }
 }
 
 #[test]

@@ -145,6 +145,30 @@ fn a_tick_runs_all_due_runs_even_if_claims_are_slow() {
 }
 
 #[test]
+fn a_release_that_a_trigger_skips_is_named_and_delays_no_other() {
+    let db = TestDb::new();
+    db.leaves_running();
+    let gate = Gate::new();
+    enqueue_for_two_threads(&db, &gate);
+    let late = [(); 5].map(|()| db.enqueue(["shell", "--", "true"]));
+    db.skip_updates(&format!("NEW.id = {} AND NEW.status = 'queued'", late[0]));
+    let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
+    gate.wait_for_starts(2);
+    wait_until("the other runs to be released", || {
+        let of_late = |id: &i64| db.of_run(*id, "status, attempts, started_at IS NOT NULL");
+        late[1..].iter().all(|id| of_late(id) == "queued|0|t")
+    });
+    gate.open();
+    let tick = tick.wait().exits(1);
+    tick.stderr_has(&format!(
+        "run {}: cannot release claims: a trigger of jobctl.job_runs skips the row",
+        late[0]
+    ));
+    let statuses = late.map(|id| db.status(id));
+    assert_eq!(statuses, ["running", "succeeded", "succeeded", "succeeded", "succeeded"]);
+}
+
+#[test]
 fn an_unstarted_claim_is_released_even_if_its_row_was_locked() {
     let db = TestDb::new();
     let gate = Gate::new();

@@ -563,12 +563,7 @@ fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     ] {
         let db = TestDb::new();
         db.apply(&format!("[jobs.a]\nshell = 'true'\n{limits}\n"));
-        db.execute(&format!(
-            "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
-                 'BEGIN RETURN NULL; END';
-             CREATE TRIGGER skip BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-                 WHEN (NEW.id < 3 AND {condition}) EXECUTE FUNCTION public.skip()"
-        ));
+        db.skip_updates(&format!("NEW.id < 3 AND {condition}"));
         let ids = [(); 4].map(|()| db.enqueue(["a"]));
         let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
         for id in [1, 2] {
@@ -582,6 +577,56 @@ fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
         assert_eq!(db.of_run(1, "run_at > now()") == "t", is_put_off, "{tick}");
         assert_eq!(tick.stderr.contains("this tick skips the run"), !is_put_off, "{tick}");
     }
+}
+
+#[test]
+fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
+    const WHY: &str = "a trigger of jobctl.job_runs skips the row";
+    const CLAIM: &str = "status = 'running', attempts = 1, locked_by = 'gone', started_at = now(), \
+                         locked_until = now() - interval '1 min'";
+    for (skipped, set, line, statuses, last) in [
+        (
+            "NEW.status = 'succeeded'",
+            "priority = 0",
+            "shell attempt 1/10: cannot record results: WHY; stored for later",
+            ["running", "succeeded"],
+            "succeeded|1",
+        ),
+        (
+            "NEW.status = 'failed'",
+            CLAIM,
+            "cannot recover lost leases: WHY",
+            ["running", "failed"],
+            "failed|1",
+        ),
+        (
+            "NEW.status = 'cancelled'",
+            "expires_at = now()",
+            "cannot cancel expired runs: WHY",
+            ["queued", "cancelled"],
+            "cancelled|0",
+        ),
+    ] {
+        let db = TestDb::new();
+        db.leaves_running();
+        let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
+        db.execute(&format!("UPDATE jobctl.job_runs SET {set}"));
+        db.skip_updates(&format!("NEW.id = 1 AND {skipped}"));
+        let other = db.enqueue(["shell", "--", "true"]);
+        let tick = db.jobctl(["tick"]).run().success().nowhere("lease lost");
+        let line = format!("run 1{}{line}", if line.starts_with("shell") { " " } else { ": " });
+        assert_eq!(tick.stderr.matches(&line.replace("WHY", WHY)).count(), 1, "{tick}");
+        assert_eq!(ids.map(|id| db.status(id)), statuses, "{tick}");
+        assert_eq!(db.status(other), "succeeded");
+        db.execute("DROP TRIGGER skip ON jobctl.job_runs");
+        db.jobctl(["tick"]).run().success();
+        assert_eq!(db.of_run(1, "status, attempts"), last);
+    }
+    let db = TestDb::new();
+    db.skip_updates("NEW.id = 1");
+    let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
+    db.jobctl(["cancel", "--all-waiting", "--yes"]).run().exits(1).stderr_has(WHY);
+    assert_eq!(ids.map(|id| db.status(id)), ["queued", "cancelled"]);
 }
 
 /// A text that PostgreSQL stores outside of its row (TOAST).

@@ -30,6 +30,7 @@ DECLARE
     free bigint[];
     unended bigint[];
     candidates bigint[];
+    released integer;
     refused bigint[];
     refusals text[];
 BEGIN
@@ -114,6 +115,17 @@ BEGIN
         array_agg(candidate.refusal) FILTER (WHERE candidate.refusal IS NOT NULL)
     INTO decides, candidates, refused, refusals
     FROM candidate;
+    candidates := ARRAY(
+        SELECT run.id
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (candidates)
+            AND run.status = 'blocked'
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_dependencies AS waits
+                WHERE waits.run_id = run.id
+                    AND waits.state <> 'met'
+            )
+    );
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
@@ -130,13 +142,11 @@ BEGIN
                 )
         END,
         updated_at = now()
-    WHERE run.id = ANY (candidates)
-        AND run.status = 'blocked'
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
-        );
+    WHERE run.id = ANY (candidates);
+    GET DIAGNOSTICS released = ROW_COUNT;
+    IF released < cardinality(candidates) THEN
+        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+    END IF;
     SELECT ended.followed
     INTO followed
     FROM jobctl.end_runs('predecessor', refused, errors => refusals) AS ended;
