@@ -443,21 +443,6 @@ EXCEPTION
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END
 $$;
-CREATE FUNCTION jobctl.count_dropped(job text, number integer) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM jobctl.count_attempts(
-        array_fill(job, ARRAY[number]),
-        -- No run ended that could be the job's last one.
-        array_fill('dropped'::text, ARRAY[number]),
-        array_fill('dropped'::text, ARRAY[number]),
-        array_fill(NULL::float8, ARRAY[number]),
-        array_fill(NULL::float8, ARRAY[number])
-    );
-END
-$$;
 CREATE FUNCTION jobctl.decide_followers(followers bigint[], OUT decides boolean, OUT followed bigint[]) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -754,6 +739,9 @@ BEGIN
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED
     ));
+EXCEPTION WHEN integrity_constraint_violation THEN
+    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;
 CREATE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
@@ -1241,6 +1229,398 @@ BEGIN
     RETURN enqueues;
 END
 $$;
+CREATE FUNCTION jobctl.enqueue_refusal(job text, definition jobctl.job_definitions, exceeded text, key text, caller name, OUT code text, OUT reason text) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    is_hook boolean;
+BEGIN
+    IF definition.id IS NULL THEN
+        code := 'JC003';
+        reason := format('no definition `%s`', job);
+        RETURN;
+    END IF;
+    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
+    -- hooks: this saves the call for definitions that have some.
+    is_hook := definition.enqueuers IS NULL
+        AND NOT definition.has_hooks
+        AND jobctl.is_hook(job);
+    IF NOT definition.enabled
+        -- enqueue_hooks calls as the owner.
+        AND (
+            key ~ '^jobctl-hook-'
+            OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+        )
+    THEN
+        code := '55000';
+        reason := format('definition `%s` is disabled and takes no new runs', job);
+    ELSIF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT is_hook)
+        OR jobctl.is_operator(caller)
+    THEN
+        RETURN;
+    ELSIF is_hook THEN
+        code := '42501';
+        reason := format(
+            'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
+            'enqueuers name role `%s`',
+            job,
+            caller
+        );
+    ELSIF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+        SELECT FROM unnest(definition.enqueuers) AS enqueuer
+        WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
+    ) THEN
+        code := '42501';
+        reason := format('role `%s` is not among the enqueuers of definition `%s`', caller, job);
+    ELSIF exceeded IS NOT NULL THEN
+        code := '42501';
+        reason := format(
+            '%s exceeds the limit of definition `%s`; its enqueue_may_set does not allow '
+            'that',
+            exceeded,
+            job
+        );
+    END IF;
+END
+$$;
+CREATE FUNCTION jobctl.enqueue_runs(runs jsonb[], tries integer DEFAULT 5, caller jobctl.caller DEFAULT CURRENT_USER, OUT ids bigint[], OUT results text[], OUT codes text[], OUT reasons text[], OUT statuses text[], OUT due_ats timestamp with time zone[]) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET lock_timeout TO '2s'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    open integer[];
+    number integer;
+    held record;
+    again record;
+BEGIN
+    IF has_table_privilege(caller, 'jobctl.job_runs', 'INSERT') IS NOT TRUE
+        AND EXISTS (
+            SELECT FROM unnest(runs) AS line (run)
+            WHERE line.run ->> 'job_type' IN ('shell', 'http')
+        )
+    THEN
+        RAISE EXCEPTION 'permission denied for table job_runs' USING ERRCODE = '42501';
+    END IF;
+    WITH refused AS MATERIALIZED (
+        SELECT line.job, refusal.code, refusal.reason
+        FROM (SELECT DISTINCT run ->> 'job_type' FROM unnest(runs) AS run) AS line (job)
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = line.job
+        CROSS JOIN LATERAL
+            jobctl.enqueue_refusal(line.job, definition, NULL, NULL, caller) AS refusal
+        WHERE line.job NOT IN ('shell', 'http')
+            AND refusal.code IS NOT NULL
+    ),
+    given AS (
+        SELECT
+            line.ordinal,
+            run.job_type,
+            run.share,
+            run.idempotency_key AS key,
+            run.on_conflict,
+            value.*,
+            definition.id AS definition_id,
+            coalesce(run.key_scope, 'retained') AS key_scope,
+            coalesce(run.queue, definition.queue, 'default') AS queue,
+            coalesce(run.priority, definition.priority, 0) AS priority,
+            coalesce(run.max_attempts, definition.max_attempts, 10) AS max_attempts,
+            coalesce(run.backoff, definition.backoff, 'exponential:1m..30m') AS backoff,
+            coalesce(run.run_at, now() + coalesce(value.run_in, value.debounce), now()) AS at,
+            coalesce(
+                value.expires_in,
+                extract(epoch FROM definition.expires) * interval '1 second'
+            ) AS expires_after,
+            jobctl.exceeded_limit(
+                definition, run.queue, run.priority, run.max_attempts, value.timeout, run.backoff
+            ) AS exceeded,
+            jobctl.wrong_value(
+                definition, value.payload, value.size, run.idempotency_key, run.run_at,
+                value.run_in, run.queue, run.max_attempts, value.timeout, run.backoff,
+                CASE
+                    WHEN run.backoff <> coalesce(definition.backoff, '')
+                        THEN jobctl.is_backoff(run.backoff)
+                END,
+                run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
+                value.expires_in, run.share, caller
+            ) AS wrong,
+            refused.code AS refused_code,
+            refused.reason AS refused_reason,
+            limited.id AS limited_id,
+            limited.result,
+            limited.code AS limited_code,
+            limited.reason AS limited_reason,
+            limited.status,
+            limited.due_at
+        FROM unnest(runs) WITH ORDINALITY AS line (run, ordinal)
+        CROSS JOIN LATERAL jsonb_to_record(line.run) AS run (
+            job_type text,
+            payload jsonb,
+            queue text,
+            priority integer,
+            run_at timestamptz,
+            "in" float8,
+            max_attempts integer,
+            timeout float8,
+            backoff text,
+            expires_in float8,
+            share text,
+            idempotency_key text,
+            key_scope text,
+            on_conflict text,
+            debounce float8,
+            debounce_max float8
+        )
+        -- OFFSET 0, here and below: each value is computed once, however often it is used.
+        CROSS JOIN LATERAL (
+            SELECT
+                -- The column of a record can't be the JSON null.
+                coalesce(run.payload, line.run -> 'payload', '{}') AS payload,
+                octet_length(run.payload::text) AS size,
+                make_interval(secs => run."in") AS run_in,
+                make_interval(secs => run.timeout) AS timeout,
+                make_interval(secs => run.debounce) AS debounce,
+                make_interval(secs => run.debounce_max) AS debounce_max,
+                make_interval(secs => run.expires_in) AS expires_in
+            OFFSET 0
+        ) AS value
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        LEFT JOIN refused ON refused.job = run.job_type
+        -- As a condition of the join, max_waiting would not keep the function from being called.
+        LEFT JOIN (
+            LATERAL (
+                SELECT run.job_type AS job
+                WHERE definition.max_waiting IS NOT NULL
+                OFFSET 0
+            ) AS with_limit
+            CROSS JOIN LATERAL jobctl.try_enqueue(
+                with_limit.job, value.payload, run.idempotency_key, run.run_at, value.run_in,
+                run.priority, run.queue, run.max_attempts, value.timeout, run.backoff,
+                run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
+                value.expires_in, run.share, caller
+            ) AS limited
+        ) ON true
+        OFFSET 0
+    ),
+    checked AS (
+        SELECT
+            given.*,
+            coalesce(
+                given.limited_code,
+                given.refused_code,
+                CASE WHEN excess.reason IS NOT NULL THEN '42501' END,
+                CASE WHEN given.wrong IS NOT NULL THEN '22023' END
+            ) AS code,
+            coalesce(given.limited_reason, given.refused_reason, excess.reason, given.wrong)
+                AS reason
+        FROM given
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN given.exceeded IS NOT NULL THEN (
+                SELECT (
+                    jobctl.enqueue_refusal(
+                        given.job_type,
+                        definition,
+                        given.exceeded,
+                        NULL,
+                        caller
+                    )
+                ).reason
+                FROM jobctl.job_definitions AS definition
+                WHERE definition.id = given.definition_id
+            ) END AS reason
+            OFFSET 0
+        ) AS excess
+    ),
+    asked AS MATERIALIZED (
+        SELECT
+            replaced.*,
+            -- RETURNING does not tell which run has an id that the default chose.
+            CASE
+                WHEN num_nonnulls(replaced.code, replaced.result, replaced.replaced_id) = 0
+                    THEN nextval('jobctl.job_runs_id_seq')
+            END AS id
+        FROM (
+            SELECT
+                checked.*,
+                CASE
+                    WHEN checked.on_conflict = 'replace'
+                        AND num_nonnulls(checked.code, checked.result) = 0
+                        THEN jobctl.replace_waiting(
+                            checked.job_type,
+                            checked.key,
+                            checked.payload,
+                            greatest(checked.at, now()),
+                            checked.debounce_max,
+                            checked.at + checked.expires_after,
+                            checked.share,
+                            true
+                        )
+                END AS replaced_id
+            FROM checked
+        ) AS replaced
+    ),
+    inserted AS (
+        INSERT INTO jobctl.job_runs AS run (
+            id,
+            definition_id,
+            job_type,
+            payload,
+            queue,
+            priority,
+            run_at,
+            max_attempts,
+            timeout,
+            backoff,
+            idempotency_key,
+            key_scope,
+            expires_at,
+            share
+        )
+        SELECT
+            asked.id,
+            asked.definition_id,
+            asked.job_type,
+            asked.payload,
+            asked.queue,
+            asked.priority,
+            greatest(asked.at, now()),
+            asked.max_attempts,
+            asked.timeout,
+            asked.backoff,
+            asked.key,
+            asked.key_scope,
+            asked.at + asked.expires_after,
+            asked.share
+        FROM asked
+        WHERE asked.id IS NOT NULL
+        ORDER BY asked.id
+        ON CONFLICT DO NOTHING
+        RETURNING run.id
+    )
+    SELECT
+        array_agg(answer.id),
+        array_agg(answer.result),
+        array_agg(answer.code),
+        array_agg(answer.reason),
+        array_agg(answer.status),
+        array_agg(answer.due_at),
+        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
+    INTO ids, results, codes, reasons, statuses, due_ats, open
+    FROM (
+        SELECT
+            asked.ordinal,
+            CASE
+                WHEN asked.replaced_id IS NOT NULL THEN asked.replaced_id
+                WHEN new.is_inserted THEN asked.id
+                ELSE asked.limited_id
+            END AS id,
+            CASE
+                WHEN asked.replaced_id IS NOT NULL THEN 'replaced'
+                WHEN new.is_inserted THEN 'enqueued'
+                ELSE asked.result
+            END AS result,
+            asked.code,
+            asked.reason,
+            asked.status,
+            asked.due_at
+        FROM asked
+        CROSS JOIN LATERAL (
+            -- A join would be slow, because the planner expects ten runs.
+            SELECT asked.id IN (SELECT inserted.id FROM inserted) AS is_inserted
+            OFFSET 0
+        ) AS new
+        ORDER BY asked.ordinal
+    ) AS answer;
+    IF open IS NULL THEN
+        RETURN;
+    END IF;
+    FOR held IN
+        SELECT place.number, answer.*
+        FROM unnest(open) AS place (number)
+        CROSS JOIN LATERAL jsonb_to_record(runs[place.number]) AS run (
+            job_type text,
+            payload jsonb,
+            run_at timestamptz,
+            "in" float8,
+            idempotency_key text,
+            key_scope text,
+            on_conflict text
+        )
+        CROSS JOIN LATERAL jobctl.find_key(
+            run.job_type,
+            coalesce(run.payload, runs[place.number] -> 'payload', '{}'),
+            run.idempotency_key,
+            coalesce(run.key_scope, 'retained'),
+            run.on_conflict,
+            coalesce(run.run_at, now() + make_interval(secs => run."in"), now())
+        ) AS answer
+    LOOP
+        ids[held.number] := held.id;
+        results[held.number] := held.result;
+        codes[held.number] := held.code;
+        reasons[held.number] := held.reason;
+        statuses[held.number] := held.status;
+        due_ats[held.number] := held.due_at;
+    END LOOP;
+    open := ARRAY(
+        SELECT place.number
+        FROM unnest(open) AS place (number)
+        WHERE results[place.number] IS NULL
+            AND codes[place.number] IS NULL
+    );
+    IF open = '{}' THEN
+        RETURN;
+    ELSIF tries < 2 THEN
+        FOREACH number IN ARRAY open LOOP
+            codes[number] := 'JC007';
+            reasons[number] := 'the sequence of jobctl.job_runs is behind its table; `jobctl '
+                'doctor` prints the statement that corrects it';
+        END LOOP;
+        RETURN;
+    END IF;
+    again := jobctl.enqueue_runs(
+        ARRAY(SELECT runs[place.number] FROM unnest(open) AS place (number)),
+        tries - 1,
+        caller
+    );
+    FOR place IN 1..cardinality(open) LOOP
+        ids[open[place]] := again.ids[place];
+        results[open[place]] := again.results[place];
+        codes[open[place]] := again.codes[place];
+        reasons[open[place]] := again.reasons[place];
+        statuses[open[place]] := again.statuses[place];
+        due_ats[open[place]] := again.due_ats[place];
+    END LOOP;
+END
+$$;
+CREATE FUNCTION jobctl.exceeded_limit(definition jobctl.job_definitions, queue text, priority integer, max_attempts integer, timeout interval, backoff text) RETURNS text
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT CASE
+        WHEN queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
+            THEN 'queue'
+        WHEN priority < definition.priority AND 'priority' <> ALL (definition.enqueue_may_set)
+            THEN 'priority'
+        WHEN max_attempts > definition.max_attempts
+            AND 'max_attempts' <> ALL (definition.enqueue_may_set)
+            THEN 'max_attempts'
+        WHEN backoff <> definition.backoff AND 'backoff' <> ALL (definition.enqueue_may_set)
+            THEN 'backoff'
+        WHEN timeout IS NOT NULL
+            AND 'timeout' <> ALL (definition.enqueue_may_set)
+            AND timeout > coalesce(
+                definition.timeout,
+                (definition.action ->> 'timeout')::interval,
+                CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
+            )
+            THEN 'timeout'
+    END
+$$;
 CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1317,6 +1697,43 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
             )
         END
 $_$;
+CREATE FUNCTION jobctl.find_key(job text, payload jsonb, key text, key_scope text, on_conflict text, run_at timestamp with time zone) RETURNS TABLE(id bigint, result text, code text, reason text, status text, due_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT
+        CASE WHEN kind.result = 'existing' THEN run.id END,
+        CASE WHEN kind.result = 'existing' THEN kind.result END,
+        CASE WHEN kind.result <> 'existing' THEN kind.result END,
+        CASE kind.result
+            WHEN 'JC009' THEN format('key `%s` already has a run', key)
+            WHEN 'JC004' THEN format('key `%s` belongs to a run with another job or payload', key)
+        END,
+        CASE WHEN kind.result = 'existing' THEN run.status END,
+        CASE
+            WHEN kind.result = 'existing'
+                AND run.status = 'queued'
+                -- A concurrent enqueue may have begun after this transaction.
+                AND run.run_at > greatest(find_key.run_at, clock_timestamp())
+                THEN run.run_at
+        END
+    FROM jobctl.job_runs AS run
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN find_key.on_conflict = 'error' THEN 'JC009'
+            WHEN run.job_type <> job THEN 'JC004'
+            WHEN find_key.on_conflict = 'replace' THEN NULL
+            WHEN run.payload = find_key.payload THEN 'existing'
+            ELSE 'JC004'
+        END
+    ) AS kind (result)
+    WHERE run.idempotency_key = key
+        AND run.key_scope = find_key.key_scope
+        AND (
+            run.key_scope = 'retained'
+            OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
+        )
+        AND kind.result IS NOT NULL
+$$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1532,33 +1949,41 @@ BEGIN
 END
 $$;
 CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
+    LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
-    SELECT backoff ~ replace(
-            '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
-            'WAIT',
-            ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
-        )
-        AND bool_and(waits.seconds <= 30 * 86400)
-        AND (
-            backoff NOT LIKE 'exponential:%'
-            OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1]
-        )
-    FROM (
-        SELECT given.ordinal, (
-            SELECT coalesce(sum(replace(part[1], ' ', '')::numeric * CASE part[2]
-                WHEN 'ms' THEN 0.001
-                WHEN 's' THEN 1
-                WHEN 'm' THEN 60
-                WHEN 'h' THEN 3600
-                WHEN 'd' THEN 86400
-                WHEN 'w' THEN 604800
-            END), 0)
-            FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
-        ) AS seconds
-        FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
-    ) AS waits
+BEGIN
+    -- The rest is slow, so the simplest backoffs, all below thirty days, avoid it.
+    IF backoff ~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$' THEN
+        RETURN true;
+    END IF;
+    RETURN (
+        SELECT backoff ~ replace(
+                '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
+                'WAIT',
+                ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
+            )
+            AND bool_and(waits.seconds <= 30 * 86400)
+            AND (
+                backoff NOT LIKE 'exponential:%'
+                OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1]
+            )
+        FROM (
+            SELECT given.ordinal, (
+                SELECT coalesce(sum(replace(part[1], ' ', '')::numeric * CASE part[2]
+                    WHEN 'ms' THEN 0.001
+                    WHEN 's' THEN 1
+                    WHEN 'm' THEN 60
+                    WHEN 'h' THEN 3600
+                    WHEN 'd' THEN 86400
+                    WHEN 'w' THEN 604800
+                END), 0)
+                FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
+            ) AS seconds
+            FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
+        ) AS waits
+    );
+END
 $_$;
 CREATE FUNCTION jobctl.is_hook(job text) RETURNS boolean
     LANGUAGE sql STABLE
@@ -2245,6 +2670,9 @@ BEGIN
             AND run.job_type = replace_waiting.job;
     END IF;
     RETURN replaced;
+EXCEPTION WHEN integrity_constraint_violation THEN
+    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;
 CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer, stuck boolean)
@@ -2413,189 +2841,44 @@ CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at tim
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     SET lock_timeout TO '2s'
-    AS $_$
+    AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
-    beyond text;
     expires_at timestamptz;
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
-    is_hook boolean;
     is_full boolean := false;
-    holder record;
-    size integer := octet_length(try_enqueue.payload::text);
-    invisible CONSTANT text := E'['
-        '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
-        '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
-        '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
-        '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]';
+    size integer;
+    is_backoff boolean;
+    refusal record;
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
-    IF NOT FOUND THEN
-        code := 'JC003';
-        reason := format('no definition `%s`', try_enqueue.job);
-        RETURN;
-    END IF;
+    payload := coalesce(try_enqueue.payload, '{}');
     -- A comparison counts 360 days a year, a job's seconds count 365.25: an interval with years and
     -- negative days could compare as short and last long.
     timeout := extract(epoch FROM try_enqueue.timeout) * interval '1 second';
-    -- The exceeded limit. An http call without its own timeout ends after 30 seconds.
-    beyond := CASE
-        WHEN try_enqueue.queue <> definition.queue AND 'queue' <> ALL (definition.enqueue_may_set)
-            THEN 'queue'
-        WHEN try_enqueue.priority < definition.priority
-            AND 'priority' <> ALL (definition.enqueue_may_set)
-            THEN 'priority'
-        WHEN try_enqueue.max_attempts > definition.max_attempts
-            AND 'max_attempts' <> ALL (definition.enqueue_may_set)
-            THEN 'max_attempts'
-        WHEN try_enqueue.backoff <> definition.backoff
-            AND 'backoff' <> ALL (definition.enqueue_may_set)
-            THEN 'backoff'
-        WHEN try_enqueue.timeout IS NOT NULL
-            AND 'timeout' <> ALL (definition.enqueue_may_set)
-            AND try_enqueue.timeout > coalesce(
-                definition.timeout,
-                (definition.action ->> 'timeout')::interval,
-                CASE definition.kind WHEN 'http' THEN interval '30 seconds' END
-            )
-            THEN 'timeout'
-    END;
-    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
-    -- hooks: this saves the call for definitions that have some.
-    is_hook := definition.enqueuers IS NULL
-        AND NOT definition.has_hooks
-        AND jobctl.is_hook(definition.name);
-    IF beyond IS NOT NULL
-        OR definition.enqueuers IS NOT NULL
-        OR is_hook
-        OR NOT definition.enabled
-    THEN
-        IF NOT definition.enabled
-            -- enqueue_hooks calls as the owner.
-            AND (
-                try_enqueue.key ~ '^jobctl-hook-'
-                OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
-            )
-        THEN
-            code := '55000';
-            reason := format('definition `%s` is disabled and takes no new runs', try_enqueue.job);
-            RETURN;
-        END IF;
-        IF jobctl.is_operator(caller) IS NOT TRUE THEN
-            code := '42501';
-            IF is_hook THEN
-                reason := format(
-                    'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
-                    'enqueuers name role `%s`',
-                    try_enqueue.job,
-                    caller
-                );
-                RETURN;
-            ELSIF definition.enqueuers IS NOT NULL AND NOT EXISTS (
-                SELECT FROM unnest(definition.enqueuers) AS enqueuer
-                WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
-            ) THEN
-                reason := format(
-                    'role `%s` is not among the enqueuers of definition `%s`',
-                    caller,
-                    try_enqueue.job
-                );
-                RETURN;
-            ELSIF beyond IS NOT NULL THEN
-                reason := format(
-                    '%s exceeds the limit of definition `%s`; its enqueue_may_set does not allow '
-                    'that',
-                    beyond,
-                    try_enqueue.job
-                );
-                RETURN;
-            END IF;
-            code := NULL;
-        END IF;
+    refusal := jobctl.enqueue_refusal(
+        job,
+        definition,
+        jobctl.exceeded_limit(definition, queue, priority, max_attempts, timeout, backoff),
+        key,
+        caller
+    );
+    code := refusal.code;
+    reason := refusal.reason;
+    IF code IS NOT NULL THEN
+        RETURN;
     END IF;
-    reason := CASE
-        WHEN try_enqueue.run_at IS NOT NULL AND try_enqueue.run_in IS NOT NULL
-            THEN 'run_at and run_in exclude each other'
-        WHEN try_enqueue.run_at < '0001-01-01 00:00Z' OR try_enqueue.run_at >= '10000-01-01 00:00Z'
-            THEN 'run_at is out of range; allowed are the years 1 to 9999'
-        WHEN extract(epoch FROM try_enqueue.run_in) NOT BETWEEN 0 AND 3650 * 86400
-            THEN 'run_in is out of range; allowed are 0 to 3650 days'
-        WHEN try_enqueue.timeout NOT BETWEEN '1 second' AND '30 days'
-            THEN 'timeout is out of range; allowed are 1 second to 30 days'
-        WHEN try_enqueue.max_attempts NOT BETWEEN 1 AND 1000
-            THEN 'max_attempts is out of range; allowed are 1 to 1000'
-        WHEN try_enqueue.queue <> definition.queue
-            AND try_enqueue.queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
-            THEN 'queue must be 1 to 63 letters, digits or _ . : -'
-        WHEN length(try_enqueue.backoff) > 1000
-            THEN 'backoff is longer than 1000 characters'
-        WHEN octet_length(try_enqueue.key) NOT BETWEEN 1 AND 255
-            OR try_enqueue.key ~ ('^(-|jobctl-run-| +$)|' || invisible)
-            -- enqueue_hooks calls as the owner.
-            OR (
-                try_enqueue.key ~ '^jobctl-hook-'
-                AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
-            )
-            THEN 'key must be 1 to 255 bytes, not only blanks, without control and invisible '
-                'characters, and must not begin with -, jobctl-run- or jobctl-hook-'
-        WHEN try_enqueue.key_scope NOT IN ('retained', 'live')
-            THEN 'key_scope must be retained or live'
-        WHEN try_enqueue.key_scope = 'live' AND try_enqueue.key IS NULL
-            THEN 'key_scope needs a key'
-        WHEN try_enqueue.on_conflict NOT IN ('same', 'replace', 'error')
-            THEN 'on_conflict must be same, replace or error'
-        WHEN try_enqueue.on_conflict <> 'same' AND try_enqueue.key IS NULL
-            THEN 'on_conflict needs a key'
-        WHEN try_enqueue.debounce IS NOT NULL AND try_enqueue.on_conflict <> 'replace'
-            THEN 'debounce replaces the waiting run, so on_conflict must be replace'
-        WHEN (try_enqueue.on_conflict = 'replace' OR try_enqueue.debounce IS NOT NULL)
-            AND (try_enqueue.key IS NULL OR try_enqueue.key_scope IS DISTINCT FROM 'live')
-            THEN 'replace and debounce need a key with the key_scope live'
-        WHEN try_enqueue.debounce IS NOT NULL
-            AND num_nonnulls(try_enqueue.run_at, try_enqueue.run_in) > 0
-            THEN 'debounce excludes run_at and run_in'
-        WHEN extract(epoch FROM try_enqueue.debounce) NOT BETWEEN 0 AND 3650 * 86400
-            THEN 'debounce is out of range; allowed are 0 to 3650 days'
-        WHEN try_enqueue.debounce_max IS NOT NULL AND try_enqueue.debounce IS NULL
-            THEN 'debounce_max needs debounce'
-        WHEN extract(epoch FROM try_enqueue.debounce_max)
-            NOT BETWEEN extract(epoch FROM try_enqueue.debounce) AND 3650 * 86400
-            THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
-        WHEN extract(epoch FROM try_enqueue.expires_in) NOT BETWEEN 1 AND 3650 * 86400
-            THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
-        WHEN octet_length(try_enqueue.share) NOT BETWEEN 1 AND 255
-            OR try_enqueue.share ~ ('^(-| +$)|' || invisible)
-            THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
-                'characters, and must not begin with -'
-        -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
-        -- Only the constraints of the table check rows that are inserted directly.
-        WHEN size > 4 * 262144
-            THEN 'payload is longer than 1 MiB'
-        WHEN pg_column_size(try_enqueue.payload) > 8 * 262144
-            THEN 'payload takes more than 2 MiB'
-        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
-        -- characters.
-        WHEN size > 100
-            AND try_enqueue.payload
-                @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
-            THEN 'payload is nested deeper than 64'
-        WHEN size > 100
-            AND try_enqueue.payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
-            THEN 'payload has a number out of range'
-    END;
-    -- Separate, because an expression that contains this call is slow even if the call is not
-    -- reached. The call is slow too, so the simplest backoffs, all below thirty days, avoid it.
-    IF reason IS NULL
-        AND try_enqueue.backoff <> definition.backoff
-        AND try_enqueue.backoff !~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$'
-    THEN
-        reason := CASE WHEN NOT jobctl.is_backoff(try_enqueue.backoff)
-            THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s '
-                'or list:1m,5m,30m, up to 30d'
-        END;
+    -- Separate, because an expression that contains this call is slow even if it is not reached.
+    IF backoff <> definition.backoff THEN
+        is_backoff := jobctl.is_backoff(backoff);
     END IF;
+    size := octet_length(payload::text);
+    reason := jobctl.wrong_value(
+        definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
+        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+    );
     IF reason IS NOT NULL THEN
         code := '22023';
         RETURN;
@@ -2608,11 +2891,6 @@ BEGIN
         * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + expires_in;
-    IF expires_at >= '10000-01-01 00:00Z' THEN
-        code := '22023';
-        reason := 'expires_in is out of range; the run would expire after the year 9999';
-        RETURN;
-    END IF;
     -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
@@ -2627,20 +2905,9 @@ BEGIN
     -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
     FOR try IN 1..5 LOOP
         IF replaces THEN
-            BEGIN
-                id := jobctl.replace_waiting(
-                    definition.name,
-                    try_enqueue.key,
-                    coalesce(try_enqueue.payload, '{}'),
-                    run_at,
-                    try_enqueue.debounce_max,
-                    expires_at,
-                    try_enqueue.share,
-                    NOT is_full
-                );
-            EXCEPTION WHEN integrity_constraint_violation THEN
-                RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
-            END;
+            id := jobctl.replace_waiting(
+                definition.name, key, payload, run_at, debounce_max, expires_at, share, NOT is_full
+            );
             IF id IS NOT NULL THEN
                 result := 'replaced';
                 RETURN;
@@ -2664,7 +2931,7 @@ BEGIN
         SELECT
             definition.id,
             definition.name,
-            coalesce(try_enqueue.payload, '{}'),
+            try_enqueue.payload,
             coalesce(try_enqueue.queue, definition.queue),
             coalesce(try_enqueue.priority, definition.priority),
             try_enqueue.run_at,
@@ -2681,61 +2948,33 @@ BEGIN
         IF FOUND THEN
             result := 'enqueued';
             IF definition.when_full = 'drop_oldest' AND definition.max_waiting IS NOT NULL THEN
-                BEGIN
-                    PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
-                EXCEPTION WHEN integrity_constraint_violation THEN
-                    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
-                END;
+                PERFORM jobctl.drop_oldest(definition.name, definition.max_waiting);
             END IF;
             RETURN;
         END IF;
-        -- A separate statement, because the INSERT can't see the run that it conflicts with.
-        -- Payloads of other jobs are not compared.
-        SELECT
-            run.id,
-            run.status,
-            run.run_at,
-            CASE
-                WHEN run.job_type = definition.name
-                    THEN run.payload = coalesce(try_enqueue.payload, '{}')
-            END AS is_same
-        INTO holder
-        FROM jobctl.job_runs AS run
-        WHERE run.idempotency_key = try_enqueue.key
-            AND run.key_scope = coalesce(try_enqueue.key_scope, 'retained')
-            AND (
-                run.key_scope = 'retained'
-                OR (
-                    run.key_scope = 'live'
-                    AND run.status IN ('blocked', 'queued', 'running', 'failed')
-                )
-            );
-        IF FOUND AND holder.is_same AND NOT replaces AND on_conflict IS DISTINCT FROM 'error' THEN
-            id := holder.id;
-            result := 'existing';
-            status := holder.status;
-            -- A concurrent enqueue may have begun after this transaction.
-            due_at := CASE
-                WHEN holder.status = 'queued'
-                    AND holder.run_at > greatest(run_at, clock_timestamp())
-                    THEN holder.run_at
-            END;
-            RETURN;
-        ELSIF FOUND AND (holder.is_same IS NULL OR NOT replaces) THEN
-            code := 'JC004';
-            reason := format(
-                'key `%s` belongs to a run with another job or payload',
-                try_enqueue.key
-            );
-            IF on_conflict = 'error' THEN
-                code := 'JC009';
-                reason := format('key `%s` already has a run', try_enqueue.key);
-            END IF;
+        SELECT held.*
+        INTO id, result, code, reason, status, due_at
+        FROM jobctl.find_key(
+            definition.name,
+            payload,
+            key,
+            coalesce(key_scope, 'retained'),
+            CASE WHEN replaces THEN 'replace' ELSE on_conflict END,
+            run_at
+        ) AS held;
+        IF FOUND THEN
             RETURN;
         END IF;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
-            PERFORM jobctl.count_dropped(definition.name, 1);
+            -- No run ended that could be the job's last one.
+            PERFORM jobctl.count_attempts(
+                ARRAY[definition.name],
+                '{dropped}',
+                '{dropped}',
+                '{NULL}',
+                '{NULL}'
+            );
             RETURN;
         ELSIF is_full THEN
             code := 'JC008';
@@ -2751,7 +2990,7 @@ BEGIN
     reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
         'statement that corrects it';
 END
-$_$;
+$$;
 CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2934,6 +3173,95 @@ BEGIN
     LIMIT most;
 END
 $$;
+CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, caller name) RETURNS text
+    LANGUAGE sql STABLE
+    AS $_$
+    SELECT CASE
+        WHEN run_at IS NOT NULL AND run_in IS NOT NULL
+            THEN 'run_at and run_in exclude each other'
+        WHEN run_at < '0001-01-01 00:00Z' OR run_at >= '10000-01-01 00:00Z'
+            THEN 'run_at is out of range; allowed are the years 1 to 9999'
+        WHEN extract(epoch FROM run_in) NOT BETWEEN 0 AND 3650 * 86400
+            THEN 'run_in is out of range; allowed are 0 to 3650 days'
+        WHEN timeout NOT BETWEEN '1 second' AND '30 days'
+            THEN 'timeout is out of range; allowed are 1 second to 30 days'
+        WHEN max_attempts NOT BETWEEN 1 AND 1000
+            THEN 'max_attempts is out of range; allowed are 1 to 1000'
+        WHEN queue IS DISTINCT FROM definition.queue
+            AND queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'
+            THEN 'queue must be 1 to 63 letters, digits or _ . : -'
+        WHEN length(backoff) > 1000
+            THEN 'backoff is longer than 1000 characters'
+        WHEN octet_length(key) NOT BETWEEN 1 AND 255
+            OR key ~ (E'^(-|jobctl-run-| +$)|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
+            -- enqueue_hooks calls as the owner.
+            OR (
+                key ~ '^jobctl-hook-'
+                AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+            )
+            THEN 'key must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -, jobctl-run- or jobctl-hook-'
+        WHEN key_scope NOT IN ('retained', 'live')
+            THEN 'key_scope must be retained or live'
+        WHEN key_scope = 'live' AND key IS NULL
+            THEN 'key_scope needs a key'
+        WHEN on_conflict NOT IN ('same', 'replace', 'error')
+            THEN 'on_conflict must be same, replace or error'
+        WHEN on_conflict <> 'same' AND key IS NULL
+            THEN 'on_conflict needs a key'
+        WHEN debounce IS NOT NULL AND on_conflict <> 'replace'
+            THEN 'debounce replaces the waiting run, so on_conflict must be replace'
+        WHEN (on_conflict = 'replace' OR debounce IS NOT NULL)
+            AND (key IS NULL OR key_scope IS DISTINCT FROM 'live')
+            THEN 'replace and debounce need a key with the key_scope live'
+        WHEN debounce IS NOT NULL AND num_nonnulls(run_at, run_in) > 0
+            THEN 'debounce excludes run_at and run_in'
+        WHEN extract(epoch FROM debounce) NOT BETWEEN 0 AND 3650 * 86400
+            THEN 'debounce is out of range; allowed are 0 to 3650 days'
+        WHEN debounce_max IS NOT NULL AND debounce IS NULL
+            THEN 'debounce_max needs debounce'
+        WHEN extract(epoch FROM debounce_max)
+            NOT BETWEEN extract(epoch FROM debounce) AND 3650 * 86400
+            THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
+        WHEN extract(epoch FROM expires_in) NOT BETWEEN 1 AND 3650 * 86400
+            THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
+        WHEN octet_length(share) NOT BETWEEN 1 AND 255
+            OR share ~ (E'^(-| +$)|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
+            THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -'
+        -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
+        -- Only the constraints of the table check rows that are inserted directly.
+        WHEN size > 4 * 262144
+            THEN 'payload is longer than 1 MiB'
+        WHEN pg_column_size(payload) > 8 * 262144
+            THEN 'payload takes more than 2 MiB'
+        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
+        -- characters.
+        WHEN size > 100
+            AND payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
+            THEN 'payload is nested deeper than 64'
+        WHEN size > 100 AND payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
+            THEN 'payload has a number out of range'
+        WHEN NOT is_backoff
+            THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s '
+                'or list:1m,5m,30m, up to 30d'
+        WHEN coalesce(
+            run_at,
+            now() + extract(epoch FROM coalesce(run_in, debounce)) * interval '1 second',
+            now()
+        ) + extract(epoch FROM coalesce(expires_in, definition.expires)) * interval '1 second'
+            >= '10000-01-01 00:00Z'
+            THEN 'expires_in is out of range; the run would expire after the year 9999'
+    END
+$_$;
 CREATE TABLE jobctl.job_dependencies (
     run_id bigint NOT NULL,
     after_id bigint NOT NULL,

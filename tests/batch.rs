@@ -1,6 +1,7 @@
 //! `enqueue --batch`: JSON Lines, all or nothing.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use crate::cli::Untouched;
 use crate::support::{TestDb, temp_dir, wait_until};
@@ -46,6 +47,34 @@ fn a_batch_from_a_file_or_stdin_prints_one_id_per_line() {
     let from_stdin = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success().stderr("");
     assert_eq!(from_file.stdout + &from_stdin.stdout, db.query(ids) + "\n");
     assert_eq!(count_runs(&db), "6");
+}
+
+#[test]
+fn ids_ascend_in_the_order_of_the_lines_of_all_jobs() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.few]\nshell = 'true'\nmax_waiting = 9\n");
+    let lines = [GOOD, r#"{"job_type": "few"}"#, r#"{"job_type": "a"}"#].repeat(3).join("\n");
+    let printed = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success().stdout;
+    assert_eq!(printed, db.query("SELECT id FROM jobctl.job_runs ORDER BY id") + "\n");
+    let jobs = db.query("SELECT string_agg(job_type, ' ' ORDER BY id) FROM jobctl.job_runs");
+    assert_eq!(jobs, "shell few a shell few a shell few a");
+}
+
+#[test]
+fn a_batch_of_a_defined_job_takes_no_multiple_of_the_time_of_a_built_in_one() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let time = |line: &str| {
+        let lines = [line].repeat(2000).join("\n");
+        let round = |_| {
+            let started = Instant::now();
+            db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.clone()).run().success();
+            started.elapsed()
+        };
+        (0..3).map(round).min().unwrap()
+    };
+    let (built_in, defined) = (time(GOOD), time(r#"{"job_type": "a"}"#));
+    assert!(defined < built_in * 4, "{defined:?} and {built_in:?}");
 }
 
 #[test]

@@ -654,9 +654,9 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "payload" => "'[1]'",
         "key_scope" => "'live'",
         "on_conflict" => "'replace'",
-        "queue" | "share" | "result" => "'x'",
+        "queue" | "share" | "result" | "exceeded" => "'x'",
         "priority" | "most" | "missed" => "0",
-        "number" => "1",
+        "tries" | "size" => "1",
         "max_attempts" | "run_id" | "attempt" => "1",
         // The job `nightly`, by its name.
         "definition_id" => "2",
@@ -667,6 +667,10 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "recorded_by" => "'postgres'",
         "worker" => "'w'",
         "run" => "1",
+        "runs" if kind == "jsonb[]" => {
+            r#"ARRAY['{"job_type": "closed", "idempotency_key": "taken", "key_scope": "live",
+                "on_conflict": "replace", "payload": [1]}'::jsonb]"#
+        }
         "runs" | "predecessors" | "ended" | "followers" => "'{1}'",
         "way" => "'cancel'",
         "workers" => "'{w}'",
@@ -691,7 +695,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "days" => "'mon'",
         "after" => "now()",
         "wait" => "'5 minutes'",
-        "takes_key" => "true",
+        "takes_key" | "is_backoff" => "true",
         "job_types" => "'{nightly}'",
         "statuses" => "'{dead}'",
         "outcomes" => "'{failed}'",

@@ -493,6 +493,9 @@ const PLANNED: &str =
 const CLAIMING: &str = ",row_security=off,plan_cache_mode=force_generic_plan,\
     random_page_cost=1.1,enable_seqscan=off,enable_bitmapscan=off,jit=off";
 
+/// Functions without settings: the planner copies their text into functions that pin the path.
+const INLINED: &str = "inlined";
+
 #[test]
 fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
     let db = TestDb::new();
@@ -504,7 +507,6 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
         [
             ("claim_runs", 'f', CLAIMING),
             ("count_attempts", 't', ",row_security=off"),
-            ("count_dropped", 'f', ""),
             ("decide_followers", 't', PLANNED),
             ("definition_keys", 'f', ""),
             ("drop_oldest", 'f', ",row_security=off"),
@@ -512,7 +514,16 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("end_runs", 't', PLANNED),
             ("enqueue", 't', ""),
             ("enqueue_hooks", 't', ",row_security=off"),
+            ("enqueue_refusal", 'f', ""),
+            (
+                "enqueue_runs",
+                't',
+                ",row_security=off,lock_timeout=2s,plan_cache_mode=force_generic_plan,\
+                 enable_seqscan=off,jit=off"
+            ),
+            ("exceeded_limit", 'f', INLINED),
             ("failure_cause", 'f', ",standard_conforming_strings=on"),
+            ("find_key", 'f', INLINED),
             ("fire", 't', ",row_security=off"),
             ("forget_history", 't', ",row_security=off"),
             ("hold_snoozed", 'f', ",row_security=off"),
@@ -537,11 +548,13 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("try_enqueue", 't', ",row_security=off,lock_timeout=2s"),
             ("wait_again", 't', ",row_security=off"),
             ("wait_for", 't', ",row_security=off"),
-            ("waiting_runs", 'f', ",row_security=off")
+            ("waiting_runs", 'f', ",row_security=off"),
+            ("wrong_value", 'f', INLINED)
         ]
-        .map(|(name, definer, more)| format!(
-            "{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"
-        ))
+        .map(|(name, definer, more)| match more {
+            INLINED => format!("{name}|{definer}||f"),
+            more => format!("{name}|{definer}|{{\"search_path=pg_catalog, pg_temp\"{more}}}|f"),
+        })
         .join("\n")
     );
 }

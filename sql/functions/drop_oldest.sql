@@ -22,5 +22,8 @@ BEGIN
         LIMIT 2
         FOR NO KEY UPDATE SKIP LOCKED
     ));
+EXCEPTION WHEN integrity_constraint_violation THEN
+    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;

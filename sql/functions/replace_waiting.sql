@@ -52,5 +52,8 @@ BEGIN
             AND run.job_type = replace_waiting.job;
     END IF;
     RETURN replaced;
+EXCEPTION WHEN integrity_constraint_violation THEN
+    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;

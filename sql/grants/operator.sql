@@ -41,6 +41,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.enqueue,
+    jobctl.enqueue_runs,
     jobctl.next_time,
     jobctl.run_states,
     jobctl.stuck_predecessor,

@@ -212,8 +212,8 @@ impl Arguments {
             }
             let run =
                 NewRun { job_type: NAME.to_owned(), payload: "{}".to_owned(), ..NewRun::default() };
-            let runs = (0..batch).map(|_| run.encode()).collect();
-            let answers = store.enqueue(Arc::new(runs), Vec::new(), |_| ())?;
+            let runs: Vec<_> = (0..batch).map(|_| run.encode()).collect();
+            let answers = store.enqueue(&runs, &[], |_| ())?;
             if !answers.iter().all(Queued::is_new) {
                 let why = "cannot enqueue: the definition `jobctl-load` was changed; try again";
                 return Err(Fault::new(Exit::Conflict, why).into());

@@ -1,6 +1,5 @@
 //! Enqueue: inserts any number of runs, and finds the runs that hold their keys.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -10,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::row::{PgResult, column, rows, timestamp};
 use super::session::Transaction;
-use super::statement::{Statement, checked, query};
+use super::statement::query;
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;
@@ -108,9 +107,9 @@ impl EncodedRun {
         self.key.as_ref()
     }
 
-    /// The place of its key in the order of locks. A chunk has a statement for each of the kinds.
+    /// The place of its key in the order of locks: a chunk replaces runs first.
     fn place(&self) -> impl Ord {
-        (self.is_built_in, !self.replaces, &self.key)
+        (!self.replaces, &self.key)
     }
 }
 
@@ -179,13 +178,10 @@ const CHUNK_TIME: Duration = Duration::from_secs(1);
 /// The error if a key stays locked.
 const KEY_HELD: &str = "cannot enqueue: another enqueue, or another open transaction, holds a key \
     of these runs; try again when it has ended";
-/// How many times to try a key if its run is deleted during the look-up.
-const TRIES: usize = 100;
 
 impl Store {
     /// Returns the run that has a key.
     pub(crate) fn key_holder(&self, key: &str, scope: KeyScope) -> Result<Option<i64>> {
-        let key = key.to_owned();
         self.query("read runs", Transaction::first, query!("look/key_holder"; key, scope))
     }
 
@@ -195,26 +191,22 @@ impl Store {
     /// Keys are locked in one order, so two batches with the same keys do not deadlock.
     pub(crate) fn enqueue(
         &self,
-        runs: Arc<Vec<EncodedRun>>,
-        dependencies: Vec<Dependencies>,
-        progress: impl Fn(usize) + Clone + Send + 'static,
+        runs: &[EncodedRun],
+        dependencies: &[Dependencies],
+        progress: impl Fn(usize),
     ) -> Result<Vec<Queued>> {
         let chunks = u32::try_from(runs.len() / CHUNK).unwrap_or(u32::MAX);
         let timeouts = Timeouts {
             statement: self.timeouts.statement + CHUNK_TIME.saturating_mul(chunks),
             ..self.timeouts
         };
-        let order = lock_order(&runs);
+        let order = lock_order(runs);
         let has_keys = runs.iter().any(|run| run.key.is_some());
         // Another batch holds its keys as long as it takes.
         let until = (runs.len() > 1).then(|| Instant::now() + timeouts.statement);
-        let order = Arc::new(order);
-        let dependencies = Arc::new(dependencies);
         let enqueued = loop {
-            let (runs, order) = (Arc::clone(&runs), Arc::clone(&order));
-            let (dependencies, progress) = (Arc::clone(&dependencies), progress.clone());
-            let enqueued = self.transact_within(timeouts, "enqueue", move |transaction| {
-                enqueue_chunks(transaction, &runs, &order, &dependencies, &progress)
+            let enqueued = self.transact_within(timeouts, "enqueue", |transaction| {
+                enqueue_chunks(transaction, runs, &order, dependencies, &progress)
             });
             match enqueued {
                 Err(error) if error.is_locked() && has_keys => {
@@ -321,62 +313,36 @@ fn enqueue(
     chunk: &[usize],
     answers: &mut [Option<Queued>],
 ) -> PgResult<()> {
-    chunk.iter().for_each(|index| answers[*index] = None);
-    // Runs of built-in jobs are inserted; runs of definitions go through the database's function.
-    let (mut open, defined): (Vec<_>, Vec<_>) =
-        chunk.iter().copied().partition(|index| runs[*index].is_built_in);
-    send(transaction, checked!("enqueue/enqueue_defined"; runs), runs, &defined, answers)?;
-    // A role that enqueues only defined jobs may not execute an INSERT.
-    if !open.is_empty() && open.iter().all(|index| runs[*index].key.is_none()) {
-        let runs = texts(runs, &open);
-        let ids: Vec<i64> = transaction.list(query!("enqueue/enqueue_keyless"; runs))?;
-        for (index, id) in open.drain(..).zip(ids) {
-            let (id, result) = (Some(id), EnqueueResult::Enqueued);
-            let accepted = Accepted { id, result, status: None, due_at: None };
+    if let [index] = *chunk {
+        let EncodedRun { text, is_built_in, replaces, key } = &runs[index];
+        let run = &**text;
+        let inserted = match (is_built_in, key) {
+            (false, _) => {
+                let answer: Answer = transaction.one(query!("enqueue/enqueue_run"; run))?;
+                answers[index] = answer.queued();
+                return Ok(());
+            }
+            (true, None) => transaction.one(query!("enqueue/insert_run"; run)).map(Some)?,
+            (true, Some(_)) if *replaces => None,
+            (true, Some(_)) => transaction.first(query!("enqueue/insert_keyed_run"; run))?,
+        };
+        if inserted.is_some() {
+            let result = EnqueueResult::Enqueued;
+            let accepted = Accepted { id: inserted, result, status: None, due_at: None };
             answers[index] = Some(Queued::Accepted(accepted));
+            return Ok(());
         }
     }
-    // Repeat if the run with the key was deleted between the two statements: the key is free.
-    for _ in 0..TRIES {
-        for text in [checked!("enqueue/enqueue"; runs), checked!("enqueue/find_key"; runs)] {
-            send(transaction, text, runs, &open, answers)?;
-            open.retain(|index| answers[*index].is_none());
-        }
-    }
+    let texts: Vec<_> = chunk.iter().map(|index| &*runs[*index].text).collect();
+    let found: Vec<Answer> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
+    let mut found = found.into_iter();
+    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(Answer::queued));
     Ok(())
-}
-
-/// Sends these runs, and takes over the answers.
-fn send(
-    transaction: &mut Transaction,
-    text: &str,
-    runs: &[EncodedRun],
-    which: &[usize],
-    answers: &mut [Option<Queued>],
-) -> PgResult<()> {
-    if which.is_empty() {
-        return Ok(());
-    }
-    let found: Vec<Answer> =
-        transaction.list(Statement { text, arguments: &[&texts(runs, which)] })?;
-    for answer in found {
-        let place = usize::try_from(answer.ordinal - 1).ok();
-        if let Some(index) = place.and_then(|place| which.get(place)) {
-            answers[*index] = answer.queued();
-        }
-    }
-    Ok(())
-}
-
-fn texts<'a>(runs: &'a [EncodedRun], which: &[usize]) -> Vec<&'a str> {
-    which.iter().map(|index| &*runs[*index].text).collect()
 }
 
 rows! {
     /// The answer for a run of a statement.
     struct Answer {
-        /// From 1.
-        ordinal: i64,
         id: Option<i64>,
         result: Option<EnqueueResult>,
         code: Option<String>,
@@ -417,9 +383,9 @@ mod tests {
 
     /// Returns the names in the list of columns that a statement reads from the JSON of a run.
     fn read_names(statement: &str) -> Vec<&str> {
-        let (_, rest) = statement.split_once("jsonb_to_record(line.text::jsonb) AS").unwrap();
-        let (columns, _) = rest.split_once("\n    )\n").or(rest.split_once("\n)\n")).unwrap();
-        let columns = columns.lines().skip(1);
+        let (_, rest) = statement.split_once("jsonb_to_record(").unwrap();
+        let (columns, _) = rest.split_once(")\n").unwrap();
+        let columns = columns.lines().skip(1).filter(|line| !line.trim().is_empty());
         columns.map(|line| line.split_whitespace().next().unwrap().trim_matches('"')).collect()
     }
 
@@ -448,10 +414,12 @@ mod tests {
             serde_json::from_str::<serde_json::Map<_, _>>(&text).unwrap().into_iter().collect();
         fields.sort_by(|(a, _), (b, _)| a.cmp(b));
         let of_keys = ["idempotency_key", "key_scope", "on_conflict", "debounce", "debounce_max"];
+        let function = include_str!("../../sql/functions/enqueue_runs.sql");
         for (statement, left_out) in [
-            (text!("enqueue/enqueue"), &[][..]),
-            (text!("enqueue/enqueue_defined"), &[]),
-            (text!("enqueue/enqueue_keyless"), &of_keys),
+            (function, &[][..]),
+            (text!("enqueue/enqueue_run"), &[]),
+            (text!("enqueue/insert_run"), &of_keys),
+            (text!("enqueue/insert_keyed_run"), &of_keys[2..]),
         ] {
             let mut names = [&read_names(statement), left_out].concat();
             names.sort_unstable();

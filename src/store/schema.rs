@@ -43,11 +43,12 @@ static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial"]
 /// The functions and views, which the newest migration precedes.
 static OBJECTS: &[Migration] = files![
     None, "":
-        "functions/claim_runs", "functions/count_attempts", "functions/count_dropped",
-        "functions/decide_followers",
-        "functions/definition_keys", "functions/drop_oldest", "functions/effect_result",
-        "functions/end_runs", "functions/enqueue", "functions/enqueue_hooks", "functions/fire",
-        "functions/failure_cause", "functions/forget_history",
+        "functions/claim_runs",
+        "functions/count_attempts", "functions/decide_followers", "functions/definition_keys",
+        "functions/drop_oldest", "functions/effect_result", "functions/end_runs",
+        "functions/enqueue", "functions/enqueue_hooks", "functions/enqueue_refusal",
+        "functions/enqueue_runs", "functions/exceeded_limit", "functions/failure_cause",
+        "functions/find_key", "functions/fire", "functions/forget_history",
         "functions/hold_snoozed", "functions/is_backoff",
         "functions/is_hook", "functions/is_operator", "functions/is_own_effect",
         "functions/is_running", "functions/keep_effect", "functions/limited_runs",
@@ -57,7 +58,7 @@ static OBJECTS: &[Migration] = files![
         "functions/replace_waiting", "functions/run_states",
         "functions/set_aside_unclaimable",
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",
-        "functions/wait_for", "functions/waiting_runs",
+        "functions/wait_for", "functions/waiting_runs", "functions/wrong_value",
         "views/awaited_runs", "views/current_holds", "views/daily_figures",
         "views/dead_runs", "views/leases", "views/long_running_runs", "views/pending_runs",
         "views/seen_workers", "views/unaccepted_restores",

@@ -356,8 +356,8 @@ impl Party<'_> {
         };
         match operation {
             Operation::Enqueue(runs, dependencies) => {
-                let runs = runs.iter().map(NewRun::encode).collect();
-                said(store.enqueue(Arc::new(runs), dependencies.clone(), |_| ()))
+                let runs: Vec<_> = runs.iter().map(NewRun::encode).collect();
+                said(store.enqueue(&runs, dependencies, |_| ()))
             }
             Operation::Retry(ids, from, terms) => act(&store::Operation::Retry(*terms), ids, from),
             Operation::Cancel(ids, from) => act(&store::Operation::Cancel, ids, from),

@@ -10,8 +10,8 @@ SELECT
     coalesce(relations.views, false) AS views
 FROM (
     SELECT
-        bool_and(function.may) FILTER (WHERE function.name IN ('enqueue', 'try_enqueue'))
-            AS enqueues,
+        bool_and(function.may)
+            FILTER (WHERE function.name IN ('enqueue', 'enqueue_runs', 'try_enqueue')) AS enqueues,
         bool_and(function.may) FILTER (WHERE function.name IN ('record_effect', 'effect_result'))
             AS records_effects,
         bool_and(function.may)

@@ -379,11 +379,9 @@ fn enqueue(
     }
     super::warn_of_queues(&store, queues.iter().map(String::as_str));
     let progress = Progress::of(Some(runs.len()));
-    let shown = progress.clone();
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
-    let runs = Arc::new(runs);
     let followers: Vec<_> = dependencies.iter().map(|it| it.run).collect();
-    let queued = store.enqueue(Arc::clone(&runs), dependencies, move |done| shown.show(done));
+    let queued = store.enqueue(&runs, &dependencies, |done| progress.show(done));
     progress.clear();
     let queued = queued?;
     let fault = |index: usize, answer: &Queued| match answer {
@@ -394,7 +392,7 @@ fn enqueue(
             let key = runs[index].key();
             let taken = key.map_or("", |(key, _)| key);
             // The other run is rolled back too, so the error names its line.
-            let mut others = queued.iter().zip(&*runs).zip(&lines);
+            let mut others = queued.iter().zip(&runs).zip(&lines);
             let other = others.find(|((it, its), _)| it.is_new() && its.key() == key);
             let (place, separator, remedy) = match other {
                 Some((_, Some(line))) => (format!("is also in line {line}"), ",", ""),

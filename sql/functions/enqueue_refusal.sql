@@ -1,0 +1,67 @@
+-- Returns why a role may not enqueue a run of a definition, or NULLs. `exceeded`: see
+-- exceeded_limit. Without a definition, all its columns are NULL. Internal: no part of the contract
+-- of the schema.
+CREATE OR REPLACE FUNCTION jobctl.enqueue_refusal(
+    job text,
+    definition jobctl.job_definitions,
+    exceeded text,
+    key text,
+    caller name,
+    OUT code text,
+    OUT reason text
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    is_hook boolean;
+BEGIN
+    IF definition.id IS NULL THEN
+        code := 'JC003';
+        reason := format('no definition `%s`', job);
+        RETURN;
+    END IF;
+    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
+    -- hooks: this saves the call for definitions that have some.
+    is_hook := definition.enqueuers IS NULL
+        AND NOT definition.has_hooks
+        AND jobctl.is_hook(job);
+    IF NOT definition.enabled
+        -- enqueue_hooks calls as the owner.
+        AND (
+            key ~ '^jobctl-hook-'
+            OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
+        )
+    THEN
+        code := '55000';
+        reason := format('definition `%s` is disabled and takes no new runs', job);
+    ELSIF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT is_hook)
+        OR jobctl.is_operator(caller)
+    THEN
+        RETURN;
+    ELSIF is_hook THEN
+        code := '42501';
+        reason := format(
+            'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
+            'enqueuers name role `%s`',
+            job,
+            caller
+        );
+    ELSIF definition.enqueuers IS NOT NULL AND NOT EXISTS (
+        SELECT FROM unnest(definition.enqueuers) AS enqueuer
+        WHERE pg_has_role(caller, to_regrole(quote_ident(enqueuer)), 'USAGE')
+    ) THEN
+        code := '42501';
+        reason := format('role `%s` is not among the enqueuers of definition `%s`', caller, job);
+    ELSIF exceeded IS NOT NULL THEN
+        code := '42501';
+        reason := format(
+            '%s exceeds the limit of definition `%s`; its enqueue_may_set does not allow '
+            'that',
+            exceeded,
+            job
+        );
+    END IF;
+END
+$$;

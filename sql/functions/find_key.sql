@@ -1,0 +1,58 @@
+-- Returns the answer to an enqueue whose key has a run, as try_enqueue returns it. No row: no run
+-- has the key any more, or it can be replaced now. Payloads of other jobs are not compared.
+--
+-- A statement of its own, because an INSERT can't see the run that it conflicts with. No settings,
+-- as for wrong_value. Internal: no part of the contract of the schema.
+CREATE OR REPLACE FUNCTION jobctl.find_key(
+    job text,
+    payload jsonb,
+    key text,
+    key_scope text,
+    on_conflict text,
+    run_at timestamptz
+)
+RETURNS TABLE (
+    id bigint,
+    result text,
+    code text,
+    reason text,
+    status text,
+    due_at timestamptz
+)
+LANGUAGE sql
+STABLE
+AS $$
+    SELECT
+        CASE WHEN kind.result = 'existing' THEN run.id END,
+        CASE WHEN kind.result = 'existing' THEN kind.result END,
+        CASE WHEN kind.result <> 'existing' THEN kind.result END,
+        CASE kind.result
+            WHEN 'JC009' THEN format('key `%s` already has a run', key)
+            WHEN 'JC004' THEN format('key `%s` belongs to a run with another job or payload', key)
+        END,
+        CASE WHEN kind.result = 'existing' THEN run.status END,
+        CASE
+            WHEN kind.result = 'existing'
+                AND run.status = 'queued'
+                -- A concurrent enqueue may have begun after this transaction.
+                AND run.run_at > greatest(find_key.run_at, clock_timestamp())
+                THEN run.run_at
+        END
+    FROM jobctl.job_runs AS run
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN find_key.on_conflict = 'error' THEN 'JC009'
+            WHEN run.job_type <> job THEN 'JC004'
+            WHEN find_key.on_conflict = 'replace' THEN NULL
+            WHEN run.payload = find_key.payload THEN 'existing'
+            ELSE 'JC004'
+        END
+    ) AS kind (result)
+    WHERE run.idempotency_key = key
+        AND run.key_scope = find_key.key_scope
+        AND (
+            run.key_scope = 'retained'
+            OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
+        )
+        AND kind.result IS NOT NULL
+$$;

@@ -1,0 +1,20 @@
+-- Enqueues runs.
+-- $1  runs, a JSON object each, see the function
+-- A row per run, in their order: its answer.
+SELECT
+    answer.id,
+    answer.result,
+    answer.code,
+    answer.reason,
+    answer.status,
+    answer.due_at
+FROM jobctl.enqueue_runs($1::text[]::jsonb[]) AS enqueued
+CROSS JOIN LATERAL unnest(
+    enqueued.ids,
+    enqueued.results,
+    enqueued.codes,
+    enqueued.reasons,
+    enqueued.statuses,
+    enqueued.due_ats
+) WITH ORDINALITY AS answer (id, result, code, reason, status, due_at, ordinal)
+ORDER BY answer.ordinal

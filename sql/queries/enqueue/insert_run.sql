@@ -1,0 +1,44 @@
+-- Inserts a run of a built-in job without a key. It conflicts with no run, and ON CONFLICT would
+-- make the enqueue of one run a tenth slower.
+-- $1  run, a JSON object, see the function enqueue_runs
+-- Returns the id.
+INSERT INTO jobctl.job_runs AS run (
+    job_type,
+    payload,
+    queue,
+    priority,
+    run_at,
+    max_attempts,
+    timeout,
+    backoff,
+    expires_at,
+    share
+)
+SELECT
+    asked.job_type,
+    asked.payload,
+    coalesce(asked.queue, 'default'),
+    coalesce(asked.priority, 0),
+    greatest(due.at, now()),
+    coalesce(asked.max_attempts, 10),
+    make_interval(secs => asked.timeout),
+    coalesce(asked.backoff, 'exponential:1m..30m'),
+    due.at + make_interval(secs => asked.expires_in),
+    asked.share
+FROM jsonb_to_record($1::text::jsonb) AS asked (
+    job_type text,
+    payload jsonb,
+    queue text,
+    priority integer,
+    run_at timestamptz,
+    "in" float8,
+    max_attempts integer,
+    timeout float8,
+    backoff text,
+    expires_in float8,
+    share text
+)
+CROSS JOIN LATERAL (
+    SELECT coalesce(asked.run_at, now() + make_interval(secs => asked."in"), now()) AS at
+) AS due
+RETURNING run.id
