@@ -13,6 +13,7 @@ CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease
     AS $$
 #variable_conflict use_column
 DECLARE
+    any_waits boolean;
     limited record;
     claimed_ids bigint[];
     last_run_at timestamptz := now();
@@ -32,6 +33,11 @@ BEGIN
         WHERE run.id = only_run;
         after_queues := coalesce(after_queues, '{}');
     END IF;
+    -- A tick that lingers mostly finds no waiting run. The claim takes longer to find that out.
+    any_waits := EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed')
+    );
     -- Without a row, NULLs.
     SELECT found.*
     INTO limited
@@ -46,219 +52,227 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE after_definition IS NOT NULL;
-    WITH RECURSIVE lanes AS (
-        -- The last lane of the previous claim, or a sentinel that sorts before every lane.
-        SELECT
-            0 AS place,
-            coalesce(lane_queue, '') AS queue,
-            coalesce(lane_priority, -2147483648) AS priority,
-            timestamptz 'infinity' AS oldest
-        WHERE after_queues IS NULL
-        UNION ALL
-        SELECT lanes.place + 1, following.queue, following.priority, following.run_at
-        FROM lanes
-        CROSS JOIN LATERAL (
-            SELECT run.queue, run.priority, run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
-                AND (run.queue, run.priority) > (
-                    lanes.queue,
-                    -- Each excluded queue costs one probe.
-                    CASE
-                        WHEN cardinality(queues) = 0
-                            OR lanes.queue = ANY (queues)
-                            OR lanes.place = 0
-                            THEN lanes.priority
-                        ELSE 2147483647
-                    END
-                )
-            ORDER BY run.queue, run.priority, run.run_at
-            LIMIT 1
-        ) AS following
-        WHERE lanes.place < 1000
-    ),
-    starts AS (
-        SELECT
-            lanes.queue,
-            lanes.priority,
-            lanes.oldest,
-            timestamptz '-infinity' AS run_at,
-            0::bigint AS id
-        FROM lanes
-        WHERE lanes.oldest <= now()
-        UNION ALL
-        SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
-        FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
-            AS after (queue, priority, run_at, id)
-    ),
-    held AS MATERIALIZED (
-        SELECT hold.scope, hold.name
-        FROM jobctl.current_holds AS hold
-    ),
-    claim_right AS MATERIALIZED (
-        SELECT
-        WHERE (
-                only_run IS NOT NULL
-                OR EXISTS (
-                    SELECT FROM jobctl.job_workers AS worker
-                    WHERE worker.worker = claim_runs.worker
-                        AND worker.claiming_tick = claim_runs.tick
-                        AND worker.claiming_until > now()
-                )
-            )
-            AND NOT EXISTS (
-                SELECT FROM held
-                WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
-            )
-    ),
-    left_out AS MATERIALIZED (
-        SELECT unnest(excluded_jobs) AS job_type
-        UNION ALL
-        SELECT definition.name
-        FROM jobctl.job_definitions AS definition
-        WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
-        UNION ALL
-        SELECT held.name
-        FROM held
-        WHERE held.scope = 'job'
-    ),
-    replaced AS MATERIALIZED (
-        SELECT run.idempotency_key
-        FROM jobctl.job_runs AS run
-        WHERE run.status = 'running' AND run.key_scope = 'replaced'
-    ),
-    free AS MATERIALIZED (
-        SELECT
-            waiting.id,
-            waiting.is_last_attempt,
-            waiting.size,
-            lane.priority,
-            lane.oldest,
-            lane.queue,
-            waiting.run_at,
-            waiting.id AS place_of
-        FROM (
-            SELECT *
-            FROM starts
-            WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
-                AND starts.queue <> ALL (ARRAY(
-                    SELECT held.name
-                    FROM held
-                    WHERE held.scope = 'queue'
-                ))
-            ORDER BY starts.priority, starts.oldest
-        ) AS lane
-        CROSS JOIN LATERAL (
+    WHERE any_waits AND after_definition IS NOT NULL;
+    skips_runs := false;
+    IF any_waits THEN
+        WITH RECURSIVE lanes AS (
+            -- The last lane of the previous claim, or a sentinel that sorts before every lane.
             SELECT
-                run.id,
-                run.run_at,
-                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
-                run.payload_bytes AS size
-            FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
-                AND run.queue = lane.queue
-                AND run.priority = lane.priority
-                AND (run.run_at, run.id) > (lane.run_at, lane.id)
-                AND (run.run_at, run.id) <= (last_run_at, last_id)
-                AND coalesce(run.expires_at > now(), true)
-                AND run.id <> ALL (excluded_runs)
-                -- `coalesce` hides the comparison from the planner. If most runs are of one job,
-                -- it would expect that hardly any run passes, and read and sort the whole lane.
-                -- Each list is read once, into a hash table.
-                AND NOT coalesce(run.job_type IN (SELECT left_out.job_type FROM left_out), false)
-                AND NOT coalesce(
-                    run.idempotency_key IN (SELECT replaced.idempotency_key FROM replaced),
-                    false
-                )
-            ORDER BY run.run_at, run.id
-            -- More than the outer limit needs, but without it the planner would sort whole lanes.
-            LIMIT at_most
-            FOR NO KEY UPDATE SKIP LOCKED
-        ) AS waiting
-        LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
-    ),
-    within_limits AS (
-        SELECT
-            chosen.id,
-            chosen.is_last_attempt,
-            chosen.size,
-            chosen.priority,
-            chosen.run_at AS oldest,
-            chosen.queue,
-            chosen.run_at,
-            chosen.place_of
-        -- limited_runs has locked these runs, so they are still due.
-        FROM unnest(
-            limited.ids,
-            limited.are_last_attempts,
-            limited.payload_bytes,
-            limited.place_priorities,
-            limited.place_queues,
-            limited.place_run_at,
-            limited.place_ids
-        ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
-        WHERE EXISTS (SELECT FROM claim_right)
-    ),
-    due AS MATERIALIZED (
-        SELECT placed.id
-        FROM (
+                0 AS place,
+                coalesce(lane_queue, '') AS queue,
+                coalesce(lane_priority, -2147483648) AS priority,
+                timestamptz 'infinity' AS oldest
+            WHERE after_queues IS NULL
+            UNION ALL
+            SELECT lanes.place + 1, following.queue, following.priority, following.run_at
+            FROM lanes
+            CROSS JOIN LATERAL (
+                SELECT run.queue, run.priority, run.run_at
+                FROM jobctl.job_runs AS run
+                WHERE run.status IN ('queued', 'failed')
+                    AND (run.queue, run.priority) > (
+                        lanes.queue,
+                        -- Each excluded queue costs one probe.
+                        CASE
+                            WHEN cardinality(queues) = 0
+                                OR lanes.queue = ANY (queues)
+                                OR lanes.place = 0
+                                THEN lanes.priority
+                            ELSE 2147483647
+                        END
+                    )
+                ORDER BY run.queue, run.priority, run.run_at
+                LIMIT 1
+            ) AS following
+            WHERE lanes.place < 1000
+        ),
+        starts AS (
             SELECT
-                first.id,
-                first.size_before,
-                bool_or(first.is_last_attempt AND first.place > free_threads)
-                    OVER (ORDER BY first.place) AS must_wait
+                lanes.queue,
+                lanes.priority,
+                lanes.oldest,
+                timestamptz '-infinity' AS run_at,
+                0::bigint AS id
+            FROM lanes
+            WHERE lanes.oldest <= now()
+            UNION ALL
+            SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+            FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
+                AS after (queue, priority, run_at, id)
+        ),
+        held AS MATERIALIZED (
+            SELECT hold.scope, hold.name
+            FROM jobctl.current_holds AS hold
+        ),
+        claim_right AS MATERIALIZED (
+            SELECT
+            WHERE (
+                    only_run IS NOT NULL
+                    OR EXISTS (
+                        SELECT FROM jobctl.job_workers AS worker
+                        WHERE worker.worker = claim_runs.worker
+                            AND worker.claiming_tick = claim_runs.tick
+                            AND worker.claiming_until > now()
+                    )
+                )
+                AND NOT EXISTS (
+                    SELECT FROM held
+                    WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
+                )
+        ),
+        left_out AS MATERIALIZED (
+            SELECT unnest(excluded_jobs) AS job_type
+            UNION ALL
+            SELECT definition.name
+            FROM jobctl.job_definitions AS definition
+            WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
+            UNION ALL
+            SELECT held.name
+            FROM held
+            WHERE held.scope = 'job'
+        ),
+        replaced AS MATERIALIZED (
+            SELECT run.idempotency_key
+            FROM jobctl.job_runs AS run
+            WHERE run.status = 'running' AND run.key_scope = 'replaced'
+        ),
+        free AS MATERIALIZED (
+            SELECT
+                waiting.id,
+                waiting.is_last_attempt,
+                waiting.size,
+                lane.priority,
+                lane.oldest,
+                lane.queue,
+                waiting.run_at,
+                waiting.id AS place_of
+            FROM (
+                SELECT *
+                FROM starts
+                WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
+                    AND starts.queue <> ALL (ARRAY(
+                        SELECT held.name
+                        FROM held
+                        WHERE held.scope = 'queue'
+                    ))
+                ORDER BY starts.priority, starts.oldest
+            ) AS lane
+            CROSS JOIN LATERAL (
+                SELECT
+                    run.id,
+                    run.run_at,
+                    run.attempts + 1 >= run.max_attempts + run.uncounted_attempts
+                        AS is_last_attempt,
+                    run.payload_bytes AS size
+                FROM jobctl.job_runs AS run
+                WHERE run.status IN ('queued', 'failed')
+                    AND run.queue = lane.queue
+                    AND run.priority = lane.priority
+                    AND (run.run_at, run.id) > (lane.run_at, lane.id)
+                    AND (run.run_at, run.id) <= (last_run_at, last_id)
+                    AND coalesce(run.expires_at > now(), true)
+                    AND run.id <> ALL (excluded_runs)
+                    -- `coalesce` hides the comparison from the planner. If most runs are of one
+                    -- job, it would expect that hardly any run passes, and read and sort the whole
+                    -- lane. Each list is read once, into a hash table.
+                    AND NOT coalesce(
+                        run.job_type IN (SELECT left_out.job_type FROM left_out),
+                        false
+                    )
+                    AND NOT coalesce(
+                        run.idempotency_key IN (SELECT replaced.idempotency_key FROM replaced),
+                        false
+                    )
+                ORDER BY run.run_at, run.id
+                -- More than the outer limit needs, but without it the planner would sort whole
+                -- lanes.
+                LIMIT at_most
+                FOR NO KEY UPDATE SKIP LOCKED
+            ) AS waiting
+            LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
+        ),
+        within_limits AS (
+            SELECT
+                chosen.id,
+                chosen.is_last_attempt,
+                chosen.size,
+                chosen.priority,
+                chosen.run_at AS oldest,
+                chosen.queue,
+                chosen.run_at,
+                chosen.place_of
+            -- limited_runs has locked these runs, so they are still due.
+            FROM unnest(
+                limited.ids,
+                limited.are_last_attempts,
+                limited.payload_bytes,
+                limited.place_priorities,
+                limited.place_queues,
+                limited.place_run_at,
+                limited.place_ids
+            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+            WHERE EXISTS (SELECT FROM claim_right)
+        ),
+        due AS MATERIALIZED (
+            SELECT placed.id
             FROM (
                 SELECT
-                    candidate.id,
-                    candidate.is_last_attempt,
-                    row_number() OVER in_order AS place,
-                    sum(candidate.size)
-                        OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                        AS size_before
+                    first.id,
+                    first.size_before,
+                    bool_or(first.is_last_attempt AND first.place > free_threads)
+                        OVER (ORDER BY first.place) AS must_wait
                 FROM (
-                    SELECT *
-                    FROM free
-                    UNION ALL
-                    SELECT *
-                    FROM within_limits
-                ) AS candidate
-                WINDOW in_order AS (
-                    ORDER BY
-                        candidate.priority,
-                        candidate.oldest,
-                        candidate.queue,
-                        candidate.run_at,
-                        candidate.place_of
-                )
-            ) AS first
-            WHERE first.place <= at_most
-        ) AS placed
-        WHERE coalesce(placed.size_before, 0) < bytes
-            AND NOT placed.must_wait
-    ),
-    claimed AS (
-        UPDATE jobctl.job_runs AS run
-        SET
-            status = 'running',
-            attempts = run.attempts + 1,
-            locked_by = claim_runs.worker,
-            locked_until = now() + make_interval(secs => lease),
-            started_at = now(),
-            updated_at = now()
-        -- The rows are locked, so the id is enough. An array forces the index, where a join might
-        -- read the table.
-        WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
-        RETURNING run.id
-    )
-    SELECT
-        (SELECT array_agg(claimed.id) FROM claimed),
-        (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
-        max(lanes.queue),
-        max(lanes.priority)
-    INTO claimed_ids, skips_runs, cut_queue, cut_priority
-    FROM lanes
-    WHERE lanes.place = 1000;
+                    SELECT
+                        candidate.id,
+                        candidate.is_last_attempt,
+                        row_number() OVER in_order AS place,
+                        sum(candidate.size)
+                            OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                            AS size_before
+                    FROM (
+                        SELECT *
+                        FROM free
+                        UNION ALL
+                        SELECT *
+                        FROM within_limits
+                    ) AS candidate
+                    WINDOW in_order AS (
+                        ORDER BY
+                            candidate.priority,
+                            candidate.oldest,
+                            candidate.queue,
+                            candidate.run_at,
+                            candidate.place_of
+                    )
+                ) AS first
+                WHERE first.place <= at_most
+            ) AS placed
+            WHERE coalesce(placed.size_before, 0) < bytes
+                AND NOT placed.must_wait
+        ),
+        claimed AS (
+            UPDATE jobctl.job_runs AS run
+            SET
+                status = 'running',
+                attempts = run.attempts + 1,
+                locked_by = claim_runs.worker,
+                locked_until = now() + make_interval(secs => lease),
+                started_at = now(),
+                updated_at = now()
+            -- The rows are locked, so the id is enough. An array forces the index, where a join
+            -- might read the table.
+            WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
+            RETURNING run.id
+        )
+        SELECT
+            (SELECT array_agg(claimed.id) FROM claimed),
+            (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
+            max(lanes.queue),
+            max(lanes.priority)
+        INTO claimed_ids, skips_runs, cut_queue, cut_priority
+        FROM lanes
+        WHERE lanes.place = 1000;
+    END IF;
     IF limited.ids && claimed_ids THEN
         -- Counts started runs of limited definitions against their rates, and notes the share that
         -- was claimed last. limited_runs has locked these definitions.

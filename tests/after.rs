@@ -645,7 +645,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         writeln!(batch, "{{\"job_type\": \"link\", {after}\"as\": \"{link}\"}}").unwrap();
     }
     db.jobctl(["enqueue", "--batch", "-", "--then", "whole"]).stdin(batch).run().success();
-    let host = |worker| db.jobctl(["tick", "--worker", worker, "--lease", "10s"]);
+    let host = |worker| db.jobctl(["tick", "--worker", worker, "--lease", "1m"]);
     let killed = host("w1").spawn();
     wait_until("some runs to succeed", || {
         let succeeded = "SELECT count(*) >= 20 FROM jobctl.job_runs WHERE status = 'succeeded'";

@@ -124,7 +124,7 @@ fn a_claim_is_released_if_the_answer_is_lost() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
-    proxy.lose_answer_to(&["SKIP LOCKED", "COMMIT"]);
+    proxy.lose_answer_to(&["Claims due runs", "COMMIT"]);
     let tick = db.jobctl(["tick"]).through(&proxy).run().success();
     let tick = tick.stderr_has(
         "cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded",
@@ -187,7 +187,7 @@ fn a_claim_is_released_after_an_outage_longer_than_its_lease() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "true"]);
-    proxy.lose_answer_and_cut(&["SKIP LOCKED", "COMMIT"]);
+    proxy.lose_answer_and_cut(&["Claims due runs", "COMMIT"]);
     let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     wait_until("the loss", || proxy.has_lost());
     let over = "SELECT locked_until < now() FROM jobctl.job_runs";
@@ -255,7 +255,7 @@ fn a_lingering_tick_survives_an_outage() {
 fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
-    proxy.lose_answer_to(&["WITH RECURSIVE lanes"]);
+    proxy.lose_answer_to(&["Claims due runs"]);
     let tick = db.jobctl(["tick", "--linger"]).through(&proxy).spawn();
     wait_until("the session to end", || proxy.has_lost());
     let id = db.enqueue(["shell", "--", "true"]);

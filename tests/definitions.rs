@@ -463,10 +463,10 @@ fn a_run_within_a_limit_is_claimed_only_with_the_privilege() {
     let proxy = Proxy::to(&db);
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let id = db.enqueue(["a"]);
-    // Between the count and the claim.
-    proxy.freeze_after("The due runs of limited definitions");
+    // Between the wake and the claim.
+    proxy.freeze_after("COMMIT\0");
     let tick = db.jobctl(["tick"]).through(&proxy).spawn();
-    wait_until("the tick to count", || proxy.is_frozen());
+    wait_until("the tick to get the right", || proxy.is_frozen());
     let elsewhere = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {elsewhere}"));
     proxy.restore();

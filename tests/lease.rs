@@ -343,7 +343,7 @@ fn locks_of_an_unreachable_host_are_released() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--", "true"]);
-    proxy.freeze_after("WITH RECURSIVE lanes");
+    proxy.freeze_after("Claims due runs");
     let tick = db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).through(&proxy).spawn();
     wait_until("the claim to be cut off", || proxy.is_frozen());
     tick.signal(Signal::KILL);

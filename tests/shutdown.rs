@@ -398,7 +398,7 @@ fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
 
 #[test]
 fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
-    for text in ["WITH RECURSIVE lanes", "INSERT INTO jobctl.job_workers"] {
+    for text in ["Claims due runs", "INSERT INTO jobctl.job_workers"] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let flags = ["--linger", "--grace", "1s", "--quiet"];

@@ -372,7 +372,7 @@ fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
 #[test]
 fn enqueue_run_tries_again_if_an_answer_is_lost() {
     let db = TestDb::new();
-    for (id, text) in [(1, "unaccepted_restores"), (2, "WITH RECURSIVE lanes"), (3, "run_states")] {
+    for (id, text) in [(1, "unaccepted_restores"), (2, "Claims due runs"), (3, "run_states")] {
         let proxy = Proxy::to(&db);
         proxy.lose_answer_to(&[text]);
         let run = db.jobctl(["enqueue", "shell", "--run", "--wait=20s", "--", "true"]);
@@ -386,7 +386,7 @@ fn enqueue_run_tries_again_if_an_answer_is_lost() {
 fn a_signal_ends_enqueue_run_while_the_database_is_silent() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
-    proxy.freeze_after("WITH RECURSIVE lanes");
+    proxy.freeze_after("Claims due runs");
     let run = db.jobctl(["enqueue", "shell", "--run", "--", "true"]);
     let run = run.env("JOBCTL_TICK_GRACE", "0s").through(&proxy).spawn();
     wait_until("the claim", || proxy.is_frozen());

@@ -2028,7 +2028,10 @@ impl Database {
         let definition = definition.as_ref().map(|definition| (definition.id, &definition.spec));
         let run = self.new_run(new, definition);
         let has_key = |it: &&Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
-        if let Some(taken) = self.of_key(&run.key, run.key_scope).find(has_key) {
+        let taken = self.of_key(&run.key, run.key_scope).find(has_key).cloned();
+        if let Some(taken) = taken {
+            // insert_keyed_run.sql takes an id, and then enqueue_runs takes another.
+            self.last_run += i64::from(action::is_built_in(&new.job_type));
             let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
             let is_later = taken.status == Status::Queued && taken.run_at > run.run_at;
             let due_at = Some(taken.run_at).filter(|_| is_later);
