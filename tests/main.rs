@@ -76,6 +76,7 @@ mod output;
 mod pages;
 mod pause;
 mod payloads;
+mod plans;
 mod pooler;
 mod prune;
 mod queries;

@@ -541,6 +541,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("record_effect", 't', ",row_security=off,lock_timeout=2s"),
             ("refuse_update", 'f', ""),
             ("release_right", 'f', ""),
+            ("renew_leases", 'f', PLANNED),
             ("replace_waiting", 'f', ",row_security=off"),
             ("run_states", 't', ",row_security=off"),
             ("set_aside_unclaimable", 'f', ",row_security=off"),

@@ -38,6 +38,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.limited_runs,
     jobctl.may_settle,
     jobctl.release_right,
+    jobctl.renew_leases,
     jobctl.run_states,
     jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable

@@ -136,7 +136,7 @@ impl Store {
         self.transact("renew leases", |transaction| {
             let seconds = lease.as_secs_f64();
             let statement =
-                query!("tick/heartbeat"; worker, ids, attempts, lease = seconds, claimed_at);
+                query!("tick/heartbeat"; worker, ids, attempts, claimed_at, lease = seconds);
             let renewed = transaction.rows(statement)?;
             let mut renewed = renewed.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
             renewed.extend(kept.iter().map(|claim| (*claim, LeaseState::Busy)));

@@ -55,6 +55,7 @@ static OBJECTS: &[Migration] = files![
         "functions/mark_followers",
         "functions/may_settle", "functions/name_incident", "functions/next_time",
         "functions/record_effect", "functions/refuse_update", "functions/release_right",
+        "functions/renew_leases",
         "functions/replace_waiting", "functions/run_states",
         "functions/set_aside_unclaimable",
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",

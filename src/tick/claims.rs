@@ -10,8 +10,8 @@ use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken, Kind};
 use crate::upkeep::{FailedClaim, Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
-/// This costs 15 short transactions a second.
-const LINGER_POLL: Duration = Duration::from_millis(65);
+/// This costs 50 short transactions a second.
+const LINGER_POLL: Duration = Duration::from_millis(20);
 /// The pause after a claim that skipped a definition with `max_running`, because another session
 /// has locked it.
 const DEFINITION_POLL: Duration = Duration::from_millis(30);

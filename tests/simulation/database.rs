@@ -801,7 +801,7 @@ impl Database {
         }
     }
 
-    /// heartbeat.sql and keep_locked.sql
+    /// renew_leases and keep_locked.sql
     fn renew(
         &mut self,
         worker: &str,
