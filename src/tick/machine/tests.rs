@@ -80,9 +80,14 @@ impl Tick {
         }
     }
 
-    fn answer(&mut self, took: Duration, answer: Answer) {
+    /// Answers the request after `took`. A short claim releases the right if it was asked to.
+    fn answer(&mut self, took: Duration, mut answer: Answer) {
         self.now += took;
-        self.request = None;
+        if let Some(Request::Step { claim: Some(claim), .. }) = self.request.take()
+            && let Answer::Step(Ok(step)) = &mut answer
+        {
+            step.taken.has_released = claim.release_right && claim.is_short(&step.taken.claimed);
+        }
         self.on(Event::Answered(answer));
     }
 
