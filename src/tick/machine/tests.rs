@@ -2,11 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::anyhow;
+
+use super::batch::BATCH_BYTES;
+use super::results::RESULT_PAUSE;
+use super::shutdown::{END_TIMEOUT, IDLE_END_TIMEOUT};
+use super::step::LOCKED_PAUSE;
 use super::*;
+use crate::execute::WakeWhen;
 use crate::job::attempt::{AttemptResult, JobOutput};
 use crate::job::failure::Failure;
 use crate::job::next_status::Prospect;
-use crate::store::{ClaimResult, Position};
+use crate::store::{self, ClaimResult, Claimed, LeaseState, Position, StepResult};
+use crate::tick::claims::LIMITED_PAUSE;
+use crate::tick::prefetch;
+use crate::upkeep::Woken;
 
 /// A tick with a lease of 30 s: a job stops 22.5 s after its renewal was sent. All renewals and
 /// steps take equally long.

@@ -1,0 +1,92 @@
+//! The time of an answer: how long the tick waits for it, and what follows from how long it took.
+
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use super::{Machine, Sent};
+use crate::store::Kind;
+use crate::text::{duration, plural};
+use crate::tick::phase::Phase;
+use crate::tick::request::{Answer, AnswerTimeout};
+use crate::tick::timing::Timing;
+use crate::tick::turns::Duty;
+
+impl Machine {
+    /// Returns how long to wait for the answer. A tick that gives up an answer must connect again
+    /// before it records a result, so it waits as long as other answers took.
+    pub(super) fn answer_timeout(&self, sent: &Sent) -> AnswerTimeout {
+        let slow = 3 * self.link.longest_answer();
+        let is_last = self.phase == Phase::Ending && !sent.writes.is_empty();
+        let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping && !is_last);
+        // Jobs must learn of a signal, but a claim alone is worth waiting for.
+        let is_claim = self.leases.is_empty() && sent.claim.is_some();
+        let interrupted = if is_claim { self.bounds.grace.max(slow) } else { slow };
+        let extra = if sent.is_again { self.spare() } else { Duration::ZERO };
+        AnswerTimeout { until: until.map(|until| until.max(self.now + slow)), interrupted, extra }
+    }
+
+    /// Returns how much longer than usual an answer may take, so that all leases can be renewed
+    /// after it.
+    pub(super) fn spare(&self) -> Duration {
+        let Timing { lease, stop_after, .. } = self.timing;
+        let limit = self.timing.answer_limit();
+        let needed = lease + limit + self.leases.renewals() * self.link.longest_renewal();
+        let spare = |end: Instant| (end + stop_after).saturating_duration_since(self.now + needed);
+        self.leases.first_end().map_or(limit, spare).min(limit)
+    }
+
+    /// Measures the answer, and logs once if the database is slow.
+    pub(super) fn observe(&mut self, sent: &Sent, answer: &Answer) {
+        let mut took = self.now - sent.at;
+        match answer {
+            // The pause before the next attempt to connect says enough.
+            Answer::Renew(Err(error)) | Answer::Step(Err((error, _)))
+                if error.kind == Kind::Lost =>
+            {
+                return;
+            }
+            Answer::Renew(_) => self.link.observe_renewal(took),
+            Answer::Step(_) => self.link.observe_step(took),
+            Answer::Wake { woken: Ok(woken), .. } => {
+                self.link.observe(woken.took);
+                // A wake has several answers.
+                took = woken.longest;
+            }
+            Answer::Wake { woken: Err(_), .. }
+            | Answer::Store(_)
+            | Answer::Leave(_)
+            | Answer::Prune => return,
+        }
+        if !self.link.warns_slow(took, self.timing.heartbeat) {
+            return;
+        }
+        let runs = |count: usize| plural::of(count as i64, "run");
+        let what = match sent.duty {
+            Duty::Renew => {
+                format!("to renew the leases of {}", runs(sent.renewed.len() + sent.kept))
+            }
+            Duty::Step if !sent.writes.is_empty() => {
+                format!("to record {}", runs(sent.writes.len()))
+            }
+            Duty::Step => "to claim runs".to_owned(),
+            _ => "to look for due runs".to_owned(),
+        };
+        let (took, limit) = (duration::show(took), duration::show(self.timing.answer_limit()));
+        let line = format!(
+            "the database is slow: it took {took} {what}; results, claims and the end of this tick \
+             wait for such answers, and leases are lost if one takes longer than {limit}"
+        );
+        self.log(Level::Warn, line);
+    }
+
+    /// Whether a request that failed took too long. One for fewer rows may succeed.
+    pub(super) fn took_too_long(&self, sent: Instant) -> bool {
+        self.now - sent >= self.timing.timeouts.statement
+    }
+
+    /// Whether a request for twice as many rows takes less than the limit.
+    pub(super) fn was_quick(&self, sent: Instant) -> bool {
+        self.now - sent < self.timing.timeouts.statement / 2
+    }
+}

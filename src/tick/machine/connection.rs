@@ -1,0 +1,100 @@
+//! The connection and its errors: whether the tick connects again, keeps trying, drains or ends.
+
+use std::time::Instant;
+
+use log::Level;
+
+use super::wake::Search;
+use super::{Instruction, Machine};
+use crate::exit::Exit;
+use crate::store::{self, Kind};
+use crate::tick::phase::{Phase, PhaseEnd};
+
+impl Machine {
+    /// Returns when a tick that runs no job gives the database up.
+    pub(super) fn outage_end(&self) -> Option<Instant> {
+        let runs_none = self.pool.running + self.pool.waiting == 0;
+        let since = self.link.away_since().filter(|_| runs_none)?;
+        Some(since.max(self.last_ended) + self.bounds.outage?)
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.link.connected();
+        self.next_renewal = self.now;
+        // The leases come first.
+        self.renewals_without_output = self.renewals_without_output.min(0);
+        // Runs may have been released meanwhile.
+        self.claims.claim_soon(self.now);
+    }
+
+    /// Decides after an error of the database whether to try again, to drain, or to end.
+    pub(super) fn on_error(&mut self, error: store::Error) {
+        if self.phase == Phase::Leaving {
+            self.claims.right_lost();
+            self.may_prune = false;
+            if error.kind == Kind::Lost {
+                self.link.lost(self.now, error.into());
+            } else {
+                self.failure.get_or_insert(error.into());
+            }
+            return;
+        }
+        if error.kind == Kind::Lost {
+            if self.link.has_answered() && self.reconnects() {
+                let running = self.pool.running;
+                let line = format!("{}; {running} running, reconnecting", error.for_log());
+                self.log(Level::Warn, line);
+            }
+            return self.disconnected(error.into());
+        }
+        self.link.rejected(self.now, self.timing.heartbeat);
+        let holds = !self.leases.is_empty();
+        let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
+        // The schema was migrated, or no run can be claimed. Leases and results are not affected.
+        let rejects_claims = error.kind == Kind::Data || error.exit == Exit::Schema;
+        let may_pass = match error.kind {
+            Kind::Busy => holds || self.lingers(),
+            // Jobs continue as in an outage, until their leases are about to end.
+            _ => holds && self.phase != Phase::Ending && !lasts,
+        };
+        if rejects_claims && holds && self.phase == Phase::Working {
+            self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
+            self.failure.get_or_insert(error.into());
+            self.turn(PhaseEnd::Spent);
+        } else if may_pass {
+            self.warn(&error);
+            self.link.unavailable(error.into());
+        } else {
+            self.fail(error.into());
+        }
+    }
+
+    pub(super) fn warn(&mut self, error: &store::Error) {
+        if self.link.warns(self.now, error) {
+            self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
+        }
+        self.log(Level::Debug, error.to_string());
+    }
+
+    /// Reacts to a lost or refused connection. Jobs continue until their leases are about to end.
+    pub(super) fn disconnected(&mut self, error: anyhow::Error) {
+        (self.search, self.wakes_again) = (Search::None, false);
+        self.claims.right_lost();
+        let pause = self.link.lost(self.now, error);
+        if self.reconnects() {
+            self.instructions.push(Instruction::Connect(pause));
+        } else {
+            self.turn(PhaseEnd::Failure);
+        }
+    }
+
+    /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick exits
+    /// once a session ends without an answer, and cron starts the next tick.
+    pub(super) fn reconnects(&self) -> bool {
+        !self.leases.is_empty() || self.lingers() && self.link.has_answered()
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.bounds.linger && self.phase == Phase::Working
+    }
+}

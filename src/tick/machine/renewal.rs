@@ -1,0 +1,113 @@
+//! The renewal: when it precedes all else, which leases it renews, and what the answer means for
+//! their jobs.
+
+use log::Level;
+
+use super::{Instruction, Machine, Sent};
+use crate::job::attempt::StopReason;
+use crate::store::{self, Kind, LeaseState, Renewed};
+use crate::tick::request::Request;
+use crate::tick::timing::Timing;
+use crate::tick::turns::Duty;
+
+impl Machine {
+    /// Whether leases are renewed before all else. Leases that need several slow statements still
+    /// delay no result by more than one.
+    pub(super) fn renews_first(&self) -> bool {
+        let has_result_turn = self.has_writes() && self.turns.before(Duty::Renew) == 2;
+        !has_result_turn && self.is_lease_in_danger()
+    }
+
+    /// Whether the lease of a job might end if another request came before its renewal.
+    pub(super) fn is_lease_in_danger(&self) -> bool {
+        let Timing { lease, stop_after, .. } = self.timing;
+        let stops = self.leases.first_end().map(|end| end + stop_after);
+        stops.is_some_and(|stops| stops < self.now + lease + 2 * self.timing.answer_limit())
+    }
+
+    pub(super) fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
+        // Skip leases that have just begun: a tick may hold thousands of very short runs.
+        let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
+        let (claims, kept, next) = self.leases.to_renew(self.now, before);
+        if claims.is_empty() && kept.is_empty() {
+            let usual = self.now + self.timing.heartbeat;
+            self.next_renewal = next.map_or(usual, |next| usual.min(next));
+            return None;
+        }
+        (sent.renewed, sent.kept) = (claims.clone(), kept.len());
+        Some(Request::Renew { claims, kept })
+    }
+
+    /// Takes the state of leases. Stops runs that were cancelled or lost.
+    pub(super) fn renewed(
+        &mut self,
+        sent: &Sent,
+        answer: store::Result<Vec<Renewed>>,
+    ) -> store::Result<()> {
+        let heartbeat = self.timing.heartbeat;
+        self.leases.keep_no_more();
+        let answers = match answer {
+            Ok(answers) => answers,
+            // One slow row must not cost the others their leases.
+            Err(error) if (error.is_too_slow || error.is_locked()) && !sent.renewed.is_empty() => {
+                self.leases.too_long(sent.renewed.len(), &error);
+                self.next_renewal = self.now;
+                if let Some(claim) = self.leases.keep_all(&sent.renewed) {
+                    let line = format!("run {}: {}; its lease is kept", claim.id, error.for_log());
+                    self.log_about(claim, Level::Warn, line);
+                }
+                return Ok(());
+            }
+            // One rejected lease must not cost the others theirs.
+            Err(error) if error.may_be_about_rows() && !sent.renewed.is_empty() => {
+                self.leases.rejected(sent.renewed.len());
+                let [claim] = &*sent.renewed else { return Ok(()) };
+                let again = (error.kind != Kind::Data).then(|| self.now + heartbeat / 5);
+                if let Some(lease) = self.leases.get_mut(claim) {
+                    lease.renew_from(again);
+                }
+                if again.is_some() {
+                    return Err(error);
+                }
+                self.leave_to_lease(*claim, &format!("run {}", claim.id), &error);
+                return Ok(());
+            }
+            Err(error) => {
+                if !sent.renewed.is_empty() && self.took_too_long(sent.at) {
+                    self.leases.too_long(sent.renewed.len(), &error);
+                }
+                // Retry soon. Until then, the tick records results.
+                self.next_renewal = self.now + heartbeat / 5;
+                return Err(error);
+            }
+        };
+        let stop_at = sent.at + self.timing.stop_after;
+        let expires = sent.at + self.timing.lease;
+        let mut extended = Vec::with_capacity(answers.len());
+        let mut stops = Vec::new();
+        for (claim, state) in answers {
+            let Some(lease) = self.leases.get_mut(&claim) else { continue };
+            match state {
+                LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested => {
+                    lease.extend(expires, !sent.renewed.is_empty());
+                    extended.push(claim);
+                    if state == LeaseState::CancelRequested {
+                        stops.push(Instruction::Stop(claim, StopReason::Cancelled));
+                    }
+                }
+                LeaseState::Busy => lease.renew_from(Some(sent.at + heartbeat)),
+                LeaseState::Lost => {
+                    lease.renew_from(None);
+                    stops.push(Instruction::Stop(claim, StopReason::LeaseLost));
+                }
+            }
+        }
+        self.renewals_without_output += 1;
+        self.instructions.push(Instruction::Extend(extended, stop_at));
+        self.instructions.extend(stops);
+        if !self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at)) {
+            self.next_renewal = sent.at + heartbeat;
+        }
+        Ok(())
+    }
+}

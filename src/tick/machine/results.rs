@@ -1,0 +1,141 @@
+//! The results of attempts, and claims that were not started: what waits to be written, and what
+//! becomes of a write that the database does not accept.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use log::Level;
+
+use super::{Machine, Sent};
+use crate::store::{self, Claimed, FencingToken, Kind};
+use crate::tick::execution::{Ended, subject};
+use crate::tick::leases::Lease;
+use crate::tick::pending_writes::PendingWrite;
+use crate::tick::phase::Phase;
+
+/// The pause before a rejected result is sent again. It is longer than the pause of claims, so runs
+/// are claimed in between.
+pub(super) const RESULT_PAUSE: Duration = Duration::from_secs(2);
+
+impl Machine {
+    pub(super) fn ended(&mut self, ended: Ended) {
+        self.last_ended = self.now;
+        match ended {
+            Ended::Judged(judged) => {
+                let took = judged.finished - judged.started;
+                self.claims.prefetch.observe(took, judged.run.bytes());
+                self.writes.push(PendingWrite::Record(judged));
+                self.claims.claim_soon(self.now);
+            }
+            Ended::Unstarted(run) => self.unstarted(&run),
+            Ended::Exhausted(run, why) => {
+                // Once, because cron mails the log.
+                if !std::mem::replace(&mut self.has_logged_exhausted, true) {
+                    let line = format!("{}: {why}; claim released", subject(&run));
+                    self.log_about(run.token(), Level::Warn, line);
+                }
+                self.claims.pause(self.now);
+                self.unstarted(&run);
+            }
+        }
+    }
+
+    pub(super) fn unstarted(&mut self, run: &Claimed) {
+        self.claims.unstarted();
+        self.writes.push(PendingWrite::Release(run.token()));
+    }
+
+    /// Whether there is something to write now.
+    pub(super) fn has_writes(&self) -> bool {
+        self.writes.due(self.now).is_some_and(|at| self.now >= at)
+    }
+
+    pub(super) fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {
+        // At the end there is no time to try them in smaller parts.
+        let keeps = sent.writes.len() == 1 || self.phase >= Phase::Ending;
+        let may_be_late = error.is_too_slow || error.is_locked();
+        // A lock may be gone at the next try.
+        let is_last_try = error.is_too_slow || sent.is_again || self.phase >= Phase::Ending;
+        if may_be_late && keeps && is_last_try {
+            for write in sent.writes {
+                let is_last = sent.is_again && write.released().is_some();
+                self.put_behind(write, is_last, &error);
+            }
+            return Ok(());
+        }
+        if may_be_late || self.took_too_long(sent.at) {
+            self.writes.too_long(sent.writes.len(), &error);
+        }
+        if !error.may_be_about_rows() {
+            self.writes.failed(sent.writes, self.now);
+            return Err(error);
+        }
+        let is_data = error.kind == Kind::Data;
+        let Some(mut write) = self.writes.rejected(sent.writes, self.now) else { return Ok(()) };
+        let token = write.token();
+        if is_data && write.strip() {
+            let line = format!("run {}: output not stored: {error}", token.id);
+            self.log_about(token, Level::Warn, line);
+            self.writes.send_again(write, self.now);
+        } else if is_data || write.has_waited(self.now, self.timing.stop_after) {
+            // Sending it again may help after an unexpected error, but not if the data is the
+            // cause.
+            self.put_behind(write, true, &error);
+        } else {
+            self.writes.send_again(write, self.now + RESULT_PAUSE);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Puts a write that took too long or was rejected behind the others. A result is stored
+    /// instead, and a tick records it later, so it does not delay this tick's end and keeps no
+    /// slot of the worker. Other writes get another try, unless this `is_last`.
+    pub(super) fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
+        let (token, subject) = (write.token(), write.subject());
+        match write {
+            PendingWrite::Record(judged) => {
+                let line = format!("{subject}: {}; stored for later", error.for_log());
+                self.log_about(token, Level::Warn, line);
+                self.writes.push(PendingWrite::Keep(judged));
+            }
+            _ if is_last => {
+                self.leases.remove(&token);
+                self.leave_to_lease(token, &subject, error);
+                self.failure.get_or_insert_with(|| anyhow!("{error}"));
+            }
+            again => self.writes.send_again(again, self.now + RESULT_PAUSE),
+        }
+    }
+
+    /// Drops results and claims whose lease ended long ago. Until then the write may still succeed:
+    /// while the database is down, no other tick can recover the run. If one did, the claim's token
+    /// no longer matches, and the write does not change the run. Over a connection, a result is
+    /// kept while the tick works, because it belongs to the history.
+    pub(super) fn drop_expired(&mut self) {
+        let keeps_results = self.link.is_up() && self.phase == Phase::Working;
+        let over = self.now.checked_sub(self.timing.result_kept);
+        self.drop_writes(|write, lease| {
+            (!keeps_results || write.released().is_some())
+                && lease.is_none_or(|lease| Some(lease.expires()) <= over)
+        });
+    }
+
+    /// Drops these writes, and logs what becomes of their claims.
+    pub(super) fn drop_writes(&mut self, is_over: impl Fn(&PendingWrite, Option<&Lease>) -> bool) {
+        let leases = &self.leases;
+        let is_over = |write: &PendingWrite| is_over(write, leases.get(&write.token()));
+        for write in self.writes.drop_if(is_over) {
+            self.leases.remove(&write.token());
+            let outcome = self.writes.outcome(&write);
+            self.leave_to_lease(write.token(), &write.subject(), &outcome);
+        }
+    }
+
+    /// Logs that this tick can do no more for a run, and why.
+    pub(super) fn leave_to_lease(&mut self, claim: FencingToken, subject: &str, why: &dyn Display) {
+        let line = format!("{subject}: {why}; another tick recovers it after its lease");
+        self.log_about(claim, Level::Error, line);
+    }
+}

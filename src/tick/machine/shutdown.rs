@@ -1,0 +1,119 @@
+//! The way to the exit: what ends a phase, what the next one begins with, and the result of the
+//! tick.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use log::Level;
+
+use super::{Instruction, Machine};
+use crate::job::attempt::StopReason;
+use crate::text::{duration, plural};
+use crate::tick::phase::{Phase, PhaseEnd};
+
+/// How long to wait for jobs after they were asked to stop. Then the process exits without them.
+pub(super) const END_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a tick that runs nothing waits for the database before it exits.
+pub(super) const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Machine {
+    /// Returns when the phase is spent. The last one before the exit goes on until each result was
+    /// sent once.
+    pub(super) fn phase_end(&self) -> Option<Instant> {
+        let sends_results =
+            self.phase == Phase::Ending && self.link.is_up() && self.writes.has_new_results();
+        self.phase_ends.filter(|_| !sends_results)
+    }
+
+    /// Reacts to a signal. After the first one running jobs may finish within the grace period.
+    /// Another one kills them.
+    pub(super) fn signal(&mut self) {
+        let is_another = self.phase.is_stopping();
+        self.has_signal = true;
+        self.turn(PhaseEnd::Signal);
+        if is_another {
+            self.instructions.push(Instruction::Hurry);
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: anyhow::Error) {
+        self.failure.get_or_insert(error);
+        self.turn(PhaseEnd::Failure);
+    }
+
+    /// Goes to the next phase, if this ends the present one.
+    pub(super) fn turn(&mut self, end: PhaseEnd) {
+        let before = self.phase;
+        self.phase = before.after(end);
+        if self.phase == before {
+            return;
+        }
+        self.phase_ends = None;
+        match self.phase {
+            Phase::Working | Phase::Draining => {}
+            Phase::Stopping => {
+                let (running, grace) = (self.pool.running, self.bounds.grace);
+                let mut line =
+                    format!("stopping: {running} running, grace {}", duration::show(grace));
+                if running > 0 {
+                    line += "; a second signal ends them now";
+                }
+                self.log(Level::Info, line);
+                self.phase_ends = Some(self.now + grace);
+            }
+            Phase::Ending => {
+                let claims: Vec<_> = self.leases.tokens().collect();
+                let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
+                self.instructions.extend(claims.into_iter().map(stop));
+                let sent = self.sent.iter().flat_map(|sent| &sent.writes);
+                let releases = sent.filter(|write| write.released().is_some()).count();
+                let holds = self.leases.held() > releases + self.writes.releases();
+                let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
+                self.phase_ends = Some(self.now + timeout);
+            }
+            Phase::Leaving => {
+                self.may_prune &= !before.is_stopping() && self.failure.is_none();
+                // Only a tick that was asked to stop has little time.
+                self.phase_ends = before.is_stopping().then(|| self.now + IDLE_END_TIMEOUT);
+            }
+            Phase::Done => self.exit(),
+        }
+    }
+
+    /// Whether nothing is left to do in this phase.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_free = self.leases.is_empty();
+        match self.phase {
+            Phase::Working => {
+                let wakes = self.is_searching() || self.wakes_again;
+                is_free && self.link.is_up() && self.claims.is_idle() && !wakes
+            }
+            Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
+            Phase::Leaving => {
+                let has_duty = self.claims.has_right() || self.link.is_slow() || self.may_prune;
+                !self.link.is_up() || !has_duty
+            }
+            Phase::Done => false,
+        }
+    }
+
+    pub(super) fn exit(&mut self) {
+        let held = self.leases.held();
+        self.drop_writes(|_, _| true);
+        for claim in self.leases.tokens().collect::<Vec<_>>() {
+            let subject = format!("run {}", claim.id);
+            self.leave_to_lease(claim, &subject, &"not released at the exit");
+        }
+        // After a signal the tick does not wait for a slow answer. Only what it holds matters.
+        let lost = self.link.take_unavailable().filter(|_| !self.has_signal);
+        let result = match self.failure.take().or(lost) {
+            Some(failure) => Err(failure),
+            None if held == 0 => Ok(()),
+            None => {
+                let runs = plural::of(held as i64, "run");
+                Err(anyhow!("cannot release {runs} in time; see the log"))
+            }
+        };
+        self.instructions.push(Instruction::Exit(result));
+    }
+}

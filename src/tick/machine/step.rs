@@ -1,0 +1,231 @@
+//! The step: it records results, releases claims that were not started, and claims runs. When a
+//! claim is due, what the answer means, and what becomes of the claimed runs.
+
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use super::{Instruction, Machine, Sent};
+use crate::job::attempt::StopReason;
+use crate::job::status::Status;
+use crate::store::{self, Claim, Claimed, FencingToken, Kind, StepResult};
+use crate::text::duration;
+use crate::tick::claims::LIMITED_PAUSE;
+use crate::tick::execution::Task;
+use crate::tick::pending_writes::{self, PendingWrite};
+use crate::tick::phase::Phase;
+use crate::tick::request::Request;
+use crate::tick::timing::Timing;
+
+/// The pause before a result is sent again because another session has locked its run.
+pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
+
+impl Machine {
+    pub(super) fn claim_due(&self) -> Option<Instant> {
+        let may_claim = self.phase == Phase::Working
+            && !self.is_searching()
+            // Before jobs print more output, record the output that is waiting.
+            && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE
+            && self.has_time_to_claim();
+        if may_claim { self.claims.due() } else { None }
+    }
+
+    /// Whether all leases can be renewed in time after a claim, if answers take as long as before.
+    pub(super) fn has_time_to_claim(&self) -> bool {
+        let Timing { lease, heartbeat, stop_after, .. } = self.timing;
+        let needed =
+            self.link.longest_step() + self.leases.renewals() * self.link.longest_renewal();
+        // Short answers endanger no lease: do not look at all of them.
+        needed < heartbeat / 4
+            || self
+                .leases
+                .first_end()
+                .is_none_or(|end| end + stop_after >= self.now + lease + needed)
+    }
+
+    /// Records results, releases claims that were not started, and claims runs, to start now or
+    /// within the prefetch window.
+    pub(super) fn step(&mut self, sent: &mut Sent) -> Option<Request> {
+        let (writes, are_sent_again) = self.writes.take(self.now);
+        (sent.writes, sent.is_again) = (writes, are_sent_again);
+        if are_sent_again {
+            // They may free places of a limited definition.
+            self.claims.claim_soon(self.now);
+        }
+        let is_apart = self.claims_apart && !sent.writes.is_empty();
+        if !is_apart
+            && self.claims.may_claim(self.now)
+            && self.claim_due().is_some_and(|at| self.now >= at)
+        {
+            sent.claim = self.claims.next(self.now, &self.pool);
+        }
+        (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
+            results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
+            kept: sent.writes.iter().filter_map(|write| write.keep(self.now)).collect(),
+            unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
+            claim: sent.claim.clone(),
+            // Only the first try to record a result waits for a lock.
+            skips_locked: are_sent_again || sent.writes.iter().any(|it| it.released().is_some()),
+        })
+    }
+
+    pub(super) fn stepped(&mut self, sent: Sent, step: StepResult) {
+        let StepResult { recorded, queues_runs, follows, locked, taken, claiming } = step;
+        self.link.accepted();
+        self.observe_answer(sent.at);
+        let is_quick = self.was_quick(sent.at);
+        self.writes.accepted(is_quick);
+        self.claims_apart = false;
+        let mut is_released = false;
+        for write in sent.writes {
+            let token = write.token();
+            if locked.contains(&token.id) && !recorded.contains_key(&token) {
+                self.writes.send_again(write, self.now + LOCKED_PAUSE);
+                continue;
+            }
+            self.leases.remove(&token);
+            let (PendingWrite::Record(judged) | PendingWrite::Keep(judged)) = write else {
+                is_released = true;
+                continue;
+            };
+            let status = recorded.get(&token).copied();
+            if matches!(status, Some(Status::Failed | Status::Queued)) {
+                self.claims.due_again(self.now, judged.next_status.wait);
+            }
+            self.instructions.push(Instruction::Recorded(judged, status));
+        }
+        let Some(claim) = sent.claim else {
+            // Released runs, hooks and followers are due. A tick that polls finds them anyway.
+            if (is_released || queues_runs || follows) && self.claims.is_idle() {
+                self.claims.claim_soon(self.now);
+            }
+            return;
+        };
+        self.claims.accepted(is_quick);
+        let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
+        self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
+        if taken.skips_runs {
+            // The runs behind those that the search sets aside are claimed after a pause.
+            self.search_unclaimable(store::Error::skips_runs(), true);
+            self.claims.claim_soon(self.now);
+            self.claims.pause(self.now);
+        }
+        if let Some(job) = taken.skipped.filter(|_| self.claims.skips_for_long(self.now))
+            && !std::mem::replace(&mut self.has_logged_skipped, true)
+        {
+            let why = "another session has locked its definition; `jobctl doctor` names long \
+                transactions";
+            self.log(Level::Warn, format!("runs of {job} do not start: {why}"));
+        }
+        if self.has_writes() || follows {
+            // Runs ended meanwhile, or what waits for them starts before the next request.
+            self.claims.claim_soon(self.now);
+        }
+        if self.phase.is_stopping() {
+            // A signal came before the answer, so these runs must not start.
+            self.release(taken.claimed.iter().map(Claimed::token), sent.at);
+        } else {
+            self.start(taken.claimed, sent.at);
+        }
+    }
+
+    /// The results or the claim failed. One locked run, one rejected value, one slow and one
+    /// unclaimable run must not delay the others.
+    pub(super) fn step_failed(
+        &mut self,
+        sent: Sent,
+        error: store::Error,
+        made: Vec<FencingToken>,
+    ) -> store::Result<()> {
+        self.observe_answer(sent.at);
+        // The lost transaction may have been committed.
+        self.release(made, sent.at);
+        self.claims.pause(self.now);
+        if error.may_be_committed {
+            self.writes.answer_lost(&sent.writes);
+        }
+        match &sent.claim {
+            None => self.writes_failed(sent, error),
+            Some(claim) if sent.writes.is_empty() => self.claim_failed(claim, sent.at, error),
+            // Either may have caused the error, so send the results without a claim next time.
+            Some(_) => {
+                self.claims_apart = true;
+                self.writes.failed(sent.writes, self.now);
+                if error.may_be_about_rows() { Ok(()) } else { Err(error) }
+            }
+        }
+    }
+
+    pub(super) fn claim_failed(
+        &mut self,
+        claim: &Claim,
+        sent: Instant,
+        error: store::Error,
+    ) -> store::Result<()> {
+        let mut leaves_out_limited = false;
+        if error.is_too_slow || self.took_too_long(sent) {
+            leaves_out_limited = claim.limits && self.claims.limited_failed(self.now, &error);
+            if leaves_out_limited {
+                self.log_limited();
+            } else if claim.at_most > 1 {
+                self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
+                if error.kind == Kind::Busy {
+                    return Ok(());
+                }
+            }
+        }
+        if !error.may_be_about_one_row() {
+            return Err(error);
+        }
+        self.search_unclaimable(error, leaves_out_limited);
+        Ok(())
+    }
+
+    /// Logs that runs of limited definitions are left out. Warns once, because cron mails warnings.
+    pub(super) fn log_limited(&mut self) {
+        let is_known = std::mem::replace(&mut self.has_logged_limited, true);
+        let level = if is_known { Level::Debug } else { Level::Warn };
+        let limit = duration::show(self.timing.timeouts.statement);
+        let pause = duration::show(LIMITED_PAUSE);
+        let line = format!(
+            "claiming runs of jobs with limits took longer than {limit}; for {pause} at a time, \
+             this tick claims only runs of other jobs"
+        );
+        self.log(level, line);
+    }
+
+    /// Hands claimed runs to the pool. The claim was sent at `sent`.
+    pub(super) fn start(&mut self, mut claimed: Vec<Claimed>, sent: Instant) {
+        let mut tasks = Vec::with_capacity(claimed.len());
+        // A last attempt must start at once: if the worker crashed before, the run would be dead
+        // without a start. There are no more of them than free threads.
+        claimed.sort_by_key(|run| run.attempt < run.max_attempts);
+        for run in claimed {
+            for earlier in self.leases.add(run.token(), self.now, sent + self.timing.lease) {
+                self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
+            }
+            let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
+            // The database measured this time after the request was sent.
+            let start_by = run.expires_in.map(|left| sent + left);
+            tasks.push(Task { run, until: sent + self.timing.stop_after, start_by, stopped });
+        }
+        if !tasks.is_empty() {
+            // The driver hands them to the pool after this call.
+            self.pool.waiting += tasks.len();
+            self.pool.oldest.get_or_insert(self.now);
+            self.instructions.push(Instruction::Start(tasks));
+        }
+    }
+
+    /// Releases claims that were sent at `sent` and not started.
+    pub(super) fn release(
+        &mut self,
+        claims: impl IntoIterator<Item = FencingToken>,
+        sent: Instant,
+    ) {
+        for claim in claims {
+            self.leases.add(claim, self.now, sent + self.timing.lease);
+            self.writes.push(PendingWrite::Release(claim));
+        }
+    }
+}

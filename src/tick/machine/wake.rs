@@ -1,0 +1,62 @@
+//! The wake: what it asks the database, and what the answer means. It takes the claim right, fires
+//! schedules, recovers lost runs, and searches for due runs that can't be claimed.
+
+use std::time::{Duration, Instant};
+
+use super::{Machine, Sent};
+use crate::store;
+use crate::tick::request::Request;
+use crate::tick::timing::Timing;
+use crate::upkeep::{FailedClaim, Woken};
+
+/// A search for due runs that can't be claimed. While there is one, the tick claims nothing.
+#[derive(Debug)]
+pub(super) enum Search {
+    None,
+    /// The next wake begins it, because a claim failed.
+    Begins(FailedClaim),
+    /// The next wake continues it.
+    Running,
+}
+
+impl Machine {
+    pub(super) fn is_searching(&self) -> bool {
+        !matches!(self.search, Search::None)
+    }
+
+    /// Begins a search for due runs that can't be claimed.
+    pub(super) fn search_unclaimable(&mut self, error: store::Error, goes_on: bool) {
+        let failed = FailedClaim { error, goes_on };
+        (self.search, self.next_wake) = (Search::Begins(failed), self.now);
+    }
+
+    pub(super) fn wake(&mut self, right: Duration) -> Request {
+        let (now, answer) = (self.now, self.link.longest_answer());
+        self.next_wake = now + self.timing.heartbeat;
+        self.wakes_again = false;
+        // Other statements must not wait long. A slow database needs more time: to fire, to recover
+        // and to expire are two transactions each. But the next renewal must not come too late.
+        let Timing { heartbeat, lease, stop_after, .. } = self.timing;
+        let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
+        let spare = |end: Instant| end.saturating_duration_since(now + used);
+        let spare = self.leases.first_end().map_or(Duration::MAX, spare);
+        // The note is a transaction of its own, and the leases matter more. A tick that has no time
+        // sends it at its end.
+        let has_time = spare >= 6 * answer;
+        let slow = if has_time { self.link.take_slow() } else { None };
+        let until = now + (6 * answer).min(spare).max(heartbeat / 4);
+        let until = self.phase_ends.map_or(until, |end| until.min(end));
+        let failed_claim = match std::mem::replace(&mut self.search, Search::None) {
+            Search::Begins(failed) => Some(failed),
+            Search::None | Search::Running => None,
+        };
+        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, failed_claim, slow))
+    }
+
+    pub(super) fn woken(&mut self, sent: &Sent, woken: Woken) {
+        if woken.has_more && self.leases.is_empty() {
+            (self.wakes_again, self.next_wake) = (true, self.now);
+        }
+        self.claims.woken(self.now, woken, sent.at + sent.right);
+    }
+}
