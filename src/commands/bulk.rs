@@ -199,8 +199,12 @@ impl BulkRequest<'_> {
         store: &Store,
         counts: impl Fn(&RunResult) -> bool,
     ) -> anyhow::Result<Exit> {
-        let mut results = HashMap::new();
-        let asked = self.request(ids, flags, store, &mut results);
+        let (mut results, progress) = (HashMap::new(), Progress::of(Some(ids.len())));
+        let asked = self.request(ids, flags, store, &progress, &mut results);
+        progress.clear();
+        if !flags.dry_run && matches!(self.operation, Operation::Cancel) {
+            release_followers(store, ids);
+        }
         let results = ids.iter().filter_map(|id| Some((*id, results.get(id)?)));
         let counted = results.filter(|(_, result)| counts(result));
         let (answers, exits): (Vec<_>, Vec<_>) =
@@ -220,29 +224,27 @@ impl BulkRequest<'_> {
         ids: &[i64],
         flags: &BulkFlags,
         store: &Store,
+        progress: &Progress,
         results: &mut HashMap<i64, RunResult>,
     ) -> store::Result<()> {
-        let (cause, progress) = (flags.reason.cause(), Progress::of(Some(ids.len())));
-        let act = |skips_locked| {
-            let (operation, from, cause) = (&self.operation, self.from, &cause);
-            move |part: &[i64]| match flags.dry_run {
-                true => store.dry_run(part.to_vec(), from).map(|answers| (answers, Vec::new())),
-                false => store.operate(operation, part.to_vec(), from, cause, skips_locked),
-            }
-        };
+        let cause = flags.reason.cause();
         // The last ids come first: of several finished runs with one live key, a retry gives it to
         // the newest.
         let mut left: Vec<_> = ids.iter().rev().copied().collect();
-        let mut asked = Ok(());
         for skips_locked in [true, false, true] {
             let mut locked = Vec::new();
             let mut search = Bisection::of(left);
-            while asked.is_ok() && !search.is_done() {
+            while !search.is_done() {
                 let step = search.step(|part| {
-                    let acted = act(skips_locked)(part);
+                    let ids = part.to_vec();
+                    let changed = if flags.dry_run {
+                        store.dry_run(ids, self.from).map(|answers| (answers, Vec::new()))
+                    } else {
+                        store.operate(&self.operation, ids, self.from, &cause, skips_locked)
+                    };
                     let (answers, skipped) = match skips_locked {
-                        true => acted?,
-                        false => acted.map_err(store::Error::of_locked_rows)?,
+                        true => changed?,
+                        false => changed.map_err(store::Error::of_locked_rows)?,
                     };
                     results.extend(part.iter().map(|id| (*id, RunResult::NotFound)));
                     results.extend(skipped.iter().map(|id| (*id, RunResult::Locked)));
@@ -257,7 +259,7 @@ impl BulkRequest<'_> {
                         locked.extend(search.into_untried());
                         break;
                     }
-                    Err(error) => asked = Err(error),
+                    Err(error) => return Err(error),
                     Ok(Some((id, why))) => {
                         results.insert(id, RunResult::Rejected(why.cause().to_owned()));
                     }
@@ -267,11 +269,7 @@ impl BulkRequest<'_> {
             }
             left = locked;
         }
-        progress.clear();
-        if !flags.dry_run && matches!(self.operation, Operation::Cancel) {
-            release_followers(store, ids);
-        }
-        asked
+        Ok(())
     }
 
     fn judge(&self, id: i64, result: &RunResult) -> (RunAnswer, Exit) {

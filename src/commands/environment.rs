@@ -77,19 +77,18 @@ pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
 /// Fails if a flag of the command has an empty value or an empty element, or if `check_variables`
 /// does.
 fn check_values(commands: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
-    let Some((name, matches)) = matches.subcommand() else { return Ok(()) };
-    let Some(command) = commands.find_subcommand(name) else { return Ok(()) };
+    let Some((subcommand, given)) = matches.subcommand() else { return Ok(()) };
+    let Some(command) = commands.find_subcommand(subcommand) else { return Ok(()) };
     check_variables(command)?;
     for argument in command.get_arguments() {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
-        let mut values = matches.get_raw(id).into_iter().flatten();
-        if values.any(is_blank) {
-            let flag = match matches.value_source(id) {
-                Some(ValueSource::EnvVariable) => self::name(name, long),
-                _ => format!("--{long}"),
-            };
-            return Err(refusal(Fault::empty(&flag)));
+        if !given.get_raw(id).into_iter().flatten().any(is_blank) {
+            continue;
         }
+        let is_variable = given.value_source(id) == Some(ValueSource::EnvVariable);
+        let source =
+            if is_variable { variable_name(subcommand, long) } else { format!("--{long}") };
+        return Err(refusal(Fault::empty(&source)));
     }
     Ok(())
 }
@@ -222,10 +221,10 @@ fn variable<'a>(command: &str, argument: &'a Arg) -> Option<(&'a str, String)> {
         ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
     );
     let long = argument.get_long().filter(|_| !is_answer && !argument.is_global_set())?;
-    Some((long, name(command, long)))
+    Some((long, variable_name(command, long)))
 }
 
-fn name(command: &str, flag: &str) -> String {
+fn variable_name(command: &str, flag: &str) -> String {
     format!("JOBCTL_{command}_{flag}").to_uppercase().replace('-', "_")
 }
 
@@ -237,7 +236,7 @@ pub(super) fn with_variable(mut usage: clap::Error) -> clap::Error {
         let Some(ContextValue::String(argument)) = usage.get(part) else { continue };
         let flag = argument.split(' ').next().unwrap_or_default();
         let Some(long) = flag.strip_prefix("--") else { continue };
-        let name = name(command, long);
+        let name = variable_name(command, long);
         if !is_typed(flag) && std::env::var_os(&name).is_some() {
             usage.insert(part, ContextValue::String(name));
         }

@@ -253,38 +253,13 @@ impl Machine {
 
     /// Returns the statements that may be due, and when.
     fn duties(&self) -> impl Iterator<Item = (Instant, Duty)> {
-        let now = self.now;
-        let (is_working, is_leaving) = (self.phase == Phase::Working, self.phase == Phase::Leaving);
-        let when = |is_due: bool, at: Instant| is_due.then_some(at);
-        let (has_right, may_claim) = (self.claims.has_right(), self.claims.may_claim(now));
-        let needs_right = is_working && !self.claims.gives_up_right();
-        // A short tick does not wake again after a slow answer, and may have no right to release.
-        let notes_slow = is_leaving && self.link.is_slow();
-        let claim = self.claim_due();
-        let wake = match (self.is_searching(), may_claim) {
-            // The search must not delay results.
-            (true, _) => when(!self.has_writes(), self.next_wake),
-            (false, _) if self.wakes_again => Some(self.next_wake),
-            (false, true) => when(needs_right, self.next_wake),
-            // A wake takes the place of the claim: it asks for the right.
-            (false, false) => claim,
-        };
-        let step = self.writes.due(now).into_iter().chain(claim.filter(|_| may_claim)).min();
-        let renews = match self.phase {
-            // Results come first, and the jobs end soon.
-            Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
-            _ => !is_leaving && !self.leases.is_empty(),
-        };
-        let stores = self.phase < Phase::Ending
-            && self.renewals_without_output > 0
-            && !self.is_lease_in_danger();
         let duties = [
-            (Duty::Renew, when(renews, self.next_renewal)),
-            (Duty::Wake, wake.filter(|_| is_working)),
-            (Duty::Step, step.filter(|_| !is_leaving)),
-            (Duty::Store, when(stores, now)),
-            (Duty::Leave, when(has_right && !needs_right || notes_slow, now)),
-            (Duty::Prune, when(is_leaving && self.may_prune, now)),
+            (Duty::Renew, self.renewal_due()),
+            (Duty::Wake, self.wake_due()),
+            (Duty::Step, self.step_due()),
+            (Duty::Store, self.output_due()),
+            (Duty::Leave, self.leave_due()),
+            (Duty::Prune, self.prune_due()),
         ];
         duties.into_iter().filter_map(|(duty, at)| Some((at?, duty)))
     }

@@ -141,6 +141,30 @@ impl Pruning<'_> {
         Ok(has_more)
     }
 
+    /// Deletes old runs for a limited time, and at most `left`, which it reduces.
+    fn some(&self, left: &mut usize, kept: &mut Kept) -> store::Result<()> {
+        let until = Instant::now() + 2 * PRUNING;
+        let mut all = series(self.store, self.default)?;
+        // In a random order, no job's old runs delay those of the other jobs in each tick.
+        all.shuffle(&mut rand::rng());
+        for series in all {
+            let (mut after, mut fruitless) = (Some(0), 0);
+            while let Some(id) = after.filter(|_| *left > 0 && Instant::now() < until) {
+                let part = self.part(&series, id, *left, kept)?;
+                *left -= part.pruned.len();
+                after = part.next;
+                fruitless += u32::from(part.pruned.is_empty());
+                let is_stuck = part.has_kept || fruitless > FRUITLESS_LIMIT;
+                // If thousands of the oldest are kept, each tick tries others.
+                if let Some(next) = part.next.filter(|_| is_stuck) {
+                    let newest = self.store.newest_run(&series.job)?.unwrap_or(next);
+                    after = Some(rand::random_range(next..=newest.max(next)));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn has_time(&self) -> impl Fn() -> bool + use<> {
         let until = self.time.map(|time| Instant::now() + time);
         move || until.is_none_or(|until| Instant::now() < until)
@@ -152,30 +176,10 @@ impl Pruning<'_> {
 pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), reason: None };
     let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
-    let until = Instant::now() + 2 * PRUNING;
     let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
-    let mut prune = || {
-        let mut all = series(store, default)?;
-        // No job's old runs keep those of the others waiting.
-        all.shuffle(&mut rand::rng());
-        for one in all {
-            let (mut after, mut fruitless) = (Some(0), 0);
-            while let Some(id) = after.filter(|_| left > 0 && Instant::now() < until) {
-                let part = pruning.part(&one, id, left, &mut runs)?;
-                left -= part.pruned.len();
-                after = part.next;
-                fruitless += u32::from(part.pruned.is_empty());
-                let is_stuck = part.has_kept || fruitless > FRUITLESS_LIMIT;
-                // If thousands of the oldest are kept, each tick tries others.
-                if let Some(next) = part.next.filter(|_| is_stuck) {
-                    let newest = store.newest_run(&one.job)?.unwrap_or(next);
-                    after = Some(rand::random_range(next..=newest.max(next)));
-                }
-            }
-        }
-        pruning.events(&mut events).map(drop)
-    };
-    if let Err(error) = prune() {
+    let pruned =
+        pruning.some(&mut left, &mut runs).and_then(|()| pruning.events(&mut events).map(drop));
+    if let Err(error) = pruned {
         log::warn!("old runs are not deleted: {}", error.for_log());
     }
     for line in runs.lines("run").into_iter().chain(events.lines("event")) {

@@ -28,7 +28,7 @@ impl Machine {
 
     /// Returns how much longer than usual an answer may take, so that all leases can be renewed
     /// after it.
-    pub(super) fn spare(&self) -> Duration {
+    fn spare(&self) -> Duration {
         let Timing { lease, stop_after, .. } = self.timing;
         let limit = self.timing.answer_limit();
         let needed = lease + limit + self.leases.renewals() * self.link.longest_renewal();

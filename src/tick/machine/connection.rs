@@ -69,7 +69,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn warn(&mut self, error: &store::Error) {
+    fn warn(&mut self, error: &store::Error) {
         if self.link.warns(self.now, error) {
             self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
         }
@@ -90,11 +90,11 @@ impl Machine {
 
     /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick exits
     /// once a session ends without an answer, and cron starts the next tick.
-    pub(super) fn reconnects(&self) -> bool {
+    fn reconnects(&self) -> bool {
         !self.leases.is_empty() || self.lingers() && self.link.has_answered()
     }
 
-    pub(super) fn lingers(&self) -> bool {
+    fn lingers(&self) -> bool {
         self.bounds.linger && self.phase == Phase::Working
     }
 }

@@ -1,16 +1,38 @@
-//! The renewal: when it precedes all else, which leases it renews, and what the answer means for
-//! their jobs.
+//! The renewal: when it is due and when it precedes all else, which leases it renews, and what the
+//! answer means for their jobs. After it, the output of running jobs is stored.
+
+use std::time::Instant;
 
 use log::Level;
 
 use super::{Instruction, Machine, Sent};
 use crate::job::attempt::StopReason;
 use crate::store::{self, Kind, LeaseState, Renewed};
+use crate::tick::phase::Phase;
 use crate::tick::request::Request;
 use crate::tick::timing::Timing;
 use crate::tick::turns::Duty;
 
 impl Machine {
+    /// Returns when to renew leases.
+    pub(super) fn renewal_due(&self) -> Option<Instant> {
+        let is_due = match self.phase {
+            // Results come first, and the jobs end soon.
+            Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
+            Phase::Leaving => false,
+            _ => !self.leases.is_empty(),
+        };
+        is_due.then_some(self.next_renewal)
+    }
+
+    /// Returns when to store the output of running jobs: now, after a renewal.
+    pub(super) fn output_due(&self) -> Option<Instant> {
+        let is_due = self.phase < Phase::Ending
+            && self.renewals_without_output > 0
+            && !self.is_lease_in_danger();
+        is_due.then_some(self.now)
+    }
+
     /// Whether leases are renewed before all else. Leases that need several slow statements still
     /// delay no result by more than one.
     pub(super) fn renews_first(&self) -> bool {

@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn unstarted(&mut self, run: &Claimed) {
+    fn unstarted(&mut self, run: &Claimed) {
         self.claims.unstarted();
         self.writes.push(PendingWrite::Release(run.token()));
     }
@@ -51,13 +51,13 @@ impl Machine {
         self.writes.due(self.now).is_some_and(|at| self.now >= at)
     }
 
+    /// Reacts to an error of writes without a claim.
     pub(super) fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {
-        // At the end there is no time to try them in smaller parts.
-        let keeps = sent.writes.len() == 1 || self.phase >= Phase::Ending;
         let may_be_late = error.is_too_slow || error.is_locked();
         // A lock may be gone at the next try.
-        let is_last_try = error.is_too_slow || sent.is_again || self.phase >= Phase::Ending;
-        if may_be_late && keeps && is_last_try {
+        let is_last_try = sent.writes.len() == 1 && (error.is_too_slow || sent.is_again);
+        // At the end there is no time to try them in smaller parts.
+        if may_be_late && (is_last_try || self.phase >= Phase::Ending) {
             for write in sent.writes {
                 let is_last = sent.is_again && write.released().is_some();
                 self.put_behind(write, is_last, &error);
@@ -71,28 +71,38 @@ impl Machine {
             self.writes.failed(sent.writes, self.now);
             return Err(error);
         }
-        let is_data = error.kind == Kind::Data;
-        let Some(mut write) = self.writes.rejected(sent.writes, self.now) else { return Ok(()) };
-        let token = write.token();
+        match self.writes.rejected(sent.writes, self.now) {
+            Some(write) => self.write_rejected(write, error),
+            None => Ok(()),
+        }
+    }
+
+    /// Reacts to an error that this write caused.
+    fn write_rejected(
+        &mut self,
+        mut write: PendingWrite,
+        error: store::Error,
+    ) -> store::Result<()> {
+        let (token, is_data) = (write.token(), error.kind == Kind::Data);
         if is_data && write.strip() {
             let line = format!("run {}: output not stored: {error}", token.id);
             self.log_about(token, Level::Warn, line);
             self.writes.send_again(write, self.now);
-        } else if is_data || write.has_waited(self.now, self.timing.stop_after) {
-            // Sending it again may help after an unexpected error, but not if the data is the
-            // cause.
-            self.put_behind(write, true, &error);
-        } else {
-            self.writes.send_again(write, self.now + RESULT_PAUSE);
-            return Err(error);
+            return Ok(());
         }
-        Ok(())
+        // Sending it again may help after an unexpected error, but not if the data is the cause.
+        if is_data || write.has_waited(self.now, self.timing.stop_after) {
+            self.put_behind(write, true, &error);
+            return Ok(());
+        }
+        self.writes.send_again(write, self.now + RESULT_PAUSE);
+        Err(error)
     }
 
     /// Puts a write that took too long or was rejected behind the others. A result is stored
     /// instead, and a tick records it later, so it does not delay this tick's end and keeps no
     /// slot of the worker. Other writes get another try, unless this `is_last`.
-    pub(super) fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
+    fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
         let (token, subject) = (write.token(), write.subject());
         match write {
             PendingWrite::Record(judged) => {

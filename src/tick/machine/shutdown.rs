@@ -17,6 +17,19 @@ pub(super) const END_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Machine {
+    /// Returns when to release the claim right, and to record a slow answer after the last wake.
+    pub(super) fn leave_due(&self) -> Option<Instant> {
+        let needs_right = self.phase == Phase::Working && !self.claims.gives_up_right();
+        // A short tick does not wake again after a slow answer, and may have no right to release.
+        let notes_slow = self.phase == Phase::Leaving && self.link.is_slow();
+        (self.claims.has_right() && !needs_right || notes_slow).then_some(self.now)
+    }
+
+    /// Returns when to delete old runs: now, if nothing else is left to do.
+    pub(super) fn prune_due(&self) -> Option<Instant> {
+        (self.phase == Phase::Leaving && self.may_prune).then_some(self.now)
+    }
+
     /// Returns when the phase is spent. The last one before the exit goes on until each result was
     /// sent once.
     pub(super) fn phase_end(&self) -> Option<Instant> {
@@ -89,10 +102,7 @@ impl Machine {
                 is_free && self.link.is_up() && self.claims.is_idle() && !wakes
             }
             Phase::Draining | Phase::Stopping | Phase::Ending => is_free,
-            Phase::Leaving => {
-                let has_duty = self.claims.has_right() || self.link.is_slow() || self.may_prune;
-                !self.link.is_up() || !has_duty
-            }
+            Phase::Leaving => !self.link.is_up() || self.leave_due().or(self.prune_due()).is_none(),
             Phase::Done => false,
         }
     }

@@ -1,5 +1,5 @@
-//! The step: it records results, releases claims that were not started, and claims runs. When a
-//! claim is due, what the answer means, and what becomes of the claimed runs.
+//! The step: it records results, releases claims that were not started, and claims runs. When it is
+//! due, what the answer means, and what becomes of the claimed runs.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,14 @@ use crate::tick::timing::Timing;
 pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 
 impl Machine {
+    /// Returns when to write results, or to claim runs if the tick has the claim right.
+    pub(super) fn step_due(&self) -> Option<Instant> {
+        let claim = self.claim_due().filter(|_| self.claims.may_claim(self.now));
+        let due = self.writes.due(self.now).into_iter().chain(claim).min();
+        due.filter(|_| self.phase != Phase::Leaving)
+    }
+
+    /// Returns when to claim runs, or without the claim right, when to ask for it.
     pub(super) fn claim_due(&self) -> Option<Instant> {
         let may_claim = self.phase == Phase::Working
             && !self.is_searching()
@@ -129,8 +137,9 @@ impl Machine {
         }
     }
 
-    /// The results or the claim failed. One locked run, one rejected value, one slow and one
-    /// unclaimable run must not delay the others.
+    /// Reacts to an error of a step. Sends what failed again in smaller parts, so that one locked
+    /// run, one rejected value, one slow or one unclaimable run does not delay the others. The
+    /// claims in `made` may exist.
     pub(super) fn step_failed(
         &mut self,
         sent: Sent,
@@ -138,40 +147,38 @@ impl Machine {
         made: Vec<FencingToken>,
     ) -> store::Result<()> {
         self.observe_answer(sent.at);
-        // The lost transaction may have been committed.
         self.release(made, sent.at);
         self.claims.pause(self.now);
         if error.may_be_committed {
             self.writes.answer_lost(&sent.writes);
         }
-        match &sent.claim {
-            None => self.writes_failed(sent, error),
-            Some(claim) if sent.writes.is_empty() => self.claim_failed(claim, sent.at, error),
-            // Either may have caused the error, so send the results without a claim next time.
-            Some(_) => {
-                self.claims_apart = true;
-                self.writes.failed(sent.writes, self.now);
-                if error.may_be_about_rows() { Ok(()) } else { Err(error) }
-            }
+        let Some(claim) = &sent.claim else { return self.writes_failed(sent, error) };
+        if sent.writes.is_empty() {
+            return self.claim_failed(claim, sent.at, error);
         }
+        // The claim or the writes caused the error. The next step sends the writes without a claim.
+        self.claims_apart = true;
+        self.writes.failed(sent.writes, self.now);
+        if error.may_be_about_rows() { Ok(()) } else { Err(error) }
     }
 
-    pub(super) fn claim_failed(
+    /// Reacts to an error of a claim without writes. The claim was sent at `sent`.
+    fn claim_failed(
         &mut self,
         claim: &Claim,
         sent: Instant,
         error: store::Error,
     ) -> store::Result<()> {
-        let mut leaves_out_limited = false;
-        if error.is_too_slow || self.took_too_long(sent) {
-            leaves_out_limited = claim.limits && self.claims.limited_failed(self.now, &error);
-            if leaves_out_limited {
-                self.log_limited();
-            } else if claim.at_most > 1 {
-                self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
-                if error.kind == Kind::Busy {
-                    return Ok(());
-                }
+        let is_slow = error.is_too_slow || self.took_too_long(sent);
+        let leaves_out_limited =
+            is_slow && claim.limits && self.claims.limited_failed(self.now, &error);
+        if leaves_out_limited {
+            self.log_limited();
+        } else if is_slow && claim.at_most > 1 {
+            // The next claim takes fewer runs.
+            self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
+            if error.kind == Kind::Busy {
+                return Ok(());
             }
         }
         if !error.may_be_about_one_row() {
@@ -182,7 +189,7 @@ impl Machine {
     }
 
     /// Logs that runs of limited definitions are left out. Warns once, because cron mails warnings.
-    pub(super) fn log_limited(&mut self) {
+    fn log_limited(&mut self) {
         let is_known = std::mem::replace(&mut self.has_logged_limited, true);
         let level = if is_known { Level::Debug } else { Level::Warn };
         let limit = duration::show(self.timing.timeouts.statement);
@@ -218,11 +225,7 @@ impl Machine {
     }
 
     /// Releases claims that were sent at `sent` and not started.
-    pub(super) fn release(
-        &mut self,
-        claims: impl IntoIterator<Item = FencingToken>,
-        sent: Instant,
-    ) {
+    fn release(&mut self, claims: impl IntoIterator<Item = FencingToken>, sent: Instant) {
         for claim in claims {
             self.leases.add(claim, self.now, sent + self.timing.lease);
             self.writes.push(PendingWrite::Release(claim));

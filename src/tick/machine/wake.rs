@@ -1,10 +1,12 @@
-//! The wake: what it asks the database, and what the answer means. It takes the claim right, fires
-//! schedules, recovers lost runs, and searches for due runs that can't be claimed.
+//! The wake: when it is due, what it asks the database, and what the answer means. It takes the
+//! claim right, fires schedules, recovers lost runs, and searches for due runs that can't be
+//! claimed.
 
 use std::time::{Duration, Instant};
 
 use super::{Machine, Sent};
 use crate::store;
+use crate::tick::phase::Phase;
 use crate::tick::request::Request;
 use crate::tick::timing::Timing;
 use crate::upkeep::{FailedClaim, Woken};
@@ -20,6 +22,23 @@ pub(super) enum Search {
 }
 
 impl Machine {
+    /// Returns when to wake.
+    pub(super) fn wake_due(&self) -> Option<Instant> {
+        if self.phase != Phase::Working {
+            None
+        } else if self.is_searching() {
+            // The search must not delay results.
+            (!self.has_writes()).then_some(self.next_wake)
+        } else if self.wakes_again {
+            Some(self.next_wake)
+        } else if self.claims.may_claim(self.now) {
+            (!self.claims.gives_up_right()).then_some(self.next_wake)
+        } else {
+            // A wake takes the place of the claim: it asks for the right.
+            self.claim_due()
+        }
+    }
+
     pub(super) fn is_searching(&self) -> bool {
         !matches!(self.search, Search::None)
     }
