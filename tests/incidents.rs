@@ -163,6 +163,60 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
 }
 
 #[test]
+fn a_trickle_of_one_cause_is_one_line() {
+    let db = TestDb::new();
+    let full = "no space left on device";
+    // Six deaths in nine hours are four incidents; the run of the second one waits again.
+    let deaths = [0, 20, 130, 300, 320, 540];
+    let ids = deaths.map(|minute| fail(&db, "backup", "dead", "web1", minute, full));
+    db.execute(&format!("UPDATE jobctl.job_runs SET status = 'succeeded' WHERE id = {}", ids[5]));
+    // Another cause; another job, within a pause of 8 hours of the first one.
+    fail(&db, "backup", "dead", "web1", 60, "no such customer");
+    fail(&db, "mail", "dead", "web1", 540 + 4 * 60, full);
+    let later = fail(&db, "backup", "dead", "web2", 540 + 8 * 60, full);
+    let all = incidents(&db, &["--job", "backup", "--error", full]);
+    let names = ["incident", "incidents", "times", "failures", "dead", "recovered", "workers"];
+    let id = |index: usize| format!("{}.1", ids[index]);
+    let mut every = [0, 2, 3, 5].map(id);
+    every.sort();
+    assert_eq!(
+        all.iter().map(|it| fields(it, &names)).collect::<Vec<_>>(),
+        [
+            // The newest incident with dead runs.
+            json!([id(3), every, 4, 6, 5, 1, ["web1"]]),
+            json!([format!("{later}.1"), [format!("{later}.1")], null, 1, 1, 0, ["web2"]]),
+        ]
+    );
+    assert_eq!(all[0]["first_finished_at"], "2026-01-31T08:00:00.000000Z");
+    assert_eq!(all[0]["last_finished_at"], "2026-01-31T17:00:00.000000Z");
+    // All lines: the other cause and the other job are no part of it.
+    assert_eq!(incidents(&db, &[]).len(), 4);
+    // The id selects its own incident.
+    let listed = db.jobctl(["list", "--incident", &id(3)]).run().success().stdout;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let alone = incidents(&db, &["--incident", &id(3)]);
+    assert_eq!(fields(&alone[0], &["incident", "times", "failures"]), json!([id(3), null, 2]));
+    // Without dead runs, the line names the newest incident with runs that wait, then the newest.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET settled_at = now() WHERE status = 'dead' AND id <= {}",
+        ids[5]
+    ));
+    let first = |names| {
+        fields(
+            &incidents(&db, &["--job", "backup", "--error", full, "--until", "2026-02-01"])[0],
+            names,
+        )
+    };
+    assert_eq!(first(&["incident"]), json!([id(5)]));
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'queued', settled_at = NULL, finished_at = NULL
+         WHERE id = {}",
+        ids[2]
+    ));
+    assert_eq!(first(&["incident", "dead", "waiting"]), json!([id(2), 0, 1]));
+}
+
+#[test]
 fn a_cause_holds_no_values() {
     let db = TestDb::new();
     let causes = [

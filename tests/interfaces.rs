@@ -149,6 +149,8 @@ fn insert_sample_rows(db: &TestDb) {
              500, 'o'),
              (3, 2, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \
              NULL, NULL),
+             (3, 3, 'web1', now() - interval '2 h', now() - interval '1 h', 'failed', \
+             'exit_code', 'e', 1, 9, 500, 'o'),
              (4, 1, 'web1', now() - interval '1.5 s', now(), 'failed', NULL, NULL, NULL, NULL, \
              NULL, NULL),
              (5, 1, 'web1', now() - interval '1.5 s', now(), 'succeeded', NULL, NULL, NULL, NULL, \

@@ -627,6 +627,22 @@ fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
 }
 
 #[test]
+fn a_trickle_of_one_cause_is_one_line_of_the_report() {
+    let db = healthy_db();
+    for hours in [1, 3, 6, 9] {
+        failed(&db, "trickles", "dead", "w1", 1);
+        db.execute(&format!(
+            "UPDATE jobctl.job_attempts SET finished_at = now() - interval '{hours} hours',
+                 started_at = now() - interval '{hours} hours', output = output
+             WHERE run_id = (SELECT max(id) FROM jobctl.job_runs)"
+        ));
+    }
+    let shown = page(&db, &[]);
+    says(&shown, "4 dead trickles 4 on w1: trickles lost card # exit_code 4 times since ");
+    assert_eq!(shown.matches("jobctl list --incident ").count(), 1);
+}
+
+#[test]
 fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
     let db = healthy_db();
     db.apply(

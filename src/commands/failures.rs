@@ -23,8 +23,10 @@ use crate::text::duration::DAY;
 ///   jobctl failures --since 22:00 --worker web1
 ///
 /// With --group, an incident is one line, over all jobs, shares and
-/// workers. Those with dead runs come first. The id selects its
-/// attempts, and its runs:
+/// workers. Those with dead runs come first. If an incident of the
+/// same jobs comes again within 8 hours, both are one line, and TIMES
+/// counts them. The id selects the attempts of its newest incident
+/// with dead runs, and their runs:
 ///
 ///   jobctl failures --incident 17.2
 ///   jobctl list --incident 17.2
@@ -91,8 +93,8 @@ const ATTEMPTS: Table<'_> = Table::new(
 );
 
 const INCIDENTS: Table<'_> = Table::new(
-    "incident, first_finished_at as first, last_finished_at as last, failures, dead, waiting, \
-     recovered, jobs, workers, shares, cause",
+    "incident, first_finished_at as first, last_finished_at as last, times, failures, dead, \
+     waiting, recovered, jobs, workers, shares, cause",
     NONE,
 );
 

@@ -74,7 +74,14 @@ fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
 fn when(incident: &Incident, view: &View<'_>) -> Markup {
     let [first, last] = [incident.first_finished_at, incident.last_finished_at];
     let is_span = view.axis.show(first) != view.axis.show(last);
-    html! { @if is_span { (view.axis.show(first)) " to " } (moment(&view.axis, last)) }
+    html! {
+        @if let Some(times) = incident.times {
+            (grouped(times)) " times since " (view.axis.show(first)) ", last "
+        } @else if is_span {
+            (view.axis.show(first)) " to "
+        }
+        (moment(&view.axis, last))
+    }
 }
 
 /// Those that fire soon or have a problem; the others are folded.

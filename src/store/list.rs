@@ -95,9 +95,9 @@ rows! {
         pub(crate) last_at: DateTime<Utc>,
     }
 
-    /// Failed attempts with one cause, in a row, over all jobs and workers.
+    /// Failed attempts with one cause, over all jobs and workers: one incident or several.
     pub(crate) struct Incident {
-        /// The run and the number of the first attempt, as in 17.2.
+        /// The run and the number of its first attempt, as in 17.2.
         pub(crate) incident: String,
         pub(crate) error_type: Option<String>,
         /// The last line of output or the error, without values.
@@ -120,8 +120,10 @@ rows! {
         pub(crate) settled: i64,
         /// The run of the newest attempt.
         pub(crate) newest_id: i64,
+        /// The number of incidents; `None` if it is one.
+        pub(crate) times: Option<i64>,
         pub(crate) newest_attempt: i32,
-        /// The number of all incidents.
+        /// The number of all rows.
         pub(crate) total: i64,
     }
 }

@@ -1,7 +1,11 @@
--- Incidents, see name_incident.sql, with the counts of their attempts that match. Those with dead
--- runs that are not settled come first, then those with runs that still wait or run, then the
--- others; those with the most such runs first, then the latest. A run counts for the incident of
--- its last failed attempt. Reads only columns that a viewer may read.
+-- Incidents, see name_incident.sql, with the counts of their attempts that match. Incidents of the
+-- same jobs with the same cause are one row, a trickle, if less than 8 hours lie between the end of
+-- one and the begin of the next: as long as a shift. What fails each night, or twice a day, stays a
+-- row each time. Rows with dead runs that are not settled come first, then those with runs that
+-- still wait or run, then the others; those with the most such runs first, then the latest. A run
+-- counts for the incident of its last failed attempt. A row names its newest incident with dead
+-- runs; without one, the newest with runs that still wait or run; else the newest. Reads only
+-- columns that a viewer may read.
 -- $1  since      $2  until, exclusive; NULL for no bound
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
@@ -61,43 +65,95 @@ members AS (
                 AND attempt.error_type IS NOT DISTINCT FROM run.error_type
         )
 ),
-counted AS (
+failures AS (
     SELECT
-        member.incident,
-        member.error_type,
-        member.cause,
-        min(member.finished_at) AS first_finished_at,
-        max(member.finished_at) AS last_finished_at,
-        count(*) AS failures,
-        count(DISTINCT run.id) AS runs,
-        array_agg(DISTINCT run.job_type) AS jobs,
-        array_agg(DISTINCT member.worker) FILTER (WHERE member.worker IS NOT NULL) AS workers,
-        count(DISTINCT run.share) AS shares,
-        count(*) FILTER (
-            WHERE member.is_last
-                AND run.status = 'dead'
-                AND run.settled_at IS NULL
-                -- Else the run died later, without another attempt.
-                AND run.error_type IS NOT DISTINCT FROM member.error_type
-        ) AS dead,
-        count(*) FILTER (
-            WHERE member.is_last AND run.status IN ('queued', 'failed', 'running')
-        ) AS waiting,
-        count(*) FILTER (WHERE member.is_last AND run.status = 'succeeded') AS recovered,
-        count(*) FILTER (WHERE member.is_last AND run.settled_at IS NOT NULL) AS settled,
-        (array_agg(
-            ARRAY[member.run_id, member.attempt]
-            ORDER BY member.finished_at DESC, member.run_id DESC, member.attempt DESC
-        ))[1:1] AS newest
+        member.*,
+        run.job_type,
+        run.share,
+        member.is_last
+            AND run.status = 'dead'
+            AND run.settled_at IS NULL
+            -- Else the run died later, without another attempt.
+            AND run.error_type IS NOT DISTINCT FROM member.error_type AS is_dead,
+        member.is_last AND run.status IN ('queued', 'failed', 'running') AS is_waiting,
+        member.is_last AND run.status = 'succeeded' AS is_recovered,
+        member.is_last AND run.settled_at IS NOT NULL AS is_settled
     FROM members AS member
     -- OFFSET 0: reads these runs by their ids, and not all runs.
     CROSS JOIN LATERAL (
-        SELECT run.id, run.job_type, run.share, run.status, run.settled_at, run.error_type
+        SELECT run.job_type, run.share, run.status, run.settled_at, run.error_type
         FROM jobctl.job_runs AS run
         WHERE run.id = member.run_id
         OFFSET 0
     ) AS run
-    GROUP BY member.incident, member.error_type, member.cause
+),
+incidents AS (
+    SELECT
+        failure.incident,
+        failure.error_type,
+        failure.cause,
+        array_agg(DISTINCT failure.job_type) AS jobs,
+        min(failure.finished_at) AS first_at,
+        max(failure.finished_at) AS last_at
+    FROM failures AS failure
+    GROUP BY failure.incident, failure.error_type, failure.cause
+),
+pauses AS (
+    SELECT
+        incident.*,
+        incident.first_at - max(incident.last_at) OVER (
+            PARTITION BY incident.error_type, incident.cause, incident.jobs
+            ORDER BY incident.first_at, incident.incident
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) >= interval '8 hours' AS begins_a_trickle
+    FROM incidents AS incident
+),
+trickles AS (
+    SELECT
+        pause.incident,
+        pause.error_type,
+        pause.cause,
+        pause.jobs,
+        count(*) FILTER (WHERE pause.begins_a_trickle) OVER (
+            PARTITION BY pause.error_type, pause.cause, pause.jobs
+            ORDER BY pause.first_at, pause.incident
+        ) AS trickle
+    FROM pauses AS pause
+),
+counted AS (
+    SELECT
+        (array_agg(
+            failure.incident
+            ORDER BY
+                CASE WHEN failure.is_dead THEN 1 WHEN failure.is_waiting THEN 2 ELSE 3 END,
+                failure.finished_at DESC,
+                failure.run_id DESC,
+                failure.attempt DESC
+        ))[1] AS incident,
+        failure.error_type,
+        failure.cause,
+        min(failure.finished_at) AS first_finished_at,
+        max(failure.finished_at) AS last_finished_at,
+        count(*) AS failures,
+        count(DISTINCT failure.run_id) AS runs,
+        trickle.jobs,
+        array_agg(DISTINCT failure.worker) FILTER (WHERE failure.worker IS NOT NULL) AS workers,
+        count(DISTINCT failure.share) AS shares,
+        count(*) FILTER (WHERE failure.is_dead) AS dead,
+        count(*) FILTER (WHERE failure.is_waiting) AS waiting,
+        count(*) FILTER (WHERE failure.is_recovered) AS recovered,
+        count(*) FILTER (WHERE failure.is_settled) AS settled,
+        (array_agg(
+            ARRAY[failure.run_id, failure.attempt]
+            ORDER BY failure.finished_at DESC, failure.run_id DESC, failure.attempt DESC
+        ))[1:1] AS newest,
+        array_agg(DISTINCT failure.incident) AS incidents
+    FROM failures AS failure
+    JOIN trickles AS trickle
+        ON trickle.incident = failure.incident
+        AND trickle.error_type IS NOT DISTINCT FROM failure.error_type
+        AND trickle.cause IS NOT DISTINCT FROM failure.cause
+    GROUP BY failure.error_type, failure.cause, trickle.jobs, trickle.trickle
 )
 SELECT
     counted.incident,
@@ -115,6 +171,8 @@ SELECT
     counted.recovered,
     counted.settled,
     counted.newest[1][1] AS newest_id,
+    counted.incidents,
+    nullif(cardinality(counted.incidents), 1)::bigint AS times,
     now() AS now,
     counted.newest[1][2]::integer AS newest_attempt,
     count(*) OVER () AS total
