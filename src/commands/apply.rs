@@ -257,7 +257,7 @@ fn verb(unlisted: Unlisted) -> &'static str {
 /// The rows of the definitions, each with its next nominal time.
 fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     let row = |definition: &Definition| {
-        let mut row = definition.row.clone();
+        let mut row = definition.columns();
         let next = definition.schedule.as_ref().filter(|_| row["enabled"] == true);
         let next = next.and_then(|schedule| schedule.first(now).ok());
         row["next_run_at"] = next.map_or(Value::Null, |next| Value::from(next.to_rfc3339()));

@@ -47,6 +47,21 @@ pub(crate) struct Definition {
     pub(crate) schedule: Option<Schedule>,
 }
 
+impl Definition {
+    /// Returns the values as PostgreSQL reads them. Version 14 reads no number of seconds above 68
+    /// years.
+    pub(crate) fn columns(&self) -> Value {
+        let mut row = self.row.clone();
+        for key in KEYS.iter().filter(|key| matches!(key.check, Length(..))) {
+            if let Some(seconds) = row[key.name].as_f64() {
+                row[key.name] =
+                    format!("{:.0}h {}s", seconds.div_euclid(3600.0), seconds % 3600.0).into();
+            }
+        }
+        row
+    }
+}
+
 /// What a file has.
 #[derive(Debug)]
 pub(crate) struct DefinitionFile {
@@ -63,21 +78,105 @@ pub(crate) struct Problem {
     pub(crate) what: String,
 }
 
-/// The keys of a job.
-pub(super) const KEYS: &str = "shell http cwd env permanent_exit_codes snooze_exit_codes payload \
-                    schedule time_zone catch_up overlap max_running rate burst \
-                    max_running_per_share max_waiting when_full snooze pass_result max_attempts \
-                    timeout max_age max_lag expires keep keep_dead backoff priority queue spread \
-                    on_dead on_success on_end enqueuers enqueue_may_set enabled";
-/// The keys of a job that name another job, which a run enqueues when it ends. `[defaults]` holds
-/// them for all jobs of the file.
-const HOOKS: &str = "on_dead on_success on_end";
-/// The keys of a job that belong to the command of `shell`.
-const SHELL_KEYS: [&str; 4] = ["cwd", "env", "permanent_exit_codes", "snooze_exit_codes"];
-/// The keys of a job that need a `schedule`.
-pub(super) const SCHEDULE_KEYS: [&str; 4] = ["time_zone", "catch_up", "overlap", "spread"];
+/// A key of a job's table, and its column.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) check: Check,
+    /// The key without which this one has no effect.
+    pub(super) needs: Option<&'static str>,
+    /// The value of the column if the file lacks the key.
+    default: fn() -> Value,
+    /// Whether a viewer may read its values in the trail.
+    pub(super) is_visible: bool,
+}
+
+/// The rule for a key's value.
+#[derive(Clone, Copy)]
+pub(super) enum Check {
+    /// Any value, or one that is checked together with others.
+    Any,
+    Text(fn(&str) -> Result<(), String>),
+    Word(&'static [&'static str]),
+    List(fn(&Value) -> Result<(), String>),
+    /// The least and the most.
+    Number(i32, i32),
+    /// The least and the most.
+    Length(Duration, Duration),
+    Boolean,
+    /// The name of another job, which a run enqueues when it ends. `[defaults]` holds them for all
+    /// jobs of the file.
+    Hook,
+}
+use Check::{Any, Boolean, Hook, Length, List, Number, Text, Word};
+
+pub(super) const fn key(name: &'static str, check: Check) -> Key {
+    Key { name, check, needs: None, default: || Value::Null, is_visible: true }
+}
+
+impl Key {
+    const fn needs(self, key: &'static str) -> Self {
+        Self { needs: Some(key), ..self }
+    }
+
+    const fn or(self, default: fn() -> Value) -> Self {
+        Self { default, ..self }
+    }
+
+    /// Of commands, addresses and payloads.
+    const fn hidden(self) -> Self {
+        Self { is_visible: false, ..self }
+    }
+
+    fn is_hook(&self) -> bool {
+        matches!(self.check, Hook)
+    }
+}
+
+/// The keys of a job. Those that need `shell` are stored in its action.
+pub(super) const KEYS: &[Key] = &[
+    key("shell", Any).hidden(),
+    key("http", Any).hidden(),
+    key("cwd", Any).needs("shell").hidden(),
+    key("env", Any).needs("shell").hidden(),
+    key("permanent_exit_codes", Any).needs("shell"),
+    key("snooze_exit_codes", Any).needs("shell"),
+    key("payload", Any).or(|| json!({})).hidden(),
+    key("schedule", Text(|_| Ok(()))),
+    key("time_zone", Text(|_| Ok(()))).needs("schedule").or(|| json!("UTC")),
+    key("catch_up", Text(check_catch_up)).needs("schedule").or(|| json!("one")),
+    key("overlap", Word(&Overlap::WORDS)).needs("schedule").or(|| json!(Overlap::default())),
+    key("max_running", Number(1, 100_000)),
+    key("rate", Text(check_rate)),
+    key("burst", Number(1, 999_999)).needs("rate"),
+    key("max_running_per_share", Number(1, 100_000)),
+    key("max_waiting", Number(1, 100_000)),
+    key("when_full", Word(&WhenFull::WORDS)).needs("max_waiting").or(|| json!(WhenFull::default())),
+    key("snooze", Word(&Snooze::WORDS)).or(|| json!(Snooze::default())),
+    key("pass_result", Boolean).or(|| json!(false)),
+    key("max_attempts", Number(1, MOST_ATTEMPTS)).or(|| json!(10)),
+    key("timeout", Length(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
+    key("max_age", Length(duration::MINUTE, LONGEST_AGE)),
+    key("max_lag", Length(duration::MINUTE, LONGEST_AGE)),
+    key("expires", Length(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
+    key("keep", Length(Duration::ZERO, duration::CENTURY)),
+    key("keep_dead", Length(Duration::ZERO, duration::CENTURY)),
+    key("backoff", Text(|text| backoff::check(text).map(drop))).or(|| json!(backoff::DEFAULT)),
+    key("priority", Number(i32::MIN, i32::MAX)).or(|| json!(0)),
+    key("queue", Text(|text| queue(text).map(drop))).or(|| json!("default")),
+    key("spread", Length(Duration::ZERO, duration::DAY)).needs("schedule").or(|| json!(0.0)),
+    key("on_dead", Hook),
+    key("on_success", Hook),
+    key("on_end", Hook),
+    key("enqueuers", List(check_role)),
+    key("enqueue_may_set", List(|word| check_word(MAY_SET, word))).or(|| json!([])),
+    key("enabled", Boolean).or(|| json!(true)),
+];
+/// The keys of `[file]`.
+const FILE_KEYS: &[Key] = &[key("name", Text(|name| file(name).map(drop)))];
 /// The keys of a job's `http` table; the body is the run's payload.
-pub(super) const HTTP_KEYS: &str = "url method headers timeout redirects transient_statuses";
+pub(super) const HTTP_KEYS: [&str; 6] =
+    ["url", "method", "headers", "timeout", "redirects", "transient_statuses"];
 /// The values of `enqueue_may_set`.
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
 /// The number of intervals between nominal times that are compared with `spread`.
@@ -159,24 +258,21 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
 /// Reads `[defaults]` or `[file]`.
 fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec<Mistake>> {
     let (known, prefix) = match name {
-        "file" => ("name", "`file`: "),
-        _ => (HOOKS, "`defaults`: "),
+        "file" => (FILE_KEYS.to_vec(), "`file`: "),
+        _ => (KEYS.iter().copied().filter(Key::is_hook).collect(), "`defaults`: "),
     };
     let table = table.as_table().ok_or_else(|| vec![format!("`{name}` must be a table").into()])?;
     let keys = Keys { table, prefix };
-    let mut mistakes: Vec<_> = keys.unknown(known).collect();
-    let mut values = Map::new();
-    for key in known.split(' ') {
-        let value = accepted(keys.get(key), &mut mistakes);
-        values.extend(value.map(|value| (key.to_owned(), value)));
-    }
+    let mut mistakes = Vec::new();
+    let values = keys.read(&known, &mut mistakes);
     if mistakes.is_empty() { Ok(values) } else { Err(mistakes) }
 }
 
 /// Gives the jobs the hooks of `[defaults]` that they do not set. Hooks get none.
 fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
     let rows = definitions.iter().map(|definition| &definition.row);
-    let named = rows.flat_map(|row| HOOKS.split(' ').map(|key| &row[key]));
+    let hooks = KEYS.iter().filter(|key| key.is_hook());
+    let named = rows.flat_map(|row| hooks.clone().map(|key| &row[key.name]));
     let hooks: Vec<_> = named.chain(defaults.values()).filter_map(Value::as_str).collect();
     let hooks: Vec<_> = hooks.into_iter().map(str::to_owned).collect();
     for Definition { name, row, .. } in definitions {
@@ -238,21 +334,30 @@ impl Keys<'_> {
     }
 
     /// Returns a mistake for each key that is not `known`.
-    fn unknown(self, known: &str) -> impl Iterator<Item = Mistake> {
+    fn unknown(self, known: &[&str]) -> impl Iterator<Item = Mistake> {
         let keys = self.table.keys().map(|key| key.get_ref().as_ref());
-        keys.filter(move |key| !known.split(' ').any(|known| known == *key)).map(move |key| {
-            let mut meant = did_you_mean::key_suggestion(key, known.split(' '));
+        keys.filter(|key| !known.contains(key)).map(move |key| {
+            let mut meant = did_you_mean::key_suggestion(key, known.iter().copied());
             if meant.is_empty() {
-                meant = format!("; known are {}", known.replace(' ', ", "));
+                meant = format!("; known are {}", known.join(", "));
             }
             self.wrong(key, &format!("unknown key{meant}"))
         })
     }
 
-    /// Returns the value of a job's key as its column has it, if the table has the key.
-    fn get(self, key: &str) -> Result<Option<Value>, Mistake> {
-        let value = self.table.get(key).map(|value| column(key, to_json(value.get_ref())?));
-        value.transpose().map_err(|why: String| self.wrong(key, &why))
+    /// Returns the values of the keys that the table has as their columns have them.
+    fn read(self, known: &[Key], mistakes: &mut Vec<Mistake>) -> Map<String, Value> {
+        let names: Vec<_> = known.iter().map(|key| key.name).collect();
+        mistakes.extend(self.unknown(&names));
+        let mut values = Map::new();
+        for key in known {
+            let value = self.table.get(key.name);
+            match value.map(|value| key.check.read(to_json(value.get_ref())?)).transpose() {
+                Ok(value) => values.extend(value.map(|value| (key.name.to_owned(), value))),
+                Err(why) => mistakes.push(self.wrong(key.name, &why)),
+            }
+        }
+        values
     }
 }
 
@@ -261,12 +366,8 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     let table =
         job.as_table().ok_or_else(|| vec!["must be a table, [jobs.NAME]".to_owned().into()])?;
     let keys = Keys { table, prefix: "" };
-    let mut mistakes: Vec<_> = keys.unknown(KEYS).collect();
-    let mut values = Map::from_iter([("payload".to_owned(), json!({}))]);
-    for key in KEYS.split(' ') {
-        let value = accepted(keys.get(key), &mut mistakes);
-        values.extend(value.map(|value| (key.to_owned(), value)));
-    }
+    let mut mistakes = Vec::new();
+    let mut values = keys.read(KEYS, &mut mistakes);
     let has_action = JobKind::ALL
         .iter()
         .all(|kind| !keys.has(kind.as_str()) || values.contains_key(kind.as_str()));
@@ -275,23 +376,21 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         // The mistake in its value was found above.
         false => Default::default(),
     };
-    let mut row = json!({
-        "name": name, "kind": kind, "action": action, "time_zone": "UTC", "catch_up": "one",
-        "overlap": Overlap::default(), "when_full": WhenFull::default(),
-        "snooze": Snooze::default(), "max_attempts": 10, "backoff": backoff::DEFAULT,
-        "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [], "enabled": true,
-        "pass_result": false,
-    });
-    for (key, value) in values {
-        row[key] = value;
-    }
-    let of_schedule = SCHEDULE_KEYS.map(|key| (key, "schedule"));
-    for (key, needed) in
-        [("when_full", "max_waiting"), ("burst", "rate")].iter().chain(&of_schedule)
-    {
-        if keys.has(key) && !keys.has(needed) {
-            mistakes.push(keys.mistake(key, format!("`{key}` needs `{needed}`; add it")));
-        }
+    let defaults = KEYS.iter().map(|key| (key.name.to_owned(), (key.default)()));
+    let mut row = Map::from_iter(defaults);
+    row.retain(|_, default| !default.is_null());
+    row.extend(values);
+    let mut row = Value::Object(row);
+    (row["name"], row["kind"], row["action"]) = (name.into(), json!(kind), action.into());
+    for key in KEYS.iter().filter(|key| keys.has(key.name)) {
+        let Some(needed) = key.needs.filter(|needed| !keys.has(needed)) else { continue };
+        let rest = match (needed, keys.has("http")) {
+            // The job has nothing to run, which is a mistake of its own.
+            ("shell", false) => continue,
+            ("shell", true) => ", and this job has `http`",
+            _ => "; add it",
+        };
+        mistakes.push(keys.mistake(key.name, format!("`{}` needs `{needed}`{rest}", key.name)));
     }
     let schedule = accepted(read_schedule(keys, &row, now), &mut mistakes);
     if mistakes.is_empty() {
@@ -326,50 +425,34 @@ fn read_schedule(
     Ok(Some(schedule))
 }
 
-/// Checks the value of a job's key, and returns it as its column has it.
-fn column(key: &str, value: Value) -> Result<Value, String> {
-    let seconds = |least, most| {
-        if value.is_number() {
-            return Err(format!("must be a string with a unit, such as \"{value}s\""));
+impl Check {
+    /// Checks a value, and returns it as its column has it.
+    fn read(self, value: Value) -> Result<Value, String> {
+        match self {
+            Any => {}
+            Text(check) => check(text(&value)?)?,
+            Word(words) => check_word(words, &value)?,
+            List(check) => {
+                let list = value.as_array().ok_or("must be a list of strings")?;
+                list.iter().try_for_each(check)?;
+            }
+            Number(least, most) => check_number(least, most, &value)?,
+            Boolean => check(value.is_boolean(), || "must be true or false".to_owned())?,
+            Hook => match text(&value)? {
+                // As if `[defaults]` did not have the key.
+                "" => return Ok(Value::Null),
+                job => check_name(job)?,
+            },
+            Length(..) if value.is_number() => {
+                return Err(format!("must be a string with a unit, such as \"{value}s\""));
+            }
+            Length(least, most) => {
+                let length = duration::parse_within(text(&value)?, least, most)?;
+                return Ok(length.as_secs_f64().into());
+            }
         }
-        let length = duration::parse_within(text(&value)?, least, most)?;
-        Ok(length.as_secs_f64().into())
-    };
-    match key {
-        "timeout" => return seconds(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1),
-        "max_age" | "max_lag" => return seconds(Duration::from_secs(60), LONGEST_AGE),
-        "expires" => return seconds(EXPIRES_RANGE.0, EXPIRES_RANGE.1),
-        "keep" | "keep_dead" => return seconds(Duration::ZERO, duration::CENTURY),
-        "spread" => return seconds(Duration::ZERO, Duration::from_secs(86400)),
-        "schedule" | "time_zone" => text(&value).map(drop)?,
-        "catch_up" => check_catch_up(text(&value)?)?,
-        "overlap" => check_word(&Overlap::ALL.map(Overlap::as_str), &value)?,
-        "max_running" | "max_running_per_share" | "max_waiting" => {
-            check_number(1, 100_000, &value)?
-        }
-        "rate" => check_rate(text(&value)?)?,
-        "burst" => check_number(1, 999_999, &value)?,
-        "snooze" => check_word(&Snooze::ALL.map(Snooze::as_str), &value)?,
-        "when_full" => check_word(&WhenFull::ALL.map(WhenFull::as_str), &value)?,
-        "max_attempts" => check_number(1, MOST_ATTEMPTS, &value)?,
-        "backoff" => backoff::check(text(&value)?).map(drop)?,
-        "priority" => check_number(i32::MIN, i32::MAX, &value)?,
-        "queue" => queue(text(&value)?).map(drop)?,
-        "name" => return file(text(&value)?).map(Value::from),
-        "on_dead" | "on_success" | "on_end" => match text(&value)? {
-            // As if `[defaults]` did not have the key.
-            "" => return Ok(Value::Null),
-            job => check_name(job)?,
-        },
-        "enqueuers" => list(&value)?.iter().try_for_each(check_role)?,
-        "enqueue_may_set" => list(&value)?.iter().try_for_each(|word| check_word(MAY_SET, word))?,
-        "enabled" | "pass_result" if !value.is_boolean() => {
-            return Err("must be true or false".to_owned());
-        }
-        // The keys of the action are checked together; the payload may be any value.
-        _ => {}
+        Ok(value)
     }
-    Ok(value)
 }
 
 /// Reads the action with the same code as a tick after a claim, so that `apply` refuses every
@@ -388,7 +471,8 @@ fn take_action(
         }
         (Some(command), None) => {
             let mut action = Map::from_iter([("command".to_owned(), command)]);
-            action.extend(SHELL_KEYS.iter().filter_map(|key| values.remove_entry(*key)));
+            let keys = KEYS.iter().filter(|key| key.needs == Some("shell"));
+            action.extend(keys.filter_map(|key| values.remove_entry(key.name)));
             (JobKind::Shell, action)
         }
         (None, Some(Value::Object(call))) => (JobKind::Http, call),
@@ -398,15 +482,10 @@ fn take_action(
     };
     let call = job.table.get("http").and_then(|call| call.get_ref().as_table());
     let call = call.map(|table| Keys { table, prefix: "`http`: " });
-    if let Some(call) = call {
-        if let Some(key) = SHELL_KEYS.into_iter().find(|key| job.has(key)) {
-            return Err(job.mistake(key, format!("`{key}` needs `shell`, and this job has `http`")));
-        }
-        if let Some(mistake) = call.unknown(HTTP_KEYS).next() {
-            return Err(mistake);
-        }
+    if let Some(mistake) = call.and_then(|call| call.unknown(&HTTP_KEYS).next()) {
+        return Err(mistake);
     }
-    let payload = values["payload"].to_string();
+    let payload = values.get("payload").map_or_else(|| "{}".to_owned(), Value::to_string);
     payload::check(payload.as_bytes())
         .map_err(|why| job.wrong("payload", without_position(&why)))?;
     let read = Action::of_definition(kind, &Value::Object(action.clone()).to_string(), &payload);
@@ -448,10 +527,6 @@ fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
 
 fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "must be a string".to_owned())
-}
-
-fn list(value: &Value) -> Result<&Vec<Value>, String> {
-    value.as_array().ok_or_else(|| "must be a list of strings".to_owned())
 }
 
 fn check(is_right: bool, rule: impl FnOnce() -> String) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::action::HTTP_TIMEOUT;
-use super::definition::{HTTP_KEYS, KEYS, SCHEDULE_KEYS};
+use super::definition::{Check, HTTP_KEYS, KEYS, Key, key};
 use super::redact;
 use crate::text::duration;
 
@@ -13,41 +13,35 @@ use crate::text::duration;
 pub(crate) type Difference = (String, Option<String>, Option<String>);
 
 /// Returns the keys of a job, and the one that tells its file.
-fn all_keys() -> impl Iterator<Item = &'static str> {
-    KEYS.split(' ').chain(["file"])
+fn all_keys() -> impl Iterator<Item = Key> {
+    KEYS.iter().copied().chain([key("file", Check::Any)])
 }
 
 /// Returns the keys that have a value, in the order of the reference. `stored` is the result of
 /// `jobctl.definition_keys`.
 pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
-    all_keys().filter_map(|key| Some((key, value(stored, key)?))).collect()
+    all_keys().filter_map(|key| Some((key.name, value(stored, key)?))).collect()
 }
 
 /// Returns the keys that differ. Calls are compared key by key, as `http.url`.
 pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
     let are_calls = old["http"].is_object() && new["http"].is_object();
-    let keys = all_keys().filter(|key| !are_calls || *key != "http").map(|key| (key, None));
-    let parts = HTTP_KEYS.split(' ').filter(|_| are_calls).map(|part| ("http", Some(part)));
+    let keys = all_keys().flat_map(|key| match key.name {
+        "http" if are_calls => HTTP_KEYS.map(|part| (key, Some(part))).to_vec(),
+        _ => vec![(key, None)],
+    });
     let text = |stored, key, part| {
         let value = value(stored, key)?;
         Some(part_of(&value, part)).filter(|value| !value.is_null()).map(toml)
     };
-    parts
-        .chain(keys)
-        .filter(|(key, part)| part_of(&old[*key], *part) != part_of(&new[*key], *part))
+    keys.filter(|(key, part)| part_of(&old[key.name], *part) != part_of(&new[key.name], *part))
         .map(|(key, part)| {
-            let name = part.map_or_else(|| key.to_owned(), |part| format!("{key}.{part}"));
+            let name = key.name;
+            let name = part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"));
             (name, text(old, key, part), text(new, key, part))
         })
         .collect()
 }
-
-/// The keys whose values a viewer may read in the trail: no command, address or payload.
-const VISIBLE: &str = "permanent_exit_codes snooze_exit_codes schedule time_zone catch_up overlap \
-                       max_running rate burst max_running_per_share max_waiting when_full snooze \
-                       pass_result max_attempts timeout max_age max_lag expires keep keep_dead \
-                       backoff priority queue spread on_dead on_success on_end enqueuers \
-                       enqueue_may_set enabled file";
 
 /// Returns the event of a change for the trail: its action, and the keys with their old and new
 /// values. `None`: no key differs.
@@ -56,12 +50,12 @@ pub(crate) fn event(
     after: &Value,
 ) -> Option<(&'static str, Option<String>)> {
     let Some(before) = before else { return Some(("add", None)) };
-    let words = |(key, old, new): Difference| {
-        if !VISIBLE.split(' ').any(|visible| visible == key) {
-            return key;
+    let words = |(name, old, new): Difference| {
+        if !all_keys().any(|key| key.is_visible && key.name == name) {
+            return name;
         }
         let [old, new] = [old, new].map(|value| value.unwrap_or_else(|| "none".to_owned()));
-        format!("{key} {old} -> {new}")
+        format!("{name} {old} -> {new}")
     };
     let keys: Vec<_> = differing(before, after).into_iter().map(words).collect();
     let action = match (before["enabled"] == true, after["enabled"] == true) {
@@ -90,28 +84,28 @@ fn part_of<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
 /// Returns what the definition runs: its command, or the method and the address of its call.
 pub(crate) fn summary(stored: &Value) -> String {
     let part = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    match (value(stored, "shell"), value(stored, "http")) {
-        (Some(Value::Array(words)), _) => words.iter().map(part).collect::<Vec<_>>().join(" "),
-        (Some(command), _) => part(&command),
-        (None, Some(call)) => {
+    match (&stored["shell"], &stored["http"]) {
+        (Value::Array(words), _) => words.iter().map(part).collect::<Vec<_>>().join(" "),
+        (Value::Null, Value::Null) => String::new(),
+        (Value::Null, call) => {
+            let call = redacted("http", call);
             let parts = [&call["method"], &call["url"]].into_iter().filter(|it| !it.is_null());
             parts.map(part).collect::<Vec<_>>().join(" ")
         }
-        (None, None) => String::new(),
+        (command, _) => part(command),
     }
 }
 
 /// Returns the value of a key. `None`: it has no effect, like `overlap` without a schedule.
-fn value(stored: &Value, key: &str) -> Option<Value> {
-    let value = stored.get(key).filter(|value| !value.is_null())?;
-    match key {
+fn value(stored: &Value, key: Key) -> Option<Value> {
+    let value = stored.get(key.name).filter(|value| !value.is_null())?;
+    match key.name {
         "payload" if *value == json!({}) => None,
         "spread" if value.as_f64() == Some(0.0) => None,
-        _ if SCHEDULE_KEYS.contains(&key) && stored["schedule"].is_null() => None,
-        "when_full" if stored["max_waiting"].is_null() => None,
         "snooze" if *value == "run" => None,
         "pass_result" if *value == false => None,
-        "timeout" | "max_age" | "max_lag" | "expires" | "keep" | "keep_dead" | "spread" => {
+        _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
+        _ if matches!(key.check, Check::Length(..)) => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
             Some(duration::show(seconds).into())
         }
@@ -215,9 +209,7 @@ mod tests {
         );
         let disabled = Some(job("s3cret", 60.0, false));
         assert_eq!(is(disabled, job("s3cret", 60.0, true)).unwrap().0, "enable");
-        // Each key is either visible or named here.
-        let hidden = ["shell", "http", "cwd", "env", "payload"];
-        let visible: Vec<_> = VISIBLE.split(' ').collect();
-        assert!(all_keys().all(|key| visible.contains(&key) != hidden.contains(&key)));
+        let hidden = all_keys().filter(|key| !key.is_visible).map(|key| key.name);
+        assert_eq!(hidden.collect::<Vec<_>>(), ["shell", "http", "cwd", "env", "payload"]);
     }
 }

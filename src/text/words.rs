@@ -23,7 +23,8 @@ macro_rules! words {
         }
 
         impl $name {
-            pub(crate) const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+            pub(crate) const WORDS: [&'static str; [$($word),+].len()] = [$($word),+];
+            pub(crate) const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),+];
 
             /// Returns the variant of a word, if there is one.
             pub(crate) fn of(word: &str) -> Option<Self> {
@@ -47,7 +48,7 @@ macro_rules! words {
             type Err = String;
 
             fn from_str(word: &str) -> Result<Self, String> {
-                let known = || format!("must be one of {}", Self::ALL.map(Self::as_str).join(", "));
+                let known = || format!("must be one of {}", Self::WORDS.join(", "));
                 Self::of(word).ok_or_else(known)
             }
         }
