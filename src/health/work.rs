@@ -159,10 +159,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let run = fact.run_id.unwrap_or_default();
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
-    let seconds = || {
-        let seconds = fact.detail.as_ref().and_then(|seconds| seconds.parse().ok());
-        show(store::seconds(seconds.unwrap_or(0.0)))
-    };
+    let seconds = || show(store::seconds(fact.seconds.unwrap_or(0.0)));
     let each_tick = |does: &str| {
         format!(
             "each tick {does}, unless another session has locked the rows, or a trigger rejects or \
@@ -329,33 +326,19 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     };
     let example = match (code, &fact.detail) {
         (Code::WorkerMissing, _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
-        (Code::JobStale | Code::DatabaseSlow, _) => None,
         (Code::RestoreUnaccepted, by) => by.as_ref().map(|by| format!("noticed by {by}")),
         (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
         (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
-        (
-            Code::QueueUnserved
-            | Code::JobUnserved
-            | Code::RunsOverdue
-            | Code::RunsRejected
-            | Code::RunsSnoozing
-            | Code::ClockAhead
-            | Code::RunsStuck
-            | Code::RunsUnreleased
-            | Code::LeaseLost
-            | Code::ResultsUnrecorded,
-            None,
-        ) => Some(format!("such as run {run}")),
-        _ => None,
+        (Code::RunLong, None) => None,
+        (_, None) => fact.run_id.map(|run| format!("such as run {run}")),
     };
-    // Right after a migration, cron has not yet started the first tick.
-    let is_new = code == Code::WorkerMissing && fact.detail.is_some();
     let lasts = |since: DateTime<Utc>, newest: DateTime<Utc>| {
         (newest - since).to_std().is_ok_and(|age| age > limits.lag)
     };
     let is_brief = code == Code::DatabaseSlow
         && !fact.since_at.zip(fact.newest_at).is_some_and(|(since, newest)| lasts(since, newest));
-    let is_warning = is_new || is_brief || WARNINGS.contains(&code);
+    // Right after a migration, cron has not yet started the first tick.
+    let is_warning = fact.is_new || is_brief || WARNINGS.contains(&code);
     Finding {
         severity: if is_warning { Severity::Warn } else { Severity::Bad },
         job_type: fact.job_type.clone(),

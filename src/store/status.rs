@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use postgres::types::Json;
+use serde::{Deserialize, Serialize};
 
 use super::claim::ClaimFilter;
 use super::row::{PgResult, rows, timestamp};
@@ -102,19 +103,6 @@ rows! {
         pub(crate) login: String,
     }
 
-    /// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
-    pub(crate) struct Fact {
-        pub(crate) code: Code,
-        pub(crate) job_type: Option<String>,
-        pub(crate) queue: Option<String>,
-        pub(crate) worker: Option<String>,
-        pub(crate) run_id: Option<i64>,
-        pub(crate) since_at: Option<DateTime<Utc>>,
-        pub(crate) runs: i64,
-        pub(crate) detail: Option<String>,
-        pub(crate) newest_at: Option<DateTime<Utc>>,
-    }
-
     /// A hold, a paused schedule or a disabled job, see look/stopped.sql.
     pub(crate) struct StoppedFacts {
         pub(crate) code: Code,
@@ -151,6 +139,28 @@ rows! {
         /// The statement that corrects it.
         pub(crate) setval: String,
     }
+}
+
+/// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Fact {
+    pub(crate) code: Code,
+    pub(crate) job_type: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) worker: Option<String>,
+    pub(crate) run_id: Option<i64>,
+    pub(crate) since_at: Option<DateTime<Utc>>,
+    /// The number of runs, attempts or effects.
+    pub(crate) runs: i64,
+    /// An error, or the tick that found an older database.
+    pub(crate) detail: Option<String>,
+    /// A duration.
+    pub(crate) seconds: Option<f64>,
+    /// When the problem last grew, if that was after `since_at`.
+    pub(crate) newest_at: Option<DateTime<Utc>>,
+    /// There was no time yet for a first tick.
+    pub(crate) is_new: bool,
 }
 
 /// The bounds of the waits that are counted, in seconds; `jobctl.count_attempts` has the same.
@@ -273,8 +283,9 @@ pub(super) fn read_work(
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(thresholds.running), seconds(thresholds.dead_within));
     let failures = seconds(thresholds.failures.map(|(_, within)| within));
-    let facts =
+    let facts: Vec<Json<Fact>> =
         transaction.list(query!("look/findings"; jobs, tick_age, lag, running, dead, failures))?;
+    let facts = facts.into_iter().map(|Json(fact)| fact).collect();
     let stopped = transaction.list(query!("look/stopped"; jobs, tick_age, lag))?;
     let now = transaction.one(query!("look/now"))?;
     let (operates, sees_sequences) = transaction.one(query!("look/operates"))?;

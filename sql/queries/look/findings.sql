@@ -1,5 +1,5 @@
--- The problems of the work: a row per finding, with the facts of its sentence, see
--- src/health/work.rs.
+-- The problems of the work: a row per finding, a JSON object with its code and the facts of its
+-- sentence, see `Fact` in src/store/status.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
 -- $3  lag: seconds after which a due run, a due schedule, an expired lease, a stored result or a
@@ -7,9 +7,6 @@
 -- $4  running: seconds that a run may be running; NULL for any number
 -- $5  dead: seconds after which a dead run no longer counts; NULL for never
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
--- `runs` is the number of runs, attempts or effects. `detail` is an error or a duration, which tick
--- found an older database, or `new` if there was no time yet for a first tick. `newest_at` is when
--- the problem last grew, if that was after `since_at`.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -131,484 +128,356 @@ dead AS (
         AND ($5::float8 IS NULL OR run.finished_at > now() - make_interval(secs => $5::float8))
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
-)
--- The ticks that noticed the restore start nothing.
-SELECT
-    'restore_unaccepted' AS code,
-    NULL AS job_type,
-    NULL AS queue,
-    NULL AS worker,
-    NULL::bigint AS run_id,
-    restore.recorded_at AS since_at,
-    0::bigint AS runs,
-    restore.detail,
-    NULL::timestamptz AS newest_at
-FROM jobctl.unaccepted_restores AS restore
-UNION ALL
--- A setting of this role alone stops no tick.
-SELECT 'database_read_only', NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL
-FROM pg_settings AS setting
-WHERE current_setting('default_transaction_read_only')::boolean
-    AND setting.name = 'default_transaction_read_only'
-    AND setting.source NOT IN ('user', 'database user', 'client', 'session')
-UNION ALL
--- No worker ticks; the named worker is the last that did.
-SELECT
-    'worker_missing',
-    NULL,
-    NULL,
-    latest.worker,
-    NULL,
-    latest.last_tick_at,
-    0,
-    CASE WHEN latest.worker IS NULL AND EXISTS (
-        SELECT FROM jobctl.schema_migrations AS migration
-        WHERE migration.applied_at > now() - make_interval(secs => $2::float8)
-    ) THEN 'new' END,
-    NULL
-FROM ticking
-LEFT JOIN worker AS latest
-    ON latest.place = 1
-WHERE ticking.workers = 0
-    AND latest.held IS NOT TRUE
-UNION ALL
-SELECT
-    'worker_silent',
-    NULL,
-    NULL,
-    worker.worker,
-    NULL,
-    worker.last_tick_at,
-    0,
-    NULL,
-    NULL
-FROM worker
-CROSS JOIN ticking
-WHERE NOT worker.ticks
-    AND NOT worker.held
-    AND ticking.workers > 0
-    AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
-UNION ALL
-SELECT
-    'database_slow',
-    NULL,
-    NULL,
-    worker.worker,
-    NULL,
-    worker.slow_since,
-    0,
-    worker.slow_seconds::text,
-    worker.slow_at
-FROM worker
-WHERE worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
-UNION ALL
-SELECT
-    'queue_unserved',
-    NULL,
-    waiting.queue,
-    NULL,
-    min(waiting.id),
-    min(waiting.since_at),
-    sum(waiting.late)::bigint,
-    NULL,
-    NULL
-FROM waiting
-CROSS JOIN ticking
-WHERE waiting.late > 0
-    AND NOT waiting.held
-    AND NOT waiting.served
-    AND NOT waiting.served_by_held
-    AND ticking.workers > 0
-GROUP BY waiting.queue
-UNION ALL
--- The workers that serve the queue exclude the job: --shell.
-SELECT
-    'job_unserved',
-    waiting.job_type,
-    NULL,
-    NULL,
-    min(waiting.id),
-    min(waiting.since_at),
-    sum(waiting.late)::bigint,
-    NULL,
-    NULL
-FROM waiting
-WHERE waiting.late > 0
-    AND NOT waiting.held
-    AND waiting.served
-    AND NOT waiting.accepted
-    AND NOT waiting.accepted_by_held
-    AND waiting.defined
-GROUP BY waiting.job_type
-UNION ALL
-SELECT
-    'definition_missing',
-    undefined.job_type,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    sum(undefined.runs)::bigint,
-    NULL,
-    NULL
-FROM (
-    SELECT waiting.job_type, waiting.runs
-    FROM waiting
-    WHERE NOT waiting.defined
+),
+found (facts) AS (
+    -- The ticks that noticed the restore start nothing.
+    SELECT jsonb_build_object(
+        'code', 'restore_unaccepted',
+        'since_at', restore.recorded_at,
+        'detail', restore.detail
+    )
+    FROM jobctl.unaccepted_restores AS restore
     UNION ALL
-    SELECT blocked.job_type, count(*)
-    FROM jobctl.job_runs AS blocked
-    WHERE blocked.status = 'blocked'
-        AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
-        AND blocked.job_type NOT IN ('shell', 'http')
-        AND NOT EXISTS (SELECT FROM definition WHERE definition.name = blocked.job_type)
-    GROUP BY blocked.job_type
-) AS undefined
-GROUP BY undefined.job_type
-UNION ALL
-SELECT
-    'runs_overdue',
-    waiting.job_type,
-    NULL,
-    NULL,
-    min(waiting.id),
-    min(waiting.since_at),
-    sum(waiting.late)::bigint,
-    NULL,
-    NULL
-FROM waiting
-WHERE waiting.late > 0
-    AND NOT waiting.held
-    AND waiting.accepted
-    AND waiting.defined
-GROUP BY waiting.job_type
-UNION ALL
--- A tick puts off a run whose claim the database rejects, so it is never late.
-SELECT
-    'runs_rejected',
-    waiting.job_type,
-    NULL,
-    NULL,
-    min(waiting.put_off_id),
-    NULL,
-    sum(waiting.put_off)::bigint,
-    NULL,
-    NULL
-FROM waiting
-WHERE waiting.put_off > 0
-GROUP BY waiting.job_type
-UNION ALL
-SELECT
-    'runs_snoozing',
-    waiting.job_type,
-    NULL,
-    NULL,
-    min(waiting.snoozing_id),
-    NULL,
-    sum(waiting.snoozing)::bigint,
-    NULL,
-    NULL
-FROM waiting
-WHERE waiting.snoozing > 0
-GROUP BY waiting.job_type
-UNION ALL
--- Their times were computed from a later one than now.
-SELECT
-    'clock_ahead',
-    waiting.job_type,
-    NULL,
-    NULL,
-    min(waiting.ahead_id),
-    NULL,
-    sum(waiting.ahead)::bigint,
-    NULL,
-    NULL
-FROM waiting
-WHERE waiting.ahead > 0
-GROUP BY waiting.job_type
-UNION ALL
-SELECT
-    'lease_lost',
-    NULL,
-    NULL,
-    lease.worker,
-    min(lease.id),
-    min(lease.locked_until),
-    count(*),
-    NULL,
-    NULL
-FROM jobctl.leases AS lease
-WHERE lease.is_lost
-    AND lease.locked_until < now() - make_interval(secs => $3::float8)
-    AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
-GROUP BY lease.worker
-UNION ALL
-SELECT
-    'results_unrecorded',
-    NULL,
-    NULL,
-    lease.worker,
-    min(lease.id),
-    min(lease.result_at),
-    count(*),
-    NULL,
-    NULL
-FROM jobctl.leases AS lease
--- The database's clock may have been ahead.
-WHERE lease.result_at
-        NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
-    AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
-GROUP BY lease.worker
-UNION ALL
-SELECT
-    'schedule_late',
-    definition.name,
-    NULL,
-    NULL,
-    NULL,
-    definition.next_run_at,
-    0,
-    NULL,
-    NULL
-FROM definition
-CROSS JOIN ticking
-WHERE definition.enabled
-    AND definition.paused_at IS NULL
-    AND definition.next_run_at < now() - make_interval(secs => $3::float8)
-    AND ticking.workers > 0
-UNION ALL
-SELECT
-    'runs_dead',
-    dead.job_type,
-    NULL,
-    NULL,
-    newest.id,
-    dead.since_at,
-    dead.runs,
-    left(newest.last_error, 10000),
-    dead.newest_at
-FROM dead
-CROSS JOIN LATERAL (
-    SELECT run.id, run.last_error
-    FROM jobctl.job_runs AS run
-    WHERE run.status = 'dead'
-        AND run.settled_at IS NULL
-        AND run.finished_at = dead.newest_at
-        AND run.job_type = dead.job_type
-    ORDER BY run.id DESC
-    LIMIT 1
-) AS newest
-UNION ALL
-SELECT
-    'runs_stuck',
-    stuck.job,
-    NULL,
-    NULL,
-    max(stuck.id),
-    min(stuck.since),
-    count(DISTINCT stuck.id),
-    NULL,
-    max(stuck.since)
-FROM (
-    SELECT awaited.follower_job AS job, awaited.follower_id AS id, before.finished_at AS since
-    FROM jobctl.awaited_runs AS awaited
-    LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
-    WHERE awaited.is_stuck
+    -- A setting of this role alone stops no tick.
+    SELECT jsonb_build_object('code', 'database_read_only')
+    FROM pg_settings AS setting
+    WHERE current_setting('default_transaction_read_only')::boolean
+        AND setting.name = 'default_transaction_read_only'
+        AND setting.source NOT IN ('user', 'database user', 'client', 'session')
     UNION ALL
-    -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so some
-    -- of them are enough.
-    SELECT run.job_type, run.id, NULL
+    -- No worker ticks. The named worker is the last that did.
+    SELECT jsonb_build_object(
+        'code', 'worker_missing',
+        'worker', latest.worker,
+        'since_at', latest.last_tick_at,
+        'is_new', latest.worker IS NULL AND EXISTS (
+            SELECT FROM jobctl.schema_migrations AS migration
+            WHERE migration.applied_at > now() - make_interval(secs => $2::float8)
+        )
+    )
+    FROM ticking
+    LEFT JOIN worker AS latest
+        ON latest.place = 1
+    WHERE ticking.workers = 0
+        AND latest.held IS NOT TRUE
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'worker_silent',
+        'worker', worker.worker,
+        'since_at', worker.last_tick_at
+    )
+    FROM worker
+    CROSS JOIN ticking
+    WHERE NOT worker.ticks
+        AND NOT worker.held
+        AND ticking.workers > 0
+        AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'database_slow',
+        'worker', worker.worker,
+        'since_at', worker.slow_since,
+        -- JSON has no infinity.
+        'seconds', least(greatest(worker.slow_seconds, 0), 1e9),
+        'newest_at', worker.slow_at
+    )
+    FROM worker
+    WHERE worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', judged.code,
+        'job_type', judged.job_type,
+        'queue', judged.queue,
+        'run_id', min(judged.id),
+        'since_at', min(judged.since_at),
+        'runs', sum(judged.runs)
+    )
     FROM (
-        SELECT blocked.job_type, blocked.id
+        SELECT
+            problem.*,
+            CASE WHEN problem.code <> 'queue_unserved' THEN waiting.job_type END AS job_type,
+            CASE WHEN problem.code = 'queue_unserved' THEN waiting.queue END AS queue
+        FROM waiting
+        CROSS JOIN ticking
+        CROSS JOIN LATERAL (
+            VALUES
+            (
+                CASE
+                    WHEN waiting.held THEN NULL
+                    WHEN NOT waiting.served AND NOT waiting.served_by_held AND ticking.workers > 0
+                        THEN 'queue_unserved'
+                    WHEN NOT waiting.defined THEN NULL
+                    WHEN waiting.accepted THEN 'runs_overdue'
+                    -- The workers that serve the queue exclude the job: --shell.
+                    WHEN waiting.served AND NOT waiting.accepted_by_held THEN 'job_unserved'
+                END,
+                waiting.late,
+                waiting.id,
+                waiting.since_at
+            ),
+            -- A tick puts off a run whose claim the database rejects, so it is never late.
+            ('runs_rejected', waiting.put_off, waiting.put_off_id, NULL),
+            ('runs_snoozing', waiting.snoozing, waiting.snoozing_id, NULL),
+            -- Their times were computed from a later one than now.
+            ('clock_ahead', waiting.ahead, waiting.ahead_id, NULL)
+        ) AS problem (code, runs, id, since_at)
+    ) AS judged
+    WHERE judged.code IS NOT NULL
+        AND judged.runs > 0
+    GROUP BY judged.code, judged.job_type, judged.queue
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'definition_missing',
+        'job_type', undefined.job_type,
+        'runs', sum(undefined.runs)
+    )
+    FROM (
+        SELECT waiting.job_type, waiting.runs
+        FROM waiting
+        WHERE NOT waiting.defined
+        UNION ALL
+        SELECT blocked.job_type, count(*)
         FROM jobctl.job_runs AS blocked
         WHERE blocked.status = 'blocked'
             AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
-        LIMIT 10000
-    ) AS run
-    WHERE NOT EXISTS (
-        SELECT FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = run.id
-            AND waits.state <> 'met'
+            AND blocked.job_type NOT IN ('shell', 'http')
+            AND NOT EXISTS (SELECT FROM definition WHERE definition.name = blocked.job_type)
+        GROUP BY blocked.job_type
+    ) AS undefined
+    GROUP BY undefined.job_type
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', late.code,
+        'worker', lease.worker,
+        'run_id', min(lease.id),
+        'since_at', min(late.since_at),
+        'runs', count(*)
     )
-) AS stuck
-WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
-GROUP BY stuck.job
-UNION ALL
-SELECT
-    'runs_unreleased',
-    follower.job_type,
-    NULL,
-    NULL,
-    min(follower.id),
-    min(before.finished_at),
-    count(DISTINCT follower.id),
-    NULL,
-    NULL
-FROM jobctl.job_dependencies AS waits
-JOIN jobctl.job_runs AS follower ON follower.id = waits.run_id
-JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-WHERE waits.state = 'due'
-    AND follower.status = 'blocked'
-    AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
+    FROM jobctl.leases AS lease
+    CROSS JOIN LATERAL (
+        VALUES
+        ('lease_lost', CASE WHEN lease.is_lost THEN lease.locked_until END),
+        ('results_unrecorded', lease.result_at)
+    ) AS late (code, since_at)
     -- The database's clock may have been ahead.
-    AND before.finished_at
-        NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
-    -- Those are stuck.
-    AND (before.status = 'succeeded' OR waits.rule <> 'success')
-GROUP BY follower.job_type
-UNION ALL
-SELECT
-    'run_long',
-    run.job_type,
-    NULL,
-    run.locked_by,
-    run.id,
-    run.started_at,
-    1,
-    NULL,
-    NULL
-FROM jobctl.job_runs AS run
-WHERE run.status = 'running'
-    AND run.started_at
-        NOT BETWEEN now() - make_interval(secs => $4::float8) AND now() + interval '1 minute'
-    AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
-UNION ALL
-SELECT
-    'attempts_failing',
-    failing.job_type,
-    NULL,
-    NULL,
-    failing.run_id,
-    NULL,
-    failing.attempts,
-    left(failing.last_error, 10000),
-    NULL
-FROM (
-    SELECT DISTINCT ON (run.job_type)
-        run.job_type,
-        attempt.run_id,
-        run.last_error,
-        count(*) OVER (PARTITION BY run.job_type) AS attempts
-    FROM jobctl.job_attempts AS attempt
-    JOIN jobctl.job_runs AS run
-        ON run.id = attempt.run_id
-    WHERE attempt.outcome IN ('failed', 'lease_expired')
-        AND attempt.finished_at > now() - make_interval(secs => $6::float8)
-        AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
-    ORDER BY run.job_type, attempt.finished_at DESC, attempt.run_id DESC
-) AS failing
-UNION ALL
--- A job that never succeeded counts from the time when it was defined.
-SELECT
-    'job_stale',
-    definition.name,
-    NULL,
-    NULL,
-    NULL,
-    counted.since_at,
-    0,
-    extract(epoch FROM definition.max_age)::text,
-    NULL
-FROM definition
-LEFT JOIN LATERAL (
-    SELECT max(figures.last_succeeded_at) AS finished_at
-    FROM jobctl.job_figures AS figures
-    WHERE figures.job_type = definition.name
-        AND definition.max_age IS NOT NULL
-        -- The database's clock may have been ahead.
-        AND figures.last_succeeded_at <= now() + interval '1 minute'
-) AS success ON true
-CROSS JOIN LATERAL (
-    SELECT
-        greatest(
-            success.finished_at,
-            CASE
-                WHEN definition.created_at <= now() + interval '1 minute'
-                    THEN definition.created_at
-            END
-        ) AS since_at
-) AS counted
-WHERE definition.enabled
-    -- A pause has no effect on a job without a schedule.
-    AND (definition.paused_at IS NULL OR definition.schedule IS NULL)
-    AND coalesce(counted.since_at, '-infinity') < now() - definition.max_age
-UNION ALL
--- One run that hangs would stop all later ones.
-SELECT
-    'timeout_missing',
-    definition.name,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    0,
-    NULL,
-    NULL
-FROM definition
-WHERE definition.enabled
-    AND definition.paused_at IS NULL
-    AND definition.schedule IS NOT NULL
-    AND definition.overlap <> 'allow'
-    AND definition.kind = 'shell'
-    AND definition.timeout IS NULL
-UNION ALL
--- By default, `jobctl prune` keeps no run for longer, except those that their definition or the
--- database keeps. A small history needs no pruning.
-SELECT
-    'prune_missing',
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    oldest.finished_at,
-    0,
-    NULL,
-    NULL
-FROM (
-    SELECT ended.finished_at
-    FROM (
-        SELECT run.finished_at, run.status, run.job_type
+    WHERE late.since_at
+            NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
+        AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
+    GROUP BY late.code, lease.worker
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'schedule_late',
+        'job_type', definition.name,
+        'since_at', definition.next_run_at
+    )
+    FROM definition
+    CROSS JOIN ticking
+    WHERE definition.enabled
+        AND definition.paused_at IS NULL
+        AND definition.next_run_at < now() - make_interval(secs => $3::float8)
+        AND ticking.workers > 0
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'runs_dead',
+        'job_type', dead.job_type,
+        'run_id', newest.id,
+        'since_at', dead.since_at,
+        'runs', dead.runs,
+        'detail', left(newest.last_error, 10000),
+        'newest_at', dead.newest_at
+    )
+    FROM dead
+    CROSS JOIN LATERAL (
+        SELECT run.id, run.last_error
         FROM jobctl.job_runs AS run
-        WHERE run.finished_at < now() - interval '100 days'
-            AND run.created_at < now() - interval '100 days'
-        ORDER BY run.finished_at
-        LIMIT 5000
-    ) AS ended
-    LEFT JOIN definition ON definition.name = ended.job_type
-    WHERE coalesce(
-        ended.finished_at < now() - interval '10 days' - CASE ended.status
-            WHEN 'dead' THEN definition.keep_dead
-            ELSE definition.keep
-        END,
-        true
+        WHERE run.status = 'dead'
+            AND run.settled_at IS NULL
+            AND run.finished_at = dead.newest_at
+            AND run.job_type = dead.job_type
+        ORDER BY run.id DESC
+        LIMIT 1
+    ) AS newest
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'runs_stuck',
+        'job_type', stuck.job,
+        'run_id', max(stuck.id),
+        'since_at', min(stuck.since),
+        'runs', count(DISTINCT stuck.id),
+        'newest_at', max(stuck.since)
     )
-    ORDER BY ended.finished_at
-    OFFSET 1000
-    LIMIT 1
-) AS oldest
-JOIN pg_class AS relation
-    ON relation.oid = to_regclass('jobctl.job_runs')
-WHERE relation.reltuples > 100000
-    AND $1::text[] IS NULL
-UNION ALL
--- While its attempt runs, the command may still run. Outside of a job, nothing says until when.
-SELECT
-    'effect_open',
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    min(effect.recorded_at),
-    count(*),
-    NULL,
-    NULL
-FROM jobctl.job_effects AS effect
-WHERE effect.completed_at IS NULL
-    AND (
-        effect.recorded_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 minute'
-        OR effect.run_id IS NOT NULL
-        AND NOT jobctl.is_running(effect.run_id, effect.attempt)
+    FROM (
+        SELECT awaited.follower_job AS job, awaited.follower_id AS id, before.finished_at AS since
+        FROM jobctl.awaited_runs AS awaited
+        LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
+        WHERE awaited.is_stuck
+        UNION ALL
+        -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so
+        -- some of them are enough.
+        SELECT run.job_type, run.id, NULL
+        FROM (
+            SELECT blocked.job_type, blocked.id
+            FROM jobctl.job_runs AS blocked
+            WHERE blocked.status = 'blocked'
+                AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
+            LIMIT 10000
+        ) AS run
+        WHERE NOT EXISTS (
+            SELECT FROM jobctl.job_dependencies AS waits
+            WHERE waits.run_id = run.id
+                AND waits.state <> 'met'
+        )
+    ) AS stuck
+    WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
+    GROUP BY stuck.job
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'runs_unreleased',
+        'job_type', follower.job_type,
+        'run_id', min(follower.id),
+        'since_at', min(before.finished_at),
+        'runs', count(DISTINCT follower.id)
     )
-    AND $1::text[] IS NULL
-HAVING count(*) > 0
-ORDER BY job_type, queue, worker, run_id
+    FROM jobctl.job_dependencies AS waits
+    JOIN jobctl.job_runs AS follower ON follower.id = waits.run_id
+    JOIN jobctl.job_runs AS before ON before.id = waits.after_id
+    WHERE waits.state = 'due'
+        AND follower.status = 'blocked'
+        AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
+        -- The database's clock may have been ahead.
+        AND before.finished_at
+            NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
+        -- Those are stuck.
+        AND (before.status = 'succeeded' OR waits.rule <> 'success')
+    GROUP BY follower.job_type
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'run_long',
+        'job_type', run.job_type,
+        'worker', run.locked_by,
+        'run_id', run.id,
+        'since_at', run.started_at,
+        'runs', 1
+    )
+    FROM jobctl.job_runs AS run
+    WHERE run.status = 'running'
+        AND run.started_at
+            NOT BETWEEN now() - make_interval(secs => $4::float8) AND now() + interval '1 minute'
+        AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'attempts_failing',
+        'job_type', failing.job_type,
+        'run_id', failing.run_id,
+        'runs', failing.attempts,
+        'detail', left(failing.last_error, 10000)
+    )
+    FROM (
+        SELECT DISTINCT ON (run.job_type)
+            run.job_type,
+            attempt.run_id,
+            run.last_error,
+            count(*) OVER (PARTITION BY run.job_type) AS attempts
+        FROM jobctl.job_attempts AS attempt
+        JOIN jobctl.job_runs AS run
+            ON run.id = attempt.run_id
+        WHERE attempt.outcome IN ('failed', 'lease_expired')
+            AND attempt.finished_at > now() - make_interval(secs => $6::float8)
+            AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+        ORDER BY run.job_type, attempt.finished_at DESC, attempt.run_id DESC
+    ) AS failing
+    UNION ALL
+    -- A job that never succeeded counts from the time when it was defined.
+    SELECT jsonb_build_object(
+        'code', 'job_stale',
+        'job_type', definition.name,
+        'since_at', counted.since_at,
+        'seconds', extract(epoch FROM definition.max_age)
+    )
+    FROM definition
+    LEFT JOIN LATERAL (
+        SELECT max(figures.last_succeeded_at) AS finished_at
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = definition.name
+            AND definition.max_age IS NOT NULL
+            -- The database's clock may have been ahead.
+            AND figures.last_succeeded_at <= now() + interval '1 minute'
+    ) AS success ON true
+    CROSS JOIN LATERAL (
+        SELECT
+            greatest(
+                success.finished_at,
+                CASE
+                    WHEN definition.created_at <= now() + interval '1 minute'
+                        THEN definition.created_at
+                END
+            ) AS since_at
+    ) AS counted
+    WHERE definition.enabled
+        -- A pause has no effect on a job without a schedule.
+        AND (definition.paused_at IS NULL OR definition.schedule IS NULL)
+        AND coalesce(counted.since_at, '-infinity') < now() - definition.max_age
+    UNION ALL
+    -- One run that hangs would stop all later ones.
+    SELECT jsonb_build_object('code', 'timeout_missing', 'job_type', definition.name)
+    FROM definition
+    WHERE definition.enabled
+        AND definition.paused_at IS NULL
+        AND definition.schedule IS NOT NULL
+        AND definition.overlap <> 'allow'
+        AND definition.kind = 'shell'
+        AND definition.timeout IS NULL
+    UNION ALL
+    -- By default, `jobctl prune` keeps no run for longer, except those that their definition or the
+    -- database keeps. A small history needs no pruning.
+    SELECT jsonb_build_object('code', 'prune_missing', 'since_at', oldest.finished_at)
+    FROM (
+        SELECT ended.finished_at
+        FROM (
+            SELECT run.finished_at, run.status, run.job_type
+            FROM jobctl.job_runs AS run
+            WHERE run.finished_at < now() - interval '100 days'
+                AND run.created_at < now() - interval '100 days'
+            ORDER BY run.finished_at
+            LIMIT 5000
+        ) AS ended
+        LEFT JOIN definition ON definition.name = ended.job_type
+        WHERE coalesce(
+            ended.finished_at < now() - interval '10 days' - CASE ended.status
+                WHEN 'dead' THEN definition.keep_dead
+                ELSE definition.keep
+            END,
+            true
+        )
+        ORDER BY ended.finished_at
+        OFFSET 1000
+        LIMIT 1
+    ) AS oldest
+    JOIN pg_class AS relation
+        ON relation.oid = to_regclass('jobctl.job_runs')
+    WHERE relation.reltuples > 100000
+        AND $1::text[] IS NULL
+    UNION ALL
+    -- While its attempt runs, the command may still run. Outside of a job, nothing says until when.
+    SELECT jsonb_build_object(
+        'code', 'effect_open',
+        'since_at', min(effect.recorded_at),
+        'runs', count(*)
+    )
+    FROM jobctl.job_effects AS effect
+    WHERE effect.completed_at IS NULL
+        AND (
+            effect.recorded_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 minute'
+            OR effect.run_id IS NOT NULL
+            AND NOT jobctl.is_running(effect.run_id, effect.attempt)
+        )
+        AND $1::text[] IS NULL
+    HAVING count(*) > 0
+)
+SELECT facts
+FROM found
+ORDER BY
+    facts ->> 'job_type',
+    facts ->> 'queue',
+    facts ->> 'worker',
+    (facts ->> 'run_id')::bigint
