@@ -118,6 +118,45 @@ fn lost_functions_views_and_triggers_are_applied_again() {
 }
 
 #[test]
+fn altered_functions_views_and_triggers_are_restored() {
+    let db = TestDb::new();
+    for (altered, change) in [
+        (
+            "functions/is_operator",
+            "CREATE OR REPLACE FUNCTION jobctl.is_operator(role name) RETURNS boolean LANGUAGE sql
+                 AS 'SELECT true'",
+        ),
+        ("functions/fire", "ALTER FUNCTION jobctl.fire RESET search_path"),
+        ("functions/may_settle", "ALTER FUNCTION jobctl.may_settle SECURITY INVOKER"),
+        (
+            "views/dead_runs",
+            "CREATE OR REPLACE VIEW jobctl.dead_runs AS
+                 SELECT id, job_type, queue, attempts, max_attempts, error_type,
+                     payload::text AS last_error, failed_at, finished_at, created_at
+                 FROM jobctl.job_runs",
+        ),
+        ("views/leases", "ALTER VIEW jobctl.leases SET (security_barrier = true)"),
+        (
+            "functions/refuse_update",
+            "ALTER TABLE jobctl.job_runs DISABLE TRIGGER attempts_only_go_up",
+        ),
+    ] {
+        db.execute(change);
+        let listed = format!("{altered}\n");
+        db.jobctl(["migrate", "--dry-run"]).run().success().stdout(&listed);
+        db.jobctl(["migrate"]).run().success().stdout(&listed).stderr("");
+        db.jobctl(["migrate"]).run().success().stdout("");
+        db.jobctl(["doctor"]).run().stdout_has("ok\tobjects\t");
+    }
+    // Another function of the name of one does not keep `migrate` at work.
+    let other = "FUNCTION jobctl.fire(job varchar)";
+    db.execute(&format!("CREATE {other} RETURNS bigint LANGUAGE sql AS 'SELECT 1'"));
+    db.jobctl(["migrate"]).run().success().stdout("functions/fire\n");
+    db.execute(&format!("DROP {other}"));
+    db.jobctl(["migrate"]).run().success().stdout("");
+}
+
+#[test]
 fn twenty_concurrent_migrators_all_succeed_and_apply_each_migration_once() {
     for _ in 0..3 {
         let db = TestDb::empty();

@@ -211,7 +211,8 @@ pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
     if facts.is_empty() {
         return vec![ok("all objects of the schema are as `jobctl migrate` made them")];
     }
-    const RESTORE: &str = "as the schema's owner: restore it, see docs/schema.sql of this version";
+    const RESTORE: &str = "as the schema's owner: `jobctl migrate` restores functions, views and \
+                           triggers; for the rest, see docs/schema.sql of this version";
     let finding = |ObjectFacts { kind, object, statement }: &ObjectFacts| match kind.as_str() {
         "changed" => bad(format!("{object} is not as `jobctl migrate` made it"), RESTORE),
         "missing" => bad(format!("{object} is missing"), RESTORE),

@@ -8,6 +8,7 @@ use postgres::{SimpleQueryMessage, SimpleQueryRow};
 use serde::Serialize;
 
 use super::error::{MIGRATE, utf8_database};
+use super::inspect::ObjectFacts;
 use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
@@ -126,9 +127,13 @@ impl Store {
     pub(crate) fn migrate(&self) -> Result<Vec<Migration>> {
         let mut applied = Vec::new();
         loop {
-            match self.missing_migrations(Mode::Apply)? {
-                missing if missing.is_empty() => return Ok(applied),
-                missing => applied.extend(missing),
+            let missing = self.missing_migrations(Mode::Apply)?;
+            // Functions and views are the last part. If they still seem altered, as with another
+            // function of the same name, applying them again would not help.
+            let is_last = missing.last().is_none_or(|it| it.version.is_none());
+            applied.extend(missing);
+            if is_last {
+                return Ok(applied);
             }
         }
     }
@@ -174,6 +179,14 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
+    // `doctor` reports altered objects by a check of their own.
+    let altered: Vec<ObjectFacts> = match mode {
+        Mode::Inspect => Vec::new(),
+        _ => transaction.list(query!("doctor/objects"; definitions = DEFINITIONS))?,
+    };
+    let altered = altered.iter().filter(|it| it.kind == "changed");
+    // A trigger is named with its table, as in `trigger t on job_runs`.
+    let altered: Vec<_> = altered.filter_map(|it| it.object.split(" on ").next()).collect();
     let applied = if has_versions {
         let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
         transaction.list(query!(
@@ -181,6 +194,7 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
             versions = column(&known, |it| it.version),
             names = column(&known, |it| it.name),
             texts = column(&known, |it| it.sql),
+            altered,
         ))?
     } else {
         Vec::new()

@@ -1,7 +1,8 @@
 -- Lists the applied migrations, functions and views, whether their texts are still the same, and
--- which of their objects are missing.
+-- which of their objects are missing or altered.
 -- Functions and views have no version.
 -- $1  versions    $2  names    $3  texts
+-- $4  altered: functions, views and triggers that are not as `migrate` made them
 SELECT
     applied.version,
     applied.name,
@@ -28,6 +29,7 @@ SELECT
             JOIN pg_class AS relation ON relation.oid = trigger.tgrelid
             WHERE relation.relnamespace = 'jobctl'::regnamespace
         )
+            OR lower(created[1] COLLATE "C") || ' ' || created[2] = ANY ($4::text[])
     ) AS missing
 FROM jobctl.schema_migrations AS applied
 LEFT JOIN unnest($1::integer[], $2::text[], $3::text[]) AS known (version, name, text)
