@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, rows};
 use super::session::Transaction;
-use super::statement::{Statement, checked, query};
+use super::statement::query;
 use super::{Result, Store};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
@@ -164,6 +164,11 @@ pub(crate) enum RunList {
     Dead,
 }
 
+/// The fields of dead runs.
+const DEAD_FIELDS: &str = "id job_type queue attempts max_attempts error_type last_error \
+                           idempotency_key failed_at finished_at settled_at created_at share \
+                           worker enqueued_by";
+
 impl Store {
     /// Returns the runs that match.
     pub(crate) fn list_runs(
@@ -172,13 +177,22 @@ impl Store {
         filter: RunFilter,
         limit: i64,
     ) -> Result<Listing> {
-        let (text, latest_end_first) = match list {
-            RunList::Any => (checked!("look/list_runs"; ids), filter.until.is_some()),
-            RunList::Dead => (checked!("look/list_dead"; ids), true),
-        };
         self.transact("list runs", |transaction| {
-            let ids = list_ids(transaction, &filter, latest_end_first, Some(limit))?;
-            transaction.listing(Statement { text, arguments: &[&ids] })
+            let by_end = matches!(list, RunList::Dead) || filter.until.is_some();
+            let ids = list_ids(transaction, &filter, by_end, Some(limit))?;
+            let mut runs = transaction.listing(query!("look/list_runs"; ids))?;
+            let fields: Vec<_> = match list {
+                RunList::Any => {
+                    runs.names.iter().filter(|name| *name != "settled_at").cloned().collect()
+                }
+                RunList::Dead => {
+                    runs.now = None;
+                    DEAD_FIELDS.split(' ').map(str::to_owned).collect()
+                }
+            };
+            // Each field is a column of the statement.
+            runs.select(&fields).ok();
+            Ok(runs)
         })
     }
 

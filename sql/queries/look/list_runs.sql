@@ -25,6 +25,7 @@ SELECT
     run.share,
     coalesce(run.locked_by, attempt.worker) AS worker,
     run.enqueued_by,
+    run.settled_at,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff
