@@ -2796,6 +2796,28 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
 $$;
+CREATE FUNCTION jobctl.serving(job text, queue text, tick_age double precision, OUT served boolean, OUT accepted boolean, OUT served_by_held boolean, OUT accepted_by_held boolean) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT
+        coalesce(bool_or(judged.ticks), false),
+        coalesce(bool_or(judged.ticks AND judged.accepts), false),
+        coalesce(bool_or(seen.is_held), false),
+        coalesce(bool_or(seen.is_held AND judged.accepts), false)
+    FROM jobctl.job_workers AS worker
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
+    LEFT JOIN jobctl.job_definitions AS definition ON definition.name = serving.job
+    CROSS JOIN LATERAL (
+        SELECT
+            seen.seen_at > now() - make_interval(secs => serving.tick_age) AND NOT seen.is_held
+                AS ticks,
+            serving.job <> ALL (worker.excluded_jobs)
+                AND coalesce(definition.kind <> ALL (worker.excluded_kinds), true) AS accepts
+    ) AS judged
+    WHERE worker.queues = '{}'
+        OR serving.queue = ANY (worker.queues)
+$$;
 CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval, slow text) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -677,7 +677,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "numbers" | "exit_codes" | "signals" | "http_statuses" | "sizes" => "'{1}'",
         "claims" | "after_run_at" => "'{now}'",
         "at_most" | "bytes" | "free_threads" | "lane_priority" | "only_run" => "1",
-        "lease" => "60",
+        "lease" | "tick_age" => "60",
         "tick" | "lane_queue" => "'x'",
         "queues" | "excluded_jobs" | "excluded_kinds" | "excluded_runs" => "'{}'",
         "after_queues" | "after_shares" => "'{default}'",

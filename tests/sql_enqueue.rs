@@ -544,6 +544,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("renew_leases", 'f', PLANNED),
             ("replace_waiting", 'f', ",row_security=off"),
             ("run_states", 't', ",row_security=off"),
+            ("serving", 'f', ""),
             ("set_aside_unclaimable", 'f', ",row_security=off"),
             ("stuck_predecessor", 'f', ",row_security=off"),
             ("try_enqueue", 't', ",row_security=off,lock_timeout=2s"),

@@ -44,6 +44,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.enqueue_runs,
     jobctl.next_time,
     jobctl.run_states,
+    jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.try_enqueue,
     jobctl.wait_again,

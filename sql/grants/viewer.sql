@@ -78,5 +78,6 @@ GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects 
 GRANT EXECUTE ON FUNCTION
     jobctl.is_running,
     jobctl.run_states,
+    jobctl.serving,
     jobctl.stuck_predecessor
     TO {role};

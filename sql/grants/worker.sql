@@ -40,6 +40,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.release_right,
     jobctl.renew_leases,
     jobctl.run_states,
+    jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable
     TO {role};

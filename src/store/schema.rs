@@ -57,7 +57,7 @@ static OBJECTS: &[Migration] = files![
         "functions/may_settle", "functions/name_incident", "functions/next_time",
         "functions/record_effect", "functions/refuse_update", "functions/release_right",
         "functions/renew_leases",
-        "functions/replace_waiting", "functions/run_states",
+        "functions/replace_waiting", "functions/run_states", "functions/serving",
         "functions/set_aside_unclaimable",
         "functions/stuck_predecessor", "functions/try_enqueue", "functions/wait_again",
         "functions/wait_for", "functions/waiting_runs", "functions/wrong_value",

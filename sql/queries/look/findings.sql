@@ -11,9 +11,6 @@ WITH worker AS (
     SELECT
         worker.worker,
         worker.last_tick_at,
-        worker.queues,
-        worker.excluded_jobs,
-        worker.excluded_kinds,
         worker.missed_for,
         worker.slow_at,
         worker.slow_seconds,
@@ -96,25 +93,7 @@ waiting AS (
             OR run.job_type = ANY ($1::text[])
         GROUP BY run.job_type, run.queue
     ) AS grouped
-    CROSS JOIN LATERAL (
-        SELECT
-            coalesce(bool_or(worker.ticks AND NOT worker.held), false) AS served,
-            coalesce(bool_or(worker.ticks AND NOT worker.held AND accepts.job), false) AS accepted,
-            coalesce(bool_or(worker.held), false) AS served_by_held,
-            coalesce(bool_or(worker.held AND accepts.job), false) AS accepted_by_held
-        FROM worker
-        CROSS JOIN LATERAL (
-            SELECT
-                grouped.job_type <> ALL (worker.excluded_jobs)
-                AND NOT EXISTS (
-                    SELECT FROM definition
-                    WHERE definition.name = grouped.job_type
-                        AND definition.kind = ANY (worker.excluded_kinds)
-                ) AS job
-        ) AS accepts
-        WHERE worker.queues = '{}'
-            OR grouped.queue = ANY (worker.queues)
-    ) AS serving
+    CROSS JOIN LATERAL jobctl.serving(grouped.job_type, grouped.queue, $2::float8) AS serving
 ),
 dead AS (
     SELECT

@@ -26,18 +26,9 @@ WITH waiting AS (
                         ('job', grouped.job_type)
                     )
                 )
-                OR NOT EXISTS (
-                    SELECT FROM jobctl.job_workers AS worker
-                    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
-                    WHERE seen.seen_at > now() - make_interval(secs => $2::float8)
-                        AND NOT seen.is_held
-                        AND (worker.queues = '{}' OR grouped.queue = ANY (worker.queues))
-                        AND grouped.job_type <> ALL (worker.excluded_jobs)
-                        AND NOT EXISTS (
-                            SELECT FROM jobctl.job_definitions AS definition
-                            WHERE definition.name = grouped.job_type
-                                AND definition.kind = ANY (worker.excluded_kinds)
-                        )
+                OR NOT (
+                    SELECT serving.accepted
+                    FROM jobctl.serving(grouped.job_type, grouped.queue, $2::float8) AS serving
                 )
             )
         ) AS is_stopped

@@ -9,14 +9,6 @@
 WITH due AS MATERIALIZED (
     SELECT
         grouped.*,
-        coalesce(
-            (
-                SELECT definition.kind
-                FROM jobctl.job_definitions AS definition
-                WHERE definition.name = grouped.job_type
-            ),
-            grouped.job_type
-        ) AS kind,
         grouped.is_late AND EXISTS (
             SELECT FROM jobctl.job_definitions AS definition
             WHERE definition.name = grouped.job_type
@@ -42,13 +34,6 @@ WITH due AS MATERIALIZED (
             AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
         GROUP BY run.job_type, run.queue
     ) AS grouped
-),
-serving AS (
-    SELECT worker.queues, worker.excluded_jobs, worker.excluded_kinds
-    FROM jobctl.job_workers AS worker
-    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
-    WHERE seen.seen_at > now() - make_interval(secs => $2::float8)
-        AND NOT seen.is_held
 )
 SELECT
     'runs_held' AS code,
@@ -77,11 +62,9 @@ CROSS JOIN LATERAL (
         WHEN 'queue' THEN due.queue = hold.name
         -- Other workers may start the runs of a held one.
         WHEN 'worker' THEN (worker.queues = '{}' OR due.queue = ANY (worker.queues))
-            AND NOT EXISTS (
-                SELECT FROM serving
-                WHERE (serving.queues = '{}' OR due.queue = ANY (serving.queues))
-                    AND due.job_type <> ALL (serving.excluded_jobs)
-                    AND due.kind <> ALL (serving.excluded_kinds)
+            AND NOT (
+                SELECT serving.accepted
+                FROM jobctl.serving(due.job_type, due.queue, $2::float8) AS serving
             )
         ELSE true
     END
