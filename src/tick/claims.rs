@@ -12,9 +12,6 @@ use crate::upkeep::{FailedClaim, Wake, Woken};
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
 /// This costs 50 short transactions a second.
 const LINGER_POLL: Duration = Duration::from_millis(20);
-/// The pause of a lingering tick after a claim of all due runs, if more may come at once: one claim
-/// of several runs costs the server much less than several claims.
-const BUSY_POLL: Duration = Duration::from_millis(50);
 /// The pause after a claim that skipped a definition with `max_running`, because another session
 /// has locked it.
 const DEFINITION_POLL: Duration = Duration::from_millis(30);
@@ -263,8 +260,7 @@ impl Claims {
         } else if !self.cursor.found_all() {
             Some(now)
         } else {
-            let pause = if taken.claimed.is_empty() { LINGER_POLL } else { BUSY_POLL };
-            self.linger.then(|| now + pause)
+            self.linger.then(|| now + LINGER_POLL)
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
     }
@@ -466,8 +462,6 @@ mod tests {
             claim(&mut claims, now, &taken([1, 2]));
             assert_eq!(claims.due(), Some(now), "there may be more");
             claim(&mut claims, now, &taken([3]));
-            assert_eq!(claims.due(), linger.then_some(now + BUSY_POLL));
-            claim(&mut claims, now, &taken([]));
             assert_eq!(claims.due(), linger.then_some(now + LINGER_POLL));
         }
     }
