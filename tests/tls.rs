@@ -230,6 +230,23 @@ fn channel_binding_uses_the_hash_of_the_certificates_signature() {
 }
 
 #[test]
+fn the_server_logs_no_lost_connection_of_commands_that_end() {
+    let secured = secured();
+    secured.certify("good");
+    let mut client = Client::connect(&secured.url, NoTls).unwrap();
+    let folder: String = client.query_one("SHOW data_directory", &[]).unwrap().get(0);
+    let log = || fs::read_to_string(Path::new(&folder).join("log")).unwrap();
+    let before = log().len();
+    (0..20).for_each(|_| opens(&secured.address("sslmode=require")));
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
+    wait_until("the sessions to end", || {
+        client.query_one(open, &[]).unwrap().get::<_, i64>(0) == 0
+    });
+    let logged = log().split_off(before);
+    assert!(!logged.contains("could not receive data from client"), "{logged}");
+}
+
+#[test]
 fn the_error_names_the_defect_of_the_servers_certificate() {
     let secured = secured();
     let trust = "or trust this certificate itself";

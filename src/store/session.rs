@@ -23,7 +23,7 @@ pub(crate) struct Timeouts {
     pub(crate) statement: Duration,
     /// The longest time that each may wait for a lock.
     pub(crate) lock: Duration,
-    /// The additional time for an answer, for the network and the thread.
+    /// The additional time for an answer, for the network.
     pub(crate) silence: Duration,
     /// The longest wait for an answer after an interruption.
     pub(crate) interrupted: Duration,
