@@ -93,7 +93,7 @@ fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick
     let slow = db.enqueue(["shell", "--", "true"]);
     slow_down(&db, "job_runs", "UPDATE", &result_of(slow), TOO_LONG);
     let others = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
-    let tick = db.jobctl(["tick", "--linger", "--max-time", "12s"]).args(SHORT_LEASE).spawn();
+    let tick = db.jobctl(["tick", "--linger", "--max-time", "20s"]).args(SHORT_LEASE).spawn();
     others.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     let late = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(late, "succeeded");
