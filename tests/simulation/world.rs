@@ -784,9 +784,9 @@ impl World {
         tick.second.2 += usize::from(is_time);
         tick.second.4 += 1;
         let (_, sent, timers, ended, events) = tick.second;
-        // A claim that skips a locked definition is repeated 33 times a second. A tick that shares
-        // its worker with another one wakes, claims and leaves for each run.
-        if sent > 40 + 3 * ended || timers > 40 + ended || events > 200 + 10 * ended {
+        // A lingering tick polls 50 times a second. A tick that shares its worker with another one
+        // wakes, claims and leaves for each run.
+        if sent > 75 + 3 * ended || timers > 75 + ended || events > 300 + 10 * ended {
             let line = format!("{} spins: {sent} statements, {events} events in 1 s", tick.name);
             self.checks.fail(line);
         }
