@@ -387,8 +387,12 @@ fn batch_shows_progress_only_on_a_terminal() {
     // Progress is shown after a second; a chunk has 2000 runs.
     db.execute(
         "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN PERFORM pg_sleep(0.6); RETURN NULL; END $$;
-         CREATE TRIGGER delay AFTER INSERT ON jobctl.job_runs EXECUTE FUNCTION delay()",
+             $$ BEGIN
+                 IF (SELECT count(*) FROM new) < 2000 THEN PERFORM pg_sleep(1.1); END IF;
+                 RETURN NULL;
+             END $$;
+         CREATE TRIGGER delay AFTER INSERT ON jobctl.job_runs REFERENCING NEW TABLE AS new
+             EXECUTE FUNCTION delay()",
     );
     let typescript = directory.path().join("typescript");
     let script = "script -qec \"'$jobctl' enqueue --batch '$batch' >/dev/null\" \"$typescript\" \
