@@ -70,7 +70,7 @@ impl NextStatus {
                 Some("cancelled while it ran".to_owned()),
             ),
             // The attempt does not count, and the run is due again at once, because the job did not
-            // cause the interruption. finish.sql limits how often.
+            // cause the interruption. end_runs.sql limits how often.
             Outcome::Stopped(StopReason::Interrupted) => {
                 let error = "interrupted by shutdown".to_owned();
                 (Status::Queued, HistoryOutcome::Interrupted, Some(error))

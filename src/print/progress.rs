@@ -9,7 +9,7 @@ use crate::text::plural;
 /// A command that ends sooner shows no progress.
 const DELAY: Duration = SECOND;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
     /// The number of runs, if it is known.

@@ -27,7 +27,7 @@ kept AS (
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id
     WHERE run.id = ANY ($2::bigint[])
-        -- `coalesce` as in finish.sql.
+        -- `coalesce` as in renew_leases.sql.
         AND coalesce(
             run.status = 'running'
                 AND run.locked_by = $1::text

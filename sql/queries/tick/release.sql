@@ -3,7 +3,7 @@
 -- cancelled instead.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at
 -- If the answer to a release is lost, it is sent again. Meanwhile a tick may have claimed the same
--- attempt number, so the times are compared as in finish.sql.
+-- attempt number, so the times are compared, see end_runs.sql.
 -- One row: the cancelled runs that others wait for, and whether other runs may be due now. Nothing
 -- is written for a run whose lease is lost.
 SELECT ended.followed, ended.queues_runs

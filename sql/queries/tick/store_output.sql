@@ -14,7 +14,7 @@ WHERE run.id = mine.id
             FOR NO KEY UPDATE SKIP LOCKED
         )
     )
-    -- `coalesce` as in finish.sql.
+    -- `coalesce` as in renew_leases.sql.
     AND coalesce(
         run.status = 'running'
             AND run.locked_by = $1::text
