@@ -94,7 +94,7 @@ fn after_a_migration_running_jobs_finish() {
     let db = TestDb::new();
     let gate = Gate::new();
     let running = gate.enqueue(&db);
-    let tick = db.jobctl(["tick", "--linger", "--lease", "1s", "--max-time", "1h"]).spawn();
+    let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
     db.execute(
         "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
