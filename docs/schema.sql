@@ -360,7 +360,7 @@ BEGIN
         ORDER BY run.priority, run.run_at, run.id;
 END
 $$;
-CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
+CREATE FUNCTION jobctl.count_attempts(runs bigint[], job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -368,6 +368,7 @@ CREATE FUNCTION jobctl.count_attempts(job_types text[], statuses text[], outcome
 DECLARE
     counted record;
     newest record;
+    has_succeeded boolean;
 BEGIN
     FOR counted IN
         SELECT
@@ -378,6 +379,8 @@ BEGIN
             count(*) FILTER (WHERE ended.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
                 AS failed_attempts,
+            max(ended.run) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
+                AS failed_run,
             count(*) FILTER (
                 WHERE ended.outcome IN ('failed', 'lease_expired')
                     AND ended.status IN ('queued', 'failed')
@@ -405,15 +408,16 @@ BEGIN
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
+                WHEN bool_or(ended.outcome IN ('failed', 'lease_expired')) THEN 'failed'
                 WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
                     THEN 'cancelled'
             END AS last_status
-        FROM unnest(job_types, statuses, outcomes, run_times, waits)
-            AS ended (job_type, status, outcome, run_time, wait)
+        FROM unnest(runs, job_types, statuses, outcomes, run_times, waits)
+            AS ended (run, job_type, status, outcome, run_time, wait)
         GROUP BY ended.job_type
     LOOP
         -- Rows that other ticks have locked are skipped, so no tick waits here.
-        SELECT figures.id, figures.part, figures.writes INTO newest
+        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
             AND figures.day = (now() AT TIME ZONE 'UTC')::date
@@ -423,8 +427,17 @@ BEGIN
         IF NOT FOUND OR newest.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
             VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
-            RETURNING id INTO newest.id;
+            RETURNING id, part, writes, failing_since INTO newest;
         END IF;
+        -- Another row may have the success.
+        has_succeeded := counted.failed_attempts > 0
+            AND newest.failing_since IS NOT NULL
+            AND EXISTS (
+                SELECT FROM jobctl.job_figures AS figures
+                WHERE figures.job_type = counted.job_type
+                    AND figures.day >= (newest.failing_since AT TIME ZONE 'UTC')::date
+                    AND figures.last_succeeded_at >= newest.failing_since
+            );
         UPDATE jobctl.job_figures AS figures
         SET
             writes = figures.writes + 1,
@@ -448,7 +461,19 @@ BEGIN
             last_succeeded_at = CASE
                 WHEN counted.succeeded = 0 THEN figures.last_succeeded_at
                 ELSE now()
-            END
+            END,
+            failures_in_row = CASE
+                WHEN counted.succeeded > 0 THEN 0
+                WHEN has_succeeded THEN counted.failed_attempts
+                ELSE figures.failures_in_row + counted.failed_attempts
+            END,
+            failing_since = CASE
+                WHEN counted.succeeded > 0 THEN NULL
+                WHEN counted.failed_attempts = 0 THEN figures.failing_since
+                WHEN has_succeeded THEN now()
+                ELSE coalesce(figures.failing_since, now())
+            END,
+            failing_run = coalesce(counted.failed_run, figures.failing_run)
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION
@@ -637,6 +662,22 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     timeout interval,
     max_age interval,
     max_lag interval,
+    alert_after integer DEFAULT 3 NOT NULL,
+    usual text,
+    usual_least interval GENERATED ALWAYS AS ((('00:00:01'::interval * (rtrim(split_part(NULLIF(usual, 'off'::text), '..'::text, 1), 'smhd'::text))::double precision) * (
+CASE "right"(split_part(usual, '..'::text, 1), 1)
+    WHEN 's'::text THEN 1
+    WHEN 'm'::text THEN 60
+    WHEN 'h'::text THEN 3600
+    ELSE 86400
+END)::double precision)) STORED,
+    usual_most interval GENERATED ALWAYS AS ((('00:00:01'::interval * (rtrim(split_part(NULLIF(usual, 'off'::text), '..'::text, 2), 'smhd'::text))::double precision) * (
+CASE "right"(usual, 1)
+    WHEN 's'::text THEN 1
+    WHEN 'm'::text THEN 60
+    WHEN 'h'::text THEN 3600
+    ELSE 86400
+END)::double precision)) STORED,
     expires interval,
     keep interval,
     keep_dead interval,
@@ -659,6 +700,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT action_is_bounded CHECK ((action_bytes <= (4 * 262144))),
+    CONSTRAINT alert_after_in_range CHECK (((alert_after >= 0) AND (alert_after <= 1000))),
     CONSTRAINT backoff_is_known CHECK ((backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text)),
     CONSTRAINT burst_in_range CHECK (((burst IS NULL) OR ((burst >= 1) AND (burst <= 999999) AND (rate IS NOT NULL)))),
     CONSTRAINT catch_up_is_known CHECK ((catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'::text)),
@@ -687,6 +729,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
     CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT usual_is_known CHECK ((usual ~ '^(off|[1-9][0-9]{0,5}[smhd][.][.][1-9][0-9]{0,5}[smhd])$'::text)),
     CONSTRAINT when_full_is_known CHECK ((when_full = ANY (ARRAY['refuse'::text, 'drop_new'::text, 'drop_oldest'::text])))
 );
 CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURNS jsonb
@@ -717,6 +760,8 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
         'max_lag', extract(epoch FROM definition.max_lag),
+        'alert_after', definition.alert_after,
+        'usual', definition.usual,
         'expires', extract(epoch FROM definition.expires),
         'keep', extract(epoch FROM definition.keep),
         'keep_dead', extract(epoch FROM definition.keep_dead),
@@ -1085,7 +1130,9 @@ BEGIN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
-        PERFORM jobctl.count_attempts(jobs, counted_statuses, counted_outcomes, run_times, waits);
+        PERFORM jobctl.count_attempts(
+            ids, jobs, counted_statuses, counted_outcomes, run_times, waits
+        );
     END IF;
     IF snoozed IS NOT NULL THEN
         PERFORM jobctl.hold_snoozed(snoozed, workers[1]);
@@ -1161,14 +1208,11 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            CASE
-                WHEN run.status = 'dead'
-                    -- Else the run died later, without another attempt.
-                    AND last.error_type IS NOT DISTINCT FROM run.error_type
-                    THEN last.incident
-            END AS incident,
+            CASE WHEN fails.is_last THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
+            CASE WHEN fails.is_last THEN last.cause END AS cause,
+            CASE WHEN fails.is_last THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
@@ -1181,6 +1225,12 @@ BEGIN
             ON last.run_id = run.id
             AND last.attempt = run.attempts
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (
+            SELECT
+                run.status = 'dead'
+                -- Else the run died later, without another attempt.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_last
+        ) AS fails
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
             ('on_success', definition.on_success, run.status = 'succeeded'),
@@ -1200,7 +1250,8 @@ BEGIN
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
                     'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
-                        || coalesce(': ' || hooked.error, ''),
+                        || coalesce(': ' || hooked.error, '')
+                        || coalesce(': ' || hooked.last_line, ''),
                     'run', hooked.id,
                     'job', hooked.job,
                     'key', hooked.key,
@@ -1210,7 +1261,9 @@ BEGIN
                     'share', hooked.share,
                     'incident', hooked.incident,
                     'error_type', hooked.error_type,
-                    'error', hooked.error
+                    'error', hooked.error,
+                    'cause', hooked.cause,
+                    'last_line', hooked.last_line
                 ),
                 key => format(
                     'jobctl-hook-%s-%s-%s',
@@ -2056,6 +2109,11 @@ BEGIN
     RETURN NEW;
 END
 $$;
+CREATE FUNCTION jobctl.last_line(output text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $_$
+    SELECT (regexp_match(right(output, 1000), '([^\r\n]*\S)\s*$'))[1]
+$_$;
 CREATE FUNCTION jobctl.limited_runs(at_most integer, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, OUT ids bigint[], OUT are_last_attempts boolean[], OUT payload_bytes integer[], OUT place_priorities integer[], OUT place_queues text[], OUT place_run_at timestamp with time zone[], OUT place_ids bigint[], OUT skipped_job text, OUT last_definition bigint, OUT last_definitions bigint[], OUT last_shares text[]) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2564,6 +2622,35 @@ BEGIN
     END LOOP;
 END
 $_$;
+CREATE FUNCTION jobctl.own_words(run bigint, attempt integer, OUT error text, OUT last_line text) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF has_column_privilege('jobctl.job_attempts', 'output', 'SELECT') THEN
+        SELECT left(ended.error, 10000), jobctl.last_line(ended.output)
+        INTO error, last_line
+        FROM jobctl.job_attempts AS ended
+        WHERE ended.run_id = own_words.run
+            AND ended.attempt = own_words.attempt;
+    END IF;
+END
+$$;
+CREATE FUNCTION jobctl.record_alerts(host_user text, outcome text, jobs text[], details text[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+    INSERT INTO jobctl.job_events (action, job, recorded_by, host_user, reason, detail)
+    SELECT
+        'alert',
+        alert.job,
+        SESSION_USER,
+        left(record_alerts.host_user, 1000),
+        left(record_alerts.outcome, 1000),
+        left(alert.detail, 1000)
+    FROM unnest(jobs, details) AS alert (job, detail)
+$$;
 CREATE FUNCTION jobctl.record_effect(key text, result text DEFAULT NULL::text, run_id bigint DEFAULT NULL::bigint, attempt integer DEFAULT NULL::integer, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2795,6 +2882,40 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
             OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
+$$;
+CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average double precision, OUT average_before double precision, OUT days integer, OUT days_to_timeout double precision) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT
+        newest.seconds,
+        older.seconds,
+        newest.day - older.day,
+        CASE
+            WHEN newest.seconds > older.seconds AND extract(epoch FROM "timeout") > newest.seconds
+                THEN (extract(epoch FROM "timeout") - newest.seconds)
+                    / ((newest.seconds - older.seconds) / (newest.day - older.day))
+        END
+    FROM (
+        SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
+        FROM jobctl.daily_figures AS figures
+        WHERE figures.job_type = run_time_trend.job
+            AND figures.succeeded > 0
+        ORDER BY figures.day DESC
+        LIMIT 1
+    ) AS newest
+    LEFT JOIN LATERAL (
+        SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
+        FROM jobctl.daily_figures AS figures
+        WHERE figures.job_type = run_time_trend.job
+            AND figures.succeeded > 0
+            -- A job may not run each day.
+            AND figures.day BETWEEN newest.day - 13 AND newest.day - 7
+        ORDER BY figures.day DESC
+        LIMIT 1
+    ) AS older
+        ON abs(newest.seconds - older.seconds) >= greatest(1, older.seconds / 5)
+        AND older.seconds > 0
 $$;
 CREATE FUNCTION jobctl.serving(job text, queue text, tick_age double precision, OUT served boolean, OUT accepted boolean, OUT served_by_held boolean, OUT accepted_by_held boolean) RETURNS record
     LANGUAGE sql STABLE
@@ -3072,6 +3193,7 @@ BEGIN
             result := 'dropped';
             -- No run ended that could be the job's last one.
             PERFORM jobctl.count_attempts(
+                '{NULL}',
                 ARRAY[definition.name],
                 '{dropped}',
                 '{dropped}',
@@ -3093,6 +3215,62 @@ BEGIN
     reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
         'statement that corrects it';
 END
+$$;
+CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+    WITH success AS (
+        SELECT DISTINCT newest.id, newest.attempts
+        FROM (
+            SELECT 9223372036854775807
+            UNION ALL
+            -- + 0: otherwise, the planner may read all runs by id.
+            SELECT max(run.id + 0)
+            FROM jobctl.job_runs AS run
+            WHERE run.status = 'running'
+                AND run.job_type = usual.job
+        ) AS probe (before)
+        CROSS JOIN LATERAL (
+            SELECT run.id, run.attempts
+            FROM (
+                SELECT run.job_type, run.id, run.attempts, run.status
+                FROM jobctl.job_runs AS run
+                -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
+                WHERE run.job_type BETWEEN usual.job AND usual.job
+                    AND run.status <> 'running'
+                    AND run.id < probe.before
+                ORDER BY run.job_type DESC, run.id DESC
+                LIMIT 1000
+            ) AS run
+            WHERE run.status = 'succeeded'
+            ORDER BY run.job_type DESC, run.id DESC
+            LIMIT 30
+        ) AS newest
+        ORDER BY newest.id DESC
+        LIMIT 30
+    )
+    SELECT
+        count(*),
+        percentile_disc(0.5) WITHIN GROUP (ORDER BY attempt.took),
+        percentile_disc(0.95) WITHIN GROUP (ORDER BY attempt.took),
+        max(success.id),
+        (array_agg(attempt.took ORDER BY success.id DESC))[1]
+    FROM success
+    -- OFFSET 0: reads these attempts by their runs, and not all attempts.
+    CROSS JOIN LATERAL (
+        SELECT
+            extract(
+                epoch FROM greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
+            )::float8 AS took
+        FROM jobctl.job_attempts AS attempt
+        WHERE attempt.run_id = success.id
+            AND attempt.attempt = success.attempts
+        OFFSET 0
+    ) AS attempt
 $$;
 CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3494,6 +3672,9 @@ CREATE TABLE jobctl.job_figures (
     last_ended_at timestamp with time zone,
     last_status text,
     last_succeeded_at timestamp with time zone,
+    failures_in_row bigint DEFAULT 0 NOT NULL,
+    failing_since timestamp with time zone,
+    failing_run bigint,
     CONSTRAINT job_type_is_short CHECK (((length(job_type) >= 1) AND (length(job_type) <= 63)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000');
@@ -3549,6 +3730,36 @@ CREATE TABLE jobctl.job_attempts (
     CONSTRAINT texts_are_bounded CHECK (((octet_length(worker) <= 255) AND (octet_length(error_type) <= 100) AND (GREATEST(octet_length(error), octet_length(output)) <= (4 * 262144)))),
     CONSTRAINT times_are_dates CHECK (((LEAST(started_at, finished_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(started_at, finished_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
+CREATE VIEW jobctl.failing_jobs AS
+ SELECT run.job_type,
+    streak.failures,
+    streak.since_at,
+    run.id AS run_id,
+    newest.attempt,
+    COALESCE(((newest.error_type = 'spawn'::text) OR (newest.exit_code = ANY (ARRAY[126, 127]))), false) AS is_lasting,
+        CASE
+            WHEN (run.status = ANY (ARRAY['queued'::text, 'failed'::text])) THEN run.run_at
+            ELSE NULL::timestamp with time zone
+        END AS next_attempt_at
+   FROM ((( SELECT (sum(failed.failures_in_row))::bigint AS failures,
+            min(failed.failing_since) AS since_at,
+            (array_agg(failed.failing_run ORDER BY failed.last_ended_at DESC))[1] AS run_id
+           FROM (jobctl.job_figures failed
+             LEFT JOIN LATERAL ( SELECT max(figures.last_succeeded_at) AS last_at
+                   FROM jobctl.job_figures figures
+                  WHERE ((figures.job_type = failed.job_type) AND (figures.day >= failed.day))
+                 OFFSET 0) success ON (true))
+          WHERE ((failed.failing_since IS NOT NULL) AND (failed.failing_since > COALESCE(success.last_at, '-infinity'::timestamp with time zone)))
+          GROUP BY failed.job_type) streak
+     JOIN jobctl.job_runs run ON ((run.id = streak.run_id)))
+     LEFT JOIN LATERAL ( SELECT attempt.attempt,
+            attempt.error_type,
+            attempt.exit_code
+           FROM jobctl.job_attempts attempt
+          WHERE ((attempt.run_id = run.id) AND (attempt.outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text])))
+          ORDER BY attempt.attempt DESC
+         LIMIT 1) newest ON (true))
+  WHERE (run.status = ANY (ARRAY['blocked'::text, 'queued'::text, 'failed'::text, 'running'::text]));
 ALTER TABLE jobctl.job_definitions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME jobctl.job_definitions_id_seq
     START WITH 1
@@ -3581,7 +3792,7 @@ CREATE TABLE jobctl.job_events (
     host_user text,
     reason text,
     detail text,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'restore'::text, 'accept-restore'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text]))),
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'restore'::text, 'accept-restore'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text, 'alert'::text]))),
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason), length(detail)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((recorded_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
@@ -3749,6 +3960,7 @@ CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WH
 CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
 CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (action = ANY (ARRAY['restore'::text, 'accept-restore'::text]));
 CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);
+CREATE INDEX job_figures_failing ON jobctl.job_figures USING btree (job_type) WHERE (failing_since IS NOT NULL);
 CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
 CREATE INDEX job_runs_blocked ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'blocked'::text);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));

@@ -42,10 +42,10 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     assert!(hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", hooks(&db));
     let error = db.of_run(bad, "last_error");
     let expected = json!({
-        "text": format!("run 1 of job bad is dead after 2 attempts: {error}"),
+        "text": format!("run 1 of job bad is dead after 2 attempts: {error}: lost"),
         "run": bad, "job": "bad", "key": "invoice-7", "share": "acme", "status": "dead",
         "attempts": 2, "worker": "w2", "incident": "1.1", "error_type": "exit_code",
-        "error": error,
+        "error": error, "cause": "lost", "last_line": "lost",
     });
     assert_eq!(payload(&db, hook), expected);
     let of_good = payload(&db, 3);

@@ -82,7 +82,7 @@ fn json_has_every_column_with_null_for_a_missing_value() {
                 9", "idempotency_key": "k", "failed_at": "2026-01-31T08:00:01.000000Z",
             "finished_at": "2026-01-31T08:00:01.000000Z", "settled_at": null,
             "created_at": "2026-01-31T07:00:00.000000Z", "share": null, "worker": null,
-            "enqueued_by": login,
+            "enqueued_by": login, "last_line": null,
         },
         {
             "id": other, "job_type": "shell", "queue": "default", "attempts": 3, "max_attempts": 5,
@@ -90,7 +90,7 @@ fn json_has_every_column_with_null_for_a_missing_value() {
             "last_error": null, "idempotency_key": null, "failed_at": null,
             "finished_at": "2026-01-31T08:00:00.000000Z", "settled_at": null,
             "created_at": "2026-01-31T07:00:00.000000Z", "share": null, "worker": null,
-            "enqueued_by": login,
+            "enqueued_by": login, "last_line": null,
         },
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
@@ -161,7 +161,10 @@ fn a_terminal_shows_an_aligned_table() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(words(lines[header]), ["ID", "JOB", "ATTEMPTS", "DIED AT", "ERROR TYPE", "ERROR"]);
+    assert_eq!(
+        words(lines[header]),
+        ["ID", "JOB", "ATTEMPTS", "DIED AT", "ERROR TYPE", "ERROR", "LAST LINE"]
+    );
     let row = lines.iter().find(|line| line.contains("exit status 3")).unwrap();
     assert_eq!(
         words(row),
@@ -225,13 +228,13 @@ fn groups_count_dead_runs_by_job_and_error_type() {
             "job_type": "shell", "error_type": null, "runs": 1,
             "first_finished_at": "2026-01-31T08:00:03.000000Z",
             "last_finished_at": "2026-01-31T08:00:03.000000Z", "newest_id": unknown,
-            "last_error": null,
+            "last_error": null, "last_line": null,
         },
         {
             "job_type": "report", "error_type": "timeout", "runs": 1,
             "first_finished_at": "2026-01-31T08:00:02.000000Z",
             "last_finished_at": "2026-01-31T08:00:02.000000Z", "newest_id": last,
-            "last_error": "timed out after 5s",
+            "last_error": "timed out after 5s", "last_line": null,
         },
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);

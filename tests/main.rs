@@ -102,6 +102,7 @@ mod sql_enqueue;
 mod status;
 mod tick;
 mod tls;
+mod told;
 mod trail;
 mod upgrade;
 mod wait;

@@ -1,5 +1,6 @@
 //! The times that `next` prints, with and without a database.
 
+use crate::status::{insert_ended, insert_running};
 use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
@@ -313,4 +314,41 @@ fn a_narrow_terminal_shows_times_without_seconds_or_no_times() {
         let shown = shown(command);
         assert!(wanted.iter().all(|text| shown.contains(text)), "{shown}");
     }
+}
+
+/// Returns how many successes `jobctl.usual` has read, their median and their 95th percentile.
+fn usual(db: &TestDb, job: &str) -> String {
+    db.query(&format!("SELECT successes, median_seconds, p95_seconds FROM jobctl.usual('{job}')"))
+}
+
+#[test]
+fn the_usual_run_time_is_of_the_last_thirty_successes() {
+    let db = TestDb::new();
+    assert_eq!(usual(&db, "backup"), "0||");
+    for seconds in 1..=40 {
+        insert_ended(&db, "backup", "succeeded", 90 * 24, seconds);
+        insert_ended(&db, "backup", "dead", 1, 1000);
+        insert_ended(&db, "other", "succeeded", 1, 1000);
+    }
+    assert_eq!(usual(&db, "backup"), "30|25|39");
+    // A bulk that waits and a run that began before it do not hide the successes.
+    let running = insert_running(&db, "backup", 60);
+    let enqueue = |runs: u32| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type) SELECT 'backup' FROM generate_series(1, {runs})"
+        ));
+    };
+    enqueue(900);
+    assert_eq!(usual(&db, "backup"), "30|25|39");
+    enqueue(10_000);
+    assert_eq!(usual(&db, "backup"), "30|25|39");
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {running}"));
+    assert_eq!(usual(&db, "backup"), "0||");
+    let mut client = db.client();
+    let mut transaction = client.transaction().unwrap();
+    transaction.batch_execute("SELECT jobctl.usual('backup')").unwrap();
+    let read = "SELECT idx_tup_fetch, seq_scan FROM pg_stat_xact_user_tables
+        WHERE relid = 'jobctl.job_runs'::regclass";
+    let read = transaction.query_one(read, &[]).unwrap();
+    assert!(read.get::<_, i64>(0) < 1100 && read.get::<_, i64>(1) == 0, "{read:?}");
 }

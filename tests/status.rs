@@ -24,7 +24,7 @@ fn insert_waiting(db: &TestDb, job: &str, status: &str, seconds: i32) -> i64 {
 }
 
 /// Inserts a run that has been running for this many seconds.
-fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
+pub(crate) fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
     db.leaves_running();
     let values =
         format!(", 'web1', now() + interval '1 minute', now() - interval '{seconds} seconds'");
@@ -32,7 +32,7 @@ fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
 }
 
 /// Inserts a run that ended this many hours ago and ran for this many seconds.
-fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
+pub(crate) fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
     let end = format!("now() - interval '{hours} hours'");
     let start = format!("{end} - interval '{seconds} seconds'");
     let id = insert_run(
@@ -633,7 +633,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     }
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '45 seconds' WHERE id <= 2");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(figures(&db), "bad 0 0 1 1 0 0 0; good 3 0 0 0 1 3 3 succeeded");
+    assert_eq!(figures(&db), "bad 0 0 1 1 0 0 0 failed; good 3 0 0 0 1 3 3 succeeded");
     // The second attempt is lost with its worker.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 2, started_at = now(),
@@ -691,8 +691,8 @@ fn the_figures_do_not_overflow() {
     let db = TestDb::new();
     for number in ["1.7e308", "NaN", "-1"] {
         let call = format!(
-            "SELECT jobctl.count_attempts('{{a}}', '{{succeeded}}', '{{succeeded}}', '{{{number}}}',
-                 '{{{number}}}')"
+            "SELECT jobctl.count_attempts('{{1}}', '{{a}}', '{{succeeded}}', '{{succeeded}}',
+                 '{{{number}}}', '{{{number}}}')"
         );
         db.query(&call);
     }

@@ -4,6 +4,7 @@
 -- the plans: without the cache these statements cost three times as much. SECURITY DEFINER: a
 -- worker can add to figures, but not change them.
 CREATE OR REPLACE FUNCTION jobctl.count_attempts(
+    runs bigint[],
     job_types text[],
     statuses text[],
     outcomes text[],
@@ -20,6 +21,7 @@ AS $$
 DECLARE
     counted record;
     newest record;
+    has_succeeded boolean;
 BEGIN
     FOR counted IN
         SELECT
@@ -30,6 +32,8 @@ BEGIN
             count(*) FILTER (WHERE ended.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
                 AS failed_attempts,
+            max(ended.run) FILTER (WHERE ended.outcome IN ('failed', 'lease_expired'))
+                AS failed_run,
             count(*) FILTER (
                 WHERE ended.outcome IN ('failed', 'lease_expired')
                     AND ended.status IN ('queued', 'failed')
@@ -57,15 +61,16 @@ BEGIN
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
+                WHEN bool_or(ended.outcome IN ('failed', 'lease_expired')) THEN 'failed'
                 WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
                     THEN 'cancelled'
             END AS last_status
-        FROM unnest(job_types, statuses, outcomes, run_times, waits)
-            AS ended (job_type, status, outcome, run_time, wait)
+        FROM unnest(runs, job_types, statuses, outcomes, run_times, waits)
+            AS ended (run, job_type, status, outcome, run_time, wait)
         GROUP BY ended.job_type
     LOOP
         -- Rows that other ticks have locked are skipped, so no tick waits here.
-        SELECT figures.id, figures.part, figures.writes INTO newest
+        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
             AND figures.day = (now() AT TIME ZONE 'UTC')::date
@@ -75,8 +80,17 @@ BEGIN
         IF NOT FOUND OR newest.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
             VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
-            RETURNING id INTO newest.id;
+            RETURNING id, part, writes, failing_since INTO newest;
         END IF;
+        -- Another row may have the success.
+        has_succeeded := counted.failed_attempts > 0
+            AND newest.failing_since IS NOT NULL
+            AND EXISTS (
+                SELECT FROM jobctl.job_figures AS figures
+                WHERE figures.job_type = counted.job_type
+                    AND figures.day >= (newest.failing_since AT TIME ZONE 'UTC')::date
+                    AND figures.last_succeeded_at >= newest.failing_since
+            );
         UPDATE jobctl.job_figures AS figures
         SET
             writes = figures.writes + 1,
@@ -100,7 +114,19 @@ BEGIN
             last_succeeded_at = CASE
                 WHEN counted.succeeded = 0 THEN figures.last_succeeded_at
                 ELSE now()
-            END
+            END,
+            failures_in_row = CASE
+                WHEN counted.succeeded > 0 THEN 0
+                WHEN has_succeeded THEN counted.failed_attempts
+                ELSE figures.failures_in_row + counted.failed_attempts
+            END,
+            failing_since = CASE
+                WHEN counted.succeeded > 0 THEN NULL
+                WHEN counted.failed_attempts = 0 THEN figures.failing_since
+                WHEN has_succeeded THEN now()
+                ELSE coalesce(figures.failing_since, now())
+            END,
+            failing_run = coalesce(counted.failed_run, figures.failing_run)
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION

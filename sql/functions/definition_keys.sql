@@ -29,6 +29,8 @@ AS $$
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
         'max_lag', extract(epoch FROM definition.max_lag),
+        'alert_after', definition.alert_after,
+        'usual', definition.usual,
         'expires', extract(epoch FROM definition.expires),
         'keep', extract(epoch FROM definition.keep),
         'keep_dead', extract(epoch FROM definition.keep_dead),

@@ -357,7 +357,9 @@ BEGIN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
-        PERFORM jobctl.count_attempts(jobs, counted_statuses, counted_outcomes, run_times, waits);
+        PERFORM jobctl.count_attempts(
+            ids, jobs, counted_statuses, counted_outcomes, run_times, waits
+        );
     END IF;
     IF snoozed IS NOT NULL THEN
         PERFORM jobctl.hold_snoozed(snoozed, workers[1]);

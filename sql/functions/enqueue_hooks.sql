@@ -37,14 +37,11 @@ BEGIN
             run.attempts,
             run.share,
             last.worker,
-            CASE
-                WHEN run.status = 'dead'
-                    -- Else the run died later, without another attempt.
-                    AND last.error_type IS NOT DISTINCT FROM run.error_type
-                    THEN last.incident
-            END AS incident,
+            CASE WHEN fails.is_last THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
+            CASE WHEN fails.is_last THEN last.cause END AS cause,
+            CASE WHEN fails.is_last THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
@@ -57,6 +54,12 @@ BEGIN
             ON last.run_id = run.id
             AND last.attempt = run.attempts
         JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        CROSS JOIN LATERAL (
+            SELECT
+                run.status = 'dead'
+                -- Else the run died later, without another attempt.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_last
+        ) AS fails
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
             ('on_success', definition.on_success, run.status = 'succeeded'),
@@ -76,7 +79,8 @@ BEGIN
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
                     'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
-                        || coalesce(': ' || hooked.error, ''),
+                        || coalesce(': ' || hooked.error, '')
+                        || coalesce(': ' || hooked.last_line, ''),
                     'run', hooked.id,
                     'job', hooked.job,
                     'key', hooked.key,
@@ -86,7 +90,9 @@ BEGIN
                     'share', hooked.share,
                     'incident', hooked.incident,
                     'error_type', hooked.error_type,
-                    'error', hooked.error
+                    'error', hooked.error,
+                    'cause', hooked.cause,
+                    'last_line', hooked.last_line
                 ),
                 key => format(
                     'jobctl-hook-%s-%s-%s',

@@ -170,6 +170,7 @@ BEGIN
             result := 'dropped';
             -- No run ended that could be the job's last one.
             PERFORM jobctl.count_attempts(
+                '{NULL}',
                 ARRAY[definition.name],
                 '{dropped}',
                 '{dropped}',

@@ -47,10 +47,15 @@ GRANT EXECUTE ON FUNCTION
     jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.try_enqueue,
+    jobctl.usual,
     jobctl.wait_again,
     jobctl.wait_for,
     jobctl.is_own_effect,
     jobctl.is_running,
+    jobctl.last_line,
+    jobctl.own_words,
+    jobctl.record_alerts,
+    jobctl.run_time_trend,
     jobctl.may_settle,
     jobctl.definition_keys
     TO {role};

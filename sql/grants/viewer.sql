@@ -6,6 +6,7 @@ GRANT SELECT ON
     jobctl.job_dependencies,
     jobctl.daily_figures,
     jobctl.dead_runs,
+    jobctl.failing_jobs,
     jobctl.job_figures,
     jobctl.job_holds,
     jobctl.long_running_runs,
@@ -52,6 +53,10 @@ GRANT SELECT (
     rate_interval,
     max_age,
     max_lag,
+    alert_after,
+    usual,
+    usual_least,
+    usual_most,
     keep,
     keep_dead,
     created_at,
@@ -77,7 +82,12 @@ GRANT SELECT (
 GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects TO {role};
 GRANT EXECUTE ON FUNCTION
     jobctl.is_running,
+    jobctl.last_line,
+    jobctl.own_words,
+    jobctl.record_alerts,
+    jobctl.run_time_trend,
     jobctl.run_states,
     jobctl.serving,
-    jobctl.stuck_predecessor
+    jobctl.stuck_predecessor,
+    jobctl.usual
     TO {role};

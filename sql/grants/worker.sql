@@ -35,6 +35,10 @@ GRANT EXECUTE ON FUNCTION
     jobctl.fire,
     jobctl.is_own_effect,
     jobctl.is_running,
+    jobctl.last_line,
+    jobctl.own_words,
+    jobctl.record_alerts,
+    jobctl.run_time_trend,
     jobctl.limited_runs,
     jobctl.may_settle,
     jobctl.release_right,
@@ -42,5 +46,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.run_states,
     jobctl.serving,
     jobctl.stuck_predecessor,
-    jobctl.set_aside_unclaimable
+    jobctl.set_aside_unclaimable,
+    jobctl.usual
     TO {role};

@@ -104,6 +104,28 @@ CREATE TABLE jobctl.job_definitions (
     -- check reports a run that has been due for longer; NULL for as long as its --max-lag.
     max_lag interval
         CONSTRAINT max_lag_is_positive CHECK (max_lag > interval '0'),
+    -- `check` reports the job after so many failed attempts without a success between them; 0 for
+    -- never.
+    alert_after integer NOT NULL DEFAULT 3
+        CONSTRAINT alert_after_in_range CHECK (alert_after BETWEEN 0 AND 1000),
+    -- The least and the most run time that need no look, as in 10m..2h, or `off`; NULL: as those
+    -- of the last successes.
+    usual text
+        CONSTRAINT usual_is_known
+            CHECK (usual ~ '^(off|[1-9][0-9]{0,5}[smhd][.][.][1-9][0-9]{0,5}[smhd])$'),
+    usual_least interval GENERATED ALWAYS AS (
+        interval '1 second' * rtrim(split_part(nullif(usual, 'off'), '..', 1), 'smhd')::float8
+        * CASE right(split_part(usual, '..', 1), 1)
+            WHEN 's' THEN 1
+            WHEN 'm' THEN 60
+            WHEN 'h' THEN 3600
+            ELSE 86400
+        END
+    ) STORED,
+    usual_most interval GENERATED ALWAYS AS (
+        interval '1 second' * rtrim(split_part(nullif(usual, 'off'), '..', 2), 'smhd')::float8
+        * CASE right(usual, 1) WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 ELSE 86400 END
+    ) STORED,
     -- How long after its time a run may start.
     expires interval
         CONSTRAINT expires_is_positive CHECK (expires > interval '0'),
@@ -541,11 +563,19 @@ CREATE TABLE jobctl.job_figures (
     waits bigint[] NOT NULL DEFAULT '{0,0,0,0,0,0,0}',
     last_ended_at timestamptz,
     last_status text,
-    last_succeeded_at timestamptz
+    last_succeeded_at timestamptz,
+    -- How many attempts failed since the job's last success, since when, and the run of the newest;
+    -- for the finding about failing jobs, see failing_jobs.sql.
+    failures_in_row bigint NOT NULL DEFAULT 0,
+    failing_since timestamptz,
+    failing_run bigint
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day, part);
+
+CREATE INDEX job_figures_failing ON jobctl.job_figures (job_type)
+    WHERE failing_since IS NOT NULL;
 
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
@@ -678,7 +708,7 @@ CREATE TABLE jobctl.job_events (
             action IN (
                 'retry', 'cancel', 'edit', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
                 'forget', 'restore', 'accept-restore', 'add', 'change', 'enable', 'disable',
-                'remove'
+                'remove', 'alert'
             )
         ),
     -- No foreign key: the event outlives its run. NULL for a definition, and if many runs were

@@ -195,7 +195,7 @@ impl TimeZone {
 }
 
 /// The reason for a change.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[group(skip)]
 pub(super) struct Reason {
     /// Why, for the trail

@@ -8,9 +8,10 @@ use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use url::Url;
 
 use super::DatabaseFlags;
-use super::arguments::{length, up_to, within};
+use super::arguments::{Reason, length, up_to, within};
 use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
 use crate::exit::{Exit, Fault};
 use crate::files::Note;
@@ -21,6 +22,7 @@ use crate::job::failure::Failure;
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{RUN_OVERDUE, TICK_OVERDUE, Thresholds};
 use crate::print::{self, Output, Table};
+use crate::store::Store;
 use crate::text::duration::{self, DAY, MINUTE, SECOND, YEAR};
 use crate::text::plain::plain;
 
@@ -115,7 +117,9 @@ impl Arguments {
         let receiver = self.receiver()?;
         let note = self.note(database)?;
         let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
-        let (findings, facts, now) = self.look(database, jobs).inspect_err(|error| {
+        let store = database.open();
+        let looked = store.and_then(|store| Ok((self.look(&store, jobs)?, store)));
+        let ((findings, facts, now), store) = looked.inspect_err(|error| {
             if let (Some(note), Some(receiver)) = (&note, &receiver)
                 && super::exit_of(error) == Exit::Unavailable
                 && let Err(failed) = self.report_outage(note, receiver, error)
@@ -124,7 +128,7 @@ impl Arguments {
             }
         })?;
         if let Some(note) = &note {
-            self.report_new(note, receiver.as_ref(), &findings, now)?;
+            self.report_new(note, receiver.as_ref(), &findings, (&store, now))?;
         } else if self.output.asks_for_tsv() {
             print::rows(self.output, &findings, &Table::new("", ""))?;
         } else if self.output.is_json() {
@@ -144,13 +148,12 @@ impl Arguments {
     /// Returns the problems, the facts, and the database's time.
     fn look(
         &self,
-        database: &DatabaseFlags,
+        store: &Store,
         jobs: Option<Vec<String>>,
     ) -> anyhow::Result<(Vec<Finding>, Vec<Finding>, DateTime<Utc>)> {
-        let store = database.open()?;
         for job in jobs.iter().flatten() {
             // A misspelt job would never have a problem.
-            super::known_job(&store, job)?;
+            super::known_job(store, job)?;
         }
         let limits = Thresholds {
             dead: self.max_dead,
@@ -192,15 +195,15 @@ impl Arguments {
         Ok(Some((kind, action)))
     }
 
-    /// Reports the findings, the new ones first. Reports none if no finding is new or over, and the
-    /// last were reported less than `--repeat` before `now`. A note that can't be written hides no
-    /// finding.
+    /// Reports the findings, the new ones first, and records that. Reports none if no finding is
+    /// new or over, and the last were reported less than `--repeat` before `now`. A note or a
+    /// record that can't be written hides no finding.
     fn report_new(
         &self,
         note: &Note,
         receiver: Option<&Receiver>,
         findings: &[Finding],
-        now: DateTime<Utc>,
+        (store, now): (&Store, DateTime<Utc>),
     ) -> anyhow::Result<()> {
         let mut previous: Remembered = note.read().unwrap_or_default();
         let (known, new): (Vec<_>, Vec<_>) =
@@ -214,7 +217,10 @@ impl Arguments {
         let reports = is_due || !new.is_empty() || !resolved.is_empty();
         if reports {
             let fine = findings.is_empty();
-            self.report(receiver, &News { fine, new, known, resolved })?;
+            let news = News { fine, new, known, resolved };
+            let reported = self.report(receiver, &news);
+            self.record(store, &news, reported.as_ref().err());
+            reported?;
         }
         let reported_at = if reports { now } else { previous.reported_at };
         let mut remembered = Remembered { reported_at, ..Remembered::default() };
@@ -223,6 +229,37 @@ impl Arguments {
         remembered.lines.extend(hidden.lines);
         remembered.write(note);
         Ok(())
+    }
+
+    /// Records what was reported, and whether the receiver got it.
+    fn record(&self, store: &Store, news: &News<'_>, failed: Option<&anyhow::Error>) {
+        let outcome = match failed {
+            None => format!("delivered to {}", self.receiver_name()),
+            Some(why) => format!("not delivered to {}: {why:#}", self.receiver_name()),
+        };
+        let lines = news.lines().map(|(job, line)| (job, line.trim_end().to_owned()));
+        let (jobs, lines): (Vec<_>, Vec<_>) = lines.unzip();
+        let host_user = Reason::default().cause().host_user;
+        if let Err(error) = store.record_alerts(&host_user, &outcome, jobs, lines) {
+            print::complain(&error.to_string());
+        }
+    }
+
+    /// The receiver without secrets: a command line and a URL may have some.
+    fn receiver_name(&self) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+        match (&self.exec, &self.webhook) {
+            (Some(command), _) => {
+                let program = command.split_whitespace().next().unwrap_or_default();
+                let program = if program.chars().all(is_plain) { program } else { "--exec" };
+                format!("the command {program}")
+            }
+            (None, Some(url)) => {
+                let host = Url::parse(url).ok().and_then(|url| Some(url.host_str()?.to_owned()));
+                format!("the webhook of {}", host.unwrap_or_default())
+            }
+            (None, None) => "stdout".to_owned(),
+        }
     }
 
     /// Reports that the database can't be reached: once, and again after `--repeat` by this host's
@@ -310,11 +347,17 @@ struct News<'a> {
 }
 
 impl News<'_> {
-    /// A line each: new problems, those that are over, and known ones.
+    /// A job and a line each: new problems, those that are over, and known ones.
+    fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
+        let of = |prefix: &str, it: &Finding| format!("{prefix}{}", line(it));
+        let new = self.new.iter().map(move |it| (it.job_type.as_deref(), of("new: ", it)));
+        let over = self.resolved.iter().map(|line| (None, format!("resolved: {line}")));
+        let known = self.known.iter().map(move |it| (it.job_type.as_deref(), of("", it)));
+        new.chain(over).chain(known)
+    }
+
     fn text(&self) -> String {
-        let new = self.new.iter().map(|finding| format!("new: {}", line(finding)));
-        let over = self.resolved.iter().map(|line| format!("resolved: {line}"));
-        new.chain(over).chain(self.known.iter().map(|finding| line(finding))).collect()
+        self.lines().map(|(_, line)| line).collect()
     }
 }
 
@@ -362,7 +405,7 @@ fn hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
 
 /// One finding. The line has no age, so that mails about the same problem are the same.
 fn line(finding: &Finding) -> String {
-    let sentence = finding.sentence(|at| format!("since {}", at.format("%Y-%m-%d %H:%M UTC")));
+    let sentence = finding.sentence(|at| format!("since {}", health::minute(at)));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
     plain(&(sentence + &remedy)) + "\n"
 }

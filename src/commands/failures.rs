@@ -94,7 +94,7 @@ const ATTEMPTS: Table<'_> = Table::new(
 
 const INCIDENTS: Table<'_> = Table::new(
     "incident, first_finished_at as first, last_finished_at as last, times, failures, dead, \
-     waiting, recovered, jobs, workers, shares, cause",
+     waiting, recovered, jobs, workers, shares, newest_cause|cause as cause",
     NONE,
 );
 

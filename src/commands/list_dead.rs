@@ -40,20 +40,22 @@ const NONE: &str = "no dead run matches";
 
 const RUNS: Table<'_> = Table::new(
     "id, job_type as job, attempts/max_attempts as attempts, finished_at as died at, \
-     error_type as error type, last_error as error",
+     error_type as error type, last_error as error, last_line as last line",
     NONE,
 );
 
 /// With settled runs.
 const ALL: Table<'_> = Table::new(
     "id, job_type as job, attempts/max_attempts as attempts, finished_at as died at, \
-     settled_at as settled at, error_type as error type, last_error as error",
+     settled_at as settled at, error_type as error type, last_error as error, \
+     last_line as last line",
     NONE,
 );
 
 const GROUPS: Table<'_> = Table::new(
     "job_type as job, error_type as error type, runs, first_finished_at as first died, \
-     last_finished_at as last died, newest_id as newest, last_error as error",
+     last_finished_at as last died, newest_id as newest, last_error as error, \
+     last_line as last line",
     NONE,
 );
 

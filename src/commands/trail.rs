@@ -30,6 +30,7 @@ words! {
         Enable = "enable",
         Disable = "disable",
         Remove = "remove",
+        Alert = "alert",
     }
 }
 
@@ -42,6 +43,11 @@ const HEADING: &str = "Which changes";
 ///
 ///   jobctl trail --since 00:00 --by ana
 ///   jobctl trail --job send_weekly_report --action change
+///
+/// What `check` has reported since it remembers it (--repeat, --exec, --webhook),
+/// to whom, and whether it got there:
+///
+///   jobctl trail --action alert
 #[derive(Args, Debug)]
 #[command(
     verbatim_doc_comment,

@@ -7,6 +7,7 @@ pub(crate) mod why_waiting;
 mod work;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -59,6 +60,9 @@ pub(crate) struct Finding {
     pub(crate) run_id: Option<i64>,
     #[serde(with = "timestamp")]
     pub(crate) since_at: Option<DateTime<Utc>>,
+    /// The jobs that a problem of a queue concerns.
+    #[serde(skip)]
+    pub(crate) jobs: Vec<String>,
     /// The number of runs that it concerns; `None`: it may be the cause of any problem.
     #[serde(skip)]
     pub(crate) runs: Option<i64>,
@@ -81,8 +85,13 @@ impl Finding {
     /// Returns the sentence with `since`, such as `since 02:00` or `for 3h`, and the example.
     pub(crate) fn sentence(&self, since: impl FnOnce(DateTime<Utc>) -> String) -> String {
         let since = self.since_at.map(|at| format!(", {}", since(at))).unwrap_or_default();
+        Self { found: format!("{}{since}", self.found), ..self.clone() }.with_example()
+    }
+
+    /// Returns the sentence with the example.
+    pub(crate) fn with_example(&self) -> String {
         let example = self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
-        format!("{}{since}{example}", self.found)
+        format!("{}{example}", self.found)
     }
 
     /// The kind of problem, and the job, queue or worker that has it.
@@ -121,6 +130,11 @@ fn warn(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
 
 fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Bad, found, remedy)
+}
+
+/// A time in a line that stays the same while time passes.
+pub(crate) fn minute(at: DateTime<Utc>) -> impl Display {
+    at.format("%Y-%m-%d %H:%M UTC")
 }
 
 /// Returns the first `most` findings in their order, and the number of the others. Each code has

@@ -31,7 +31,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 notes.push(format!("{} {wait}", plural::of(fact.runs, "due run")));
             }
             if let Some(until) = fact.until_at {
-                notes.push(format!("until {}", until.format("%Y-%m-%d %H:%M UTC")));
+                notes.push(format!("until {}", super::minute(until)));
             }
             if is_ahead {
                 notes.push("the database's clock was ahead when it began".to_owned());

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 
 use chrono::{DateTime, Utc};
 
-use super::{Finding, Severity, ok, stopped, unknown};
+use super::{Finding, Severity, minute, ok, stopped, unknown};
+use crate::job::failure;
 use crate::job::finding_code::Code;
 use crate::job::thresholds::Thresholds;
 use crate::schedule::due::{self, Scheduled};
@@ -14,7 +15,7 @@ use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 21] = [
+const CHECKS: [(&str, &str); 23] = [
     ("restores", "no tick has noticed a restored backup"),
     ("ticks", "every worker ticks"),
     ("answers", "no tick has waited for a slow database"),
@@ -29,8 +30,10 @@ const CHECKS: [(&str, &str); 21] = [
     ("schedules", "no schedule is late"),
     ("leases", "no run with an expired lease waits for recovery"),
     ("results", "no result waits to be recorded"),
+    ("attempts", "no job keeps failing"),
     ("dead runs", "no dead run needs attention"),
     ("freshness", "every job succeeded within its max_age"),
+    ("run times", "no run takes unusually long or short"),
     ("timeouts", "every scheduled command has a timeout"),
     ("history", "no history needs to be pruned"),
     ("effects", "no effect was left open"),
@@ -281,6 +284,16 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             ),
             each_tick("records such results"),
         ),
+        Code::JobFailing => (
+            format!("{job} fails: {} without a success", plural::of(fact.runs, "failed attempt")),
+            format!(
+                "{operator}`jobctl show {run}`; {}",
+                match fact.next_at {
+                    None => "its next attempt is running".to_owned(),
+                    Some(at) => format!("its next attempt is due at {}", minute(at)),
+                }
+            ),
+        ),
         Code::RunsDead => (
             format!("{} of {job}", runs("dead ")),
             format!("{operator}`jobctl list-dead {job_option}`; then retry or settle them"),
@@ -289,6 +302,25 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
             format!("{job} has not succeeded within {}", seconds()),
             format!("{operator}`jobctl list {job_option}` shows its runs"),
         ),
+        Code::RunUnusual => {
+            let usually = fact.usual_seconds.map_or_else(String::new, |usual| {
+                format!("; usually it takes {}", show(store::seconds(usual)))
+            });
+            match (fact.days, fact.seconds) {
+                (Some(days), _) => (
+                    format!("{job} reaches its timeout in about {}", plural::of(days, "day")),
+                    "raise its timeout, or find out why its runs take longer and longer".to_owned(),
+                ),
+                (None, Some(_)) => (
+                    format!("run {run} of {job} succeeded after {}{usually}", seconds()),
+                    format!("{operator}`jobctl show {run} --output` shows what it did"),
+                ),
+                (None, None) => (
+                    format!("run {run} of {job} is running for longer than usual{usually}"),
+                    format!("{operator}`jobctl show {run}`; `jobctl cancel {run}` stops it"),
+                ),
+            }
+        }
         Code::RunLong => (
             format!("run {run} of {job} is still running on {worker}"),
             format!("{operator}`jobctl show {run}`; `jobctl cancel {run}` stops it"),
@@ -327,9 +359,12 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let example = match (code, &fact.detail) {
         (Code::WorkerMissing, _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
         (Code::RestoreUnaccepted, by) => by.as_ref().map(|by| format!("noticed by {by}")),
-        (_, Some(error)) => Some(format!("the newest is run {run}: {error}")),
+        (_, Some(error)) => {
+            let words = fact.last_line.as_ref().or(fact.cause.as_ref());
+            Some(format!("the newest is run {run}: {}", failure::told(error, words)))
+        }
         (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
-        (Code::RunLong, None) => None,
+        (Code::RunLong | Code::RunUnusual, None) => None,
         (_, None) => fact.run_id.map(|run| format!("such as run {run}")),
     };
     let lasts = |since: DateTime<Utc>, newest: DateTime<Utc>| {
@@ -338,7 +373,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let is_brief = code == Code::DatabaseSlow
         && !fact.since_at.zip(fact.newest_at).is_some_and(|(since, newest)| lasts(since, newest));
     // Right after a migration, cron has not yet started the first tick.
-    let is_warning = fact.is_new || is_brief || WARNINGS.contains(&code);
+    let is_warning = fact.is_new
+        || is_brief
+        || WARNINGS.contains(&code)
+        || code == Code::RunUnusual && !fact.is_bad;
     Finding {
         severity: if is_warning { Severity::Warn } else { Severity::Bad },
         job_type: fact.job_type.clone(),
@@ -347,6 +385,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         run_id: fact.run_id,
         since_at: fact.since_at,
         newest_at: fact.newest_at,
+        jobs: fact.jobs.clone(),
         runs: (!CAUSES.contains(&code)).then_some(fact.runs.max(1)),
         example,
         ..Finding::of(code, found, remedy)

@@ -60,6 +60,15 @@ pub(crate) struct JobOutput {
     pub(crate) truncated: bool,
 }
 
+impl JobOutput {
+    /// Returns the last line that is not blank, as `jobctl.last_line` does.
+    pub(crate) fn last_line(&self) -> Option<&str> {
+        let start = self.text.char_indices().rev().nth(999).map_or(0, |(at, _)| at);
+        let tail = self.text[start..].trim_end();
+        tail.rsplit(['\n', '\r']).next().filter(|line| !line.is_empty())
+    }
+}
+
 /// The log's words for a failed run that is cancelled before its next attempt.
 pub(crate) const EXPIRES_FIRST: &str = "expires before its next attempt";
 

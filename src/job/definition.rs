@@ -158,6 +158,8 @@ pub(super) const KEYS: &[Key] = &[
     key("timeout", Length(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
     key("max_age", Length(duration::MINUTE, LONGEST_AGE)),
     key("max_lag", Length(duration::MINUTE, LONGEST_AGE)),
+    key("alert_after", Number(0, 1000)).or(|| json!(3)),
+    key("usual", Text(check_usual)),
     key("expires", Length(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
     key("keep", Length(Duration::ZERO, duration::CENTURY)),
     key("keep_dead", Length(Duration::ZERO, duration::CENTURY)),
@@ -550,16 +552,29 @@ fn check_number(least: i32, most: i32, value: &Value) -> Result<(), String> {
 
 /// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.
 fn check_rate(text: &str) -> Result<(), String> {
-    let number = |text: &str| {
-        (1..=6).contains(&text.len())
-            && !text.starts_with('0')
-            && text.bytes().all(|byte| byte.is_ascii_digit())
-    };
     let is_rate = text.split_once('/').is_some_and(|(starts, time)| {
-        number(starts) && time.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(number)
+        is_plain_length(time) && is_plain_length(&format!("{starts}s"))
     });
     let rule = "must be a number and a time with one of the units s, m, h and d, as in 60/1m";
     check(is_rate, || rule.to_owned())
+}
+
+fn check_usual(text: &str) -> Result<(), String> {
+    let length = |text: &str| duration::parse(text).ok().filter(|_| is_plain_length(text));
+    let range = text.split_once("..").map(|(least, most)| (length(least), length(most)));
+    let is_range = matches!(range, Some((Some(least), Some(most))) if least < most);
+    let rule = "must be off, or the least and the most run time, each a number with one of the \
+                units s, m, h and d, as in 10m..2h";
+    check(text == "off" || is_range, || rule.to_owned())
+}
+
+/// Whether it is a number and a unit, which PostgreSQL splits.
+fn is_plain_length(text: &str) -> bool {
+    text.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(|number| {
+        (1..=6).contains(&number.len())
+            && !number.starts_with('0')
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn check_catch_up(text: &str) -> Result<(), String> {

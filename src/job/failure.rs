@@ -159,6 +159,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Returns the error with what the job itself said last, if it says more.
+pub(crate) fn told(error: &str, words: Option<&String>) -> String {
+    match words {
+        Some(words) if !error.contains(words.as_str()) => format!("{error}: {words}"),
+        _ => error.to_owned(),
+    }
+}
+
 /// Returns whether the status asks for a request to another URL. The other statuses from 300 to 399
 /// offer a choice, or say that nothing has changed.
 pub(crate) fn is_redirect(status: u16) -> bool {

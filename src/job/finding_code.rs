@@ -26,6 +26,7 @@ words! {
         ScheduleLate = "schedule_late",
         LeaseLost = "lease_lost",
         ResultsUnrecorded = "results_unrecorded",
+        JobFailing = "job_failing",
         RunsDead = "runs_dead",
         JobStale = "job_stale",
         TimeoutMissing = "timeout_missing",
@@ -35,6 +36,7 @@ words! {
         SchedulePaused = "schedule_paused",
         JobDisabled = "job_disabled",
         RunLong = "run_long",
+        RunUnusual = "run_unusual",
         AttemptsFailing = "attempts_failing",
     }
 }
@@ -43,7 +45,8 @@ impl Code {
     /// Of holds, paused and disabled jobs.
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
-    /// The check of `doctor` that finds it. Only a flag of `check` asks for the last two.
+    /// The check of `doctor` that finds it. Only a flag of `check` asks for
+    /// `RunLong` and `AttemptsFailing`.
     pub(crate) fn check(self) -> &'static str {
         match self {
             Self::RestoreUnaccepted => "restores",
@@ -62,6 +65,7 @@ impl Code {
             Self::ScheduleBroken | Self::ScheduleSkipping | Self::ScheduleLate => "schedules",
             Self::LeaseLost => "leases",
             Self::ResultsUnrecorded => "results",
+            Self::JobFailing => "attempts",
             Self::RunsDead => "dead runs",
             Self::JobStale => "freshness",
             Self::TimeoutMissing => "timeouts",
@@ -69,7 +73,8 @@ impl Code {
             Self::EffectOpen => "effects",
             Self::RunsHeld => "holds",
             Self::SchedulePaused | Self::JobDisabled => "pauses",
-            Self::RunLong => "run times",
+            Self::RunLong => "long runs",
+            Self::RunUnusual => "run times",
             Self::AttemptsFailing => "failures",
         }
     }

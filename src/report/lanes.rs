@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, Label};
 use super::{View, anchor, name, pace};
-use crate::health::Severity;
+use crate::health::{Finding, Severity};
 use crate::store::{self, Bin, ReportJob};
 use crate::text::duration;
 use crate::text::plural::{self, grouped, grouped_of};
@@ -32,8 +32,6 @@ const ROW: i32 = 4;
 /// Labels closer to an end of the axis than this share of the axis's width are left out, because
 /// they would extend beyond it.
 const EDGE: f64 = 0.025;
-/// A change of run time is shown only if it exceeds this share and this many seconds.
-const TREND: (f64, f64) = (0.2, 1.0);
 /// A timeout is mentioned if the runs reach it within this many days.
 const AHEAD: f64 = 60.0;
 
@@ -134,7 +132,7 @@ fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
     let why = view.of_job(&job.name).filter(|finding| finding.severity != Severity::Warn);
-    let why: Vec<_> = why.map(|finding| finding.found.as_str()).collect();
+    let why: Vec<_> = why.map(Finding::with_example).collect();
     html! {
         details.lane id=(anchor(&job.name)) {
             summary.columns {
@@ -198,20 +196,13 @@ fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
 /// How much longer or shorter the runs became in a week or two, and when they reach their timeout.
 fn trend(job: &ReportJob, average: f64) -> String {
     let Some((before, days)) = job.average_before.zip(job.days) else { return String::new() };
-    let (seconds, share) = (average - before, average / before - 1.0);
-    if seconds.abs() < TREND.1 || share.abs() < TREND.0 || !share.is_finite() {
-        return String::new();
-    }
+    let share = average / before - 1.0;
     let sign = if share > 0.0 { "+" } else { "-" };
     let change = grouped((share.abs() * 100.0).round() as i64);
-    let left = job.timeout.map_or(f64::MAX, |timeout| timeout - average);
-    let until = left / (seconds / f64::from(days.max(1)));
-    let until = match seconds > 0.0 && left > 0.0 && until <= AHEAD {
-        true => {
-            format!(", reaches its timeout in about {}", plural::of(until.ceil() as i64, "day"))
-        }
-        false => String::new(),
-    };
+    let until = job.days_to_timeout.filter(|until| *until <= AHEAD).map(|until| {
+        format!(", reaches its timeout in about {}", plural::of(until.ceil() as i64, "day"))
+    });
+    let until = until.unwrap_or_default();
     format!(", {sign}{change} % in {}{until}", plural::of(days.into(), "day"))
 }
 

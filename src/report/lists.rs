@@ -149,7 +149,10 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
                 && finding.worker.as_ref() == Some(&worker.worker)
         })
     };
-    let (silent, others): (Vec<_>, Vec<_>) = snapshot.workers.iter().partition(is_silent);
+    // The tile counts the same workers.
+    let has_known = snapshot.summary.workers > 0;
+    let workers = snapshot.workers.iter().filter(|worker| worker.is_known || !has_known);
+    let (silent, others): (Vec<_>, Vec<_>) = workers.partition(is_silent);
     let list = List {
         heading: "Workers",
         columns: ["Worker", "Last tick", "Version"],

@@ -66,7 +66,10 @@ impl View<'_> {
     }
 
     fn of_job<'v>(&'v self, job: &'v str) -> impl Iterator<Item = &'v Finding> {
-        self.findings.iter().filter(move |finding| finding.job_type.as_deref() == Some(job))
+        let is_of = move |it: &&Finding| {
+            it.job_type.as_deref() == Some(job) || it.jobs.iter().any(|one| one == job)
+        };
+        self.findings.iter().filter(is_of)
     }
 
     /// The id of a job's lane, if the page has one.
@@ -94,7 +97,7 @@ impl Page {
             bins: (0..axis.bins).map(|bin| axis.start(bin)).collect(),
             width: axis.width(),
             by_day: axis.by_day(),
-            troubled: bad.filter_map(|finding| finding.job_type).collect(),
+            troubled: bad.flat_map(|it| it.jobs.into_iter().chain(it.job_type)).collect(),
             jobs: JOBS,
             rows: ROWS as i64,
             details: self.details,

@@ -6,6 +6,9 @@ use super::{SHOWN, View, section as titled};
 use crate::health::{self, Finding, Severity};
 use crate::text::plural;
 
+/// Folded findings at most.
+const FOLDED: usize = 100;
+
 /// Nothing if there is no finding.
 pub(super) fn section(view: &View<'_>) -> Markup {
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
@@ -31,14 +34,23 @@ pub(super) fn section(view: &View<'_>) -> Markup {
     }
 }
 
-/// Lists the first findings, and the number of the others with the command that lists them.
+/// Lists the first findings, folds others, and names the command that lists the rest.
 fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
     let (shown, more) = health::first(findings, SHOWN);
+    let is_shown = |finding: &&&Finding| shown.iter().any(|it| std::ptr::eq(*it, **finding));
+    let folded: Vec<_> = findings.iter().filter(|it| !is_shown(it)).take(FOLDED).collect();
+    let rest = more - folded.len();
     html! {
         @if !findings.is_empty() {
-            ul.findings {
-                @for finding in shown { li { (item(finding, view)) } }
-                @if more > 0 { li { "and " (more) " more: " code { "jobctl " (command) } } }
+            ul.findings { @for finding in &shown { li { (item(finding, view)) } } }
+        }
+        @if !folded.is_empty() {
+            details {
+                summary { (more) " more" }
+                ul.findings {
+                    @for finding in folded { li { (item(finding, view)) } }
+                    @if rest > 0 { li { "and " (rest) " more: " code { "jobctl " (command) } } }
+                }
             }
         }
     }

@@ -24,7 +24,15 @@ pub(super) fn section(view: &View<'_>) -> Markup {
         notes: counted(summary.dead_lately, "in the last 24h").into_iter().collect(),
         is_bad: summary.dead > 0,
     };
-    let tiles = [dead, due(view), stopped(view), running(view), workers(view), success(summary)];
+    let tiles = [
+        dead,
+        failing(view),
+        due(view),
+        stopped(view),
+        running(view),
+        workers(view),
+        success(summary),
+    ];
     html! {
         section aria-label="Key figures" {
             dl.figures {
@@ -36,6 +44,17 @@ pub(super) fn section(view: &View<'_>) -> Markup {
                 }
             }
         }
+    }
+}
+
+fn failing(view: &View<'_>) -> Tile {
+    let failing = view.findings.iter().filter(|it| it.code == Some(Code::JobFailing));
+    let jobs: Vec<_> = failing.filter_map(|it| it.job_type.as_deref()).collect();
+    Tile {
+        name: "Jobs failing",
+        value: grouped(jobs.len() as i64),
+        notes: (!jobs.is_empty()).then(|| listed(&jobs, 2)).into_iter().collect(),
+        is_bad: !jobs.is_empty(),
     }
 }
 
@@ -104,11 +123,13 @@ fn workers(view: &View<'_>) -> Tile {
 fn success(summary: &ReportSummary) -> Tile {
     let week = share(summary.succeeded_7d, summary.dead_7d);
     let before = share(summary.succeeded_before, summary.dead_before);
+    let ended = counted(summary.succeeded_7d + summary.dead_7d, "runs");
+    let ended = ended.map(|runs| format!("of {runs}"));
     let before = before.map(|share| format!("{share} in the 7d before"));
     Tile {
         name: "Succeeded in 7d",
         value: week.unwrap_or_else(|| "none".to_owned()),
-        notes: before.into_iter().collect(),
+        notes: ended.into_iter().chain(before).collect(),
         is_bad: false,
     }
 }

@@ -122,9 +122,19 @@ rows! {
         pub(crate) newest_id: i64,
         /// The number of incidents; `None` if it is one.
         pub(crate) times: Option<i64>,
+        /// The last line of output or the error of the newest attempt; `None` for a role that may
+        /// not read outputs.
+        pub(crate) newest_cause: Option<String>,
         pub(crate) newest_attempt: i32,
         /// The number of all rows.
         pub(crate) total: i64,
+    }
+}
+
+impl Incident {
+    /// Shows the words of the newest attempt as the cause.
+    pub(super) fn tell_newest(&mut self) {
+        self.cause = self.newest_cause.take().or(self.cause.take());
     }
 }
 
@@ -167,7 +177,7 @@ pub(crate) enum RunList {
 /// The fields of dead runs.
 const DEAD_FIELDS: &str = "id job_type queue attempts max_attempts error_type last_error \
                            idempotency_key failed_at finished_at settled_at created_at share \
-                           worker enqueued_by";
+                           worker enqueued_by last_line";
 
 impl Store {
     /// Returns the runs that match.

@@ -289,6 +289,19 @@ impl Store {
         self.query("prune", Transaction::execute, statement).map(drop)
     }
 
+    /// Records problems that were reported: the job and the line of each, and whether the receiver
+    /// got them.
+    pub(crate) fn record_alerts(
+        &self,
+        host_user: &str,
+        outcome: &str,
+        jobs: Vec<Option<&str>>,
+        details: Vec<String>,
+    ) -> Result<()> {
+        let statement = query!("operate/record_alerts"; host_user, outcome, jobs, details);
+        self.query("record the alerts", Transaction::execute, statement).map(drop)
+    }
+
     /// Returns the workers that stopped long ago.
     pub(crate) fn old_workers(&self) -> Result<Vec<String>> {
         self.query("look for old workers", Transaction::list, query!("operate/old_workers"))

@@ -6,8 +6,7 @@ use chrono::{DateTime, Utc};
 use postgres::types::Json;
 use serde::Deserialize;
 
-use super::row::{PgResult, column, rows};
-use super::session::Transaction;
+use super::row::rows;
 use super::statement::query;
 use super::status::{Flow, WorkFacts, Worker, list_workers, read_work};
 use super::{Incident, Result, Store, Timeouts};
@@ -116,11 +115,12 @@ rows! {
         pub(crate) running_since: Option<DateTime<Utc>>,
         /// The average run time of successes on the last day with one.
         pub(crate) average: Option<f64>,
-        /// The same on a day a week before.
+        /// The same on a day a week or two before, if it was another.
         pub(crate) average_before: Option<f64>,
         /// The number of days between the two.
         pub(crate) days: Option<i32>,
-        pub(crate) timeout: Option<f64>,
+        /// When its runs reach their timeout, if they take longer and longer.
+        pub(crate) days_to_timeout: Option<f64>,
         /// The number of all jobs, and of all their runs.
         pub(crate) total: i64,
         pub(crate) all_succeeded: i64,
@@ -155,7 +155,7 @@ impl Store {
     ) -> Result<Snapshot> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(timeouts, "read the report", |transaction| {
-            let work = read_work(transaction, None, &Thresholds::default(), true)?;
+            let mut work = read_work(transaction, None, &Thresholds::default(), true)?;
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { bins, by_day, troubled, rows, .. } = &scope;
@@ -168,8 +168,12 @@ impl Store {
                 since, until = None::<DateTime<Utc>>, run_ids = None::<Vec<i64>>,
                 attempts = None::<Vec<i32>>, with_unstarted = true, limit = rows,
             ))?;
-            if scope.details == Details::Output {
-                read_last_lines(transaction, &mut incidents)?;
+            match scope.details {
+                Details::Errors => work.facts.iter_mut().for_each(|fact| fact.last_line = None),
+                Details::Output => {
+                    transaction.execute(query!("report/outputs"))?;
+                    incidents.iter_mut().for_each(Incident::tell_newest);
+                }
             }
             let silent_after = TICK_OVERDUE.as_secs_f64();
             Ok(Snapshot {
@@ -186,16 +190,4 @@ impl Store {
             })
         })
     }
-}
-
-/// Takes the last line of output of the newest attempt for the cause.
-fn read_last_lines(transaction: &mut Transaction, incidents: &mut [Incident]) -> PgResult<()> {
-    let ids = column(incidents, |incident| incident.newest_id);
-    let attempts = column(incidents, |incident| incident.newest_attempt);
-    let lines: Vec<Option<String>> =
-        transaction.list(query!("report/last_lines"; ids, attempts))?;
-    for (incident, line) in incidents.iter_mut().zip(lines) {
-        incident.cause = line.or(incident.cause.take());
-    }
-    Ok(())
 }

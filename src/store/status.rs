@@ -101,6 +101,9 @@ rows! {
         /// That it serves; empty for all.
         pub(crate) queues: Vec<String>,
         pub(crate) login: String,
+        /// Its ticks are missed if they stop.
+        #[serde(skip)]
+        pub(crate) is_known: bool,
     }
 
     /// A hold, a paused schedule or a disabled job, see look/stopped.sql.
@@ -151,12 +154,26 @@ pub(crate) struct Fact {
     pub(crate) worker: Option<String>,
     pub(crate) run_id: Option<i64>,
     pub(crate) since_at: Option<DateTime<Utc>>,
+    /// Whose runs they are, if those of several jobs are one problem.
+    pub(crate) jobs: Vec<String>,
     /// The number of runs, attempts or effects.
     pub(crate) runs: i64,
     /// An error, or the tick that found an older database.
     pub(crate) detail: Option<String>,
+    /// The last line of output of the attempt with this error, for a role that may read outputs.
+    pub(crate) last_line: Option<String>,
+    /// That line without values, for other roles.
+    pub(crate) cause: Option<String>,
     /// A duration.
     pub(crate) seconds: Option<f64>,
+    /// How long a run of the job usually takes, in seconds.
+    pub(crate) usual_seconds: Option<f64>,
+    /// In how many days its runs reach their timeout.
+    pub(crate) days: Option<i64>,
+    /// The definition says what is usual.
+    pub(crate) is_bad: bool,
+    /// When the run is due again.
+    pub(crate) next_at: Option<DateTime<Utc>>,
     /// When the problem last grew, if that was after `since_at`.
     pub(crate) newest_at: Option<DateTime<Utc>>,
     /// There was no time yet for a first tick.

@@ -203,6 +203,7 @@ impl JudgedAttempt {
             run_time_seconds = (self.finished - self.started).as_secs_f64(),
             error_type = self.next_status.error_type.map(ErrorType::as_str),
             error = self.next_status.error.as_deref(),
+            last_line = self.last_line(),
             next_attempt_seconds = next;
             "{line}"
         );
@@ -230,6 +231,13 @@ impl JudgedAttempt {
                 self.next_status.error.as_deref().unwrap_or("failed")
             }
         }
+    }
+
+    /// Returns the last line of a failed attempt's output.
+    fn last_line(&self) -> Option<&str> {
+        matches!(self.result.outcome, Outcome::Failed(_))
+            .then(|| self.result.output.last_line())
+            .flatten()
     }
 
     /// Returns how the attempt ended, after which time, and what else is known.
@@ -279,7 +287,8 @@ impl JudgedAttempt {
         };
         let is_lost = matches!(self.result.outcome, Outcome::Stopped(StopReason::LeaseLost));
         let level = if is_lost || status == Status::Dead { Level::Warn } else { Level::Info };
-        (level, format!("{subject}: {}{next}", self.what_happened()))
+        let words = self.last_line().map(|words| format!(": {words}")).unwrap_or_default();
+        (level, format!("{subject}: {}{next}{words}", self.what_happened()))
     }
 }
 

@@ -124,6 +124,8 @@ pub(super) struct Spec {
     pub(super) timeout: Option<f64>,
     pub(super) max_age: Option<f64>,
     pub(super) max_lag: Option<f64>,
+    pub(super) alert_after: i32,
+    pub(super) usual: Option<String>,
     pub(super) expires: Option<f64>,
     pub(super) keep: Option<f64>,
     pub(super) keep_dead: Option<f64>,

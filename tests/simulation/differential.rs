@@ -121,6 +121,7 @@ const ROWS: &str = "
         output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
+        usual_least, usual_most,
         most_fires, most_running, most_at_once, rate_interval, is_limited, has_hooks, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
             'spread', extract(epoch FROM spread), 'expires', extract(epoch FROM expires),
@@ -1231,6 +1232,8 @@ fn spec(random: &mut Random, name: &str) -> Spec {
         timeout: random.maybe(&[10.0]),
         max_age: None,
         max_lag: None,
+        alert_after: 3,
+        usual: None,
         expires: random.maybe(&[2.0, 600.0]),
         keep: random.maybe(&[60.0, 1e6]),
         keep_dead: random.maybe(&[0.0, 1e6]),

@@ -7,13 +7,7 @@ JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = given.run_id
     AND attempt.attempt = given.attempt
 CROSS JOIN LATERAL (
-    SELECT
-        concat_ws(
-            E'\n',
-            attempt.error,
-            -- The last line that is not blank.
-            (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1]
-        ) AS texts
+    SELECT concat_ws(E'\n', attempt.error, jobctl.last_line(attempt.output)) AS texts
 ) AS searched
 WHERE strpos(
         lower(lower(searched.texts COLLATE "C") COLLATE "default"),

@@ -35,6 +35,10 @@ definition AS (
         definition.timeout,
         definition.max_age,
         definition.max_lag,
+        definition.alert_after,
+        definition.usual,
+        definition.usual_least,
+        definition.usual_most,
         definition.keep,
         definition.keep_dead,
         definition.created_at,
@@ -169,11 +173,13 @@ found (facts) AS (
         'queue', judged.queue,
         'run_id', min(judged.id),
         'since_at', min(judged.since_at),
-        'runs', sum(judged.runs)
+        'runs', sum(judged.runs),
+        'jobs', array_agg(judged.waiting_job)
     )
     FROM (
         SELECT
             problem.*,
+            waiting.job_type AS waiting_job,
             CASE WHEN problem.code <> 'queue_unserved' THEN waiting.job_type END AS job_type,
             CASE WHEN problem.code = 'queue_unserved' THEN waiting.queue END AS queue
         FROM waiting
@@ -278,6 +284,23 @@ found (facts) AS (
     ) AS newest
     UNION ALL
     SELECT jsonb_build_object(
+        'code', 'job_failing',
+        'job_type', failing.job_type,
+        'run_id', failing.run_id,
+        'since_at', failing.since_at,
+        'runs', failing.failures,
+        'detail', left(run.last_error, 10000),
+        'next_at', failing.next_attempt_at
+    )
+    FROM jobctl.failing_jobs AS failing
+    JOIN jobctl.job_runs AS run ON run.id = failing.run_id
+    LEFT JOIN definition ON definition.name = failing.job_type
+    CROSS JOIN LATERAL (SELECT coalesce(definition.alert_after, 3) AS failures) AS alert
+    WHERE alert.failures > 0
+        AND (failing.failures >= alert.failures OR failing.is_lasting)
+        AND ($1::text[] IS NULL OR failing.job_type = ANY ($1::text[]))
+    UNION ALL
+    SELECT jsonb_build_object(
         'code', 'runs_stuck',
         'job_type', stuck.job,
         'run_id', max(stuck.id),
@@ -343,6 +366,78 @@ found (facts) AS (
         AND run.started_at
             NOT BETWEEN now() - make_interval(secs => $4::float8) AND now() + interval '1 minute'
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'run_unusual',
+        'job_type', run.job_type,
+        'worker', run.locked_by,
+        'run_id', run.id,
+        'since_at', run.started_at,
+        'runs', 1,
+        'usual_seconds', usual.median_seconds,
+        'is_bad', definition.usual IS NOT NULL
+    )
+    FROM jobctl.job_runs AS run
+    JOIN definition ON definition.name = run.job_type
+    CROSS JOIN LATERAL jobctl.usual(definition.name) AS usual
+    WHERE run.status = 'running'
+        AND run.started_at < now() - least(definition.usual_most, interval '1 minute')
+        AND run.started_at < now() - coalesce(
+            definition.usual_most,
+            CASE
+                -- Fewer say too little.
+                WHEN definition.usual IS NULL AND usual.successes >= 5
+                    THEN make_interval(secs => 3 * usual.p95_seconds)
+            END
+        )
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'run_unusual',
+        'job_type', definition.name,
+        'run_id', usual.newest_run,
+        'runs', 1,
+        'seconds', usual.newest_seconds,
+        'usual_seconds', usual.median_seconds,
+        'is_bad', definition.usual IS NOT NULL
+    )
+    FROM definition
+    -- For most jobs, the figures say in less time that they are always short.
+    CROSS JOIN LATERAL (
+        SELECT sum(figures.run_time_seconds) / sum(figures.succeeded) AS seconds
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = definition.name
+            AND figures.day > (now() AT TIME ZONE 'UTC')::date - 14
+            AND figures.succeeded > 0
+        OFFSET 0
+    ) AS average
+    CROSS JOIN LATERAL (
+        SELECT counted.*
+        FROM jobctl.usual(definition.name) AS counted
+        WHERE definition.usual_least IS NOT NULL
+            OR average.seconds >= 1
+    ) AS usual
+    WHERE usual.newest_seconds < coalesce(
+            extract(epoch FROM definition.usual_least),
+            CASE
+                WHEN definition.usual IS NULL
+                    AND usual.successes >= 5
+                    AND usual.median_seconds >= 10
+                    THEN usual.median_seconds / 10
+            END
+        )
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', 'run_unusual',
+        'job_type', definition.name,
+        'usual_seconds', trend.average,
+        'days', ceil(trend.days_to_timeout)
+    )
+    FROM definition
+    CROSS JOIN LATERAL jobctl.run_time_trend(definition.name, definition.timeout) AS trend
+    WHERE definition.enabled
+        AND definition.timeout IS NOT NULL
+        AND definition.usual IS DISTINCT FROM 'off'
+        AND trend.days_to_timeout <= 7
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'attempts_failing',
@@ -453,10 +548,29 @@ found (facts) AS (
         AND $1::text[] IS NULL
     HAVING count(*) > 0
 )
-SELECT facts
+SELECT
+    found.facts
+    || jsonb_build_object('last_line', why.last_line, 'cause', why.cause)
 FROM found
+-- What the newest failed attempt of the run said. A viewer reads only its cause, which for another
+-- failure than an exit status is like the error.
+LEFT JOIN LATERAL (
+    SELECT
+        words.last_line,
+        CASE attempt.error_type WHEN 'exit_code' THEN attempt.cause END AS cause
+    FROM jobctl.job_attempts AS attempt
+    JOIN jobctl.job_runs AS run
+        ON run.id = attempt.run_id
+        -- Else it ended later, for another reason.
+        AND run.error_type IS NOT DISTINCT FROM attempt.error_type
+    CROSS JOIN LATERAL jobctl.own_words(attempt.run_id, attempt.attempt) AS words
+    WHERE attempt.run_id = (found.facts ->> 'run_id')::bigint
+        AND attempt.outcome IN ('failed', 'lease_expired')
+    ORDER BY attempt.attempt DESC
+    LIMIT 1
+) AS why ON found.facts ->> 'code' IN ('runs_dead', 'job_failing', 'attempts_failing')
 ORDER BY
-    facts ->> 'job_type',
-    facts ->> 'queue',
-    facts ->> 'worker',
-    (facts ->> 'run_id')::bigint
+    found.facts ->> 'job_type',
+    found.facts ->> 'queue',
+    found.facts ->> 'worker',
+    (found.facts ->> 'run_id')::bigint

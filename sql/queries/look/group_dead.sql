@@ -22,7 +22,13 @@ SELECT
     counted.last_finished_at,
     counted.newest_id,
     left(newest.last_error, 10000) AS last_error,
+    jobctl.last_line(attempt.output) AS last_line,
     now() AS now
 FROM counted
 JOIN jobctl.job_runs AS newest ON newest.id = counted.newest_id
+LEFT JOIN jobctl.job_attempts AS attempt
+    ON attempt.run_id = newest.id
+    AND attempt.attempt = newest.attempts
+    -- Else it ended later, for another reason.
+    AND attempt.error_type IS NOT DISTINCT FROM newest.error_type
 ORDER BY counted.runs DESC, counted.last_finished_at DESC, counted.newest_id DESC

@@ -9,8 +9,7 @@ SELECT
     attempt.finished_at,
     attempt.error_type,
     left(attempt.error, 10000) AS error,
-    -- The last line that is not blank.
-    (regexp_match(right(attempt.output, 1000), '([^\r\n]*\S)\s*$'))[1] AS last_line,
+    jobctl.last_line(attempt.output) AS last_line,
     run.status,
     now() AS now
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS wanted (run_id, attempt, place)

@@ -59,11 +59,7 @@ WITH matching AS NOT MATERIALIZED (
                             AND attempt.outcome IN ('failed', 'lease_expired')
                             -- Most outputs do not have the text, and this is faster.
                             AND strpos(output.tail, lowered.asked) > 0
-                            -- The last line that is not blank.
-                            AND strpos(
-                                (regexp_match(output.tail, '([^\r\n]*\S)\s*$'))[1],
-                                lowered.asked
-                            ) > 0
+                            AND strpos(jobctl.last_line(output.tail), lowered.asked) > 0
                     )
                 )
         )

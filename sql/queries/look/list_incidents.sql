@@ -173,10 +173,16 @@ SELECT
     counted.newest[1][1] AS newest_id,
     counted.incidents,
     nullif(cardinality(counted.incidents), 1)::bigint AS times,
+    CASE
+        WHEN counted.error_type = 'exit_code' THEN words.last_line
+        ELSE words.error
+    END AS newest_cause,
     now() AS now,
     counted.newest[1][2]::integer AS newest_attempt,
     count(*) OVER () AS total
 FROM counted
+LEFT JOIN LATERAL jobctl.own_words(counted.newest[1][1], counted.newest[1][2]::integer) AS words
+    ON true
 ORDER BY
     CASE WHEN counted.dead > 0 THEN 1 WHEN counted.waiting > 0 THEN 2 ELSE 3 END,
     counted.dead DESC,

@@ -26,6 +26,12 @@ SELECT
     coalesce(run.locked_by, attempt.worker) AS worker,
     run.enqueued_by,
     run.settled_at,
+    CASE
+        WHEN attempt.outcome IN ('failed', 'lease_expired')
+            -- Else it ended later, for another reason.
+            AND attempt.error_type IS NOT DISTINCT FROM run.error_type
+            THEN jobctl.last_line(attempt.output)
+    END AS last_line,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff

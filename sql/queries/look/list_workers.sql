@@ -1,17 +1,22 @@
 -- Lists the workers that tick or have just stopped, and the latest five; the latest tick comes
--- first.
+-- first. `is_known`: its ticks are missed if they stop.
 -- $1  limit; NULL for all    $2  tick_age: seconds that may pass between ticks
 SELECT
     worker.worker,
     worker.version,
     worker.last_tick_at,
     worker.queues,
-    worker.login
+    worker.login,
+    worker.is_known
 FROM (
-    SELECT *, row_number() OVER (ORDER BY ticked.last_tick_at DESC, ticked.worker) AS place
+    SELECT
+        ticked.*,
+        now() - ticked.last_tick_at <= ticked.missed_for + make_interval(secs => $2::float8)
+            AS is_known,
+        row_number() OVER (ORDER BY ticked.last_tick_at DESC, ticked.worker) AS place
     FROM jobctl.job_workers AS ticked
 ) AS worker
 WHERE worker.place <= 5
-    OR now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+    OR worker.is_known
 ORDER BY worker.place
 LIMIT $1::bigint

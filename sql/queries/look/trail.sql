@@ -1,7 +1,7 @@
 -- Events of all runs, definitions, queues and workers, the newest first.
 -- $1  since    $2  until, exclusive; NULL for no bound
 -- $3  by, a text in the user, the host or the login, in any case of letters, see list_ids.sql
--- $4  action    $5  job    $6  queue    $7  worker; NULL for any
+-- $4  action; NULL for any but alerts    $5  job    $6  queue    $7  worker; NULL for any
 -- $8  limit
 -- The event of a queue holds or releases it, or changes a run that is in it now. The event of a
 -- worker is about the worker, or was written by its ticks.
@@ -27,7 +27,8 @@ CROSS JOIN LATERAL (
 WHERE event.recorded_at >= coalesce($1::timestamptz, '-infinity')
     AND event.recorded_at < coalesce($2::timestamptz, 'infinity')
     AND ($3::text IS NULL OR strpos(lowered.users, lowered.asked) > 0)
-    AND ($4::text IS NULL OR event.action = $4::text)
+    -- Alerts are no changes.
+    AND event.action = coalesce($4::text, nullif(event.action, 'alert'))
     AND ($5::text IS NULL OR event.job = $5::text)
     AND (
         $6::text IS NULL

@@ -8,9 +8,7 @@
 -- object for each bin with any; `index` counts from 0, `began` is the place in bins of the earliest
 -- start of a run or attempt that took longer than a bin, and `longest` is the longest time from the
 -- claim to the record of a success, in seconds. `total` and `all_...` count all jobs. `dropped` is
--- of the days of the window. `average` is the average run time on the newest day with a success,
--- and `average_before` that on a day a week or two earlier, with `days` between the two. Times are
--- in seconds, and NULL without such a day.
+-- of the days of the window. See run_time_trend.sql for the last columns.
 WITH ended AS (
     SELECT
         run.job_type AS job,
@@ -188,30 +186,14 @@ SELECT
         ),
         '[]'
     ) AS bins,
-    newest.seconds AS average,
-    older.seconds AS average_before,
-    newest.day - older.day AS days,
-    date_part('epoch', definition.timeout) AS timeout
+    trend.average,
+    trend.average_before,
+    trend.days,
+    trend.days_to_timeout
 FROM shown
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = shown.name
-LEFT JOIN LATERAL (
-    SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
-    FROM jobctl.daily_figures AS figures
-    WHERE figures.job_type = shown.name
-        AND figures.succeeded > 0
-    ORDER BY figures.day DESC
-    LIMIT 1
-) AS newest ON true
-LEFT JOIN LATERAL (
-    SELECT figures.day, figures.run_time_seconds / figures.succeeded AS seconds
-    FROM jobctl.daily_figures AS figures
-    WHERE figures.job_type = shown.name
-        AND figures.succeeded > 0
-        -- A job may not run each day.
-        AND figures.day BETWEEN newest.day - 13 AND newest.day - 7
-    ORDER BY figures.day DESC
-    LIMIT 1
-) AS older ON true
+LEFT JOIN LATERAL jobctl.run_time_trend(shown.name, definition.timeout) AS trend
+    ON true
 WHERE shown.place <= $5::bigint
 ORDER BY shown.place

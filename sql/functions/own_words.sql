@@ -1,0 +1,23 @@
+-- What an attempt itself said of its failure: its error and the last line of its output. NULL for
+-- a caller that may not read outputs, such as a viewer. Internal: no part of the contract of the
+-- schema.
+CREATE OR REPLACE FUNCTION jobctl.own_words(
+    run bigint,
+    attempt integer,
+    OUT error text,
+    OUT last_line text
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF has_column_privilege('jobctl.job_attempts', 'output', 'SELECT') THEN
+        SELECT left(ended.error, 10000), jobctl.last_line(ended.output)
+        INTO error, last_line
+        FROM jobctl.job_attempts AS ended
+        WHERE ended.run_id = own_words.run
+            AND ended.attempt = own_words.attempt;
+    END IF;
+END
+$$;

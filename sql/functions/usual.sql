@@ -1,0 +1,70 @@
+-- Returns the usual run time of a job: the median and the 95th percentile of its last successes, at
+-- most 30, in the order of their ids, without the wait for the record, and the newest of them; NULL
+-- without a success.
+-- Internal: no part of the contract of docs/schema.md. Each index probe reads at most 1,000 runs. A
+-- bulk of waiting runs may hide the successes from the first one; the second one looks for them
+-- before the newest running run.
+CREATE OR REPLACE FUNCTION jobctl.usual(
+    job text,
+    OUT successes bigint,
+    OUT median_seconds float8,
+    OUT p95_seconds float8,
+    OUT newest_run bigint,
+    OUT newest_seconds float8
+)
+LANGUAGE sql
+STABLE
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET jit = off
+AS $$
+    WITH success AS (
+        SELECT DISTINCT newest.id, newest.attempts
+        FROM (
+            SELECT 9223372036854775807
+            UNION ALL
+            -- + 0: otherwise, the planner may read all runs by id.
+            SELECT max(run.id + 0)
+            FROM jobctl.job_runs AS run
+            WHERE run.status = 'running'
+                AND run.job_type = usual.job
+        ) AS probe (before)
+        CROSS JOIN LATERAL (
+            SELECT run.id, run.attempts
+            FROM (
+                SELECT run.job_type, run.id, run.attempts, run.status
+                FROM jobctl.job_runs AS run
+                -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
+                WHERE run.job_type BETWEEN usual.job AND usual.job
+                    AND run.status <> 'running'
+                    AND run.id < probe.before
+                ORDER BY run.job_type DESC, run.id DESC
+                LIMIT 1000
+            ) AS run
+            WHERE run.status = 'succeeded'
+            ORDER BY run.job_type DESC, run.id DESC
+            LIMIT 30
+        ) AS newest
+        ORDER BY newest.id DESC
+        LIMIT 30
+    )
+    SELECT
+        count(*),
+        percentile_disc(0.5) WITHIN GROUP (ORDER BY attempt.took),
+        percentile_disc(0.95) WITHIN GROUP (ORDER BY attempt.took),
+        max(success.id),
+        (array_agg(attempt.took ORDER BY success.id DESC))[1]
+    FROM success
+    -- OFFSET 0: reads these attempts by their runs, and not all attempts.
+    CROSS JOIN LATERAL (
+        SELECT
+            extract(
+                epoch FROM greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
+            )::float8 AS took
+        FROM jobctl.job_attempts AS attempt
+        WHERE attempt.run_id = success.id
+            AND attempt.attempt = success.attempts
+        OFFSET 0
+    ) AS attempt
+$$;

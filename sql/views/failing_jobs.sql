@@ -1,0 +1,40 @@
+-- The jobs whose newest attempts failed, and none succeeded since: how often, since when, and the
+-- run that failed last, which waits for its next attempt or makes it. `is_lasting`: the command
+-- could not be started or found, so another attempt soon does not help. A job is not failing if
+-- that run is dead, which is another problem, or if a person cancelled it.
+CREATE OR REPLACE VIEW jobctl.failing_jobs AS
+SELECT
+    run.job_type,
+    streak.failures,
+    streak.since_at,
+    run.id AS run_id,
+    newest.attempt,
+    coalesce(newest.error_type = 'spawn' OR newest.exit_code IN (126, 127), false) AS is_lasting,
+    CASE WHEN run.status IN ('queued', 'failed') THEN run.run_at END AS next_attempt_at
+FROM (
+    SELECT
+        sum(failed.failures_in_row)::bigint AS failures,
+        min(failed.failing_since) AS since_at,
+        (array_agg(failed.failing_run ORDER BY failed.last_ended_at DESC))[1] AS run_id
+    FROM jobctl.job_figures AS failed
+    LEFT JOIN LATERAL (
+        SELECT max(figures.last_succeeded_at) AS last_at
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = failed.job_type
+            AND figures.day >= failed.day
+        OFFSET 0
+    ) AS success ON true
+    WHERE failed.failing_since IS NOT NULL
+        AND failed.failing_since > coalesce(success.last_at, '-infinity')
+    GROUP BY failed.job_type
+) AS streak
+JOIN jobctl.job_runs AS run ON run.id = streak.run_id
+LEFT JOIN LATERAL (
+    SELECT attempt.attempt, attempt.error_type, attempt.exit_code
+    FROM jobctl.job_attempts AS attempt
+    WHERE attempt.run_id = run.id
+        AND attempt.outcome IN ('failed', 'lease_expired')
+    ORDER BY attempt.attempt DESC
+    LIMIT 1
+) AS newest ON true
+WHERE run.status IN ('blocked', 'queued', 'failed', 'running');

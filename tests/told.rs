@@ -1,0 +1,397 @@
+//! Why a job failed, in everything that tells of it, and from which failure on.
+
+use serde_json::{Value, json};
+
+use crate::support::{Finished, Role, TestDb, temp_dir};
+
+const SAYS: &str = "printf 'copying\\ndisk 7 of /srv/x is full\\n \\n'; exit 1";
+/// The error with the last line.
+const WHY: &str = "exit status 1: disk 7 of /srv/x is full";
+
+/// A database with a job that fails with words, and the run that died of them.
+fn db_with_death() -> (TestDb, i64) {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "[jobs.backup]\nshell = \"\"\"{SAYS}\"\"\"\nmax_attempts = 1\non_dead = 'alert'\n\
+         [jobs.alert]\nshell = 'cat'\n"
+    ));
+    let id = db.enqueue(["backup"]);
+    let tick = db.jobctl(["tick", "--worker", "web1"]).run().success();
+    tick.stderr_has(", dead: disk 7 of /srv/x is full\n");
+    (db, id)
+}
+
+fn json_of(finished: &Finished) -> Value {
+    serde_json::from_str(&finished.stdout).unwrap()
+}
+
+#[test]
+fn the_last_line_travels_with_the_news_of_a_death() {
+    let (db, id) = db_with_death();
+    let shown = db.jobctl(["check"]).run().exits(1);
+    shown.stdout_has(&format!("(the newest is run {id}: {WHY})"));
+    let shown = json_of(&db.jobctl(["check", "--json"]).run().exits(1));
+    assert!(shown["findings"][0].to_string().contains(WHY), "{shown}");
+    let dir = temp_dir();
+    let file = dir.path().join("told");
+    let to_file = format!("cat >{}", file.display());
+    let check = db.jobctl(["check", "--exec", &to_file]);
+    check.env("XDG_STATE_HOME", dir.path().to_str().unwrap()).run();
+    let sent = std::fs::read_to_string(&file).unwrap();
+    assert!(sent.contains(WHY), "{sent}");
+    db.jobctl(["status"]).run().success().stdout_has("disk 7 of /srv/x is full");
+    for list in [&["list-dead"][..], &["list-dead", "--group"], &["list-dead", "--all"]] {
+        let json = json_of(&db.jobctl([list, &["--json"]].concat()).run().success());
+        assert_eq!(json[0]["last_line"], json!("disk 7 of /srv/x is full"), "{json}");
+        let wide = db.jobctl(list.iter().copied()).env("COLUMNS", "200").run().success();
+        wide.stdout_has("disk 7 of /srv/x is full");
+    }
+    let grouped = db.jobctl(["failures", "--group"]).env("COLUMNS", "200").run().success();
+    grouped.stdout_has("disk 7 of /srv/x is full");
+    let hook = "SELECT payload FROM jobctl.job_runs WHERE job_type = 'alert'";
+    let hook: Value = serde_json::from_str(&db.query(hook)).unwrap();
+    assert_eq!(hook["last_line"], json!("disk 7 of /srv/x is full"), "{hook}");
+    assert_eq!(hook["cause"], json!("disk # of # is full"), "{hook}");
+    assert!(hook["text"].as_str().unwrap().ends_with(WHY), "{hook}");
+}
+
+#[test]
+fn a_viewer_and_a_page_show_the_cause_without_values() {
+    let (db, _) = db_with_death();
+    let viewer = Role::granted(&db, "viewer");
+    let cause = "exit status 1: disk # of # is full";
+    viewer.jobctl(["check"]).run().exits(1).stdout_has(cause);
+    viewer.jobctl(["status"]).run().success().stdout_has("disk # of # is full");
+    let grouped = viewer.jobctl(["failures", "--group"]).env("COLUMNS", "200").run().success();
+    grouped.stdout_has("disk # of # is full");
+    let page = |flags: &[&str]| db.jobctl([&["report"], flags].concat()).run().success().stdout;
+    let (plain, detailed) = (page(&[]), page(&["--with-output"]));
+    assert!(plain.contains(cause) && !plain.contains("/srv/x"), "{plain}");
+    assert!(detailed.contains(WHY), "{detailed}");
+}
+
+/// The newest run of a job that failed as often as `attempts` says.
+fn fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
+    let id = db.enqueue([job]);
+    for _ in 0..attempts {
+        db.age();
+        db.jobctl(["tick", "--worker", "web1"]).run().success();
+    }
+    id
+}
+
+/// The `job_failing` findings of `check`.
+fn failing(db: &TestDb) -> Vec<Value> {
+    let findings = json_of(&db.jobctl(["check", "--json"]).run())["findings"].take();
+    let findings = findings.as_array().unwrap().iter();
+    findings.filter(|it| it["code"] == "job_failing").cloned().collect()
+}
+
+#[test]
+fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
+    let db = TestDb::new();
+    let dir = temp_dir();
+    let flag = dir.path().join("works");
+    db.apply(&format!(
+        "[jobs.sync]\nshell = 'test -e {} || {{ echo no such host; exit 1; }}'\n\
+         backoff = 'fixed:5m'\n",
+        flag.display()
+    ));
+    let id = fail(&db, "sync", 2);
+    assert_eq!(failing(&db), [Value::Null; 0]);
+    db.age();
+    db.jobctl(["tick", "--worker", "web1"]).run().success();
+    let [found] = &failing(&db)[..] else { panic!("one finding") };
+    assert_eq!(found["job_type"], "sync");
+    assert_eq!(found["found"], "sync fails: 3 failed attempts without a success");
+    assert_eq!(
+        found["example"],
+        json!(format!("the newest is run {id}: exit status 1: no such host"))
+    );
+    assert!(found["remedy"].as_str().unwrap().contains("its next attempt is due at 20"), "{found}");
+    assert!(found["since_at"].is_string());
+    let status = json_of(&db.jobctl(["status", "--json"]).run().success());
+    assert_eq!(status["jobs"][0]["last_status"], "failed");
+    // Another run of the job succeeds.
+    std::fs::write(&flag, "").unwrap();
+    db.enqueue(["sync"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(failing(&db), [Value::Null; 0]);
+    // From here, failures count anew.
+    std::fs::remove_file(&flag).unwrap();
+    fail(&db, "sync", 1);
+    assert_eq!(failing(&db), [Value::Null; 0]);
+}
+
+#[test]
+fn a_success_that_another_worker_counted_ends_the_failures_before_it() {
+    let db = TestDb::new();
+    db.apply("[jobs.sync]\nshell = 'exit 1'\nbackoff = 'fixed:1h'\n");
+    fail(&db, "sync", 3);
+    assert_eq!(failing(&db).len(), 1);
+    // The row of a worker whose figures were locked meanwhile.
+    db.execute(
+        "INSERT INTO jobctl.job_figures (job_type, part, last_succeeded_at)
+         VALUES ('sync', 0, now())",
+    );
+    assert_eq!(failing(&db), [Value::Null; 0]);
+    db.age();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(failing(&db), [Value::Null; 0]);
+    assert_eq!(db.query("SELECT max(failures_in_row) FROM jobctl.job_figures"), "1");
+}
+
+#[test]
+fn a_definition_says_after_how_many_failures_it_is_reported() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.never]\nshell = 'exit 1'\nalert_after = 0\n\
+         [jobs.first]\nshell = 'exit 1'\nalert_after = 1\n\
+         [jobs.usual]\nshell = 'exit 1'\n",
+    );
+    for job in ["never", "first", "usual"] {
+        fail(&db, job, 1);
+    }
+    assert_eq!(failing(&db).iter().map(|it| &it["job_type"]).collect::<Vec<_>>(), ["first"]);
+}
+
+/// No retry mends these soon.
+#[test]
+fn a_program_that_is_missing_is_reported_at_the_first_failure() {
+    let db = TestDb::new();
+    let dir = temp_dir();
+    let [plain, gone] = ["plain", "gone"].map(|name| dir.path().join(name));
+    std::fs::write(&plain, "x").unwrap();
+    let plain = plain.display();
+    db.apply(&format!(
+        "[jobs.a_missing]\nshell = 'no_such_program'\n\
+         [jobs.b_missing_argument]\nshell = ['/no/such/program']\n\
+         [jobs.c_not_executable]\nshell = '{plain}'\n\
+         [jobs.d_missing_cwd]\nshell = 'true'\ncwd = '{}'\n\
+         [jobs.e_usual]\nshell = 'exit 1'\n\
+         [jobs.f_never]\nshell = 'no_such_program'\nalert_after = 0\n",
+        gone.display()
+    ));
+    let jobs = [
+        "a_missing",
+        "b_missing_argument",
+        "c_not_executable",
+        "d_missing_cwd",
+        "e_usual",
+        "f_never",
+    ];
+    for job in jobs {
+        db.enqueue([job]);
+    }
+    db.jobctl(["tick"]).run().success();
+    let mut found: Vec<_> = failing(&db).iter().map(|it| it["job_type"].to_string()).collect();
+    found.sort();
+    assert_eq!(found, jobs[..4].iter().map(|job| format!("\"{job}\"")).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_failing_run_that_dies_or_is_cancelled_is_no_failing_job() {
+    let db = TestDb::new();
+    db.apply("[jobs.sync]\nshell = 'exit 1'\nmax_attempts = 4\nbackoff = 'fixed:1h'\n");
+    let first = fail(&db, "sync", 3);
+    assert_eq!(failing(&db).len(), 1);
+    db.jobctl(["cancel", &first.to_string()]).run().success();
+    assert_eq!(failing(&db), [Value::Null; 0]);
+    fail(&db, "sync", 4);
+    let shown = db.jobctl(["check"]).run().exits(1);
+    assert_eq!(shown.stdout.lines().count(), 1, "{shown}");
+    shown.stdout_has("1 dead run of sync");
+}
+
+/// Inserts a run of `long` that succeeded `ago` after as many seconds, and a figure of its day.
+fn succeeded(db: &TestDb, ago: &str, seconds: u32) -> i64 {
+    let id = db.query(&format!(
+        "WITH run AS (
+            INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
+            VALUES ('long', 'succeeded', 1, now() - interval '{ago}', now() - interval '{ago}')
+            RETURNING id
+        ), attempt AS (
+            INSERT INTO jobctl.job_attempts
+                (run_id, attempt, worker, started_at, finished_at, outcome)
+            SELECT id, 1, 'w', now() - interval '{ago}' - interval '{seconds} s',
+                now() - interval '{ago}', 'succeeded'
+            FROM run
+        ), figure AS (
+            INSERT INTO jobctl.job_figures
+                (job_type, day, succeeded, run_time_seconds, last_succeeded_at)
+            VALUES ('long', (now() - interval '{ago}')::date, 1, {seconds}, now())
+        )
+        SELECT id FROM run"
+    ));
+    id.parse().unwrap()
+}
+
+/// The `run_unusual` findings, with their severity.
+fn unusual(db: &TestDb) -> String {
+    let findings = json_of(&db.jobctl(["status", "--json"]).run().success())["findings"].take();
+    let findings = findings.as_array().unwrap().iter();
+    let unusual = findings.filter(|it| it["code"] == "run_unusual");
+    let text = |it: &Value, field: &str| it[field].as_str().unwrap().to_owned();
+    let shown = unusual.map(|it| format!("{}: {}", text(it, "severity"), text(it, "found")));
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+fn start(db: &TestDb, ago: &str) -> i64 {
+    db.leaves_running();
+    let id = db.query(&format!(
+        "INSERT INTO jobctl.job_runs
+            (job_type, status, attempts, started_at, locked_by, locked_until)
+        VALUES ('long', 'running', 1, now() - interval '{ago}', 'w', now() + interval '1 h')
+        RETURNING id"
+    ));
+    id.parse().unwrap()
+}
+
+#[test]
+fn a_run_that_takes_three_times_as_long_as_usual_is_a_warning() {
+    let db = TestDb::new();
+    db.apply("[jobs.long]\nshell = 'true'\n");
+    for _ in 0..4 {
+        succeeded(&db, "1 day", 300);
+    }
+    let run = start(&db, "16 minutes");
+    assert_eq!(unusual(&db), "", "four successes say too little");
+    succeeded(&db, "1 hour", 300);
+    let found = format!("run {run} of long is running for longer than usual; usually it takes 5m");
+    assert_eq!(unusual(&db), format!("warn: {found}"));
+    let check = db.jobctl(["check"]).run();
+    assert!(!check.stdout.contains("usual"), "a warning is no problem: {check}");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET started_at = now() - interval '14 m' WHERE id = {run}"
+    ));
+    assert_eq!(unusual(&db), "");
+}
+
+#[test]
+fn a_short_job_is_not_unusual_within_a_minute() {
+    let db = TestDb::new();
+    db.apply("[jobs.long]\nshell = 'true'\n");
+    for _ in 0..9 {
+        succeeded(&db, "1 day", 2);
+    }
+    let run = start(&db, "50 seconds");
+    assert_eq!(unusual(&db), "");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET started_at = now() - interval '61 s' WHERE id = {run}"
+    ));
+    assert!(unusual(&db).contains("longer than usual; usually it takes 2s"), "{}", unusual(&db));
+}
+
+#[test]
+fn a_success_in_a_tenth_of_the_usual_time_is_a_warning_until_the_next_one() {
+    let db = TestDb::new();
+    db.apply("[jobs.long]\nshell = 'true'\n");
+    for _ in 0..9 {
+        succeeded(&db, "1 day", 300);
+    }
+    assert_eq!(unusual(&db), "");
+    let short = succeeded(&db, "1 hour", 29);
+    let found = format!("run {short} of long succeeded after 29s; usually it takes 5m");
+    assert_eq!(unusual(&db), format!("warn: {found}"));
+    succeeded(&db, "1 minute", 280);
+    assert_eq!(unusual(&db), "");
+}
+
+#[test]
+fn a_definition_says_what_is_usual_and_then_it_is_a_problem() {
+    let db = TestDb::new();
+    db.apply("[jobs.long]\nshell = 'true'\nusual = '10m..20m'\n");
+    let run = start(&db, "21 minutes");
+    let found = format!("run {run} of long is running for longer than usual");
+    assert_eq!(unusual(&db), format!("bad: {found}"));
+    let shown = db.jobctl(["check"]).run().exits(1);
+    shown.stdout_has(&format!("{found}, since "));
+    db.execute("DELETE FROM jobctl.job_runs");
+    let short = succeeded(&db, "1 hour", 500);
+    assert_eq!(
+        unusual(&db),
+        format!("bad: run {short} of long succeeded after 8m 20s; usually it takes 8m 20s")
+    );
+    db.apply("[jobs.long]\nshell = 'true'\nusual = 'off'\n");
+    start(&db, "2 days");
+    assert_eq!(unusual(&db), "");
+}
+
+#[test]
+fn a_job_that_reaches_its_timeout_within_a_week_is_a_warning() {
+    let db = TestDb::new();
+    db.apply("[jobs.long]\nshell = 'true'\ntimeout = '20m'\n");
+    succeeded(&db, "7 days", 480);
+    succeeded(&db, "1 second", 900);
+    assert_eq!(unusual(&db), "warn: long reaches its timeout in about 5 days");
+    db.apply("[jobs.long]\nshell = 'true'\ntimeout = '30m'\n");
+    assert_eq!(unusual(&db), "");
+}
+
+#[test]
+fn what_usual_may_be_is_checked() {
+    let db = TestDb::new();
+    for wrong in ["10", "10m", "2h..10m", "0s..10m", "10m..", "1.5h..2h", "OFF", "5m ..6m"] {
+        let file = format!("[jobs.a]\nshell = 'true'\nusual = '{wrong}'\n");
+        let folder = temp_dir();
+        std::fs::write(folder.path().join("jobs.toml"), file).unwrap();
+        let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run();
+        refused.exits(2).stderr_has("must be off, or the least and the most run time");
+    }
+}
+
+/// The alerts of the trail: job, detail and reason.
+fn alerts(db: &TestDb) -> Vec<[String; 3]> {
+    let shown = json_of(&db.jobctl(["trail", "--action", "alert", "--json"]).run().success());
+    let text = |it: &Value, field: &str| it[field].as_str().unwrap_or("none").to_owned();
+    let rows = shown.as_array().unwrap().iter();
+    rows.map(|it| ["job_type", "detail", "reason"].map(|field| text(it, field))).collect()
+}
+
+#[test]
+fn each_alert_of_a_check_is_recorded_with_its_receiver() {
+    let (db, id) = db_with_death();
+    let home = temp_dir();
+    let check = |db: &TestDb, command: &str| {
+        let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--exec", command]);
+        check.env("XDG_STATE_HOME", home.path().to_str().unwrap()).run();
+    };
+    // A command line may hold a secret.
+    check(&db, "exit 9 # s3cret");
+    let line = "new: 1 dead run of backup, since ";
+    let [failed] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    assert!(failed[0] == "backup" && failed[1].starts_with(line), "{failed:?}");
+    assert_eq!(
+        failed[2],
+        "not delivered to the command exit: cannot report the problems: exit \
+        status 9"
+    );
+    check(&db, "cat");
+    let [delivered, _] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    assert!(delivered[1].starts_with(line), "{delivered:?}");
+    assert_eq!(delivered[2], "delivered to the command cat");
+    // A known problem is reported once.
+    check(&db, "cat");
+    assert_eq!(alerts(&db).len(), 2);
+    db.jobctl(["settle", &id.to_string()]).run().success();
+    check(&db, "cat");
+    let [over, ..] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    assert!(over[1].starts_with("resolved: 1 dead run of backup"), "{over:?}");
+    // Not what people changed.
+    let trail = json_of(&db.jobctl(["trail", "--json"]).run().success());
+    assert_eq!(trail[0]["action"], "settle", "{trail}");
+}
+
+#[test]
+fn a_viewers_alert_is_recorded_and_it_can_write_no_other_event() {
+    let (db, _) = db_with_death();
+    let viewer = Role::granted(&db, "viewer");
+    let home = temp_dir();
+    let check = viewer.jobctl(["check", "--webhook", "http://127.0.0.1:9/hook?token=s3cret"]);
+    check.env("XDG_STATE_HOME", home.path().to_str().unwrap()).run().exits(1);
+    let [alert] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    assert!(alert[2].starts_with("not delivered to the webhook of 127.0.0.1: "), "{alert:?}");
+    assert!(!alert[2].contains("s3cret"), "{alert:?}");
+    let by = db.query("SELECT recorded_by FROM jobctl.job_events WHERE action = 'alert'");
+    assert_eq!(by, viewer.name());
+}
