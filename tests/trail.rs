@@ -188,7 +188,8 @@ fn prune_keeps_the_event_of_a_pause_that_lasts() {
     act(&db, &["resume", "a"]);
     db.jobctl(["pause", "a", "--reason", "disk is full"]).run().success();
     db.execute(
-        "UPDATE jobctl.job_events SET recorded_at = recorded_at - interval '91 days';
+        "UPDATE jobctl.job_events
+         SET recorded_at = recorded_at - interval '91 days';
          UPDATE jobctl.job_definitions SET paused_at = paused_at - interval '91 days'",
     );
     db.jobctl(["prune"]).run().success();
@@ -260,8 +261,72 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     );
     refused.stderr_has(&format!("[possible values: {of_table}]"));
     let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
-    shown.stdout_has(" RUN  JOB").stdout_has("was dead").stdout_has("drill");
+    shown.stdout_has(" 2 runs ").stdout_has("was dead").stdout_has("drill");
     Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();
+}
+
+#[test]
+fn a_table_shows_a_command_for_many_runs_as_one_line() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\n");
+    let cancel = |job: &str, reason: &str| {
+        let cancel = ["cancel", "--all-waiting", "--yes", "--job", job, "--reason", reason];
+        as_ana(db.jobctl(cancel)).run().success();
+    };
+    let enqueue = |job: &str, runs: u32| {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at)
+             SELECT '{job}', CASE WHEN n % 3 = 0 AND '{job}' = 'a' THEN 'failed' ELSE 'queued' END,
+                 n % 3, now() + interval '1 hour'
+             FROM generate_series(1, {runs}) AS n"
+        ));
+    };
+    act(&db, &["hold", "--queue", "early"]);
+    enqueue("a", 1200);
+    cancel("a", "runaway");
+    act(&db, &["hold", "--queue", "mail"]);
+    enqueue("b", 2);
+    cancel("b", "runaway");
+    enqueue("b", 1);
+    cancel("b", "by mistake");
+    let trail = |flags: &[&str]| {
+        let trail = db.jobctl(["trail", "--limit", "5"]).args(flags.iter().copied());
+        trail.run().success().stdout
+    };
+    let table = trail(&["--format", "table"]);
+    let from_action = |line: &str| {
+        let action = ["cancel", "hold"].iter().find_map(|action| line.find(action)).unwrap();
+        line[action..].split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let shown: Vec<_> = table.lines().skip(1).map(from_action).collect();
+    let ana = format!("ana@{}", host());
+    assert_eq!(
+        shown[..4],
+        [
+            format!("cancel 1203 b was queued {ana} by mistake"),
+            format!("cancel 2 runs b was queued {ana} runaway"),
+            format!("hold queue mail {ana} drill"),
+            format!("cancel 1,200 runs a {ana} runaway"),
+        ],
+        "{table}"
+    );
+    assert!(shown[4].starts_with("hold queue early"), "{table}");
+    // Runs of several jobs.
+    enqueue("a", 1);
+    enqueue("b", 1);
+    as_ana(db.jobctl(["cancel", "--all-waiting", "--yes"])).run().success();
+    assert!(trail(&["--format", "table"]).contains("2 runs"), "{table}");
+    assert!(!trail(&["--format", "table"]).lines().nth(1).unwrap().contains(" b "));
+    // A row per act for programs, and in the table for acts at other times.
+    for format in ["tsv", "json-lines"] {
+        assert!(!trail(&["--format", format]).contains(" runs"));
+    }
+    db.execute(
+        "UPDATE jobctl.job_events
+         SET recorded_at = recorded_at - interval '2 minutes' * (2000 - run_id)
+         WHERE job = 'b' AND run_id IS NOT NULL",
+    );
+    assert!(!trail(&["--format", "table", "--job", "b"]).contains("2 runs"));
 }
 
 #[test]

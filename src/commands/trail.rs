@@ -5,7 +5,7 @@ use clap::Args;
 use super::DatabaseFlags;
 use super::arguments::{Shown, TimeZone, job, print_first, within, worker};
 use crate::job::definition;
-use crate::print::{Output, Table};
+use crate::print::{Format, Output, Table};
 use crate::schedule::When;
 use crate::store::TrailFilter;
 use crate::text::words::words;
@@ -39,7 +39,8 @@ const HEADING: &str = "Which changes";
 /// List what people changed, the newest first
 ///
 /// Each change that a person asked for: of runs, definitions, schedules, holds of
-/// jobs, queues and workers, and restored databases. What a colleague did today:
+/// jobs, queues and workers, and restored databases. In a table, a command that
+/// changed many runs is one line. What a colleague did today:
 ///
 ///   jobctl trail --since 00:00 --by ana
 ///   jobctl trail --job send_weekly_report --action change
@@ -109,7 +110,7 @@ impl Arguments {
         let action = action.map(|action| action.to_string());
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
         print_first(self.output, &self.shown, self.limit, "newest", &TABLE.wrapped(), |wanted| {
-            store.list_trail(filter, wanted)
+            store.list_trail(filter, wanted, self.output.format() == Format::Table)
         })
     }
 }

@@ -224,13 +224,19 @@ impl Store {
         })
     }
 
-    /// Returns the events of the trail that match, the newest first.
-    pub(crate) fn list_trail(&self, filter: TrailFilter, limit: i64) -> Result<Listing> {
+    /// Returns the events of the trail that match, the newest first. If `grouped`, equal ones of
+    /// runs are one row.
+    pub(crate) fn list_trail(
+        &self,
+        filter: TrailFilter,
+        limit: i64,
+        grouped: bool,
+    ) -> Result<Listing> {
         let TrailFilter { since, until, by, action, job, queue, worker } = filter;
         self.query(
             "read the trail",
             Transaction::listing,
-            query!("look/trail"; since, until, by, action, job, queue, worker, limit),
+            query!("look/trail"; since, until, by, action, job, queue, worker, limit, grouped),
         )
     }
 

@@ -251,6 +251,7 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
         Type::FLOAT8 => json_of::<f64>(row, column),
         Type::INT8_ARRAY => json_of::<Vec<i64>>(row, column),
         Type::TEXT_ARRAY => json_of::<Vec<String>>(row, column),
+        Type::JSONB => json_of::<Value>(row, column),
         Type::TIMESTAMPTZ => {
             let at: Option<DateTime<Utc>> = row.try_get(column)?;
             Ok(timestamp::serialize(&at, value::Serializer).unwrap_or_default())
