@@ -70,6 +70,46 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
 }
 
 #[test]
+fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
+    let db = db();
+    let root = db.enqueue(["export"]);
+    let second = mail(&db, &[root], &[]);
+    let others = [&[second][..], &[second], &[second]].map(|after| mail(&db, after, &[]));
+    let last = mail(&db, &others, &[]);
+    let list = |run: i64, flags: &[&str]| {
+        let run = run.to_string();
+        let list = db.jobctl(["list", "--columns", "id"]).args(flags.iter().copied());
+        let mut ids: Vec<i64> = list
+            .args([run.as_str()])
+            .run()
+            .success()
+            .stdout
+            .lines()
+            .map(|line| line.parse().unwrap())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let [first, middle, third] = others;
+    assert_eq!(list(root, &["--after"]), [second, first, middle, third, last]);
+    assert_eq!(list(root, &["--direct", "--after"]), [second]);
+    assert_eq!(list(last, &["--before"]), [root, second, first, middle, third]);
+    assert_eq!(list(last, &["--direct", "--before"]), [first, middle, third]);
+    assert_eq!(list(last, &["--after"]), Vec::<i64>::new());
+    db.jobctl(["list", "--direct"]).run().exits(2).stdout("");
+    let roots = |run: i64| {
+        let shown = db.jobctl(["show", "--json", &run.to_string()]).run().success().stdout;
+        serde_json::from_str::<serde_json::Value>(&shown).unwrap()["roots"].clone()
+    };
+    assert_eq!(
+        [root, second, first, last].map(roots).map(|it| it.to_string()),
+        ["[]".to_owned(), "[]".to_owned(), format!("[{root}]"), format!("[{root}]"),]
+    );
+    let show = db.jobctl(["show", "--format", "table", &last.to_string()]).run().success();
+    show.stdout_has(&format!("chain root:  {root}\n"));
+}
+
+#[test]
 fn a_program_enqueues_a_run_that_waits() {
     let db = db();
     let ids = db.query(

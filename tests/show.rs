@@ -220,9 +220,11 @@ fn json_has_every_column_the_reason_and_the_history() {
         ],
     });
     expected["events"] = json!([]);
-    (expected["after"], expected["followers"]) = (json!([]), json!([]));
+    for runs in ["after", "followers", "roots"] {
+        expected[runs] = json!([]);
+    }
     let unset = "share expires_at schedule_state payload_error settled_at held_at held_until \
-                 held_by hold_reason live_output after_rule";
+                 held_by hold_reason live_output after_rule usual_end_at";
     unset.split(' ').for_each(|unset| expected[unset] = Value::Null);
     assert_eq!(json_of(&db, id), expected);
 }

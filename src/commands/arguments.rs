@@ -69,12 +69,15 @@ pub(super) struct Filter {
     /// Only runs whose last failure belongs to this incident of `failures --group`
     #[arg(long, value_name = "INCIDENT", value_parser = incident)]
     incident: Option<(i64, i32)>,
-    /// Only runs that wait or waited for this run
-    #[arg(long, value_name = "ID", value_parser = run_id)]
+    /// Only runs that wait or waited for this run, also through others
+    #[arg(long, value_name = "ID", value_parser = run_id, group = "chain")]
     after: Option<i64>,
-    /// Only runs that this run waits or waited for
-    #[arg(long, value_name = "ID", value_parser = run_id, conflicts_with = "after")]
+    /// Only runs that this run waits or waited for, also through others
+    #[arg(long, value_name = "ID", value_parser = run_id, group = "chain")]
     before: Option<i64>,
+    /// With --after or --before: only one step
+    #[arg(long, requires = "chain")]
+    direct: bool,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
@@ -124,7 +127,7 @@ impl Filter {
             ids = Some(runs.ok_or_else(|| no_incident((run, attempt)))?);
         }
         if let Some(id) = self.after.or(self.before) {
-            let related = store.related_runs(id, self.after.is_some())?;
+            let related = store.related_runs(id, self.after.is_some(), self.direct)?;
             let is_asked = |id: &i64| ids.as_ref().is_none_or(|ids| ids.contains(id));
             ids = Some(related.into_iter().filter(is_asked).collect());
         }

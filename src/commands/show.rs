@@ -225,15 +225,16 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
         "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
          queue, priority, idempotency_key as key, share, scheduled_for as scheduled for, \
          created_at as created, run_at as due, expires_at as expires, started_at as started, \
-         locked_by as worker, locked_until as lease until, cancel_requested_at as cancel asked, \
-         after, after_rule as after rule, followers, finished_at as ended, settled_at as settled, \
+         usual_end_at as usual end, locked_by as worker, locked_until as lease until, \
+         cancel_requested_at as cancel asked, after, after_rule as after rule, \
+         roots as chain root, followers, finished_at as ended, settled_at as settled, \
          attempts/max_attempts as attempts, \
          timeout_seconds as timeout, backoff, error_type as error type, last_error as error, \
          payload|payload_error as payload",
         Some(run.now),
     );
     facts.retain(|(name, cell)| match *name {
-        "after" | "after rule" | "followers" => !cell.bare().is_empty(),
+        "after" | "after rule" | "chain root" | "followers" => !cell.bare().is_empty(),
         "due" | "expires" => is_waiting(run),
         "started" => is_running,
         _ => true,

@@ -282,9 +282,10 @@ impl Store {
         self.query("read an incident", Transaction::first, statement)
     }
 
-    /// Returns the runs that wait for a run, or for which it waits.
-    pub(crate) fn related_runs(&self, id: i64, followers: bool) -> Result<Vec<i64>> {
-        let statement = query!("look/related_runs"; id, followers);
+    /// Returns the runs that wait for a run, or for which it waits; unless `direct`, also those
+    /// that do so through others.
+    pub(crate) fn related_runs(&self, id: i64, followers: bool, direct: bool) -> Result<Vec<i64>> {
+        let statement = query!("look/related_runs"; id, followers, direct);
         self.query("read what runs wait for", Transaction::one, statement)
     }
 

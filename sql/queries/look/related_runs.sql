@@ -1,15 +1,27 @@
--- The runs that wait for a run, or for which it waits; or waited, if the waiting one still exists.
--- $1  id    $2  followers: else predecessors
-SELECT
-    CASE
-        WHEN $2::boolean THEN ARRAY(
-            SELECT waits.run_id
-            FROM jobctl.job_dependencies AS waits
-            WHERE waits.after_id = $1::bigint
-        )
-        ELSE ARRAY(
-            SELECT waits.after_id
-            FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = $1::bigint
-        )
-    END AS ids
+-- The runs that wait for a run, or for which it waits, directly or through others; or waited, if
+-- the waiting one still exists.
+-- $1  id    $2  followers: else predecessors    $3  direct: only directly
+WITH RECURSIVE related (id) AS (
+    SELECT $1::bigint
+    UNION
+    SELECT next.id
+    FROM related
+    CROSS JOIN LATERAL (
+        SELECT waits.run_id AS id
+        FROM jobctl.job_dependencies AS waits
+        WHERE $2::boolean
+            AND waits.after_id = related.id
+        UNION ALL
+        SELECT waits.after_id
+        FROM jobctl.job_dependencies AS waits
+        WHERE NOT $2::boolean
+            AND waits.run_id = related.id
+    ) AS next
+    WHERE NOT $3::boolean
+        OR related.id = $1::bigint
+)
+SELECT ARRAY(
+    SELECT related.id
+    FROM related
+    WHERE related.id <> $1::bigint
+) AS ids

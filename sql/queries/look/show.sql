@@ -52,6 +52,22 @@ predecessors AS MATERIALIZED (
             ) AS is_released
     ) AS released
     WHERE waits.run_id = $1::bigint
+),
+-- The runs that it waits or waited for, also through others.
+chain AS MATERIALIZED (
+    SELECT known.id
+    FROM (
+        WITH RECURSIVE before (id) AS (
+            SELECT $1::bigint
+            UNION
+            SELECT waits.after_id
+            FROM before
+            JOIN jobctl.job_dependencies AS waits ON waits.run_id = before.id
+        )
+        SELECT before.id
+        FROM before
+        LIMIT 10000
+    ) AS known
 )
 SELECT
     run.id,
@@ -94,6 +110,24 @@ SELECT
         WHERE waits.after_id = run.id
         ORDER BY waits.run_id
     ) AS followers,
+    CASE
+        WHEN run.status = 'running'
+            THEN run.started_at + (
+                SELECT make_interval(secs => usual.median_seconds)
+                FROM jobctl.usual(run.job_type) AS usual
+            )
+    END AS usual_end_at,
+    ARRAY(
+        SELECT chain.id
+        FROM chain
+        WHERE chain.id <> run.id
+            AND chain.id <> ALL (after.runs)
+            AND NOT EXISTS (
+                SELECT FROM jobctl.job_dependencies AS waits
+                WHERE waits.run_id = chain.id
+            )
+        ORDER BY chain.id
+    ) AS roots,
     -- The columns above are the fields of `show`.
     now() AS now,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
