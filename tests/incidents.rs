@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::status::on_terminal;
 use crate::support::{TestDb, wait_until};
 
 /// Inserts a run in this status, and a failed attempt of it that ended at this minute. The error
@@ -359,4 +360,37 @@ fn the_runs_of_a_long_incident_are_found_at_once() {
             assert!(read < most && called < 100, "{command:?}: {read} attempts, {called} calls");
         }
     }
+}
+
+#[test]
+fn a_narrow_terminal_shows_when_an_incident_was_and_how_many_runs_are_dead() {
+    let db = TestDb::new();
+    for (job, worker) in [("import_articles_nightly", "a.example"), ("sync_crm", "b.example")] {
+        fail(&db, job, "dead", worker, 1, "sh: 3: cannot create /data/x.tmp: No space left");
+        fail(&db, job, "succeeded", worker, 2, "sh: 3: cannot create /data/x.tmp: No space left");
+    }
+    db.execute("UPDATE jobctl.job_attempts SET finished_at = now(), started_at = now()");
+    let all = ["FIRST", "LAST", "DEAD", "FAILURES", "JOBS", "CAUSE", "cannot create"];
+    for columns in [80, 120] {
+        let shown = on_terminal(&db, columns, "failures --group");
+        assert!(all.iter().all(|word| shown.contains(word)), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
+    }
+    for (columns, command, kept, left_out) in [
+        (80, "failures", &["ENDED", "JOB", "ERROR", "LAST LINE"][..], "WORKER"),
+        (120, "failures", &["ENDED", "JOB", "ERROR", "LAST LINE"], "ATTEMPTS"),
+        (80, "list", &["ENDED", "JOB", "STATUS", "ERROR"], "QUEUE"),
+    ] {
+        let shown = on_terminal(&db, columns, command);
+        assert!(kept.iter().all(|word| shown.contains(word)), "{shown}");
+        assert!(!shown.contains(left_out), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
+    }
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, queue, share, last_error, run_at)
+         VALUES ('import_articles_nightly', 'failed', 1, 'a_queue_with_a_name',
+             'a_share_with_a_name', 'cannot reach the server', now() + interval '1 hour')",
+    );
+    let shown = on_terminal(&db, 80, "list --status failed");
+    assert!(shown.contains("DUE") && !shown.contains("QUEUE"), "{shown}");
 }

@@ -486,7 +486,7 @@ fn a_terminal_shows_a_table_that_fits_and_notes_further_runs() {
     };
     let one = shown("--limit 1");
     assert!(one.contains("jobctl: these are the newest 1; --limit shows more"), "{one}");
-    assert!(one.contains(" 3h ") && one.contains("CREATED"), "{one}");
+    assert!(one.contains(" now ") && one.contains("ENDED"), "{one}");
     assert!(
         one.lines().all(|line| line.trim_end().chars().count() <= 100 || line.contains("cript ")),
         "{one}"

@@ -107,12 +107,12 @@ fn assert_near(value: &str, expected: f64) {
     assert!((expected..expected + 60.0).contains(&value), "{value} instead of {expected}");
 }
 
-/// Returns the output of `status` on a terminal of that width.
-fn on_terminal(db: &TestDb, columns: u16, arguments: &str) -> String {
+/// Returns the output of this command on a terminal of that width.
+pub(crate) fn on_terminal(db: &TestDb, columns: u16, command: &str) -> String {
     let folder = crate::support::temp_dir();
     let typescript = folder.path().join("typescript");
     let script = format!(
-        "script -qec \"stty cols {columns}; '$jobctl' status {arguments}\" \"$typescript\" \
+        "script -qec \"stty cols {columns}; '$jobctl' {command}\" \"$typescript\" \
          </dev/null >/dev/null"
     );
     db.script(&script)
@@ -148,7 +148,7 @@ fn an_empty_database_has_an_empty_status() {
             "longest_running": [], "figures": []
         })
     );
-    let shown = on_terminal(&db, 80, "");
+    let shown = on_terminal(&db, 80, "status");
     assert!(shown.starts_with("Needs attention\n\n SEVERITY  FOUND "), "{shown}");
     let empty = "\n\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n";
     assert!(shown.ends_with(empty), "{shown}");
@@ -342,7 +342,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          WHERE name = 'backup'",
     );
     let id = db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
-    let shown = on_terminal(&db, 80, "");
+    let shown = on_terminal(&db, 80, "status");
     let expected = format!(
         "Needs attention
 
@@ -577,7 +577,7 @@ fn a_hostile_name_stays_inside_its_cell_and_label() {
         value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", harmless)])
             .is_some()
     );
-    assert!(!on_terminal(&db, 100, "").contains('\u{1b}'));
+    assert!(!on_terminal(&db, 100, "status").contains('\u{1b}'));
 }
 
 /// Prints the samples that the client library of Prometheus reads.

@@ -10,22 +10,35 @@ use super::cell::Cell;
 use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 
-/// Columns that are left out only if all their cells are empty.
-const KEPT: [&str; 9] = [
+/// Columns that are left out only if all their cells are empty; times also below `NARROW` columns.
+const KEPT: [&str; 17] = [
     "incident",
     "job",
+    "jobs",
     "status",
     "run status",
-    "worker",
     "failures",
+    "dead",
     "error",
     "cause",
     "last line",
+    "first",
+    "last",
+    "ended",
+    "due",
+    "since",
+    "usual",
+    "usual end",
 ];
+/// Columns that are left out before times.
+const SPARE: [&str; 7] =
+    ["queue", "share", "shares", "worker", "workers", "time zone", "last result"];
 /// Columns whose cells are shortened in the middle.
 const NAMES: [&str; 5] = ["job", "queue", "worker", "share", "name"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
+/// The width from which on kept times stay.
+const NARROW: usize = 80;
 /// The minimum width of a text column, unless a terminal is too narrow even for that.
 const TEXT_WIDTH: usize = 24;
 /// An error up to this width is shown whole, even if times are left out.
@@ -138,31 +151,33 @@ struct Column<'a> {
     name: &'a str,
     /// The width of its widest cell: with long times, and with short ones.
     widths: [usize; 2],
+    is_empty: bool,
     /// Its cells can be cut.
     is_text: bool,
     is_time: bool,
     is_number: bool,
+    is_kept: bool,
 }
 
 impl<'a> Column<'a> {
-    fn of((number, name): (usize, &&'a str), rows: &[Vec<Cell>]) -> Self {
+    fn of((number, name): (usize, &&'a str), rows: &[Vec<Cell>], width: usize) -> Self {
         let cells = || rows.iter().filter_map(|row| row.get(number));
         let widest = |is_short| {
             let widths = cells().map(|cell| cell.text(is_short).chars().count());
             widths.max().unwrap_or_default().max(name.len())
         };
+        let is_empty = cells().all(|cell| matches!(cell, Cell::Nothing));
+        let is_time = cells().all(|cell| matches!(cell, Cell::Nothing) || cell.is_time());
         Self {
             number,
             name,
             widths: [false, true].map(widest),
+            is_empty,
+            is_kept: KEPT.contains(name) && !is_empty && (width >= NARROW || !is_time),
             is_text: !cells().any(Cell::is_whole),
-            is_time: cells().all(|cell| matches!(cell, Cell::Nothing) || cell.is_time()),
+            is_time,
             is_number: cells().any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_))),
         }
-    }
-
-    fn is_kept(&self) -> bool {
-        KEPT.contains(&self.name)
     }
 
     fn width(&self, is_short: bool) -> usize {
@@ -190,35 +205,47 @@ struct Layout {
 }
 
 impl Layout {
-    /// Columns shrink in this order: Times are shortened. Texts are cut, from the right, then the
-    /// error. Times and empty columns are left out, from the right, then numbers, from the left,
-    /// then texts, from the right, unless they wrap. The other texts are cut further, the job last.
-    /// The first column stays.
+    /// Columns shrink in this order: Empty columns are left out. Times are shortened. Texts are
+    /// cut, from the right, then the error. Spare columns are left out, then times, from the right,
+    /// then numbers, from the left, then texts, from the right, unless they wrap. The other texts
+    /// are cut further, the job and the cause last. The first column stays.
     fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
-            header.iter().enumerate().map(|named| Column::of(named, rows)).collect();
+            header.iter().enumerate().map(|named| Column::of(named, rows, width)).collect();
         let fits = |columns: &[Column<'_>], is_short, most| {
             let widths = columns.iter().map(|column| PADDING + column.cut_width(is_short, most));
             widths.sum::<usize>() <= width
         };
+        let leave_out = |columns: &mut Vec<Column<'_>>,
+                         is_short,
+                         most,
+                         find: fn(&[Column<'_>]) -> Option<usize>| {
+            while !table.keeps && !fits(columns, is_short, most) {
+                let Some(place) = find(&columns[1..]) else { break };
+                columns.remove(place + 1);
+            }
+        };
+        leave_out(&mut columns, false, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_empty));
         let is_short = !fits(&columns, false, WHOLE_WIDTH);
-        while !table.keeps && !fits(&columns, is_short, WHOLE_WIDTH) {
-            let time = columns.iter().skip(1).rposition(|column| column.is_time);
-            let Some(time) = time else { break };
-            columns.remove(time + 1);
+        if !table.wraps {
+            leave_out(&mut columns, is_short, WHOLE_WIDTH, |it| {
+                it.iter().rposition(|it| SPARE.contains(&it.name))
+            });
         }
-        while !table.keeps && !fits(&columns, is_short, TEXT_WIDTH) {
-            let others = || columns.iter().skip(1);
-            let left_out = others()
-                .position(|column| column.is_number && !column.is_kept())
-                .or_else(|| others().rposition(|column| !table.wraps && !column.is_kept()));
-            let Some(left_out) = left_out else { break };
-            columns.remove(left_out + 1);
+        leave_out(&mut columns, is_short, WHOLE_WIDTH, |it| {
+            it.iter().rposition(|it| it.is_time && !it.is_kept)
+        });
+        leave_out(&mut columns, is_short, TEXT_WIDTH, |it| {
+            it.iter().position(|it| it.is_number && !it.is_kept)
+        });
+        if !table.wraps {
+            let find: fn(&[Column<'_>]) -> _ = |it| it.iter().rposition(|it| !it.is_kept);
+            leave_out(&mut columns, is_short, TEXT_WIDTH, find);
         }
         let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
         let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
-        for (least, last) in [(TEXT_WIDTH, "error"), (NARROW_TEXT, "job")] {
-            cut.sort_by_key(|i| columns[*i].name == last);
+        for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
+            cut.sort_by_key(|i| last.contains(&columns[*i].name));
             for i in &cut {
                 let all: usize = widths.iter().map(|width| PADDING + width).sum();
                 let spare = widths[*i].saturating_sub(least);
