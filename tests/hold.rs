@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::report::text;
 use crate::retry::answer_at_terminal;
-use crate::support::{Gate, Role, TestDb, wait_until};
+use crate::support::{Gate, Role, TestDb, temp_dir, wait_until};
 
 fn tick(db: &TestDb, worker: &str) {
     db.jobctl(["tick", "--worker", worker]).run().success();
@@ -79,6 +79,43 @@ fn during_a_hold_schedules_fire_and_running_runs_finish() {
     wait_until("the run to start after the release", || db.query(fired) == "succeeded|1");
     lingering.signal(rustix::process::Signal::TERM);
     lingering.wait().success();
+}
+
+#[test]
+fn a_hold_waits_until_its_running_runs_have_ended() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    let running = gate.enqueue(&db);
+    let tick = db.jobctl(["tick", "--worker", "web1"]).spawn();
+    gate.wait_for_starts(1);
+    let idle = |target: &[&str]| {
+        let hold = db.jobctl(["hold", "--until-idle"]).args(target.iter().copied());
+        hold.run().success().stderr_has("it is held all the same");
+    };
+    // Runs of others do not count.
+    idle(&["--worker", "web2"]);
+    idle(&["--queue", "mail"]);
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let held = |target: &[&'static str]| {
+        let errors = std::fs::File::create(&log).unwrap();
+        let hold = db.jobctl(["hold", "--until-idle"]).args(target.iter().copied());
+        let mut hold = hold.stderr_to(errors.into()).spawn();
+        wait_until("the hold to wait", || {
+            let errors = std::fs::read_to_string(&log).unwrap();
+            errors == "jobctl: held; waiting for 1 running run to end\n"
+        });
+        assert!(hold.is_running());
+        hold
+    };
+    let waiting = [&["--worker", "web1"][..], &["--all"]].map(held);
+    gate.open();
+    for hold in waiting {
+        hold.wait().success();
+    }
+    assert_eq!(db.status(running), "succeeded");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "4");
+    tick.wait().success();
 }
 
 #[test]

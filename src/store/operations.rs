@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::rows;
+use super::row::{column, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::{Archive, Error, Kind, Result, Store, Timeouts};
@@ -342,6 +342,13 @@ impl Store {
         let (keep, keep_dead) = default.seconds();
         let statement = query!("operate/count_old"; keep, keep_dead);
         self.query("count old runs", Transaction::list, statement)
+    }
+
+    /// Counts the running runs of these targets.
+    pub(crate) fn count_running(&self, targets: &[HoldTarget]) -> Result<i64> {
+        let scopes = column(targets, |target| target.scope);
+        let names = column(targets, |target| target.name.as_str());
+        self.query("count runs", Transaction::one, query!("look/count_running"; scopes, names))
     }
 
     /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
