@@ -246,6 +246,7 @@ fn list_shows_the_newest_runs_first() {
     assert_eq!(
         shown,
         json!([{
+            "usual_end_at": null,
             "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0,
             "attempts": 2,
             "max_attempts": 10, "error_type": null, "last_error": "exit status \
@@ -569,7 +570,7 @@ fn waiting_and_running_runs_have_columns_of_their_own() {
     let waiting = "ID JOB STATUS ATTEMPTS DUE QUEUE PRIORITY";
     assert!(header("queued").starts_with(waiting));
     assert!(header("failed,queued").starts_with(waiting));
-    assert!(header("running").starts_with("ID JOB STATUS WORKER ATTEMPTS SINCE QUEUE"));
+    assert!(header("running").starts_with("ID JOB STATUS WORKER ATTEMPTS SINCE USUAL END QUEUE"));
     assert!(header("running,queued").starts_with("ID JOB STATUS ATTEMPTS CREATED"));
     assert!(header("dead").starts_with("ID JOB STATUS ATTEMPTS CREATED"));
 }

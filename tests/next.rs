@@ -1,6 +1,9 @@
 //! The times that `next` prints, with and without a database.
 
-use crate::status::{insert_ended, insert_running};
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use crate::status::{insert_ended, insert_running, on_terminal};
 use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
@@ -66,7 +69,8 @@ fn json_is_one_array() {
         .success()
         .stdout(
             "[{\"scheduled_for\":\"2027-01-01T00:00:00.000000Z\",\
-                  \"local_time\":\"2027-01-01T00:00:00.000000+00:00\",\"clock_change\":null}]\n",
+                  \"local_time\":\"2027-01-01T00:00:00.000000+00:00\",\"clock_change\":null,\
+                  \"usual_seconds\":null,\"usual_end_at\":null,\"job_type\":null}]\n",
         );
 }
 
@@ -351,4 +355,66 @@ fn the_usual_run_time_is_of_the_last_thirty_successes() {
         WHERE relid = 'jobctl.job_runs'::regclass";
     let read = transaction.query_one(read, &[]).unwrap();
     assert!(read.get::<_, i64>(0) < 1100 && read.get::<_, i64>(1) == 0, "{read:?}");
+}
+
+#[test]
+fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
+    let db = TestDb::new();
+    let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '0 0 29 2 *'\n");
+    let jobs = ["late", "a", "b", "c", "paused"].map(job).concat()
+        + "[jobs.unscheduled]\nshell = 'true'\n";
+    db.apply(&jobs);
+    db.execute(
+        "UPDATE jobctl.job_definitions AS definition
+         SET next_run_at = date_trunc('second', now()) + interval '1 minute' * fires.minutes,
+             paused_at = CASE WHEN fires.name = 'paused' THEN now() END
+         FROM (VALUES ('a', 30), ('b', 10), ('c', 20), ('late', 61), ('paused', 5))
+             AS fires (name, minutes)
+         WHERE fires.name = definition.name",
+    );
+    for (job, seconds) in [("a", 600), ("a", 660), ("a", 6000), ("b", 60)] {
+        insert_ended(&db, job, "succeeded", 2000, seconds);
+    }
+    let fires = |command: &[&str]| -> Vec<Value> {
+        let fires = db.jobctl(["next", "--json"]).args(command.iter().copied()).run().success();
+        serde_json::from_str(&fires.stdout).unwrap()
+    };
+    let of_hour = fires(&["--within", "1h"]);
+    let facts = |fires: &[Value], at: &str| -> Vec<Value> {
+        let fact = |fire: &Value| {
+            let time = |name: &str| fire[name].as_str()?.parse::<DateTime<Utc>>().ok();
+            let end = time("usual_end_at").map(|end| (end - time(at).unwrap()).num_seconds());
+            json!([fire["job_type"], fire["usual_seconds"], end])
+        };
+        fires.iter().map(fact).collect()
+    };
+    assert_eq!(
+        facts(&of_hour, "scheduled_for"),
+        [json!(["b", 60.0, 60]), json!(["c", null, null]), json!(["a", 660.0, 660])]
+    );
+    let all = facts(&fires(&[]), "next_run_at");
+    assert!(all.contains(&json!(["a", 660.0, 660])), "{all:?}");
+    assert!(all.contains(&json!(["paused", null, null])), "{all:?}");
+    assert_eq!(facts(&fires(&["a", "--count", "1"]), "scheduled_for")[0][2], 660);
+    for (columns, command, headings) in [
+        (120, "next --within 1h", &["AT ", "JOB", "USUAL ", "USUAL END", "LOCAL TIME"][..]),
+        (80, "next --within 1h", &["AT ", "JOB", "USUAL ", "USUAL END", "LOCAL TIME"]),
+        (120, "next", &["NEXT", "USUAL ", "USUAL END", "LOCAL TIME", "JOB", "SCHEDULE"]),
+        (80, "next", &["NEXT", "USUAL ", "USUAL END", "JOB", "SCHEDULE"]),
+    ] {
+        let shown = on_terminal(&db, columns, command);
+        assert!(headings.iter().all(|heading| shown.contains(heading)), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
+        let sum = "\n3 fires; usual run time in all 12m; unknown for 1\n";
+        assert_eq!(shown.contains(sum), command.contains("within"), "{shown}");
+    }
+    assert!(on_terminal(&db, 80, "next a").contains(". A run usually takes 11m.\n"));
+    // A schedule may fire several times.
+    db.apply("[jobs.often]\nshell = 'true'\nschedule = '* * * * *'\n");
+    let often = fires(&["--within", "5m"]).len();
+    assert!((5..=6).contains(&often), "{often}");
+    let none = on_terminal(&TestDb::new(), 80, "next --within 1h");
+    assert_eq!(none, "jobctl: no schedule fires within this time\n");
+    db.jobctl(["next", "--within", "2d"]).run().exits(2).stderr_has("1d");
+    db.jobctl(["next", "a", "--within", "1h"]).run().exits(2).stdout("");
 }

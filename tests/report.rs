@@ -261,7 +261,7 @@ fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
     let page = page(&db, &[]);
     let lists = [
         (text(&page).split_once(" Now ").unwrap().1.to_owned(), " 17 more ", 3),
-        (status.split_once("REMEDY\n").unwrap().1.to_owned(), " and 15 more: ", 4),
+        (status.split_once("FOUND\n").unwrap().1.to_owned(), " and 15 more: ", 4),
     ];
     for (list, more, of_each) in lists {
         let (list, after) = list.split_once(more).unwrap_or_else(|| panic!("{list}"));

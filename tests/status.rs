@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::support::{Finished, TestDb, leave_out, packages, wait_until, without_seconds};
@@ -270,6 +271,7 @@ fn json_is_one_object_with_the_same_facts() {
         "/workers/0/last_tick_at",
         "/workers/1/last_tick_at",
         "/longest_running/0/started_at",
+        "/jobs/0/usual_end_at",
     ];
     for instant in instants.into_iter().chain(["/longest_running/0/locked_until"]) {
         assert!(take(instant).as_str().unwrap().ends_with('Z'));
@@ -284,7 +286,7 @@ fn json_is_one_object_with_the_same_facts() {
             "run_time_median_seconds": times, "run_time_p95_seconds": times,
             "run_time_max_seconds": times,
             "next_run_at": next, "state": state, "last_status": null, "last_succeeded_at": null,
-            "blocked_runs": 0,
+            "blocked_runs": 0, "usual_end_at": null,
         })
     };
     let expected = json!({
@@ -366,6 +368,8 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          SEVERITY FOUND REMEDY
          warn backup has no timeout: if one run add a timeout to the definition
          hangs, its schedule stops
+
+         Safe to stop now: no, 1 run; the longest usually ends in 9m; next fire in 3h
 
          Jobs
 
@@ -548,6 +552,42 @@ fn watch_redraws_until_ctrl_c() {
     for other in ["--json", "--prometheus"] {
         db.jobctl(["status", "--watch", other]).run().exits(2).stdout("");
     }
+}
+
+#[test]
+fn a_small_terminal_counts_the_findings_that_it_cuts_and_shows_the_workers() {
+    let db = TestDb::new();
+    for job in 1..=12 {
+        insert_run(&db, &format!("job{job}"), "dead", ", finished_at", ", now()");
+    }
+    insert_worker(&db, "web7", 3);
+    let watched = |wanted: &str| {
+        let folder = crate::support::temp_dir();
+        let typescript = folder.path().join("typescript");
+        let script = format!(
+            "{{ until grep -q '{wanted}' \"$typescript\"; do sleep 0.1; done; printf '\\003'; }} |
+             script -qefc \"stty rows 24 cols 80; '$jobctl' status --watch\" \"$typescript\" \
+             >/dev/null"
+        );
+        let watched = db.script(&script).env("typescript", typescript.to_str().unwrap());
+        watched.env("NO_COLOR", "1").run().exits(130);
+        let shown = std::fs::read_to_string(typescript).unwrap();
+        let screen = shown.split("\u{1b}[H").nth(1).unwrap();
+        // Ctrl-C may come before the end of the screen.
+        let screen = screen.replace("\u{1b}[K", "").replace("\u{1b}[J", "^C");
+        let screen = screen.split("^C").next().unwrap().to_owned();
+        assert!(screen.lines().count() <= 24, "{screen}");
+        screen
+    };
+    let screen = watched("Workers");
+    let shown = screen.lines().filter(|line| line.contains("dead run of")).count();
+    let more = screen.lines().find_map(|line| line.strip_prefix(" and ")?.split(' ').next());
+    assert_eq!(shown + more.unwrap().parse::<usize>().unwrap(), 12, "{screen}");
+    assert!(screen.contains("web7") && !screen.contains("Flow"), "{screen}");
+    db.execute("DELETE FROM jobctl.job_runs WHERE status = 'dead'");
+    insert_waiting(&db, "mail", "queued", -5);
+    let screen = watched("Flow");
+    assert!(screen.contains("web7"), "{screen}");
 }
 
 /// A name that tries to end its label and its line, and to control the terminal.
@@ -785,4 +825,66 @@ fn blocked_runs_have_a_column_and_a_status_of_their_own() {
     assert_eq!(counts, [json!(1), json!(2), json!(0)]);
     let table = db.jobctl(["status", "--format", "table"]).run().success().stdout;
     assert!(table.to_lowercase().contains("blocked"), "{table}");
+}
+
+#[test]
+fn status_says_whether_a_deploy_would_interrupt_a_run() {
+    let db = TestDb::new();
+    db.apply("[jobs.backup]\nshell = 'true'\nschedule = '@daily'\n");
+    db.execute(
+        "UPDATE jobctl.job_definitions
+         SET next_run_at = now() + interval '3 minutes 30 seconds'",
+    );
+    let line = || {
+        let shown = on_terminal(&db, 80, "status");
+        let line = shown.lines().find(|line| line.starts_with("Safe to stop now")).unwrap();
+        without_seconds(line)
+    };
+    assert_eq!(line(), "Safe to stop now: yes, nothing runs; next fire in 3m");
+    let running = insert_running(&db, "backup", 90);
+    insert_running(&db, "mail", 3600);
+    insert_waiting(&db, "mail", "queued", -5);
+    insert_ended(&db, "backup", "succeeded", 30, 600);
+    insert_ended(&db, "mail", "succeeded", 30, 60);
+    assert_eq!(
+        line(),
+        "Safe to stop now: no, 2 run; the longest usually ends in 8m; next fire in 3m"
+    );
+    let times = |row: &Value, start: &str| {
+        let at = |name: &str| row[name].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
+        (at("usual_end_at") - at(start)).num_seconds()
+    };
+    let shown = db.jobctl(["show", "--json", &running.to_string()]).run().success();
+    assert_eq!(times(&serde_json::from_str(&shown.stdout).unwrap(), "started_at"), 600);
+    let listed = db.jobctl(["list", "--json", "--job", "mail"]).run().success();
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["usual_end_at"], Value::Null, "{listed}");
+    assert_eq!(listed[1]["usual_end_at"], Value::Null, "{listed}");
+    assert_eq!(times(&listed[2], "started_at"), 60, "{listed}");
+    for columns in [80, 120] {
+        let shown = on_terminal(&db, columns, "list --status running");
+        assert!(shown.contains("USUAL END") && shown.contains("in 8m"), "{shown}");
+    }
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {running}"));
+    let late = line();
+    assert!(late.contains(": no, 1 run; the longest usually ended 59m ago; next fire"), "{late}");
+    insert_running(&db, "new", 1);
+    assert_eq!(line(), "Safe to stop now: no, 2 run; usual end unknown; next fire in 3m");
+    db.execute("DELETE FROM jobctl.job_runs WHERE status = 'running'");
+    assert_eq!(line(), "Safe to stop now: yes, nothing runs; 1 due; next fire in 3m");
+}
+
+#[test]
+fn with_more_than_five_findings_check_has_the_remedies() {
+    let db = TestDb::new();
+    let dead = |job: u32| {
+        insert_run(&db, &format!("job{job}"), "dead", ", finished_at", ", now()");
+    };
+    insert_worker(&db, "web1", 3);
+    (1..=5).for_each(dead);
+    assert!(on_terminal(&db, 120, "status").contains("REMEDY"));
+    dead(6);
+    let shown = on_terminal(&db, 80, "status");
+    assert!(shown.contains(" remedies: `jobctl check`\n"), "{shown}");
+    assert!(!shown.contains("list-dead") && !shown.contains("REMEDY"), "{shown}");
 }

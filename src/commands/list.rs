@@ -63,7 +63,7 @@ const WAITING: Table<'_> = Table::new(
 
 const RUNNING: Table<'_> = Table::new(
     "id, job_type as job, status, worker, attempts/max_attempts as attempts, started_at as since, \
-     queue, share",
+     usual_end_at as usual end, queue, share",
     NONE,
 );
 

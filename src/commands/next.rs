@@ -1,27 +1,29 @@
 //! `jobctl next`: the next times of schedules.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 use clap::Args;
 use serde::Serialize;
 
 use super::DatabaseFlags;
-use super::arguments::time;
+use super::arguments::{length, time};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Format, Output, Table};
 use crate::schedule::due::{self, Scheduled};
 use crate::schedule::{Fire, HORIZON_YEARS, Schedule, Zone};
+use crate::text::duration::{DAY, SECOND};
 use crate::text::plain::plain;
-use crate::text::timestamp;
+use crate::text::{duration, plural, timestamp};
 
 /// Show when schedules fire, clock changes included
 ///
 /// Without a name: the next time of each definition, its last run, and how many of
 /// its times were skipped. With a name, the stored next time comes first: it fires
-/// even if the schedule has another. --schedule tries an expression, and needs no
-/// database:
+/// even if the schedule has another. Usual run times are medians of a job's last
+/// successes, at most 30. --schedule tries an expression, and needs no database:
 ///
+///   jobctl next --within 1h
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -54,6 +56,14 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     count: u16,
+    /// List all times of all schedules until then, and the sum of the usual run times
+    #[arg(
+        long,
+        value_name = "DURATION",
+        conflicts_with_all = ["one", "from", "count"],
+        value_parser = length(SECOND, DAY)
+    )]
+    within: Option<Duration>,
     #[command(flatten)]
     output: Output,
 }
@@ -74,12 +84,15 @@ struct Next {
     last_status: Option<String>,
     #[serde(with = "timestamp")]
     last_succeeded_at: Option<DateTime<Utc>>,
+    usual_seconds: Option<f64>,
+    #[serde(with = "timestamp")]
+    usual_end_at: Option<DateTime<Utc>>,
 }
 
 const DEFINITIONS: Table<'_> = Table::new(
-    "next_run_at|state as next, local_time as local time, job_type as job, schedule, \
-     time_zone as time zone, last_status as last, last_succeeded_at as last success, \
-     skipped_fires as skipped",
+    "next_run_at|state as next, usual_seconds as usual, usual_end_at as usual end, \
+     local_time as local time, job_type as job, schedule, time_zone as time zone, \
+     last_status as last result, last_succeeded_at as last success, skipped_fires as skipped",
     "no definition has a schedule",
 );
 
@@ -90,10 +103,22 @@ struct Nominal {
     scheduled_for: DateTime<Utc>,
     local_time: String,
     clock_change: Option<String>,
+    usual_seconds: Option<f64>,
+    #[serde(with = "timestamp")]
+    usual_end_at: Option<DateTime<Utc>>,
+    /// With `--within`.
+    job_type: Option<String>,
 }
 
 const TIMES: Table<'_> =
     Table::new("scheduled_for as at, local_time as local time, clock_change as clock change", "");
+
+/// With `--within`.
+const FIRES: Table<'_> = Table::new(
+    "scheduled_for as at, job_type as job, usual_seconds as usual, usual_end_at as usual end, \
+     local_time as local time, clock_change as clock change",
+    "no schedule fires within this time",
+);
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
@@ -101,7 +126,7 @@ impl Arguments {
             // Uses the host's clock: there is no database, and the clock only selects the lines to
             // show. `Utc::now` panics before 1970.
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
-            return self.show(expression, &self.time_zone, from, None);
+            return self.show(expression, &self.time_zone, from, None, None);
         }
         if let Some(name) = self.name.as_ref().filter(|name| is_schedule(name)) {
             let why = format!("`{}` is not a name; to try a schedule: --schedule", plain(name));
@@ -111,6 +136,10 @@ impl Arguments {
         let Some(name) = &self.name else {
             let definitions = store.list_schedules(None)?;
             let now = definitions.first().map(|definition| definition.now);
+            if let Some(within) = self.within {
+                self.show_all(definitions, within)?;
+                return super::hint_stops(&store, self.output, None);
+            }
             let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
             next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
             print::rows(self.output, &next, &DEFINITIONS.since(now))?;
@@ -132,37 +161,30 @@ impl Arguments {
             state == "fires" && self.from.is_none_or(|from| from >= definition.now && *at > from)
         };
         let stored = definition.next_run_at.filter(is_asked);
-        self.show(expression, &definition.time_zone, from, stored)?;
+        let usual = definition.usual_seconds;
+        self.show(expression, &definition.time_zone, from, stored, usual)?;
         super::hint_stops(&store, self.output, Some(definition.name))
     }
 
-    /// Shows the times after `from`. A `stored` next time fires whatever the schedule says, and
-    /// skips the times before it.
+    /// Shows the times after `from`, see `times`.
     fn show(
         &self,
         expression: &str,
         time_zone: &str,
         from: DateTime<Utc>,
         stored: Option<DateTime<Utc>>,
+        usual: Option<f64>,
     ) -> anyhow::Result<()> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
-        let next = schedule.first(from).map_err(Fault::usage)?;
         let zone = Zone::parse(time_zone).map_err(Fault::usage)?;
-        let stored = stored.filter(|stored| *stored != next);
-        let first = stored.map(|at| Fire { at, local: zone.local(at), mark: None });
-        let fires = schedule.fires(stored.map_or(from, |stored| stored.max(from)));
-        let times: Vec<_> = first
-            .into_iter()
-            .chain(fires)
-            .take(usize::from(self.count))
-            .map(|fire| Nominal {
-                scheduled_for: fire.at,
-                local_time: local_time(fire.local),
-                clock_change: fire.mark,
-            })
-            .collect();
+        let times = times(&schedule, &zone, from, stored, usual).map_err(Fault::usage)?;
+        let times: Vec<_> = times.take(usize::from(self.count)).collect();
         if self.output.format() == Format::Table {
-            print::answer(&format!("{}\n\n", plain(&schedule.words())))?;
+            let usual = usual.and_then(|usual| Duration::try_from_secs_f64(usual).ok());
+            let usual =
+                usual.map(|usual| format!(" A run usually takes {}.", duration::show(usual)));
+            let usual = usual.unwrap_or_default();
+            print::answer(&format!("{}{usual}\n\n", plain(&schedule.words())))?;
         }
         print::rows(self.output, &times, &TIMES.wrapped())?;
         if let Some(last) = times.last().filter(|_| times.len() < usize::from(self.count)) {
@@ -173,6 +195,60 @@ impl Arguments {
         }
         Ok(())
     }
+
+    /// Shows all times of all schedules that fire until then, by time.
+    fn show_all(&self, definitions: Vec<Scheduled>, within: Duration) -> anyhow::Result<()> {
+        let mut fires = Vec::new();
+        for definition in definitions.iter().filter(|definition| state(definition) == "fires") {
+            let Scheduled { schedule, time_zone, next_run_at, now, usual_seconds, .. } = definition;
+            let Some(expression) = schedule else { continue };
+            let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
+            let zone = Zone::parse(time_zone).map_err(Fault::usage)?;
+            let times = times(&schedule, &zone, *now, *next_run_at, *usual_seconds);
+            let times = times.map_err(Fault::usage)?;
+            let times = times.take_while(|fire| fire.scheduled_for <= *now + within);
+            let job_type = Some(&definition.name);
+            fires.extend(times.map(|fire| Nominal { job_type: job_type.cloned(), ..fire }));
+        }
+        fires.sort_by_key(|fire| fire.scheduled_for);
+        let now = definitions.first().map(|definition| definition.now);
+        print::rows(self.output, &fires, &FIRES.since(now))?;
+        if self.output.format() == Format::Table && !fires.is_empty() {
+            let known: Vec<_> = fires.iter().filter_map(|fire| fire.usual_seconds).collect();
+            let sum = Duration::try_from_secs_f64(known.iter().sum()).unwrap_or_default();
+            let all = plural::of(fires.len() as i64, "fire");
+            let unknown = match fires.len() - known.len() {
+                0 => String::new(),
+                unknown => format!("; unknown for {unknown}"),
+            };
+            let sum = duration::show(sum);
+            print::answer(&format!("\n{all}; usual run time in all {sum}{unknown}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the times after `from`. A `stored` next time fires whatever the schedule says, and skips
+/// the times before it.
+fn times<'a>(
+    schedule: &'a Schedule,
+    zone: &Zone,
+    from: DateTime<Utc>,
+    stored: Option<DateTime<Utc>>,
+    usual_seconds: Option<f64>,
+) -> Result<impl Iterator<Item = Nominal> + use<'a>, String> {
+    let next = schedule.first(from)?;
+    let stored = stored.filter(|stored| *stored != next);
+    let first = stored.map(|at| Fire { at, local: zone.local(at), mark: None });
+    let fires = schedule.fires(stored.map_or(from, |stored| stored.max(from)));
+    Ok(first.into_iter().chain(fires).map(move |fire| Nominal {
+        scheduled_for: fire.at,
+        local_time: local_time(fire.local),
+        clock_change: fire.mark,
+        usual_seconds,
+        usual_end_at: usual_seconds.and_then(|usual| timestamp::after(fire.at, usual)),
+        job_type: None,
+    }))
 }
 
 fn next(definition: Scheduled) -> Option<Next> {
@@ -184,6 +260,10 @@ fn next(definition: Scheduled) -> Option<Next> {
         local_time: zone.zip(next_run_at).map(|(zone, at)| local_time(zone.local(at))),
         last_status: definition.last_status,
         last_succeeded_at: definition.last_succeeded_at,
+        usual_end_at: next_run_at
+            .zip(definition.usual_seconds)
+            .and_then(|(at, usual)| timestamp::after(at, usual)),
+        usual_seconds: definition.usual_seconds,
         job_type: definition.name,
         schedule: definition.schedule?,
         time_zone: definition.time_zone,

@@ -54,7 +54,7 @@ impl Cell {
 
     /// The text for people. In its short form, a distance has only its largest unit, and a time no
     /// seconds.
-    pub(super) fn text(&self, is_short: bool) -> String {
+    pub(crate) fn text(&self, is_short: bool) -> String {
         match self {
             Self::Time(at, Some(now)) => {
                 let text = relative(*at, *now);

@@ -66,6 +66,8 @@ pub(crate) struct Scheduled {
     pub(crate) last_status: Option<String>,
     /// When a run of the job last succeeded.
     pub(crate) last_succeeded_at: Option<DateTime<Utc>>,
+    /// How long a run usually takes.
+    pub(crate) usual_seconds: Option<f64>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
 }
@@ -283,6 +285,7 @@ mod tests {
             skipped_fires: 0,
             last_status: None,
             last_succeeded_at: None,
+            usual_seconds: None,
             now: clock(30),
         }
     }

@@ -235,6 +235,7 @@ from_row!(Scheduled {
     skipped_fires,
     last_status,
     last_succeeded_at,
+    usual_seconds,
     now,
 });
 from_row!(DueSchedule { id, name, schedule, time_zone, catch_up, most_fires, spread, seen, now });

@@ -40,6 +40,8 @@ rows! {
         pub(crate) last_status: Option<String> = None,
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp" = None,
         pub(crate) blocked_runs: i64,
+        /// When the running run that started last usually ends.
+        pub(crate) usual_end_at: Option<DateTime<Utc>> as "timestamp",
     }
 
     /// What became of a job's runs since its first one. Pruning does not lower it.

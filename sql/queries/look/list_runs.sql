@@ -1,6 +1,16 @@
 -- Runs in the order of their ids, and the duration of the last attempt.
 -- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
+WITH usual AS MATERIALIZED (
+    SELECT job.job_type, usual.median_seconds
+    FROM (
+        SELECT DISTINCT run.job_type
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY ($1::bigint[])
+            AND run.status = 'running'
+    ) AS job
+    CROSS JOIN LATERAL jobctl.usual(job.job_type) AS usual
+)
 SELECT
     run.id,
     run.job_type,
@@ -32,6 +42,10 @@ SELECT
             AND attempt.error_type IS NOT DISTINCT FROM run.error_type
             THEN jobctl.last_line(attempt.output)
     END AS last_line,
+    CASE
+        WHEN run.status = 'running'
+            THEN run.started_at + make_interval(secs => usual.median_seconds)
+    END AS usual_end_at,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff
@@ -41,4 +55,5 @@ LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = run.id
     AND attempt.attempt = run.attempts
+LEFT JOIN usual ON usual.job_type = run.job_type
 ORDER BY wanted.place

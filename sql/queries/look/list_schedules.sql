@@ -1,5 +1,6 @@
 -- The definitions and their schedules, by name.
--- $1  name; NULL for all    $2  with_figures: how the last runs ended
+-- $1  name; NULL for all
+-- $2  with_figures: how the last runs ended, and the usual run time
 SELECT
     now() AS now,
     definition.name,
@@ -10,7 +11,11 @@ SELECT
     definition.next_run_at,
     definition.skipped_fires,
     last.status AS last_status,
-    last.succeeded_at AS last_succeeded_at
+    last.succeeded_at AS last_succeeded_at,
+    CASE
+        WHEN $2::boolean
+            THEN (SELECT usual.median_seconds FROM jobctl.usual(definition.name) AS usual)
+    END AS usual_seconds
 FROM jobctl.job_definitions AS definition
 LEFT JOIN LATERAL (
     SELECT

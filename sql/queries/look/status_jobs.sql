@@ -4,7 +4,7 @@
 -- counting the runs.
 -- $1  job; NULL for all
 WITH standing AS (
-    SELECT run.job_type, run.status, run.is_due, run.run_at
+    SELECT run.job_type, run.status, run.is_due, run.run_at AS since
     FROM jobctl.pending_runs AS run
     WHERE $1::text IS NULL
         OR run.job_type = $1::text
@@ -14,7 +14,7 @@ WITH standing AS (
     WHERE run.status = 'blocked'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
-    SELECT run.job_type, run.status, NULL, NULL
+    SELECT run.job_type, run.status, NULL, run.started_at
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
         AND ($1::text IS NULL OR run.job_type = $1::text)
@@ -34,7 +34,8 @@ counted AS (
         count(*) FILTER (WHERE standing.status = 'running') AS running,
         count(*) FILTER (WHERE standing.status = 'failed') AS failed,
         count(*) FILTER (WHERE standing.status = 'dead') AS dead,
-        min(standing.run_at) FILTER (WHERE standing.is_due) AS oldest_due
+        min(standing.since) FILTER (WHERE standing.is_due) AS oldest_due,
+        max(standing.since) FILTER (WHERE standing.status = 'running') AS last_start
     FROM standing
     GROUP BY standing.job_type
 ),
@@ -98,7 +99,14 @@ SELECT
     succeeded.took[3] AS run_time_max_seconds,
     definition.state,
     CASE WHEN definition.state = 'fires' THEN definition.next_run_at END AS next_run_at,
-    coalesce(counted.blocked, 0) AS blocked_runs
+    coalesce(counted.blocked, 0) AS blocked_runs,
+    CASE
+        WHEN counted.running > 0
+            THEN counted.last_start + (
+                SELECT make_interval(secs => usual.median_seconds)
+                FROM jobctl.usual(job_type) AS usual
+            )
+    END AS usual_end_at
 FROM definition
 FULL JOIN counted USING (job_type)
 FULL JOIN succeeded USING (job_type)

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
@@ -14,8 +15,8 @@ use super::outage::LastingSession;
 use crate::exit::Fault;
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
-use crate::print::{self, Format, Output, Table};
-use crate::store::{Overview, Store};
+use crate::print::{self, Cell, Format, Output, Table};
+use crate::store::{JobStatus, Overview, Store};
 use crate::text::timestamp::instant;
 
 /// The time between two redraws by --watch.
@@ -94,6 +95,12 @@ const LISTED: usize = 8;
 
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
+/// With more findings, `check` and `doctor` show the remedies.
+const WITH_REMEDIES: usize = 5;
+
+/// Findings without remedies.
+const FOUND: Table<'_> = Table::new("severity, found", "");
+
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.watch && !io::stdout().is_terminal() {
@@ -106,7 +113,7 @@ impl Arguments {
             loop {
                 let (overview, findings) = session.insist(REDRAWN_AFTER, |it| self.read(it))?;
                 let clock = instant(overview.now);
-                print::redraw(&clock, &tables(overview, findings)?)?;
+                print::redraw(&clock, &tables(overview, findings, true)?)?;
                 thread::sleep(REDRAWN_AFTER);
             }
         }
@@ -126,7 +133,7 @@ impl Arguments {
                 print::tsv(output, "finding", &findings)
             }
             Format::Table => {
-                print::answer(tables(overview, findings)?.concat().trim_start_matches('\n'))
+                print::answer(tables(overview, findings, false)?.concat().trim_start_matches('\n'))
             }
         }
     }
@@ -143,8 +150,13 @@ impl Arguments {
     }
 }
 
-/// Returns the sections of the status, as people see them.
-fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Vec<String>> {
+/// Returns the sections of the status, as people see them, the most important first if they are for
+/// --watch, which shows what fits.
+fn tables(
+    overview: Overview,
+    mut findings: Vec<Finding>,
+    watch: bool,
+) -> anyhow::Result<Vec<String>> {
     let Overview { now, mut jobs, mut flow, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
     let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
@@ -156,6 +168,8 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Vec<
         let finding = bad.iter().position(|finding| finding.job_type.as_ref() == name);
         (finding.unwrap_or(usize::MAX), job.dead_runs == 0, job.failed_runs == 0)
     });
+    let (safe_to_stop, is_due) =
+        (safe_to_stop(&jobs, now), jobs.iter().any(|job| job.due_runs > 0));
     let now = Some(now);
     let ended: Vec<_> = jobs
         .iter()
@@ -166,31 +180,83 @@ fn tables(overview: Overview, mut findings: Vec<Finding>) -> anyhow::Result<Vec<
     }
     let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let results = "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 of them)";
+    let has_remedies = bad.len() + facts.len() + warnings.len() <= WITH_REMEDIES;
     // Several tables, so that none is wider than a terminal.
+    let jobs = match jobs.is_empty() {
+        true => {
+            "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n".into()
+        }
+        false => print::section("Jobs", &jobs, &JOBS.since(now))?,
+    };
+    let results = print::section(results, &ended, &RESULTS.since(now))?;
+    let dropped =
+        print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?;
+    let workers = print::section("Workers", &workers, &WORKERS.since(now))?;
+    let running = print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?;
+    if watch {
+        flow.retain(|_| is_due);
+    }
+    let flow = print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?;
+    if watch {
+        // One line each, so that the cut of a section counts findings.
+        let all: Vec<_> = bad.into_iter().chain(warnings).chain(facts).collect();
+        let findings = print::section("Findings", &all, &FOUND)?;
+        return Ok(vec![findings, safe_to_stop, jobs, workers, flow, running, results, dropped]);
+    }
     Ok(vec![
-        section("Needs attention", &bad, "check")?,
-        section("Stopped on purpose", &facts, "doctor")?,
-        section("Warnings", &warnings, "doctor")?,
-        match jobs.is_empty() {
-            true => "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n"
-                .to_owned(),
-            false => print::section("Jobs", &jobs, &JOBS.since(now))?,
-        },
-        print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?,
-        print::section(results, &ended, &RESULTS.since(now))?,
-        print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?,
-        print::section("Workers", &workers, &WORKERS.since(now))?,
-        print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?,
+        section("Needs attention", &bad, "check", has_remedies)?,
+        section("Stopped on purpose", &facts, "doctor", has_remedies)?,
+        section("Warnings", &warnings, "doctor", has_remedies)?,
+        safe_to_stop,
+        jobs,
+        flow,
+        results,
+        dropped,
+        workers,
+        running,
     ])
 }
 
-/// Returns the first findings as a table, and the number of the others with the command that lists
-/// them.
-fn section(heading: &str, findings: &[&Finding], command: &str) -> anyhow::Result<String> {
+/// Returns the line that says whether a deploy would interrupt a run or delay one.
+fn safe_to_stop(jobs: &[JobStatus], now: DateTime<Utc>) -> String {
+    if jobs.is_empty() {
+        return String::new();
+    }
+    let count = |runs: fn(&JobStatus) -> i64| jobs.iter().map(runs).sum();
+    let (running, due) = (count(|job| job.running_runs), count(|job| job.due_runs));
+    let distance = |at| Cell::Time(at, Some(now)).text(true);
+    let mut facts = match running {
+        0 => vec!["yes, nothing runs".to_owned()],
+        runs => vec![format!("no, {runs} run")],
+    };
+    let is_unknown = |job: &JobStatus| job.running_runs > 0 && job.usual_end_at.is_none();
+    let usual_end = jobs.iter().filter_map(|job| job.usual_end_at).max();
+    facts.extend(match usual_end {
+        _ if running == 0 => (due > 0).then(|| format!("{due} due")),
+        _ if jobs.iter().any(is_unknown) => Some("usual end unknown".to_owned()),
+        Some(end) if end < now => Some(format!("the longest usually ended {}", distance(end))),
+        end => end.map(|end| format!("the longest usually ends {}", distance(end))),
+    });
+    let next_fire = jobs.iter().filter_map(|job| job.next_run_at).min();
+    facts.extend(next_fire.map(|fire| format!("next fire {}", distance(fire))));
+    format!("\nSafe to stop now: {}\n", facts.join("; "))
+}
+
+/// Returns the first findings as a table, and the number of the others or of missing remedies with
+/// the command that lists them.
+fn section(
+    heading: &str,
+    findings: &[&Finding],
+    command: &str,
+    has_remedies: bool,
+) -> anyhow::Result<String> {
     let (shown, more) = health::first(findings, LISTED);
-    let table = print::section(heading, &shown, &FINDINGS.wrapped())?;
-    Ok(match more {
-        0 => table,
+    let table = if has_remedies { FINDINGS } else { FOUND };
+    let table = print::section(heading, &shown, &table.wrapped())?;
+    Ok(match (more, has_remedies) {
+        _ if table.is_empty() => table,
+        (0, true) => table,
+        (0, false) => format!("{table} remedies: `jobctl {command}`\n"),
         _ => format!("{table} and {more} more: `jobctl {command}`\n"),
     })
 }
