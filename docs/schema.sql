@@ -3792,7 +3792,10 @@ CREATE TABLE jobctl.job_events (
     host_user text,
     reason text,
     detail text,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'restore'::text, 'accept-restore'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text, 'alert'::text]))),
+    operation text,
+    before jsonb,
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text, 'edit'::text, 'settle'::text, 'prune'::text, 'pause'::text, 'resume'::text, 'hold'::text, 'release'::text, 'forget'::text, 'restore'::text, 'accept-restore'::text, 'add'::text, 'change'::text, 'enable'::text, 'disable'::text, 'remove'::text, 'alert'::text, 'undo'::text]))),
+    CONSTRAINT operation_is_short CHECK ((octet_length(operation) <= 100)),
     CONSTRAINT texts_are_short CHECK ((GREATEST(length(host_user), length(reason), length(detail)) <= 1000)),
     CONSTRAINT times_are_dates CHECK (((recorded_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (recorded_at < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 );
@@ -3957,6 +3960,7 @@ CREATE INDEX job_dependencies_unmet ON jobctl.job_dependencies USING btree (run_
 CREATE INDEX job_effects_open ON jobctl.job_effects USING btree (recorded_at) WHERE (completed_at IS NULL);
 CREATE INDEX job_effects_run ON jobctl.job_effects USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_events_definition ON jobctl.job_events USING btree (job, id) WHERE (run_id IS NULL);
+CREATE INDEX job_events_operation ON jobctl.job_events USING btree (operation, id) WHERE (operation IS NOT NULL);
 CREATE INDEX job_events_recorded ON jobctl.job_events USING btree (recorded_at);
 CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (action = ANY (ARRAY['restore'::text, 'accept-restore'::text]));
 CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);

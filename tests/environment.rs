@@ -12,7 +12,8 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 63] = [
+const REFUSED: [(&[&str], &str, &str); 64] = [
+    (&["next"], "--within", "5"),
     (&["enqueue", "shell", "{}"], "--after", "x"),
     (&["list"], "--before", "x"),
     (&["list"], "--incident", "17"),
@@ -85,7 +86,9 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 49] = [
+const SWITCHES: [&str; 51] = [
+    "--direct",
+    "--until-idle",
     "--result",
     "--from-queue",
     "--after-any-end",
@@ -169,6 +172,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "cancel",
         "edit",
         "settle",
+        "undo",
         "list",
         "list-dead",
         "failures",

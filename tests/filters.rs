@@ -182,7 +182,10 @@ fn a_viewer_may_group_failures_by_each_filter_but_a_text() {
     ] {
         let listed = grouped([flag, value]).success().stdout;
         let all = db.jobctl(["failures", "--group", flag, value]).run().success().stdout;
-        assert_eq!(listed, all, "{flag}");
+        // The last field has the newest attempt's own text, which a viewer does not see.
+        assert_eq!(listed.lines().count(), all.lines().count(), "{flag}");
+        let is_cut = |(cut, line): (&str, &str)| line.starts_with(cut);
+        assert!(listed.lines().zip(all.lines()).all(is_cut), "{flag}: {listed}{all}");
         assert!(!listed.is_empty(), "{flag}");
     }
     grouped(["--error", "space"]).exits(7).stdout("");

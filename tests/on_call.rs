@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::docs;
 use crate::report::text;
-use crate::support::TestDb;
+use crate::support::{TestDb, temp_dir};
 
 /// A week of sixty thousand runs: three storms of failures that recovered, a full disk on web2,
 /// which then stopped, a queue without a worker, dead runs, a backup that never succeeded, and a
@@ -170,12 +170,14 @@ fn the_report_and_failures_name_the_same_errors() {
 }
 
 /// The rest of the week: customers, a backlog behind a rate, a backup that grew, holds, a corrected
-/// definition, a running job, and a run that was cancelled by mistake.
+/// definition, a running job that usually is faster, a job that fails, an alert, and a run that was
+/// cancelled by mistake.
 fn what_else_happened(db: &TestDb) {
     db.apply(
         "[jobs.mail]\nshell = 'true'\n[jobs.thumbnails]\nshell = 'true'\n\
          [jobs.backup]\nshell = 'true'\nschedule = '0 2 * * *'\nmax_age = '26h'\ntimeout = '3h'\n\
-         [jobs.newsletter]\nshell = 'true'\nrate = '60/1m'\n[jobs.crm]\nshell = 'true'\n",
+         [jobs.newsletter]\nshell = 'true'\nrate = '60/1m'\n[jobs.crm]\nshell = 'true'\n\
+         [jobs.sync_crm]\nshell = 'echo no such customer; exit 1'\n",
     );
     db.execute(
         "SELECT setval('jobctl.job_runs_id_seq', max(id)) FROM jobctl.job_runs;
@@ -200,9 +202,27 @@ fn what_else_happened(db: &TestDb) {
                  started_at, live_output)
              VALUES ('crm', 'running', 1, 'web1', now() + interval '2 min',
                  now() - interval '74 min', 'page 17 of 20');
+         WITH usual AS (
+             INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
+                 SELECT 'crm', 'succeeded', 1, now() - interval '2 h', now() - interval '2 h'
+                 FROM generate_series(1, 9)
+                 RETURNING id
+         )
+         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
+             SELECT id, 1, 'web1', now() - interval '129 min', now() - interval '2 h', 'succeeded'
+             FROM usual;
          INSERT INTO jobctl.job_runs (job_type, payload, idempotency_key)
              VALUES ('crm', '{\"invoice\": 4711}', 'invoice-4711')",
     );
+    // A job that fails again and again, and is not dead yet.
+    let failing = db.enqueue(["sync_crm"]).to_string();
+    for _ in 0..3 {
+        db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {failing}"));
+        db.jobctl(["tick", "--quiet", "--worker", "web1", "--run", &failing]).run();
+    }
+    let state = temp_dir();
+    let check = db.jobctl(["check", "--exec", "cat"]);
+    check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(1);
     db.jobctl(["hold", "--job", "crm", "--reason", "while we move the server"]).run().success();
     db.jobctl(["cancel", "--all-waiting", "--key", "invoice-4711", "--yes"]).run().success();
     db.execute("UPDATE jobctl.job_holds SET held_at = now() - interval '6 days'");
@@ -236,9 +256,9 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
     let groups: Value = serde_json::from_str(&groups.stdout).unwrap();
     let disk = groups[0]["incident"].as_str().unwrap().to_owned();
     let page = fs::read_to_string(docs::root().join("docs/operations.md")).unwrap();
-    let questions: [(&str, &str, &[&str]); 26] = [
+    let questions: [(&str, &str, &[&str]); 36] = [
         ("Is anything wrong?", "check", &["worker web2 does not tick", "20 dead runs"]),
-        ("What needs me first?", "status", &["Needs attention", "jobctl list-dead"]),
+        ("What needs me first?", "status", &["Needs attention", "worker web2 does not tick"]),
         (
             "What failed last night, where and why?",
             "failures --since 1d --group",
@@ -246,6 +266,7 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
         ),
         ("What failed this week?", "failures --since 7d --group", &["HTTP status 503"]),
         ("Which runs are dead?", "list-dead", &["thumbnails", "exit status 1"]),
+        ("Why did the dead runs die?", "list-dead --group", &["no space left on device"]),
         ("What did a failed run print?", "show FAILED --output", &["convert: write"]),
         ("What does a running job print?", "show RUNNING --output", &["page 17 of 20"]),
         ("What runs now, and since when?", "list --status running", &["crm", "1h 14m"]),
@@ -279,6 +300,23 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
             &["queued", "20"],
         ),
         ("What would start now?", "tick --dry-run", &["newsletter"]),
+        (
+            "Which job keeps failing, although nothing of it is dead, and why?",
+            "check",
+            &["sync_crm fails: 3 failed attempts", "exit status 1: no such customer"],
+        ),
+        ("When is its next attempt?", "check", &["its next attempt is due at 20"]),
+        ("Does a run take unusually long?", "status", &["longer than usual", "9m"]),
+        ("When does what runs usually end?", "list --status running", &["USUAL END"]),
+        ("Is it safe to deploy now?", "status", &["Safe to stop now: no, 1 run"]),
+        ("What runs until tomorrow?", "next --within 1d", &["backup", "1 fire"]),
+        (
+            "Which alert was sent, and by which program?",
+            "trail --action alert",
+            &["new: 20 dead runs of thumbnails", "delivered to the command cat"],
+        ),
+        ("How did the last attempt end?", "status", &["LAST", "failed"]),
+        ("Which jobs have failed in all?", "failures --since 7d", &["sync_crm"]),
     ];
     let ada = db.query("SELECT host_user FROM jobctl.job_events ORDER BY id DESC LIMIT 1");
     let names = [

@@ -31,7 +31,7 @@ GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
 GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_holds TO {role};
 -- The login and the time of an event are defaults, so no event can name another login.
-GRANT INSERT (action, run_id, job, host_user, reason, detail), DELETE
+GRANT INSERT (action, run_id, job, host_user, reason, detail, operation, before), DELETE
     ON jobctl.job_events
     TO {role};
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE

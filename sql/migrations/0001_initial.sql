@@ -708,7 +708,7 @@ CREATE TABLE jobctl.job_events (
             action IN (
                 'retry', 'cancel', 'edit', 'settle', 'prune', 'pause', 'resume', 'hold', 'release',
                 'forget', 'restore', 'accept-restore', 'add', 'change', 'enable', 'disable',
-                'remove', 'alert'
+                'remove', 'alert', 'undo'
             )
         ),
     -- No foreign key: the event outlives its run. NULL for a definition, and if many runs were
@@ -724,6 +724,11 @@ CREATE TABLE jobctl.job_events (
     reason text,
     -- The old status of the run, the changed keys, or the numbers of pruned runs.
     detail text,
+    -- The command for many runs that wrote the event: `jobctl undo` takes it.
+    operation text
+        CONSTRAINT operation_is_short CHECK (octet_length(operation) <= 100),
+    -- The values of the run's columns that it changed; NULL for what can't be undone.
+    before jsonb,
     CONSTRAINT texts_are_short
         CHECK (greatest(length(host_user), length(reason), length(detail)) <= 1000),
     CONSTRAINT times_are_dates CHECK (
@@ -732,6 +737,9 @@ CREATE TABLE jobctl.job_events (
 );
 
 CREATE INDEX job_events_run ON jobctl.job_events (run_id) WHERE run_id IS NOT NULL;
+
+CREATE INDEX job_events_operation ON jobctl.job_events (operation, id)
+    WHERE operation IS NOT NULL;
 
 CREATE INDEX job_events_definition ON jobctl.job_events (job, id) WHERE run_id IS NULL;
 

@@ -208,7 +208,8 @@ pub(super) struct Reason {
 
 impl Reason {
     pub(super) fn cause(&self) -> Cause {
-        Cause { host_user: format!("{}@{}", user(), host_name()), reason: self.reason.clone() }
+        let host_user = format!("{}@{}", user(), host_name());
+        Cause { host_user, reason: self.reason.clone(), operation: None }
     }
 }
 

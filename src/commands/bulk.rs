@@ -12,7 +12,7 @@ use crate::exit::{Exit, Fault};
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store::{
-    self, Bisection, Kind, Operation, OperationResult, RunEffects, RunFilter, Store,
+    self, Bisection, Cause, Kind, Operation, OperationResult, RunEffects, RunFilter, Store,
 };
 use crate::text::plain::plain;
 use crate::text::plural;
@@ -189,6 +189,17 @@ impl BulkRequest<'_> {
         Ok(())
     }
 
+    /// Makes the request for the runs that an operation changed.
+    pub(super) fn of_operation(
+        &self,
+        ids: &[i64],
+        flags: &BulkFlags,
+        output: Output,
+        store: &Store,
+    ) -> anyhow::Result<Exit> {
+        self.in_batches(ids, flags, output, store, |_| true)
+    }
+
     /// Makes the request in batches. Prints the results in the order of the ids, also if the
     /// request fails for the rest. `counts` selects the answers that have a result.
     fn in_batches(
@@ -200,7 +211,10 @@ impl BulkRequest<'_> {
         counts: impl Fn(&RunResult) -> bool,
     ) -> anyhow::Result<Exit> {
         let (mut results, progress) = (HashMap::new(), Progress::of(Some(ids.len())));
-        let asked = self.request(ids, flags, store, &progress, &mut results);
+        // Of 40 bits, so that a person can type it.
+        let name = format!("{:010x}", rand::random_range(0..1_u64 << 40));
+        let cause = Cause { operation: Some(name.clone()), ..flags.reason.cause() };
+        let asked = self.request((ids, flags.dry_run, &cause), store, &progress, &mut results);
         progress.clear();
         if !flags.dry_run && matches!(self.operation, Operation::Cancel) {
             release_followers(store, ids);
@@ -213,6 +227,12 @@ impl BulkRequest<'_> {
             self.print(output, answers, flags.verbose)?;
         }
         asked?;
+        let undoes = !matches!(self.operation, Operation::Remove | Operation::Undo(_));
+        // Of one run, a person sees what it was.
+        let has_changed_many = exits.iter().filter(|exit| **exit == Exit::Done).count() > 1;
+        if undoes && !flags.dry_run && has_changed_many {
+            print::hint(output, &format!("`jobctl undo {name}` undoes it"));
+        }
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
@@ -221,13 +241,11 @@ impl BulkRequest<'_> {
     /// locked.
     fn request(
         &self,
-        ids: &[i64],
-        flags: &BulkFlags,
+        (ids, dry_run, cause): (&[i64], bool, &Cause),
         store: &Store,
         progress: &Progress,
         results: &mut HashMap<i64, RunResult>,
     ) -> store::Result<()> {
-        let cause = flags.reason.cause();
         // The last ids come first: of several finished runs with one live key, a retry gives it to
         // the newest.
         let mut left: Vec<_> = ids.iter().rev().copied().collect();
@@ -237,10 +255,10 @@ impl BulkRequest<'_> {
             while !search.is_done() {
                 let step = search.step(|part| {
                     let ids = part.to_vec();
-                    let changed = if flags.dry_run {
+                    let changed = if dry_run {
                         store.dry_run(ids, self.from).map(|answers| (answers, Vec::new()))
                     } else {
-                        store.operate(&self.operation, ids, self.from, &cause, skips_locked)
+                        store.operate(&self.operation, ids, self.from, cause, skips_locked)
                     };
                     let (answers, skipped) = match skips_locked {
                         true => changed?,

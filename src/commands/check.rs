@@ -231,7 +231,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Records what was reported, and whether the receiver got it.
+    /// Records the reported problems, and whether the receiver got them.
     fn record(&self, store: &Store, news: &News<'_>, failed: Option<&anyhow::Error>) {
         let outcome = match failed {
             None => format!("delivered to {}", self.receiver_name()),

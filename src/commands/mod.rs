@@ -40,6 +40,7 @@ mod status;
 mod tick;
 mod tips;
 mod trail;
+mod undo;
 mod wait;
 
 use std::collections::BTreeSet;
@@ -163,6 +164,7 @@ commands! {
     Cancel(cancel::Arguments),
     Edit(Box<edit::Arguments>),
     Settle(settle::Arguments),
+    Undo(undo::Arguments),
     Pause(pause::Pause),
     Resume(pause::Resume),
     Hold(hold::Hold),

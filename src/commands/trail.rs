@@ -31,6 +31,7 @@ words! {
         Disable = "disable",
         Remove = "remove",
         Alert = "alert",
+        Undo = "undo",
     }
 }
 
@@ -45,8 +46,8 @@ const HEADING: &str = "Which changes";
 ///   jobctl trail --since 00:00 --by ana
 ///   jobctl trail --job send_weekly_report --action change
 ///
-/// What `check` has reported since it remembers it (--repeat, --exec, --webhook),
-/// to whom, and whether it got there:
+/// The problems that `check` reported with --repeat, --exec or --webhook, their
+/// receiver, and whether it got them:
 ///
 ///   jobctl trail --action alert
 #[derive(Args, Debug)]

@@ -361,7 +361,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         (Code::RestoreUnaccepted, by) => by.as_ref().map(|by| format!("noticed by {by}")),
         (_, Some(error)) => {
             let words = fact.last_line.as_ref().or(fact.cause.as_ref());
-            Some(format!("the newest is run {run}: {}", failure::told(error, words)))
+            Some(format!("the newest is run {run}: {}", failure::with_words(error, words)))
         }
         (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
         (Code::RunLong | Code::RunUnusual, None) => None,

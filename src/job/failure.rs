@@ -160,7 +160,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Returns the error with what the job itself said last, if it says more.
-pub(crate) fn told(error: &str, words: Option<&String>) -> String {
+pub(crate) fn with_words(error: &str, words: Option<&String>) -> String {
     match words {
         Some(words) if !error.contains(words.as_str()) => format!("{error}: {words}"),
         _ => error.to_owned(),

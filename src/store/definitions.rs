@@ -142,7 +142,7 @@ impl Store {
         cause: Cause,
     ) -> Result<Applied> {
         let applied = self.transact("apply definitions", |transaction| {
-            let Cause { host_user, reason } = &cause;
+            let Cause { host_user, reason, .. } = &cause;
             let asked = Instant::now();
             while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
                 if asked.elapsed() > LOCK_TIMEOUT {
@@ -266,7 +266,7 @@ impl Store {
 
     /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
     pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, .. } = cause;
         let statement = query!("operate/pause"; name, host_user, reason);
         self.query("pause a schedule", Transaction::first, statement)
     }
@@ -279,7 +279,7 @@ impl Store {
         next: Option<DateTime<Utc>>,
         cause: &Cause,
     ) -> Result<Option<Option<DateTime<Utc>>>> {
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, .. } = cause;
         let Scheduled { name, schedule, time_zone, .. } = scheduled;
         self.query(
             "resume a schedule",
@@ -293,7 +293,7 @@ impl Store {
 fn note_changes(
     transaction: &mut Transaction,
     changed: &[(String, Option<Value>, Value)],
-    Cause { host_user, reason }: &Cause,
+    Cause { host_user, reason, .. }: &Cause,
 ) -> PgResult<()> {
     let (mut actions, mut jobs, mut details) = (Vec::new(), Vec::new(), Vec::new());
     for (job, before, after) in changed {

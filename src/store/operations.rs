@@ -17,11 +17,13 @@ use crate::text::listing::Listing;
 const SINGLE_RUN: Duration = Duration::from_secs(300);
 
 /// The person that asks for a change, and the reason; both go to the trail.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Cause {
     /// The user and the host, as in `ana@web1`.
     pub(crate) host_user: String,
     pub(crate) reason: Option<String>,
+    /// The name of a command for many runs, for an undo; `None` if nothing can be undone.
+    pub(crate) operation: Option<String>,
 }
 
 /// What to do with runs by id.
@@ -36,6 +38,8 @@ pub(crate) enum Operation {
     Settle,
     /// Deletes finished runs.
     Remove,
+    /// Undoes the operation with this name.
+    Undo(String),
 }
 
 impl Operation {
@@ -47,6 +51,7 @@ impl Operation {
             Self::Edit(_) => "edit",
             Self::Settle => "settle",
             Self::Remove => "prune",
+            Self::Undo(_) => "undo",
         }
     }
 }
@@ -158,7 +163,7 @@ impl Store {
             Operation::Edit(Edit { payload: Some(_), .. }) => "edit payloads",
             _ => operation.verb(),
         };
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, operation: name } = cause;
         let is_single = ids.len() == 1;
         let operate = |transaction: &mut Transaction<'_>| {
             let locked: Vec<i64> = match skips_locked {
@@ -170,12 +175,12 @@ impl Store {
             let answers: Vec<OperationResult> = match operation {
                 Operation::Retry(RetryTerms { cancelled_now, unsettled }) => {
                     transaction.list(query!(
-                        "operate/retry"; ids, from, host_user, reason, cancelled_now, unsettled
+                        "operate/retry";
+                        ids, from, host_user, reason, cancelled_now, unsettled, operation = name,
                     ))
                 }
-                Operation::Cancel => {
-                    transaction.list(query!("operate/cancel"; ids, from, host_user, reason))
-                }
+                Operation::Cancel => transaction
+                    .list(query!("operate/cancel"; ids, from, host_user, reason, operation = name)),
                 Operation::Edit(edit) => {
                     let Edit { queue, priority, run_at, after, .. } = edit;
                     let Edit { max_attempts, timeout, backoff, .. } = edit;
@@ -183,21 +188,23 @@ impl Store {
                         "operate/edit";
                         ids, from, host_user, reason,
                         queue, priority, run_at, after, max_attempts, timeout, backoff,
+                        operation = name,
                     ))
                 }
-                Operation::Settle => {
-                    transaction.list(query!("operate/settle"; ids, from, host_user, reason))
-                }
-                Operation::Remove => {
-                    transaction.list(query!("operate/remove"; ids, from, host_user, reason))
-                }
+                Operation::Settle => transaction
+                    .list(query!("operate/settle"; ids, from, host_user, reason, operation = name)),
+                Operation::Remove => transaction
+                    .list(query!("operate/remove"; ids, from, host_user, reason, operation = name)),
+                Operation::Undo(undone) => transaction
+                    .list(query!("operate/undo"; ids, operation = undone, host_user, reason)),
             }?;
             // A separate statement, because an operator may not even name the column.
             if let Operation::Edit(Edit { payload: Some(payload), .. }) = operation {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let ids: Vec<_> = granted.map(|answer| answer.id).collect();
-                let statement = query!("operate/edit_payload"; ids, payload, host_user, reason);
-                transaction.execute(statement)?;
+                transaction.execute(query!(
+                    "operate/edit_payload"; ids, payload, host_user, reason, operation = name,
+                ))?;
             }
             Ok((answers, locked))
         };
@@ -208,6 +215,12 @@ impl Store {
             }
             done => done,
         }
+    }
+
+    /// Returns the runs that an operation changed.
+    pub(crate) fn operation_runs(&self, name: &str) -> Result<Vec<i64>> {
+        let statement = query!("operate/operation_runs"; operation = name);
+        self.query("read the trail", Transaction::list, statement)
     }
 
     /// Returns the jobs of runs.
@@ -255,7 +268,7 @@ impl Store {
         cause: &Cause,
         archive: Option<&Archive>,
     ) -> Result<Vec<Pruned>> {
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, .. } = cause;
         let (keep, keep_dead) = default.seconds();
         let archives = archive.is_some();
         let pruned = self.transact("prune", |transaction| {
@@ -319,7 +332,7 @@ impl Store {
         worker: String,
         cause: Cause,
     ) -> Result<Option<ForgetResult>> {
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, .. } = cause;
         let statement = query!("operate/forget"; worker, host_user, reason);
         self.query("forget the worker", Transaction::first, statement)
     }
@@ -332,7 +345,7 @@ impl Store {
         cause: Cause,
         unnoticed: bool,
     ) -> Result<Option<(i64, bool)>> {
-        let Cause { host_user, reason } = cause;
+        let Cause { host_user, reason, .. } = cause;
         let statement = query!("operate/accept_restore"; host_user, reason, unnoticed);
         self.query("accept the database", Transaction::first, statement)
     }
@@ -361,7 +374,7 @@ impl Store {
     ) -> Result<Vec<Option<DateTime<Utc>>>> {
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
         self.transact("hold", |transaction| {
-            let Cause { host_user, reason } = &cause;
+            let Cause { host_user, reason, .. } = &cause;
             let hold = |HoldTarget { scope, name }: &HoldTarget| {
                 transaction.one(query!("operate/hold"; scope, name, lasts, host_user, reason))
             };
@@ -382,7 +395,7 @@ impl Store {
         cause: Cause,
     ) -> Result<Vec<(HoldScope, String)>> {
         self.transact("release", |transaction| {
-            let Cause { host_user, reason } = &cause;
+            let Cause { host_user, reason, .. } = &cause;
             let mut ended = Vec::new();
             for HoldTarget { scope, name } in &targets {
                 let statement = query!("operate/release"; scope, name, host_user, reason);

@@ -172,7 +172,7 @@ pub(crate) struct Fact {
     pub(crate) usual_seconds: Option<f64>,
     /// In how many days its runs reach their timeout.
     pub(crate) days: Option<i64>,
-    /// The definition says what is usual.
+    /// The definition has a range of usual run times.
     pub(crate) is_bad: bool,
     /// When the run is due again.
     pub(crate) next_at: Option<DateTime<Utc>>,

@@ -235,7 +235,7 @@ impl JudgedAttempt {
 
     /// Returns the last line of a failed attempt's output.
     fn last_line(&self) -> Option<&str> {
-        matches!(self.result.outcome, Outcome::Failed(_))
+        (self.next_status.outcome == HistoryOutcome::Failed)
             .then(|| self.result.output.last_line())
             .flatten()
     }

@@ -174,7 +174,7 @@ impl Pruning<'_> {
 /// Deletes some old runs in the name of a worker. A failure is logged: it is not a failure of the
 /// tick.
 pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
-    let cause = Cause { host_user: worker.to_owned(), reason: None };
+    let cause = Cause { host_user: worker.to_owned(), ..Cause::default() };
     let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
     let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
     let pruned =

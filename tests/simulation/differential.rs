@@ -350,7 +350,7 @@ impl Party<'_> {
             (Self::Operator(store), _) => store,
             (Self::Tick(_), _) => unreachable!(),
         };
-        let cause = Cause { host_user: "ana@web1".to_owned(), reason: None };
+        let cause = Cause { host_user: "ana@web1".to_owned(), ..Cause::default() };
         let act = |operation: &store::Operation, ids: &[i64], from: &[Status]| {
             let answers = store.operate(operation, ids.to_vec(), from, &cause, false);
             actions(answers.map(|(answers, _)| answers))

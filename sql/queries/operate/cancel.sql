@@ -1,6 +1,7 @@
 -- blocked, queued or failed -> cancelled. For a running run only the request is recorded: its
 -- worker sees it at the next heartbeat.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
+-- $5  operation, for undo.sql
 -- A row per existing id: its status before, and whether the request was granted.
 WITH asked AS MATERIALIZED (
     SELECT
@@ -8,7 +9,12 @@ WITH asked AS MATERIALIZED (
         run.job_type,
         run.status,
         run.status = ANY ($2::text[])
-            AND run.status IN ('blocked', 'queued', 'failed', 'running') AS granted
+            AND run.status IN ('blocked', 'queued', 'failed', 'running') AS granted,
+        jsonb_build_object(
+            'status', run.status,
+            'cancel_requested_at', run.cancel_requested_at,
+            'finished_at', run.finished_at
+        ) AS before
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
     ORDER BY run.id
@@ -25,8 +31,25 @@ requested AS (
         AND asked.granted
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
-    SELECT 'cancel', asked.id, asked.job_type, $3::text, $4::text, 'was ' || asked.status
+    INSERT INTO jobctl.job_events (
+        action,
+        run_id,
+        job,
+        host_user,
+        reason,
+        detail,
+        operation,
+        before
+    )
+    SELECT
+        'cancel',
+        asked.id,
+        asked.job_type,
+        $3::text,
+        $4::text,
+        'was ' || asked.status,
+        $5::text,
+        asked.before
     FROM asked
     WHERE asked.granted
 ),

@@ -2,7 +2,7 @@
 -- $1  ids      $2  from: statuses that a run may have    $3  host_user    $4  reason
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
--- $11 backoff
+-- $11 backoff  $12 operation, for undo.sql
 -- expires_at moves with run_at.
 -- A row per existing id: its status, and whether it has these values now.
 WITH wanted AS (
@@ -28,7 +28,16 @@ asked AS MATERIALIZED (
         run.attempts - run.uncounted_attempts AS counted_attempts,
         run.max_attempts,
         run.timeout,
-        run.backoff
+        run.backoff,
+        jsonb_build_object(
+            'queue', run.queue,
+            'priority', run.priority,
+            'run_at', run.run_at,
+            'expires_at', run.expires_at,
+            'max_attempts', run.max_attempts,
+            'timeout', run.timeout,
+            'backoff', run.backoff
+        ) AS before
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
     ORDER BY run.id
@@ -38,6 +47,7 @@ granted AS (
     SELECT
         asked.id,
         asked.job_type,
+        asked.before,
         -- The limit of texts_are_short.
         left(concat_ws(
             ', ',
@@ -98,8 +108,25 @@ edited AS (
         AND granted.detail <> ''
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
-    SELECT 'edit', granted.id, granted.job_type, $3::text, $4::text, granted.detail
+    INSERT INTO jobctl.job_events (
+        action,
+        run_id,
+        job,
+        host_user,
+        reason,
+        detail,
+        operation,
+        before
+    )
+    SELECT
+        'edit',
+        granted.id,
+        granted.job_type,
+        $3::text,
+        $4::text,
+        granted.detail,
+        $12::text,
+        granted.before
     FROM granted
     WHERE granted.detail <> ''
 )

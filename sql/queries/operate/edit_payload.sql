@@ -1,6 +1,7 @@
 -- queued, failed or dead: replaces the payload. It can hold a command, so only the schema's owner
 -- has this privilege.
 -- $1  ids, locked by edit.sql    $2  payload    $3  host_user    $4  reason, for the trail
+-- $5  operation. It can't be undone, because viewers read the trail.
 WITH edited AS (
     UPDATE jobctl.job_runs AS run
     SET
@@ -10,6 +11,6 @@ WITH edited AS (
         AND run.status IN ('blocked', 'queued', 'failed', 'dead')
     RETURNING run.id, run.job_type
 )
-INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
-SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload'
+INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
+SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload', $5::text
 FROM edited

@@ -1,5 +1,6 @@
 -- succeeded, dead or cancelled -> deleted. A trigger deletes the history.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
+-- $5  operation
 -- A row per existing id: its status, and whether it was deleted.
 WITH asked AS MATERIALIZED (
     SELECT run.id, run.status
@@ -17,8 +18,15 @@ removed AS (
     RETURNING run.id, run.job_type
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
-    SELECT 'prune', removed.id, removed.job_type, $3::text, $4::text, 'was ' || asked.status
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
+    SELECT
+        'prune',
+        removed.id,
+        removed.job_type,
+        $3::text,
+        $4::text,
+        'was ' || asked.status,
+        $5::text
     FROM removed
     JOIN asked ON asked.id = removed.id
 )

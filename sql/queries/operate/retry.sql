@@ -5,7 +5,7 @@
 -- A run that a newer one replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  cancelled_now: whether cancelled runs are due now, too, and wait for no other runs
--- $6  unsettled: whether settled runs are left out
+-- $6  unsettled: whether settled runs are left out    $7  operation, for undo.sql
 -- A row per existing id that is not left out: its status before, whether it was retried, and
 -- whether it is blocked now. If the status allows it and the run was not retried, another run has
 -- its live key.
@@ -20,7 +20,20 @@ WITH asked AS MATERIALIZED (
         run.idempotency_key,
         run.key_scope,
         -- Why it was cancelled. Other errors are of an attempt, and stay.
-        coalesce(run.error_type, '') IN ('expired', 'dropped', 'predecessor') AS has_cancel_error
+        coalesce(run.error_type, '') IN ('expired', 'dropped', 'predecessor') AS has_cancel_error,
+        jsonb_build_object(
+            'status', run.status,
+            'run_at', run.run_at,
+            'max_attempts', run.max_attempts,
+            'granted_attempts', run.granted_attempts,
+            'key_scope', run.key_scope,
+            'cancel_requested_at', run.cancel_requested_at,
+            'expires_at', run.expires_at,
+            'last_error', run.last_error,
+            'error_type', run.error_type,
+            'finished_at', run.finished_at,
+            'settled_at', run.settled_at
+        ) AS before
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
         AND (run.settled_at IS NULL OR NOT $6::boolean)
@@ -105,8 +118,26 @@ retried AS (
     RETURNING run.id, run.job_type, run.status
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail)
-    SELECT 'retry', retried.id, retried.job_type, $3::text, $4::text, 'was ' || asked.status
+    INSERT INTO jobctl.job_events (
+        action,
+        run_id,
+        job,
+        host_user,
+        reason,
+        detail,
+        operation,
+        before
+    )
+    SELECT
+        'retry',
+        retried.id,
+        retried.job_type,
+        $3::text,
+        $4::text,
+        'was ' || asked.status,
+        $7::text,
+        -- Its worker does not get it back.
+        CASE WHEN asked.status <> 'running' THEN asked.before END
     FROM retried
     JOIN asked ON asked.id = retried.id
 ),

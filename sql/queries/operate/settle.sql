@@ -1,9 +1,10 @@
 -- dead -> dead and settled: kept in the history, and no longer reported. A settled run keeps its
 -- time.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
+-- $5  operation, for undo.sql
 -- A row per existing id: its status, and whether it is settled now.
 WITH asked AS MATERIALIZED (
-    SELECT run.id, run.status
+    SELECT run.id, run.status, jsonb_build_object('settled_at', run.settled_at) AS before
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
     ORDER BY run.id
@@ -23,9 +24,10 @@ settled AS (
     RETURNING run.id, run.job_type
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason)
-    SELECT 'settle', settled.id, settled.job_type, $3::text, $4::text
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, operation, before)
+    SELECT 'settle', settled.id, settled.job_type, $3::text, $4::text, $5::text, asked.before
     FROM settled
+    JOIN asked ON asked.id = settled.id
 )
 SELECT
     asked.id,

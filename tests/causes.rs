@@ -33,7 +33,7 @@ fn the_last_line_travels_with_the_news_of_a_death() {
     let shown = json_of(&db.jobctl(["check", "--json"]).run().exits(1));
     assert!(shown["findings"][0].to_string().contains(WHY), "{shown}");
     let dir = temp_dir();
-    let file = dir.path().join("told");
+    let file = dir.path().join("sent");
     let to_file = format!("cat >{}", file.display());
     let check = db.jobctl(["check", "--exec", &to_file]);
     check.env("XDG_STATE_HOME", dir.path().to_str().unwrap()).run();
@@ -117,7 +117,7 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
     db.enqueue(["sync"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(failing(&db), [Value::Null; 0]);
-    // From here, failures count anew.
+    // From here, failures count again.
     std::fs::remove_file(&flag).unwrap();
     fail(&db, "sync", 1);
     assert_eq!(failing(&db), [Value::Null; 0]);
@@ -155,7 +155,7 @@ fn a_definition_says_after_how_many_failures_it_is_reported() {
     assert_eq!(failing(&db).iter().map(|it| &it["job_type"]).collect::<Vec<_>>(), ["first"]);
 }
 
-/// No retry mends these soon.
+/// Another attempt soon does not help.
 #[test]
 fn a_program_that_is_missing_is_reported_at_the_first_failure() {
     let db = TestDb::new();
@@ -190,7 +190,7 @@ fn a_program_that_is_missing_is_reported_at_the_first_failure() {
 }
 
 #[test]
-fn a_failing_run_that_dies_or_is_cancelled_is_no_failing_job() {
+fn a_job_whose_failing_run_dies_or_is_cancelled_stops_failing() {
     let db = TestDb::new();
     db.apply("[jobs.sync]\nshell = 'exit 1'\nmax_attempts = 4\nbackoff = 'fixed:1h'\n");
     let first = fail(&db, "sync", 3);
@@ -260,7 +260,7 @@ fn a_run_that_takes_three_times_as_long_as_usual_is_a_warning() {
     let found = format!("run {run} of long is running for longer than usual; usually it takes 5m");
     assert_eq!(unusual(&db), format!("warn: {found}"));
     let check = db.jobctl(["check"]).run();
-    assert!(!check.stdout.contains("usual"), "a warning is no problem: {check}");
+    assert!(!check.stdout.contains("usual"), "check reports no warning: {check}");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET started_at = now() - interval '14 m' WHERE id = {run}"
     ));
@@ -298,7 +298,7 @@ fn a_success_in_a_tenth_of_the_usual_time_is_a_warning_until_the_next_one() {
 }
 
 #[test]
-fn a_definition_says_what_is_usual_and_then_it_is_a_problem() {
+fn a_run_outside_of_the_usual_range_of_its_definition_is_a_problem() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\nusual = '10m..20m'\n");
     let run = start(&db, "21 minutes");

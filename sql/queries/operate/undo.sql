@@ -1,0 +1,84 @@
+-- Restores the values of runs that an operation changed, if nothing has changed them since. A run
+-- that was blocked is queued if the runs that it waited for have ended as it asked.
+-- $1  ids    $2  operation    $3  host_user    $4  reason, for the trail
+-- A row per existing id of a run that the operation changed: its status before, and whether its
+-- values were restored.
+WITH asked AS MATERIALIZED (
+    SELECT
+        run.id,
+        run.status,
+        event.action,
+        event.before IS NOT NULL AND run.updated_at = event.recorded_at AS is_untouched,
+        jsonb_populate_record(run, event.before) AS old
+    FROM jobctl.job_runs AS run
+    CROSS JOIN LATERAL (
+        SELECT changed.action, changed.before, changed.recorded_at
+        FROM jobctl.job_events AS changed
+        WHERE changed.run_id = run.id
+            AND changed.operation = $2::text
+        -- An edit of a payload beside other values is an event of its own.
+        ORDER BY changed.before IS NULL, changed.id DESC
+        LIMIT 1
+    ) AS event
+    WHERE run.id = ANY ($1::bigint[])
+    ORDER BY run.id
+    FOR NO KEY UPDATE OF run
+),
+waiting AS MATERIALIZED (
+    SELECT jobctl.wait_again(
+        ARRAY(
+            SELECT asked.id
+            FROM asked
+            WHERE asked.is_untouched
+                AND asked.action = 'cancel'
+                AND (asked.old).status = 'blocked'
+        )
+    ) AS ids
+),
+undone AS (
+    UPDATE jobctl.job_runs AS run
+    SET
+        status = CASE
+            WHEN asked.action = 'cancel'
+                AND (asked.old).status = 'blocked'
+                AND run.id <> ALL (waiting.ids)
+                THEN 'queued'
+            ELSE (asked.old).status
+        END,
+        queue = (asked.old).queue,
+        priority = (asked.old).priority,
+        run_at = (asked.old).run_at,
+        expires_at = (asked.old).expires_at,
+        max_attempts = (asked.old).max_attempts,
+        granted_attempts = (asked.old).granted_attempts,
+        timeout = (asked.old).timeout,
+        backoff = (asked.old).backoff,
+        key_scope = (asked.old).key_scope,
+        cancel_requested_at = (asked.old).cancel_requested_at,
+        last_error = (asked.old).last_error,
+        error_type = (asked.old).error_type,
+        finished_at = (asked.old).finished_at,
+        settled_at = (asked.old).settled_at,
+        updated_at = now()
+    FROM asked
+    CROSS JOIN waiting
+    WHERE run.id = asked.id
+        AND asked.is_untouched
+    RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
+    SELECT
+        'undo',
+        undone.id,
+        undone.job_type,
+        $3::text,
+        $4::text,
+        asked.action || ', was ' || asked.status,
+        $2::text || ' undone'
+    FROM undone
+    JOIN asked ON asked.id = undone.id
+)
+SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS waits
+FROM asked
+LEFT JOIN undone ON undone.id = asked.id
