@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::request::{Answer, Request};
-use super::database::{Database, Kept, Run};
+use super::database::Database;
 use super::host::{Host, Stage, Tick};
+use super::rows::{Definition, Kept, Run};
 use super::{Time, seconds};
-use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
+use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::job::backoff::wait_after;
-use crate::job::enqueue::{AfterRule, KeyScope};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::store::{Claimed, FencingToken, LeaseState};
@@ -34,23 +34,11 @@ pub(super) enum By<'a> {
     Operator(&'static str),
 }
 
-/// The starts of a job since its rate was applied: time, run and attempt.
-#[derive(Default)]
-struct Paced {
-    rate: Option<String>,
-    since: Option<DateTime<Utc>>,
-    starts: BTreeSet<(DateTime<Utc>, i64, i32)>,
-}
-
-/// Counts by job, and by job and share.
-type Running = BTreeMap<(String, Option<String>), usize>;
-
-fn count_running(database: &Database) -> Running {
-    let mut running = Running::new();
+/// How many runs of each job run.
+fn count_running(database: &Database) -> BTreeMap<String, usize> {
+    let mut running = BTreeMap::new();
     for run in database.runs.values().filter(|run| run.status == Status::Running) {
-        for share in [None, Some(run.share().to_owned())] {
-            *running.entry((run.job_type.clone(), share)).or_default() += 1;
-        }
+        *running.entry(run.job_type.clone()).or_default() += 1;
     }
     running
 }
@@ -75,17 +63,12 @@ pub(super) struct Checks {
     /// When the database granted or renewed a lease, and the tick that has it.
     granted: BTreeMap<FencingToken, Time>,
     claimed_by: BTreeMap<FencingToken, usize>,
-    /// How many runs of a job run, in all and by share.
-    running: Running,
-    paced: BTreeMap<String, Paced>,
+    running: BTreeMap<String, usize>,
     /// When a tick learned that a lease is lost.
     lost: BTreeMap<FencingToken, Time>,
     /// Results that are not recorded, since when.
     results: BTreeMap<FencingToken, Time>,
     pub(super) calm_since: Option<Time>,
-    /// Runs that have succeeded, and runs that have ended, even if they were tried again since.
-    succeeded: BTreeSet<i64>,
-    ended: BTreeSet<i64>,
     /// Two processes of one run are excused until then: a failover forgot a claim.
     excused_until: Time,
     failed_over_at: Time,
@@ -114,12 +97,9 @@ impl Checks {
             granted: BTreeMap::new(),
             claimed_by: BTreeMap::new(),
             running: BTreeMap::new(),
-            paced: BTreeMap::new(),
             lost: BTreeMap::new(),
             results: BTreeMap::new(),
             calm_since: None,
-            succeeded: BTreeSet::new(),
-            ended: BTreeSet::new(),
             excused_until: 0,
             failed_over_at: 0,
             forced: BTreeSet::new(),
@@ -148,17 +128,8 @@ impl Checks {
                 self.fail(format!("run {id} is lost"));
             }
         }
-        let mut unfinished = 0;
-        for (id, run) in &database.runs {
-            if run.finished_at.is_some() {
-                self.ended.insert(*id);
-            } else if !database.is_stuck(run) {
-                unfinished += 1;
-            }
-            if run.status == Status::Succeeded {
-                self.succeeded.insert(*id);
-            }
-        }
+        let is_unfinished = |run: &&Run| run.finished_at.is_none() && !database.is_stuck(run);
+        let unfinished = database.runs.values().filter(is_unfinished).count();
         for (id, run) in &database.runs {
             let old = seen.get(id);
             let is_same = |old: &Run| {
@@ -187,7 +158,6 @@ impl Checks {
         self.kept.clone_from(&database.kept);
         self.unfinished = unfinished;
         self.limits(database);
-        self.rates(database);
     }
 
     /// A tick that has just woken has fired the schedules, even if it holds runs.
@@ -228,21 +198,11 @@ impl Checks {
         let history = database.attempts.range((run.id, 1)..=(run.id, i32::MAX)).count();
         let ended = run.attempts - i32::from(is_running);
         is(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
-        let Some(old) = old else { return self.created(run, by, database) };
-        if old.finished_at.is_none() && run.finished_at.is_some() {
-            let waits = |(key, job): &(String, String)| {
-                let is_it = |it: &Run| it.key.as_ref() == Some(key) && it.job_type == *job;
-                database.runs.values().any(|it| is_it(it) && it.finished_at.is_none())
-            };
-            is(!database.hooks(run).iter().all(waits), "its end has no run of a hook")?;
-        }
+        let Some(old) = old else { return self.created(run, by) };
         let is_asked = matches!(by, By::Operator("retry" | "cancel"));
-        if old.status == Status::Blocked && run.status != old.status && !is_asked {
-            self.released(run, database)?;
-            // The statement that records the last predecessor may also claim the run.
-            if !is_running {
-                return Ok(());
-            }
+        // A tick has decided about it. The same statement may also claim it.
+        if old.status == Status::Blocked && run.status != old.status && !is_asked && !is_running {
+            return Ok(());
         }
         let was_running = old.status == Status::Running;
         let held = was_running.then(|| token(old));
@@ -311,8 +271,6 @@ impl Checks {
                         is(old.finished_at.is_some(), "a final run was claimed")?;
                         let is_expired = run.expires_at.is_some_and(|at| at <= database.now);
                         is(is_expired, "an expired run was claimed")?;
-                        let is_held = database.is_held(run) || database.holds_worker(worker);
-                        is(is_held, "a held run was claimed")?;
                         let attempts = old.attempts + i32::from(!is_released);
                         is(run.attempts != attempts, "a claim does not count its attempt")?;
                         self.claimed_by.insert(claim, tick.number);
@@ -340,31 +298,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Judges the decision about a blocked run.
-    fn released(&self, run: &Run, database: &Database) -> Result<(), String> {
-        let is_gone = |id: &i64| !database.runs.contains_key(id);
-        let mut before = database.predecessors(run.id);
-        // A wake may release it and then see that it has expired.
-        let is_expired = run.error_type.as_deref() == Some("expired");
-        match run.status {
-            Status::Cancelled if is_expired => Ok(()),
-            Status::Queued | Status::Running => {
-                let open = before.find(|(id, row)| match row.rule {
-                    AfterRule::AnyEnd => !self.ended.contains(id) && !is_gone(id),
-                    AfterRule::Success | AfterRule::OrCancel => !self.succeeded.contains(id),
-                });
-                open.map_or(Ok(()), |(id, _)| Err(format!("released before run {id} has ended so")))
-            }
-            Status::Cancelled => {
-                let has_cause = before
-                    .any(|(id, row)| row.rule == AfterRule::OrCancel && !database.is_good(id));
-                if has_cause { Ok(()) } else { Err("cancelled without a cause".to_owned()) }
-            }
-            _ => Err("ended while it was blocked".to_owned()),
-        }
-    }
-
-    fn created(&mut self, run: &Run, by: &By<'_>, database: &Database) -> Result<(), String> {
+    fn created(&mut self, run: &Run, by: &By<'_>) -> Result<(), String> {
         if let Some(fire) = run.definition_id.zip(run.scheduled_for) {
             if let Some(other) = self.fired.insert(fire, run.id) {
                 return Err(format!("the same time fired run {other}"));
@@ -374,72 +308,18 @@ impl Checks {
                 _ => Err("fired by no tick".to_owned()),
             };
         }
-        if let Some(key) = run.key.as_ref().filter(|key| key.starts_with(HOOK_KEY_PREFIX)) {
-            let tells = |it: &Run| {
-                it.finished_at == Some(run.updated_at)
-                    && database.hooks(it).iter().any(|hook| hook.0 == *key)
-            };
-            if !database.runs.values().any(tells) {
-                return Err("a hook names an end that did not happen".to_owned());
-            }
-        }
-        let is_live = |it: &Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
-        let same = |it: &&Run| (&it.key, &it.key_scope) == (&run.key, &run.key_scope);
-        let same = database.runs.values().filter(same).filter(|it| is_live(it)).count();
-        if run.key.is_some() && same > 1 {
-            return Err("two runs have one key".to_owned());
-        }
         Ok(())
     }
 
-    /// `max_running` and `max_running_per_share` hold; a limit that was lowered waits until runs
-    /// have ended.
+    /// `max_running` holds; a limit that was lowered waits until runs have ended.
     fn limits(&mut self, database: &Database) {
         let running = count_running(database);
         let before = std::mem::replace(&mut self.running, running.clone());
-        for ((name, share), running) in running {
-            let Some(definition) = database.definitions.get(&name) else { continue };
-            let queue = (definition.spec.overlap == "queue").then_some(1);
-            let most = match share {
-                None => definition.spec.max_running.into_iter().chain(queue).min(),
-                Some(_) => definition.spec.max_running_per_share,
-            };
-            let before = before.get(&(name.clone(), share)).copied().unwrap_or(0);
+        for (name, running) in running {
+            let most = database.definitions.get(&name).and_then(Definition::most_running);
+            let before = before.get(&name).copied().unwrap_or(0);
             if most.is_some_and(|most| running > before && running > most as usize) {
                 self.fail(format!("{running} runs of {name} at once, the limit is {most:?}"));
-            }
-        }
-    }
-
-    /// In every span of time, no more runs start than `rate` and `burst` allow. A failover and
-    /// `apply` with another rate begin again.
-    fn rates(&mut self, database: &Database) {
-        for (name, definition) in &database.definitions {
-            let Some((most, interval)) = definition.rate() else { continue };
-            let rate = definition.spec.rate.clone();
-            let paced = self.paced.entry(name.clone()).or_default();
-            if paced.rate != rate {
-                *paced = Paced { rate, since: Some(database.now), starts: BTreeSet::new() };
-            }
-            let Paced { starts, since, .. } = paced;
-            let attempts = |id: &i64| database.runs.get(id).map_or(0, |run| run.attempts);
-            starts.retain(|(_, id, attempt)| attempts(id) >= *attempt);
-            let before = starts.len();
-            let of_job = database.runs.values().filter(|run| run.job_type == *name);
-            let running = of_job.filter(|run| run.status == Status::Running);
-            let started = running.filter(|run| run.started_at > *since);
-            starts.extend(started.filter_map(|run| Some((run.started_at?, run.id, run.attempts))));
-            let Some((last, ..)) = starts.last().filter(|_| starts.len() > before) else {
-                continue;
-            };
-            let exceeds = |(place, (first, ..)): (usize, &(DateTime<Utc>, i64, i32))| {
-                let allowed = (*last - *first).num_microseconds()? / interval.num_microseconds()?;
-                let allowed = allowed + i64::from(definition.spec.burst.unwrap_or(most));
-                let started = (starts.len() - place) as i64;
-                (started > allowed).then(|| format!("{started} starts of {name}, not {allowed}"))
-            };
-            if let Some(why) = starts.iter().enumerate().find_map(exceeds) {
-                self.fail(why);
             }
         }
     }
@@ -741,11 +621,6 @@ impl Checks {
         }
         self.seen = database.runs.clone();
         self.kept = database.kept.clone();
-        let is_met = |id: &i64| database.is_good(*id) || database.has_met_followers(*id);
-        self.succeeded.retain(is_met);
-        self.ended.retain(|id| {
-            is_met(id) || database.runs.get(id).is_none_or(|run| run.finished_at.is_some())
-        });
         let exists = |_: &(i64, DateTime<Utc>), id: &mut i64| database.runs.contains_key(id);
         self.fired.retain(exists);
         self.running = count_running(database);

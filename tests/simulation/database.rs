@@ -11,229 +11,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Value, json};
 
+use super::rows::{Attempt, Definition, Dependency, Kept, Run, Spec, State, Worker, first_fire};
 use crate::exit::Exit;
-use crate::job::action::{self, JobKind};
-use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome};
+use crate::job::attempt::HistoryOutcome;
 use crate::job::backoff::wait_after;
-use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
-use crate::job::status::{HoldScope, Status};
-use crate::schedule::Schedule;
+use crate::job::enqueue::AfterRule;
+use crate::job::status::Status;
 use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
-    self, Accepted, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun,
-    Edit, FencingToken, Finish, HoldTarget, Holder, Keep, Kind, LeaseState, NewRun,
-    OperationResult, Position, Queued, Recorded, Recovered, Renewed, RetryTerms, StepResult,
-    Unlisted,
+    self, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, FencingToken,
+    Finish, Holder, Kind, LeaseState, Position, Recorded, Recovered, Renewed, StepResult,
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
 use crate::upkeep::{FailedClaim, Turn, UpkeepState, Wake, Woken};
 
 type Time = DateTime<Utc>;
-/// The waiting runs by queue and priority, the oldest first.
-type Lanes<'a> = BTreeMap<(&'a str, i32), Vec<&'a Run>>;
 type Random<'a> = &'a mut dyn FnMut() -> f64;
-
-/// A row of `job_runs`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Run {
-    pub(super) id: i64,
-    pub(super) definition_id: Option<i64>,
-    pub(super) job_type: String,
-    pub(super) payload: String,
-    pub(super) queue: String,
-    pub(super) priority: i32,
-    pub(super) run_at: Time,
-    #[serde(serialize_with = "word")]
-    pub(super) status: Status,
-    pub(super) attempts: i32,
-    pub(super) max_attempts: i32,
-    pub(super) uncounted_attempts: i32,
-    pub(super) snoozed_attempts: i32,
-    pub(super) granted_attempts: Option<i32>,
-    /// Seconds.
-    pub(super) timeout: Option<f64>,
-    pub(super) backoff: String,
-    #[serde(rename = "idempotency_key")]
-    pub(super) key: Option<String>,
-    pub(super) key_scope: KeyScope,
-    pub(super) scheduled_for: Option<Time>,
-    pub(super) expires_at: Option<Time>,
-    pub(super) share: Option<String>,
-    pub(super) locked_by: Option<String>,
-    pub(super) locked_until: Option<Time>,
-    pub(super) cancel_requested_at: Option<Time>,
-    pub(super) last_error: Option<String>,
-    pub(super) error_type: Option<String>,
-    pub(super) failed_at: Option<Time>,
-    pub(super) started_at: Option<Time>,
-    pub(super) finished_at: Option<Time>,
-    pub(super) updated_at: Time,
-}
-
-impl Run {
-    /// Runs without a share are one share together.
-    pub(super) fn share(&self) -> &str {
-        self.share.as_deref().unwrap_or_default()
-    }
-
-    /// How often it may start.
-    pub(super) fn most_attempts(&self) -> i32 {
-        self.max_attempts + self.uncounted_attempts
-    }
-
-    fn is_expired(&self, now: Time) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
-    }
-}
-
-/// A row of `job_attempts`, without its output.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Attempt {
-    pub(super) worker: String,
-    pub(super) started_at: Time,
-    pub(super) finished_at: Time,
-    pub(super) outcome: String,
-    pub(super) error_type: Option<String>,
-    pub(super) error: Option<String>,
-}
-
-/// The columns of `job_definitions` that come from the file.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(super) struct Spec {
-    pub(super) name: String,
-    pub(super) kind: JobKind,
-    pub(super) action: Value,
-    pub(super) payload: Value,
-    pub(super) schedule: Option<String>,
-    pub(super) time_zone: String,
-    pub(super) catch_up: String,
-    pub(super) overlap: String,
-    pub(super) max_running: Option<i32>,
-    pub(super) rate: Option<String>,
-    pub(super) burst: Option<i32>,
-    pub(super) max_running_per_share: Option<i32>,
-    pub(super) max_waiting: Option<i32>,
-    pub(super) when_full: String,
-    pub(super) snooze: String,
-    pub(super) pass_result: bool,
-    pub(super) max_attempts: i32,
-    pub(super) timeout: Option<f64>,
-    pub(super) max_age: Option<f64>,
-    pub(super) max_lag: Option<f64>,
-    pub(super) alert_after: i32,
-    pub(super) usual: Option<String>,
-    pub(super) expires: Option<f64>,
-    pub(super) keep: Option<f64>,
-    pub(super) keep_dead: Option<f64>,
-    pub(super) backoff: String,
-    pub(super) priority: i32,
-    pub(super) queue: String,
-    pub(super) spread: f64,
-    pub(super) on_dead: Option<String>,
-    pub(super) on_success: Option<String>,
-    pub(super) on_end: Option<String>,
-    pub(super) file: String,
-    pub(super) enqueuers: Option<Vec<String>>,
-    pub(super) enqueue_may_set: Vec<String>,
-    pub(super) enabled: bool,
-}
-
-impl Spec {
-    /// Returns the hooks of a run that has ended so: their keys and jobs, in the order of the keys.
-    fn hooks(&self, status: Status) -> impl Iterator<Item = (&'static str, &String)> {
-        let keys = [
-            ("on_dead", &self.on_dead, status == Status::Dead),
-            ("on_end", &self.on_end, true),
-            ("on_success", &self.on_success, status == Status::Succeeded),
-        ];
-        keys.into_iter().filter(|key| key.2).filter_map(|(key, job, _)| Some((key, job.as_ref()?)))
-    }
-
-    fn has_hook(&self, job: &str) -> bool {
-        [&self.on_dead, &self.on_success, &self.on_end].iter().any(|it| it.as_deref() == Some(job))
-    }
-}
-
-/// Returns the first time of a schedule after `now`.
-pub(super) fn first_fire(schedule: &str, time_zone: &str, now: Time) -> Option<Time> {
-    Schedule::parse(schedule, time_zone).and_then(|schedule| schedule.first(now)).ok()
-}
-
-/// A row of `job_definitions`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Definition {
-    pub(super) id: i64,
-    #[serde(flatten)]
-    pub(super) spec: Spec,
-    pub(super) paused_at: Option<Time>,
-    pub(super) next_run_at: Option<Time>,
-    pub(super) put_off_until: Option<Time>,
-    pub(super) rate_next_at: Option<Time>,
-    pub(super) last_share: Option<String>,
-    pub(super) skipped_fires: i64,
-}
-
-/// A row of `job_workers`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Worker {
-    pub(super) last_tick_at: Time,
-    pub(super) ticking_since: Time,
-    pub(super) queues: Vec<String>,
-    /// The tick that has the claim right, and until when.
-    pub(super) claiming: Option<(String, Time)>,
-}
-
-/// A row of `job_holds`.
-#[derive(Clone, Debug)]
-pub(super) struct Hold {
-    pub(super) target: HoldTarget,
-    pub(super) until: Option<Time>,
-    pub(super) run: Option<i64>,
-}
-
-impl Hold {
-    fn is_of(&self, scope: HoldScope, name: &str) -> bool {
-        self.target.scope == scope && self.target.name == name
-    }
-}
-
-/// A row of `job_dependencies`.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Dependency {
-    pub(super) rule: AfterRule,
-    pub(super) state: State,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum State {
-    Open,
-    Stuck,
-    Due,
-    Met,
-}
-
-/// A row of `job_locked_runs`.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Kept {
-    #[serde(skip)]
-    pub(super) claim: FencingToken,
-    pub(super) worker: String,
-    pub(super) locked_until: Time,
-    pub(super) result: Option<Finish>,
-    pub(super) written_at: Time,
-}
-
-impl Kept {
-    /// Whether the run of this claim is not recovered.
-    fn lasts(&self, now: Time) -> bool {
-        self.locked_until > now || self.result.is_some()
-    }
-}
 
 /// What ends an attempt or a run, as the arguments of jobctl.end_runs.
 struct End {
@@ -282,7 +77,6 @@ enum Before {
     Worker(String, Option<Worker>),
     Definition(String, Option<Box<Definition>>),
     Kept(i64, Option<Kept>),
-    Holds(Vec<Hold>),
     Dependencies(Dependencies),
 }
 
@@ -294,7 +88,6 @@ pub(super) struct Session {
     pub(super) holder: Holder,
     pub(super) filter: ClaimFilter,
     pub(super) timing: Timing,
-    pub(super) keep: Option<Keep>,
     /// Ticks of this host that have crashed.
     pub(super) dead: BTreeSet<String>,
     /// The host's time when the request is sent.
@@ -310,18 +103,7 @@ impl Session {
         let dead = BTreeSet::new();
         let state = UpkeepState::default();
         let (followed, undecided) = (Vec::new(), 0);
-        Self {
-            holder,
-            filter,
-            timing,
-            keep: None,
-            dead,
-            now,
-            state,
-            followed,
-            undecided,
-            search: None,
-        }
+        Self { holder, filter, timing, dead, now, state, followed, undecided, search: None }
     }
 
     /// Whether the next request decides about runs that wait for ended ones.
@@ -339,8 +121,6 @@ pub(super) struct Database {
     pub(super) definitions: BTreeMap<String, Definition>,
     pub(super) workers: BTreeMap<String, Worker>,
     pub(super) kept: BTreeMap<i64, Kept>,
-    /// The holds by scope and name, until when.
-    pub(super) holds: Vec<Hold>,
     pub(super) dependencies: Dependencies,
     /// Rows that another session has locked for deletion: runs, definitions and workers.
     pub(super) locked: BTreeSet<i64>,
@@ -350,21 +130,13 @@ pub(super) struct Database {
     pub(super) refused: BTreeSet<(i64, Write)>,
     /// Jobs whose new runs a trigger rejects.
     pub(super) refused_jobs: BTreeSet<String>,
-    /// The last ids. A failed transaction uses ids, too.
+    /// The last id. A failed transaction uses ids, too.
     pub(super) last_run: i64,
-    pub(super) last_definition: i64,
     waiting: BTreeSet<i64>,
     running: BTreeSet<i64>,
-    finished: BTreeSet<(Time, i64)>,
-    fires: BTreeSet<(i64, Time)>,
-    keys: BTreeMap<(String, KeyScope), BTreeSet<i64>>,
     journal: Vec<Before>,
     /// How many transactions were begun.
     pub(super) transactions: u64,
-}
-
-fn word<S: Serializer>(status: &Status, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.serialize_str(status.as_str())
 }
 
 fn is_waiting(status: Status) -> bool {
@@ -385,62 +157,6 @@ fn seconds(seconds: f64) -> TimeDelta {
 #[expect(clippy::cast_precision_loss, reason = "years")]
 fn as_seconds(time: TimeDelta) -> f64 {
     time.num_microseconds().unwrap_or(i64::MAX) as f64 / 1e6
-}
-
-fn is_whole_minute(time: Time) -> bool {
-    time.timestamp_micros() % 60_000_000 == 0
-}
-
-impl Definition {
-    /// How many of its runs may run at once.
-    fn most_running(&self) -> Option<i32> {
-        let of_overlap = (self.spec.overlap == "queue").then_some(1);
-        self.spec.max_running.into_iter().chain(of_overlap).min()
-    }
-
-    /// The number of starts that its rate names, and the average time between two of them.
-    pub(super) fn rate(&self) -> Option<(i32, TimeDelta)> {
-        let (starts, time) = self.spec.rate.as_ref()?.split_once('/')?;
-        let starts: i32 = starts.parse().ok()?;
-        let (time, unit) = time.split_at(time.len() - 1);
-        let unit = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)]
-            .into_iter()
-            .find(|(name, _)| *name == unit)?;
-        let time: f64 = time.parse().ok()?;
-        Some((starts, seconds(time * unit.1 / f64::from(starts))))
-    }
-
-    fn is_limited(&self) -> bool {
-        self.most_running().is_some()
-            || self.spec.rate.is_some()
-            || self.spec.max_running_per_share.is_some()
-    }
-
-    /// How many runs its rate lets start now.
-    fn allowed(&self, now: Time) -> Option<i64> {
-        let (starts, interval) = self.rate()?;
-        let ahead = self.rate_next_at.map_or(TimeDelta::zero(), |next| next - now);
-        let [ahead, interval] =
-            [ahead, interval].map(|time| time.num_microseconds().unwrap_or(i64::MAX).max(0));
-        let used = ahead.div_euclid(interval) + i64::from(ahead % interval > 0);
-        Some(i64::from(self.spec.burst.unwrap_or(starts)) - used)
-    }
-
-    fn most_fires(&self) -> i32 {
-        match self.spec.catch_up.split_once(':') {
-            Some((_, most)) => most.parse().unwrap_or(1),
-            None if self.spec.catch_up == "all" => 100,
-            None => 1,
-        }
-    }
-
-    fn fires(&self, now: Time) -> bool {
-        self.spec.enabled
-            && self.paused_at.is_none()
-            && self.spec.schedule.is_some()
-            && self.next_run_at.is_none_or(|next| next <= now)
-            && self.put_off_until.is_none_or(|until| until <= now)
-    }
 }
 
 impl Database {
@@ -497,12 +213,7 @@ impl Database {
                 Answer::Store(self.transact("store output", stored))
             }
             Request::Leave { .. } => Answer::Leave(self.leave(&worker, &session.holder.tick)),
-            Request::Prune => {
-                if let Some(keep) = session.keep {
-                    self.prune(keep, 1000);
-                }
-                Answer::Prune
-            }
+            Request::Prune => Answer::Prune,
         }
     }
 
@@ -524,7 +235,6 @@ impl Database {
                         restore(&mut self.definitions, name, row.map(|row| *row));
                     }
                     Before::Kept(id, row) => restore(&mut self.kept, id, row),
-                    Before::Holds(holds) => self.holds = holds,
                     Before::Dependencies(rows) => self.dependencies = rows,
                 }
             }
@@ -538,28 +248,15 @@ impl Database {
 
     /// Sets a row of `job_runs` and its indexes. Returns the row before.
     pub(super) fn set(&mut self, id: i64, run: Option<Run>) -> Option<Run> {
-        let before = self.runs.remove(&id);
         self.waiting.remove(&id);
         self.running.remove(&id);
-        if let Some(run) = &before {
-            run.finished_at.map(|at| self.finished.remove(&(at, id)));
-            run.definition_id.zip(run.scheduled_for).map(|fire| self.fires.remove(&fire));
+        let Some(run) = run else { return self.runs.remove(&id) };
+        match run.status {
+            Status::Queued | Status::Failed => drop(self.waiting.insert(id)),
+            Status::Running => drop(self.running.insert(id)),
+            _ => {}
         }
-        if let Some(run) = run {
-            if is_waiting(run.status) {
-                self.waiting.insert(id);
-            } else if run.status == Status::Running {
-                self.running.insert(id);
-            }
-            run.finished_at.map(|at| self.finished.insert((at, id)));
-            run.definition_id.zip(run.scheduled_for).map(|fire| self.fires.insert(fire));
-            if let Some(key) = &run.key {
-                let key = (key.clone(), run.key_scope);
-                self.keys.entry(key).or_default().insert(id);
-            }
-            self.runs.insert(id, run);
-        }
-        before
+        self.runs.insert(id, run)
     }
 
     /// Writes a run, unless a trigger rejects that.
@@ -679,7 +376,7 @@ impl Database {
         let Holder { worker, tick } = &session.holder.clone();
         let has_time = session.now < asked.until;
         if session.filter.only_run.is_some() {
-            let limits = self.definitions.values().any(Definition::is_limited);
+            let limits = self.definitions.values().any(|it| it.most_running().is_some());
             self.search_all(session, asked, true)?;
             return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
@@ -748,8 +445,7 @@ impl Database {
     ) -> store::Result<()> {
         if let Some(FailedClaim { error, goes_on }) = &asked.failed_claim {
             let error = store::Error::new(error.kind, error.exit, error.to_string());
-            let suspects =
-                Bisection::of(self.preview(&session.holder.worker, &session.filter, 5000));
+            let suspects = Bisection::of(self.preview(&session.filter, 5000));
             session.search = Some((suspects, (!goes_on).then_some(error)));
         }
         while session.search.is_some() {
@@ -785,7 +481,7 @@ impl Database {
         let locked = !self.kept.is_empty();
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
-        let limits = self.definitions.values().any(Definition::is_limited);
+        let limits = self.definitions.values().any(|it| it.most_running().is_some());
         let followers = self.dependencies.values().any(|it| it.state == State::Due);
         Ok(Seen { claiming_tick, locked, lost, expired, fires, followers, limits })
     }
@@ -899,8 +595,7 @@ impl Database {
         locked.sort_unstable();
         locked.dedup();
         let free: Vec<_> = results.iter().filter(|it| !locked.contains(&it.token.id)).collect();
-        let (mut recorded, mut followed, mut queues_runs) =
-            self.finish(&session.holder.worker, &free)?;
+        let (mut recorded, mut followed) = self.finish(&session.holder.worker, &free)?;
         let skipped = results.iter().filter(|it| locked.contains(&it.token.id));
         for result in skipped.chain(kept) {
             let (worker, claim) = (&session.holder.worker, result.token);
@@ -909,9 +604,8 @@ impl Database {
             }
         }
         let free: Vec<_> = unstarted.iter().filter(|it| !locked.contains(&it.id)).collect();
-        let (of_released, queues) = self.release(&session.holder.worker, &free)?;
-        followed.extend(of_released);
-        queues_runs |= queues;
+        followed.extend(self.release(&session.holder.worker, &free)?);
+        let queues_runs = !followed.is_empty();
         let taken = match claim {
             Some(claim) => self.claim(&session.holder, claim, &session.filter)?,
             None => ClaimResult::default(),
@@ -967,19 +661,10 @@ impl Database {
         Ok((status, outcome))
     }
 
-    /// What follows the end of runs in jobctl.end_runs: returns those that others wait for, and
-    /// whether any run may be due.
-    fn ended(&mut self, runs: BTreeSet<i64>) -> (Vec<i64>, bool) {
-        let followed = self.mark_followers(&runs);
-        let queues_runs = self.enqueue_hooks(runs) || !followed.is_empty();
-        (followed, queues_runs)
-    }
-
     /// finish.sql, recorded_before.sql and note_lost.sql
-    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, Vec<i64>, bool)> {
+    fn finish(&mut self, worker: &str, ended: &[&Finish]) -> Result<(Recorded, Vec<i64>)> {
         let now = self.now;
         let (mut recorded, mut ended_runs) = (Recorded::new(), BTreeSet::new());
-        let mut snoozed = Vec::new();
         for result in ended {
             let next = &result.next_status;
             let Some(run) = self.held(worker, &result.token).cloned() else { continue };
@@ -995,9 +680,6 @@ impl Database {
                     is_attempt: true,
                 },
             )?;
-            if outcome == Some(HistoryOutcome::Snoozed) && status == Status::Queued {
-                snoozed.push(run.id);
-            }
             recorded.insert(result.token, status);
             if !is_waiting(status) {
                 ended_runs.insert(run.id);
@@ -1012,8 +694,7 @@ impl Database {
             };
             self.note((result.token.id, result.token.attempt), attempt);
         }
-        self.hold_snoozed(&snoozed);
-        let (followed, queues_runs) = self.ended(ended_runs);
+        let followed = self.mark_followers(&ended_runs);
         for Finish { token, next_status, detail, .. } in ended {
             let is_recorded = |attempt: &Attempt| {
                 attempt.worker == worker
@@ -1036,109 +717,39 @@ impl Database {
         for result in ended.iter().filter(|result| !recorded.contains_key(&result.token)) {
             self.note_lost(worker, result.token, result.started_ago);
         }
-        Ok((recorded, followed, queues_runs))
+        Ok((recorded, followed))
     }
 
-    /// jobctl.hold_snoozed
-    fn hold_snoozed(&mut self, snoozed: &[i64]) {
-        let now = self.now;
-        let holds_job = |definition: &&Definition| definition.spec.snooze == "job";
-        if snoozed.is_empty() || self.definitions.values().find(holds_job).is_none() {
-            return;
-        }
-        self.journal.push(Before::Holds(self.holds.clone()));
-        let mut latest = BTreeMap::new();
-        for run in snoozed.iter().map(|id| &self.runs[id]).filter(|run| run.run_at > now) {
-            if self.definitions.get(&run.job_type).filter(holds_job).is_some() {
-                let last = latest.entry(run.job_type.clone()).or_insert((run.run_at, run.id));
-                *last = (run.run_at, run.id).max(*last);
-            }
-        }
-        let is_covered = |name: &str, until: Time| {
-            let mut current = self.holds.iter().filter(|hold| self.is_in_force(hold));
-            current.any(|hold| {
-                hold.is_of(HoldScope::Job, name) && hold.until.is_none_or(|other| other >= until)
-            })
-        };
-        let held: Vec<_> = latest
-            .iter()
-            .filter(|(name, (until, _))| !is_covered(name, *until))
-            .map(|(name, &(until, run))| {
-                let target = HoldTarget { scope: HoldScope::Job, name: name.clone() };
-                Hold { target, until: Some(until), run: Some(run) }
-            })
-            .collect();
-        let is_replaced = |hold: &Hold| {
-            hold.run.is_some()
-                && latest.get(&hold.target.name).is_some_and(|(until, _)| hold.until < Some(*until))
-        };
-        self.holds.retain(|hold| hold.until.is_none_or(|it| it > now) && !is_replaced(hold));
-        self.holds.extend(held);
-    }
-
-    /// limited_runs: the runs of limited definitions that may run, in the
-    /// order of turns, each with the run whose place it takes, and the first definition
-    /// that another session has locked.
-    fn within_limits(
-        &self,
-        claim: &Claim,
-        filter: &ClaimFilter,
-    ) -> (Vec<(i64, i64)>, Option<String>) {
+    /// limited_runs, of definitions that only limit how many of their runs run at once. Also the
+    /// first definition that another session has locked.
+    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<&Run>, Option<String>) {
         let (mut runs, mut skipped) = (Vec::new(), None);
         for (name, definition) in &self.definitions {
-            let is_other = |id: &i64| self.runs.get(id).is_none_or(|run| run.job_type != *name);
-            if !definition.is_limited()
-                || !self.is_job_served(name, filter)
-                || filter.only_run.as_ref().is_some_and(is_other)
-            {
+            let is_other = |id: i64| self.runs.get(&id).is_none_or(|run| run.job_type != *name);
+            let Some(most) = definition.most_running().filter(|_| {
+                self.is_job_served(name, filter) && !filter.only_run.is_some_and(is_other)
+            }) else {
                 continue;
-            }
-            let due = self.waiting().filter(|run| run.job_type == *name && run.run_at <= self.now);
-            let is_served = |run: &&Run| filter.serves(&run.queue);
-            let mut due: Vec<_> = due.filter(is_served).collect();
-            let is_used_up = definition.allowed(self.now).is_some_and(|allowed| allowed < 1);
-            if due.is_empty() || is_used_up {
-                continue;
-            }
-            if self.locked_definitions.contains(name) {
+            };
+            let is_of = |run: &&Run| run.job_type == *name;
+            let is_due = |run: &&Run| run.run_at <= self.now && filter.serves(&run.queue);
+            let mut due: Vec<_> = self.waiting().filter(is_of).filter(is_due).collect();
+            if !due.is_empty() && self.locked_definitions.contains(name) {
                 skipped.get_or_insert_with(|| name.clone());
                 continue;
             }
-            let running = self.running().filter(|run| run.job_type == *name).count();
-            let free = definition.most_running().map(|most| i64::from(most) - running as i64);
-            let allowed = definition.allowed(self.now);
-            let free = [free, allowed].into_iter().flatten().min().unwrap_or(i64::MAX);
-            let free = usize::try_from(free).unwrap_or(0);
             due.retain(|run| !filter.excludes(run.id) && !self.is_locked(run.id));
-            due.retain(|run| !self.is_held(run) && !run.is_expired(self.now));
+            due.retain(|run| !run.is_expired(self.now));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
-            let at_most = free.min(usize::try_from(claim.at_most).unwrap_or(0));
-            let last_share = definition.last_share.as_deref().unwrap_or_default();
-            let running = |share| {
-                let is_of = |it: &&Run| it.job_type == *name && it.share() == share;
-                self.running().filter(is_of).count()
-            };
-            let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
-            let most = definition.spec.max_running_per_share.map_or(usize::MAX, |it| it as usize);
-            due.retain(|run| {
-                let turn = turns.entry(run.share()).or_default();
-                *turn += 1;
-                *turn <= at_most && *turn + running(run.share()) <= most
-            });
-            turns.clear();
-            let mut in_turn: Vec<_> = due
-                .iter()
-                .map(|run| {
-                    let turn = turns.entry(run.share()).or_default();
-                    *turn += 1;
-                    (*turn, run.share() <= last_share, run.share(), run.id)
-                })
-                .collect();
-            in_turn.sort_unstable();
-            let in_turn = in_turn.into_iter().map(|(.., id)| id);
-            runs.extend(in_turn.zip(due.iter().map(|run| run.id)).take(at_most));
+            let free = (most as usize).saturating_sub(self.running().filter(is_of).count());
+            due.truncate(free.min(claim.at_most as usize));
+            runs.extend(due);
         }
         (runs, skipped)
+    }
+
+    fn is_limited(&self, job: &str) -> bool {
+        self.definitions.get(job).is_some_and(|it| it.most_running().is_some())
     }
 
     /// Whether a tick with this filter claims runs of the job.
@@ -1146,29 +757,6 @@ impl Database {
         let kind = self.definitions.get(job_type).map(|definition| definition.spec.kind);
         !filter.excluded_jobs.iter().any(|it| it == job_type)
             && !kind.is_some_and(|kind| filter.excluded_kinds.contains(&kind))
-    }
-
-    /// The view current_holds.
-    fn has_hold(&self, scope: HoldScope, name: &str) -> bool {
-        self.holds.iter().any(|hold| hold.is_of(scope, name) && self.is_in_force(hold))
-    }
-
-    fn is_in_force(&self, hold: &Hold) -> bool {
-        let waits = |id| {
-            self.runs
-                .get(&id)
-                .is_some_and(|run| run.status == Status::Queued && Some(run.run_at) == hold.until)
-        };
-        hold.until.is_none_or(|until| until > self.now) && hold.run.is_none_or(waits)
-    }
-
-    /// Whether a hold of its job or its queue keeps a run from being claimed.
-    pub(super) fn is_held(&self, run: &Run) -> bool {
-        self.has_hold(HoldScope::Job, &run.job_type) || self.has_hold(HoldScope::Queue, &run.queue)
-    }
-
-    pub(super) fn holds_worker(&self, worker: &str) -> bool {
-        self.has_hold(HoldScope::All, "") || self.has_hold(HoldScope::Worker, worker)
     }
 
     /// claim_runs
@@ -1185,43 +773,43 @@ impl Database {
         let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
             row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
         });
-        let may_claim =
-            (has_right || filter.only_run.is_some()) && !self.holds_worker(&holder.worker);
-        let mut lanes: Lanes<'_> = BTreeMap::new();
+        let may_claim = has_right || filter.only_run.is_some();
+        let mut oldest: BTreeMap<(&str, i32), Time> = BTreeMap::new();
         for run in self.waiting() {
-            lanes.entry((&run.queue, run.priority)).or_default().push(run);
+            let first = oldest.entry((&run.queue, run.priority)).or_insert(run.run_at);
+            *first = run.run_at.min(*first);
         }
-        lanes.values_mut().for_each(|lane| lane.sort_by_key(|run| (run.run_at, run.id)));
-        let (starts, last_lane) = self.starts(&lanes, claim, filter);
+        // When the lane of a run begins, if the claim reads the run there.
+        let lane = |run: &Run| match &claim.after {
+            None => oldest.get(&(&*run.queue, run.priority)).copied(),
+            Some(after) => {
+                let is_of = |it: &&Position| it.queue == run.queue && it.priority == run.priority;
+                let last = after.iter().find(is_of)?;
+                ((run.run_at, run.id) > (last.run_at, last.id)).then_some(last.run_at)
+            }
+        };
+        let is_free = |run: &&Run| {
+            run.run_at <= now
+                && !run.is_expired(now)
+                && !filter.excludes(run.id)
+                && filter.serves(&run.queue)
+                && self.is_job_served(&run.job_type, filter)
+                && !self.is_limited(&run.job_type)
+                && !self.is_locked(run.id)
+        };
         // Priority, age of the lane, queue, then place in the lane.
-        let mut due: Vec<(i32, Time, &str, Time, i64)> = Vec::new();
-        for (priority, oldest, queue, after) in starts {
-            let is_limited =
-                |run: &Run| self.definitions.get(&run.job_type).is_some_and(Definition::is_limited);
-            let is_free = |run: &&&Run| {
-                after.is_none_or(|after| (run.run_at, run.id) > after)
-                    && run.run_at <= now
-                    && !run.is_expired(now)
-                    && !filter.excludes(run.id)
-                    && self.is_job_served(&run.job_type, filter)
-                    && !is_limited(run)
-                    && !self.is_held(run)
-                    && !self.is_locked(run.id)
-            };
-            let lane = lanes.get(&(queue, priority)).into_iter().flatten().filter(is_free);
-            due.extend(lane.map(|run| (priority, oldest, queue, run.run_at, run.id)));
-            due.truncate(at_most);
-        }
-        let mut due: Vec<_> = due.into_iter().map(|place| (place, place.4)).collect();
-        due.extend(within_limits.iter().map(|(id, place_of)| {
-            let it = &self.runs[place_of];
-            ((it.priority, it.run_at, it.queue.as_str(), it.run_at, it.id), *id)
-        }));
+        let free = self.waiting().filter(is_free);
+        let mut due: Vec<_> = free
+            .filter_map(|run| Some((run.priority, lane(run)?, &run.queue, run.run_at, run.id)))
+            .collect();
+        due.extend(
+            within_limits.iter().map(|it| (it.priority, it.run_at, &it.queue, it.run_at, it.id)),
+        );
         due.sort_unstable();
         due.truncate(if may_claim { at_most } else { 0 });
         let mut claimed = Vec::new();
         let mut bytes = 0;
-        for (place, (_, id)) in due.iter().enumerate() {
+        for (place, (.., id)) in due.iter().enumerate() {
             let run = &self.runs[id];
             let starts_now = i32::try_from(place).is_ok_and(|place| place < claim.free_threads);
             if bytes >= claim.bytes || run.attempts + 1 >= run.most_attempts() && !starts_now {
@@ -1238,78 +826,24 @@ impl Database {
             (run.started_at, run.updated_at) = (Some(now), now);
             self.write(run.clone())?;
         }
-        for (name, definition) in &self.definitions.clone() {
-            let started: Vec<_> = claimed.iter().filter(|run| run.job_type == *name).collect();
-            let turn = |run: &&&Run| within_limits.iter().position(|(id, _)| *id == run.id);
-            let Some(last) = started.iter().max_by_key(turn) else { continue };
-            let mut row = Definition { last_share: last.share.clone(), ..definition.clone() };
-            if let Some((_, interval)) = definition.rate() {
-                let next = definition.rate_next_at.map_or(now, |next| next.max(now));
-                row.rate_next_at =
-                    Some(next + interval * i32::try_from(started.len()).unwrap_or(0));
-            }
-            if definition.is_limited() && row != *definition {
-                self.write_definition(row)?;
-            }
-        }
         claimed.sort_by_key(|run| (run.priority, run.run_at, run.id));
-        let claimed: Vec<_> =
-            claimed.into_iter().map(|run| self.claimed(run, &within_limits)).collect();
-        let has_released = claim.release_right && claim.is_short(&claimed) && last_lane.is_none();
+        let claimed: Vec<_> = claimed.into_iter().map(|run| self.claimed(run)).collect();
+        let has_released = claim.release_right && claim.is_short(&claimed);
         if has_released {
             self.return_right(&holder.worker, &holder.tick)?;
         }
-        Ok(ClaimResult { claimed, skipped, last_lane, has_released, ..ClaimResult::default() })
+        Ok(ClaimResult { claimed, skipped, has_released, ..ClaimResult::default() })
     }
 
-    /// Returns where the claim looks for runs, in this order: priority, oldest run, queue and the
-    /// last claimed run of each lane. Then the last lane, if there may be more.
-    #[expect(clippy::type_complexity, reason = "used once")]
-    fn starts<'a>(
-        &self,
-        lanes: &Lanes<'a>,
-        claim: &'a Claim,
-        filter: &ClaimFilter,
-    ) -> (Vec<(i32, Time, &'a str, Option<(Time, i64)>)>, Option<store::Lane>) {
-        let mut last_lane = None;
-        let mut starts = Vec::new();
-        if let Some(after) = &claim.after {
-            let start = |it: &'a Position| {
-                (it.priority, it.run_at, it.queue.as_str(), Some((it.run_at, it.id)))
-            };
-            starts.extend(after.iter().map(start));
-        } else {
-            let mut last: Option<(&str, i32)> = None;
-            let mut places = 0;
-            for (&(queue, priority), lane) in lanes {
-                let begin =
-                    claim.after_lane.as_ref().map(|(queue, priority)| (queue.as_str(), *priority));
-                let is_passed = begin.is_some_and(|begin| (queue, priority) <= begin)
-                    || last.is_some_and(|(last, _)| last == queue) && !filter.serves(queue);
-                if is_passed || places == 1000 {
-                    continue;
-                }
-                (last, places) = (Some((queue, priority)), places + 1);
-                let due = lane.first().map(|run| run.run_at).filter(|oldest| *oldest <= self.now);
-                starts.extend(due.map(|oldest| (priority, oldest, queue, None)));
-            }
-            last_lane = last.filter(|_| places == 1000).map(|(queue, it)| (queue.to_owned(), it));
-        }
-        starts.retain(|(_, _, queue, _)| filter.serves(queue));
-        starts.sort_by_key(|(priority, oldest, ..)| (*priority, *oldest));
-        (starts, last_lane)
-    }
-
-    fn claimed(&self, run: Run, within_limits: &[(i64, i64)]) -> Claimed {
+    fn claimed(&self, run: Run) -> Claimed {
         let after: Vec<_> = self.predecessors(run.id).map(|(id, _)| id.to_string()).collect();
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
         let max_attempts = run.most_attempts();
         let Run { id, queue, priority, run_at, .. } = run;
-        let is_limited = within_limits.iter().any(|(limited, _)| *limited == id);
         let position = Position { queue, priority, run_at, id };
         Claimed {
             id,
-            position: (!is_limited).then_some(position),
+            position: (!self.is_limited(&run.job_type)).then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
                 kind: spec.kind,
@@ -1323,7 +857,7 @@ impl Database {
             expires_in: run.expires_at.map(|at| store::seconds(as_seconds(at - self.now))),
             timeout: run.timeout.or(definition.and_then(|spec| spec.timeout)).map(store::seconds),
             backoff: run.backoff,
-            key: run.key.filter(|_| run.key_scope == KeyScope::Retained),
+            key: run.key.filter(|_| run.key_scope == "retained"),
             scheduled_for: run.scheduled_for.map(|at| at.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
             after: (!after.is_empty()).then(|| after.join(",")),
             // The model has no outputs.
@@ -1334,7 +868,7 @@ impl Database {
     }
 
     /// locked.sql and release.sql
-    fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<(Vec<i64>, bool)> {
+    fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<Vec<i64>> {
         let mut released = BTreeSet::new();
         for claim in claims {
             let Some(run) = self.held(worker, claim) else { continue };
@@ -1344,7 +878,7 @@ impl Database {
                 released.insert(claim.id);
             }
         }
-        Ok(self.ended(released))
+        Ok(self.mark_followers(&released))
     }
 
     /// note_lost.sql
@@ -1414,7 +948,7 @@ impl Database {
                 ended.insert(*id);
             }
             let any = !ended.is_empty();
-            it.ended(ended);
+            it.mark_followers(&ended);
             Ok(any)
         })
     }
@@ -1452,27 +986,20 @@ impl Database {
                 let expires_first = run.expires_at.is_some_and(|at| at <= run.run_at);
                 recovered.push(Recovered { id: *id, status, expires_first });
             }
-            it.ended(
-                recovered
-                    .iter()
-                    .filter(|run| run.status != Status::Failed)
-                    .map(|run| run.id)
-                    .collect(),
-            );
+            let ended = recovered.iter().filter(|run| run.status != Status::Failed);
+            it.mark_followers(&ended.map(|run| run.id).collect());
             Ok(recovered)
         })
     }
 
     /// preview.sql
-    fn preview(&self, worker: &str, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
+    fn preview(&self, filter: &ClaimFilter, limit: usize) -> Vec<DueRun> {
         let is_due = |run: &&Run| {
             run.run_at <= self.now
                 && !run.is_expired(self.now)
                 && !filter.excludes(run.id)
                 && filter.serves(&run.queue)
                 && self.is_job_served(&run.job_type, filter)
-                && !self.is_held(run)
-                && !self.holds_worker(worker)
         };
         let mut due: Vec<_> = self.waiting().filter(is_due).collect();
         due.sort_by_key(|run| (run.priority, run.run_at, run.id));
@@ -1545,7 +1072,7 @@ impl ClaimFilter {
 /// Schedules.
 impl Database {
     /// As `tick::fire::fire`.
-    pub(super) fn fire(&mut self, turn: &mut Turn) -> store::Result<()> {
+    fn fire(&mut self, turn: &mut Turn) -> store::Result<()> {
         loop {
             self.transactions += 1;
             let (plans, _) = due::plan_fires(self.due_schedules());
@@ -1584,16 +1111,13 @@ impl Database {
         due
     }
 
-    /// fire.sql. Returns the new runs of each schedule that moved on or was put off.
-    pub(super) fn fire_planned(
-        &mut self,
-        plans: &[FirePlan],
-    ) -> store::Result<Vec<(i64, Vec<i64>)>> {
+    /// jobctl.fire, for times that were planned just now. Returns the new runs of each schedule.
+    fn fire_planned(&mut self, plans: &[FirePlan]) -> store::Result<Vec<(i64, Vec<i64>)>> {
         self.transact("fire schedules", |it| {
             let mut fired = Vec::new();
             for plan in plans {
-                let find = it.definitions.values().find(|definition| definition.id == plan.due.id);
-                if let Some(definition) = find.filter(|definition| it.may_fire(definition, plan)) {
+                let definition = &it.definitions[&plan.due.name];
+                if !it.locked_definitions.contains(&plan.due.name) {
                     let runs = it.fire_one(definition.clone(), plan)?;
                     fired.push((plan.due.id, runs));
                 }
@@ -1602,32 +1126,6 @@ impl Database {
         })
     }
 
-    /// The conditions of the function `jobctl.fire`.
-    fn may_fire(&self, definition: &Definition, plan: &FirePlan) -> bool {
-        let (spec, due, seen) = (&definition.spec, &plan.due, plan.due.seen);
-        let from = seen.unwrap_or(self.now - TimeDelta::hours(1));
-        let is_next = |next: Time| next > from && is_whole_minute(next);
-        let is_nominal = |time: &Time| {
-            seen.is_some_and(|seen| seen <= *time && (*time == seen || is_whole_minute(*time)))
-                && *time <= self.now
-                && plan.next.is_none_or(|next| *time < next)
-        };
-        spec.enabled
-            && definition.paused_at.is_none()
-            && definition.next_run_at == seen
-            && spec.schedule.as_ref() == Some(&due.schedule)
-            && spec.time_zone == due.time_zone
-            && seen.is_none_or(|seen| seen <= self.now)
-            && match plan.put_off_until {
-                Some(_) => plan.next == seen && plan.times.is_empty(),
-                None => plan.next.is_none_or(is_next),
-            }
-            && i32::try_from(plan.times.len()).is_ok_and(|times| times <= definition.most_fires())
-            && plan.times.iter().all(is_nominal)
-            && !self.locked_definitions.contains(&spec.name)
-    }
-
-    /// The rest of the function `jobctl.fire`.
     fn fire_one(&mut self, mut definition: Definition, plan: &FirePlan) -> Result<Vec<i64>> {
         (definition.next_run_at, definition.put_off_until) = (plan.next, plan.put_off_until);
         let Definition { id, spec, .. } = definition.clone();
@@ -1642,12 +1140,12 @@ impl Database {
         }
         let mut fired = Vec::new();
         for nominal in due {
-            let run = NewRun { job_type: spec.name.clone(), ..NewRun::default() };
-            let mut run = self.new_run(&run, Some((id, &spec)));
+            let mut run = self.new_run(&spec.name);
             if self.refused_jobs.contains(&spec.name) {
                 return Err(Cause::Refused);
             }
-            if self.fires.contains(&(id, nominal)) {
+            let fire = (Some(id), Some(nominal));
+            if self.runs.values().any(|it| (it.definition_id, it.scheduled_for) == fire) {
                 continue;
             }
             run.run_at = nominal + seconds(plan.delay);
@@ -1663,59 +1161,12 @@ impl Database {
         self.write_definition(definition)?;
         Ok(fired)
     }
-
-    /// The row of a new run, with a new id. It is not in the table yet.
-    fn new_run(&mut self, new: &NewRun, definition: Option<(i64, &Spec)>) -> Run {
-        self.last_run += 1;
-        let now = self.now;
-        let spec = definition.map(|(_, spec)| spec);
-        let after = |it: f64| now + seconds(it);
-        let text = |own: &Option<String>, of: fn(&Spec) -> &String, default: &str| {
-            own.clone().or_else(|| spec.map(|spec| of(spec).clone())).unwrap_or(default.to_owned())
-        };
-        let number = |own: Option<i32>, of: fn(&Spec) -> i32, default| {
-            own.or(spec.map(of)).unwrap_or(default)
-        };
-        let asked = new.run_at.or(new.after.map(after)).unwrap_or(now);
-        let expires = new.expires_in.or(spec.and_then(|spec| spec.expires));
-        Run {
-            id: self.last_run,
-            definition_id: definition.map(|(id, _)| id),
-            job_type: new.job_type.clone(),
-            payload: new.payload.clone(),
-            queue: text(&new.queue, |spec| &spec.queue, "default"),
-            priority: number(new.priority, |spec| spec.priority, 0),
-            run_at: asked.max(now),
-            status: Status::Queued,
-            attempts: 0,
-            max_attempts: number(new.max_attempts, |spec| spec.max_attempts, 10),
-            uncounted_attempts: 0,
-            snoozed_attempts: 0,
-            granted_attempts: None,
-            timeout: new.timeout,
-            backoff: text(&new.backoff, |spec| &spec.backoff, "exponential:1m..30m"),
-            key: new.key.clone(),
-            key_scope: new.scope(),
-            scheduled_for: None,
-            expires_at: expires.map(|expires| asked + seconds(expires)),
-            share: new.share.clone(),
-            locked_by: None,
-            locked_until: None,
-            cancel_requested_at: None,
-            last_error: None,
-            error_type: None,
-            failed_at: None,
-            started_at: None,
-            finished_at: None,
-            updated_at: now,
-        }
-    }
 }
 
 /// Followers.
 impl Database {
     /// The runs that wait for a run.
-    fn followers(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
+    pub(super) fn followers(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
         self.dependencies.range((id, 0)..=(id, i64::MAX)).map(|((_, run), row)| (*run, *row))
     }
 
@@ -1725,44 +1176,12 @@ impl Database {
         rows.map(|((after, _), row)| (*after, *row))
     }
 
-    fn is_met(&self, run: i64) -> bool {
+    pub(super) fn is_met(&self, run: i64) -> bool {
         self.predecessors(run).all(|(_, row)| row.state == State::Met)
     }
 
     pub(super) fn is_good(&self, id: i64) -> bool {
         self.runs.get(&id).is_some_and(|run| run.status == Status::Succeeded)
-    }
-
-    pub(super) fn has_met_followers(&self, id: i64) -> bool {
-        self.followers(id).any(|(_, row)| row.state == State::Met)
-    }
-
-    /// `jobctl.wait_for` of a run that this transaction has enqueued.
-    pub(super) fn wait_for(&mut self, id: i64, after: &[i64], rule: AfterRule) -> Option<Queued> {
-        for before in BTreeSet::from_iter(after) {
-            let refused = match self.runs.get(before).map(|run| run.status) {
-                None => Some((Exit::NotFound, format!("no run {before}"))),
-                Some(status @ (Status::Dead | Status::Cancelled))
-                    if rule == AfterRule::OrCancel =>
-                {
-                    let why = format!("run {before} is {status}, which would cancel the new run");
-                    Some((Exit::Usage, format!("{why} at once")))
-                }
-                _ => None,
-            };
-            if let Some((exit, why)) = refused {
-                return Some(Queued::Refused(exit, why));
-            }
-        }
-        for before in after {
-            let state = if self.is_good(*before) { State::Met } else { State::Due };
-            self.dependencies.insert((*before, id), Dependency { rule, state });
-        }
-        if !self.is_met(id) {
-            let run = Run { status: Status::Blocked, ..self.runs[&id].clone() };
-            self.set(id, Some(run));
-        }
-        None
     }
 
     /// The state of a dependency, by the status of the predecessor.
@@ -1853,7 +1272,7 @@ impl Database {
                 ..run
             })?;
         }
-        Ok((decides, self.ended(cancelled).0))
+        Ok((decides, self.mark_followers(&cancelled)))
     }
 
     /// As `Database::follow_up` of a tick.
@@ -1920,472 +1339,142 @@ impl Database {
     }
 }
 
-/// Hooks.
+/// What operators and applications write, in the smallest form: the rules of their commands are
+/// checked by `sequences.rs`.
 impl Database {
-    /// jobctl.enqueue_hooks: those of the given runs that have ended in this transaction. Returns
-    /// whether there were any.
-    fn enqueue_hooks(&mut self, runs: BTreeSet<i64>) -> bool {
-        let mut enqueues = false;
-        for id in runs {
-            let Some(run) = self.runs.get(&id).filter(|run| run.finished_at == Some(self.now))
-            else {
-                continue;
-            };
-            for (key, job) in self.hooks(run) {
-                if self.definitions.get(&job).is_some_and(|it| !it.spec.enabled) {
-                    continue;
-                }
-                let hook = NewRun {
-                    job_type: job,
-                    payload: self.hook_payload(&self.runs[&id]),
-                    key: Some(key),
-                    key_scope: Some(KeyScope::Live),
-                    ..NewRun::default()
-                };
-                // Another run may have the key; then the hook was enqueued before.
-                let answer = self.enqueue(&hook);
-                enqueues |= matches!(answer, Queued::Accepted(_));
-                if let Queued::Accepted(Accepted {
-                    id: Some(id),
-                    result: EnqueueResult::Enqueued,
-                    ..
-                }) = answer
-                {
-                    self.journal.push(Before::Run(id, None));
-                }
-            }
+    /// A new run of a job, due now, with the values of its definition. It is not in the table yet.
+    pub(super) fn new_run(&mut self, job: &str) -> Run {
+        self.last_run += 1;
+        let (now, Definition { id, spec, .. }) = (self.now, &self.definitions[job]);
+        Run {
+            id: self.last_run,
+            definition_id: Some(*id),
+            job_type: job.to_owned(),
+            payload: "{}".to_owned(),
+            queue: spec.queue.clone(),
+            priority: spec.priority,
+            run_at: now,
+            status: Status::Queued,
+            attempts: 0,
+            max_attempts: spec.max_attempts,
+            uncounted_attempts: 0,
+            snoozed_attempts: 0,
+            granted_attempts: None,
+            timeout: None,
+            backoff: spec.backoff.clone(),
+            key: None,
+            key_scope: "retained".to_owned(),
+            scheduled_for: None,
+            expires_at: spec.expires.map(|expires| now + seconds(expires)),
+            share: None,
+            locked_by: None,
+            locked_until: None,
+            cancel_requested_at: None,
+            last_error: None,
+            error_type: None,
+            failed_at: None,
+            started_at: None,
+            finished_at: None,
+            updated_at: now,
         }
-        enqueues
     }
 
-    /// wrong_hooks.sql
-    fn has_wrong_hook(&self) -> bool {
-        self.definitions.values().any(|definition| {
-            let spec = &definition.spec;
-            let mut hooks = [&spec.on_dead, &spec.on_success, &spec.on_end].into_iter().flatten();
-            let is_hook = self.definitions.values().any(|it| it.spec.has_hook(&spec.name));
-            hooks.any(|job| is_hook || spec.enabled && !self.definitions.contains_key(job))
-        })
-    }
-
-    /// Returns the hooks of a run that has ended: their keys and their jobs.
-    pub(super) fn hooks(&self, run: &Run) -> Vec<(String, String)> {
-        let is_hook = self.definitions.values().any(|it| it.spec.has_hook(&run.job_type));
-        let definition = self.definitions.get(&run.job_type).filter(|_| !is_hook);
-        let hooks = definition.into_iter().flat_map(|it| it.spec.hooks(run.status));
-        let ended = run.finished_at.unwrap_or_default().timestamp_micros();
-        let key = |(key, job): (_, &String)| {
-            (format!("{HOOK_KEY_PREFIX}{key}-{}-{ended}", run.id), job.clone())
-        };
-        hooks.map(key).collect()
-    }
-
-    /// The incident in which a run died. Here each failed attempt is one of its own, because the
-    /// first of those that fail at the same moment depends on the order in which they are written.
-    fn incident(&self, run: &Run) -> Option<String> {
-        let last = self.attempts.get(&(run.id, run.attempts))?;
-        let has_failed = ["failed", "lease_expired"].contains(&&*last.outcome);
-        let dies = run.status == Status::Dead && has_failed && last.error_type == run.error_type;
-        dies.then(|| format!("{}.{}", run.id, run.attempts))
-    }
-
-    /// The payload of a hook's run, as PostgreSQL prints it.
-    fn hook_payload(&self, run: &Run) -> String {
-        let is_failure = run.status != Status::Succeeded;
-        let error = run.last_error.as_ref().filter(|_| is_failure);
-        let attempts = if run.attempts == 1 { "attempt" } else { "attempts" };
-        let what = match run.status {
-            Status::Succeeded => "succeeded".to_owned(),
-            Status::Cancelled => "was cancelled".to_owned(),
-            _ => format!("is dead after {} {attempts}", run.attempts),
-        };
-        let why = error.map(|error| format!(": {error}")).unwrap_or_default();
-        let worker = self.attempts.get(&(run.id, run.attempts)).map(|it| &it.worker);
-        let members = [
-            ("job", json!(run.job_type)),
-            ("key", json!(run.key)),
-            ("run", json!(run.id)),
-            ("text", json!(format!("run {} of job {} {what}{why}", run.id, run.job_type))),
-            ("error", json!(error)),
-            ("share", json!(run.share)),
-            ("status", json!(run.status.as_str())),
-            ("worker", json!(worker)),
-            ("attempts", json!(run.attempts)),
-            ("incident", json!(self.incident(run))),
-            ("error_type", json!(run.error_type.as_ref().filter(|_| is_failure))),
-        ];
-        let members = members.map(|(name, value)| format!("\"{name}\": {value}"));
-        format!("{{{}}}", members.join(", "))
-    }
-}
-
-/// Operators and programs that enqueue.
-impl Database {
-    /// Enqueues a run, as `Store::enqueue`; the arguments are valid.
-    pub(super) fn enqueue(&mut self, new: &NewRun) -> Queued {
-        let definition = self.definitions.get(&new.job_type).cloned();
-        if definition.is_none() && !action::is_built_in(&new.job_type) {
-            return Queued::Undefined;
+    /// Lets a run wait for others.
+    pub(super) fn block(&mut self, id: i64, after: &[i64], rule: AfterRule) {
+        for before in after {
+            let state = if self.is_good(*before) { State::Met } else { State::Due };
+            self.dependencies.insert((*before, id), Dependency { rule, state });
         }
-        let definition = definition.as_ref().map(|definition| (definition.id, &definition.spec));
-        let run = self.new_run(new, definition);
-        let has_key = |it: &&Run| it.key_scope == KeyScope::Retained || it.finished_at.is_none();
-        let taken = self.of_key(&run.key, run.key_scope).find(has_key).cloned();
-        if let Some(taken) = taken {
-            // insert_keyed_run.sql takes an id, and then enqueue_runs takes another.
-            self.last_run += i64::from(action::is_built_in(&new.job_type));
-            let is_same = (&taken.job_type, &taken.payload) == (&run.job_type, &run.payload);
-            let is_later = taken.status == Status::Queued && taken.run_at > run.run_at;
-            let due_at = Some(taken.run_at).filter(|_| is_later);
-            let (id, status, result) =
-                (Some(taken.id), Some(taken.status), EnqueueResult::Existing);
-            return match is_same {
-                true => Queued::Accepted(Accepted { id, result, status, due_at }),
-                false => Queued::KeyTaken,
-            };
+        if !self.is_met(id) {
+            let run = Run { status: Status::Blocked, ..self.runs[&id].clone() };
+            self.set(id, Some(run));
         }
-        let id = run.id;
-        self.set(id, Some(run));
-        let (id, result) = (Some(id), EnqueueResult::Enqueued);
-        Queued::Accepted(Accepted { id, result, status: None, due_at: None })
     }
 
-    /// Returns the runs that have or had this key in this scope.
-    fn of_key(&self, key: &Option<String>, scope: KeyScope) -> impl Iterator<Item = &Run> {
-        let ids = key.as_ref().and_then(|key| self.keys.get(&(key.clone(), scope)));
-        ids.into_iter().flatten().filter_map(|id| self.runs.get(id))
-    }
-
-    /// Acts on the runs whose status is one of `from`. Returns an answer per existing run, as
-    /// retry.sql, cancel.sql and remove.sql. `act` returns whether it is granted.
-    fn act(
-        &mut self,
-        doing: &str,
-        ids: &[i64],
-        from: &[Status],
-        act: impl Fn(&mut Self, Run) -> Result<bool>,
-    ) -> store::Result<Vec<OperationResult>> {
-        self.transact(doing, |it| {
-            let ids: BTreeSet<_> =
-                ids.iter().copied().filter(|id| it.runs.contains_key(id)).collect();
-            if ids.iter().any(|id| it.is_locked(*id)) {
-                return Err(Cause::Locked);
-            }
-            let (mut answers, mut granted_runs) = (Vec::new(), BTreeSet::new());
-            for id in ids {
-                let run = it.runs[&id].clone();
-                let status = run.status;
-                let granted = from.contains(&run.status) && act(it, run)?;
-                granted_runs.extend(granted.then_some(id));
-                let waits = granted && doing == "retry" && it.runs[&id].status == Status::Blocked;
-                answers.push(OperationResult { id, status, granted, waits });
-            }
-            if doing == "prune" {
-                it.delete_all(&granted_runs);
-            } else {
-                granted_runs.retain(|id| it.runs[id].finished_at.is_some());
-                it.ended(granted_runs);
-            }
-            Ok(answers)
-        })
-    }
-
-    /// retry.sql; `force` is a retry from `running`.
-    pub(super) fn retry(
-        &mut self,
-        ids: &[i64],
-        from: &[Status],
-        terms: RetryTerms,
-    ) -> store::Result<Vec<OperationResult>> {
-        self.act("retry", ids, from, |it, mut run| {
-            // The key belongs to an unfinished run, else to the newest of the runs in `ids`.
-            let has_key = |other: &Run| {
-                let is_asked = ids.contains(&other.id) && from.contains(&other.status);
-                let is_newer = other.finished_at.is_some() && is_asked && other.id > run.id;
-                other.id != run.id && (other.finished_at.is_none() || is_newer)
-            };
-            if run.key_scope == KeyScope::Live && it.of_key(&run.key, KeyScope::Live).any(has_key) {
-                return Ok(false);
-            }
-            let granted = run.granted_attempts.unwrap_or(run.max_attempts);
-            let is_used_up = run.attempts >= run.most_attempts();
+    /// Queues a run that has ended, waits, or runs: then it is taken from its worker.
+    pub(super) fn requeue(&mut self, id: i64) {
+        let _ = self.transact("retry", |it| {
+            let run = it.free(id)?;
             if let Some(worker) = &run.locked_by {
-                let error = "taken from its holder by retry --force";
                 let started = run.started_at.unwrap_or(it.now);
-                let attempt = it.ended_now(worker, started, "interrupted", error);
-                it.note((run.id, run.attempts), attempt);
+                it.note((id, run.attempts), it.ended_now(worker, started, "interrupted", "taken"));
             }
-            if matches!(run.error_type.as_deref(), Some("expired" | "predecessor")) {
-                (run.last_error, run.error_type) = (None, None);
-            }
-            let keeps_time = run.status == Status::Cancelled && !terms.cancelled_now;
-            let is_later = run.run_at > it.now && !run.is_expired(it.now);
-            let waits =
-                run.status == Status::Cancelled && !terms.cancelled_now && it.waits_again(run.id);
             it.write(Run {
-                status: if waits { Status::Blocked } else { Status::Queued },
-                run_at: if keeps_time { run.run_at.max(it.now) } else { it.now },
-                max_attempts: match is_used_up {
-                    true => 1_000_000.min(run.attempts - run.uncounted_attempts + granted),
-                    false => run.max_attempts,
-                },
-                granted_attempts: Some(granted),
+                status: Status::Queued,
+                run_at: it.now,
+                max_attempts: run.max_attempts.max(run.attempts - run.uncounted_attempts + 1),
                 locked_by: None,
                 locked_until: None,
                 cancel_requested_at: None,
-                expires_at: run.expires_at.filter(|_| keeps_time && is_later),
+                expires_at: None,
                 finished_at: None,
                 updated_at: it.now,
                 ..run
-            })?;
-            Ok(true)
-        })
+            })
+        });
     }
 
-    /// jobctl.wait_again
-    fn waits_again(&mut self, id: i64) -> bool {
-        self.journal.push(Before::Dependencies(self.dependencies.clone()));
-        for ((after, run), row) in &mut self.dependencies {
-            let mut history = self.attempts.range((*after, 0)..=(*after, i32::MAX));
-            let has_succeeded = history.any(|(_, attempt)| attempt.outcome == "succeeded");
-            let is_known = self.runs.contains_key(after);
-            let is_any_end = row.state == State::Met && row.rule == AfterRule::AnyEnd;
-            if *run == id && is_any_end && is_known && !has_succeeded {
-                row.state = State::Due;
+    /// Cancels a waiting run, or asks for it.
+    pub(super) fn cancel(&mut self, id: i64) {
+        let _ = self.transact("cancel", |it| {
+            let run = it.free(id)?;
+            if run.status == Status::Running {
+                let cancel_requested_at = run.cancel_requested_at.or(Some(it.now));
+                return it.write(Run { cancel_requested_at, updated_at: it.now, ..run });
             }
+            it.end(&run, &End::of(Status::Cancelled, None, None))?;
+            it.mark_followers(&BTreeSet::from([id]));
+            Ok(())
+        });
+    }
+
+    /// Returns a run that no other session has locked.
+    fn free(&self, id: i64) -> Result<Run> {
+        if self.is_locked(id) { Err(Cause::Locked) } else { Ok(self.runs[&id].clone()) }
+    }
+
+    /// Deletes a run, its history, and what it waited for.
+    pub(super) fn delete(&mut self, id: i64) {
+        if self.is_locked(id) {
+            return;
         }
-        !self.is_met(id)
-    }
-
-    /// cancel.sql
-    pub(super) fn cancel(
-        &mut self,
-        ids: &[i64],
-        from: &[Status],
-    ) -> store::Result<Vec<OperationResult>> {
-        self.act("cancel", ids, from, |it, mut run| {
-            if run.finished_at.is_some() {
-                return Ok(false);
-            }
-            run.cancel_requested_at.get_or_insert(it.now);
-            if run.status != Status::Running {
-                return it.end(&run, &End::of(Status::Cancelled, None, None)).map(|_| true);
-            }
-            run.updated_at = it.now;
-            it.write(run).map(|()| true)
-        })
-    }
-
-    /// edit.sql
-    pub(super) fn edit(
-        &mut self,
-        ids: &[i64],
-        from: &[Status],
-        edit: &Edit,
-    ) -> store::Result<Vec<OperationResult>> {
-        self.act("edit", ids, from, |it, mut run| {
-            let counted = run.attempts - run.uncounted_attempts;
-            let is_editable = match run.status {
-                Status::Blocked | Status::Queued | Status::Failed | Status::Dead => true,
-                Status::Running | Status::Succeeded | Status::Cancelled => false,
-            };
-            if !is_editable || edit.max_attempts.is_some_and(|most| counted >= most) {
-                return Ok(false);
-            }
-            let before = run.clone();
-            run.priority = edit.priority.unwrap_or(run.priority);
-            run.max_attempts = edit.max_attempts.unwrap_or(run.max_attempts);
-            if let Some(after) = edit.after {
-                run.run_at = it.now + seconds(after);
-                let shift = run.run_at - before.run_at;
-                run.expires_at = run.expires_at.map(|at| at + shift);
-            }
-            if run == before {
-                return Ok(true);
-            }
-            run.updated_at = it.now;
-            it.write(run).map(|()| true)
-        })
-    }
-
-    /// remove.sql
-    pub(super) fn remove(
-        &mut self,
-        ids: &[i64],
-        from: &[Status],
-    ) -> store::Result<Vec<OperationResult>> {
-        self.act("prune", ids, from, |_, run| Ok(run.finished_at.is_some()))
-    }
-
-    /// Deletes runs, their history and what they wait for.
-    fn delete_all(&mut self, ids: &BTreeSet<i64>) {
-        ids.iter().for_each(|id| self.delete(*id));
+        self.set(id, None);
+        self.attempts.retain(|(run, _), _| *run != id);
         let runs = &self.runs;
         self.dependencies.retain(|(after, run), row| {
             let is_over = row.state == State::Met || !runs.contains_key(after);
-            let is_done = ids.contains(run) && is_over;
-            !is_done && (!ids.contains(after) || runs.contains_key(run))
+            (*run != id || !is_over) && (*after != id || runs.contains_key(run))
         });
-        self.mark_followers(ids);
+        self.mark_followers(&BTreeSet::from([id]));
     }
 
-    fn delete(&mut self, id: i64) {
-        self.set(id, None);
-        let history: Vec<_> =
-            self.attempts.range((id, 0)..=(id, i32::MAX)).map(|(id, _)| *id).collect();
-        history.iter().for_each(|id| drop(self.attempts.remove(id)));
-    }
-
-    /// prune.sql
-    pub(super) fn prune(&mut self, default: Keep, limit: usize) -> Vec<i64> {
-        let is_old = |run: &Run| {
-            let own = self.definitions.get(&run.job_type).map(|row| &row.spec);
-            let (own, default) = match run.status {
-                Status::Dead => (own.and_then(|own| own.keep_dead), default.dead),
-                _ => (own.and_then(|own| own.keep), default.ended),
+    /// Writes the definitions of a file. Those that exist keep their next times and pauses.
+    pub(super) fn define(&mut self, wanted: Vec<Spec>) {
+        for spec in wanted {
+            let schedule = spec.schedule.as_ref();
+            let next_run_at = schedule.and_then(|it| first_fire(it, &spec.time_zone, self.now));
+            let new = Definition {
+                id: i64::try_from(self.definitions.len()).unwrap_or(0) + 1,
+                spec: spec.clone(),
+                paused_at: None,
+                next_run_at,
+                put_off_until: None,
+                rate_next_at: None,
+                last_share: None,
+                skipped_fires: 0,
             };
-            let keep = own.map_or(default, Duration::from_secs_f64);
-            run.finished_at.is_some_and(|end| end < self.now - interval(keep))
-                && !self.followers(run.id).any(|(follower, _)| {
-                    self.runs.get(&follower).is_some_and(|it| it.finished_at.is_none())
-                })
-        };
-        let old = self.runs.values().filter(|run| is_old(run) && !self.is_locked(run.id));
-        let old: Vec<_> = old.map(|run| run.id).take(limit).collect();
-        self.delete_all(&old.iter().copied().collect());
-        old
+            let name = spec.name.clone();
+            self.definitions.entry(name).or_insert(new).spec = spec;
+        }
     }
 
-    /// apply.sql and end_others.sql. Returns the names of changed
-    /// definitions, and of the others.
-    pub(super) fn apply(
-        &mut self,
-        wanted: &[Spec],
-        others: Unlisted,
-        takes_over: bool,
-    ) -> store::Result<(Vec<String>, Vec<String>)> {
-        let file = wanted.first().map_or("", |spec| &spec.file);
-        self.transact("apply definitions", |it| {
-            let is_foreign = wanted.iter().any(|spec| {
-                it.definitions.get(&spec.name).is_some_and(|row| row.spec.file != file)
-            });
-            let mut changed = Vec::new();
-            for spec in wanted {
-                it.last_definition += 1;
-                let next = spec.schedule.as_ref().filter(|_| spec.enabled);
-                let next = next.and_then(|next| first_fire(next, &spec.time_zone, it.now));
-                let row = match it.definitions.get(&spec.name) {
-                    Some(_) if it.locked_definitions.contains(&spec.name) => {
-                        return Err(Cause::Locked);
-                    }
-                    Some(row) if row.spec == *spec && row.put_off_until.is_none() => continue,
-                    Some(row) => {
-                        let when = |it: &Spec| (it.schedule.clone(), it.time_zone.clone());
-                        let is_due = spec.schedule.is_some()
-                            && row.paused_at.is_none()
-                            && row.next_run_at.is_some_and(|next| next <= it.now);
-                        let is_kept = row.spec.enabled
-                            && spec.enabled
-                            && (when(&row.spec) == when(spec) || is_due);
-                        let next_run_at = row.next_run_at.filter(|_| is_kept).or(next);
-                        let rate = |it: &Spec| (it.rate.clone(), it.burst);
-                        let is_same_rate = rate(&row.spec) == rate(spec);
-                        Definition {
-                            spec: spec.clone(),
-                            next_run_at,
-                            put_off_until: None,
-                            rate_next_at: row.rate_next_at.filter(|_| is_same_rate),
-                            ..row.clone()
-                        }
-                    }
-                    None => Definition {
-                        id: it.last_definition,
-                        spec: spec.clone(),
-                        paused_at: None,
-                        next_run_at: next,
-                        put_off_until: None,
-                        rate_next_at: None,
-                        last_share: None,
-                        skipped_fires: 0,
-                    },
-                };
-                changed.push(spec.name.clone());
-                it.write_definition(row)?;
-            }
-            let is_other = |row: &&Definition| wanted.iter().all(|spec| spec.name != row.spec.name);
-            let rest = it.definitions.values().filter(is_other);
-            let rest = rest.filter(|row| row.spec.file == file);
-            let rest = rest.filter(|row| others == Unlisted::Remove || row.spec.enabled);
-            let rest: Vec<_> = rest.map(|row| row.spec.name.clone()).collect();
-            for name in &rest {
-                if it.locked_definitions.contains(name) {
-                    return Err(Cause::Locked);
-                }
-                let Some(mut row) = it.definitions.remove(name) else { continue };
-                it.journal.push(Before::Definition(name.clone(), Some(Box::new(row.clone()))));
-                if others == Unlisted::Disable {
-                    row.spec.enabled = false;
-                    it.write_definition(row)?;
-                }
-            }
-            if is_foreign && !takes_over || it.has_wrong_hook() {
-                return Err(Cause::Refused);
-            }
-            changed.sort_unstable();
-            Ok((changed, rest))
-        })
-    }
-
-    /// pause.sql
-    pub(super) fn pause(&mut self, name: &str) -> store::Result<Option<bool>> {
-        self.change(name, "pause a schedule", |row, now| {
-            row.paused_at.get_or_insert(now);
-            row.spec.schedule.is_some()
-        })
-    }
-
-    /// resume.sql, with the next time of `jobctl resume`.
-    pub(super) fn resume(&mut self, name: &str) -> store::Result<Option<Option<Time>>> {
-        self.change(name, "resume a schedule", |row, now| {
-            let Spec { schedule, time_zone, enabled, .. } = &row.spec;
-            let next = schedule.as_ref().filter(|_| *enabled);
-            let next = next.and_then(|schedule| first_fire(schedule, time_zone, now));
-            row.next_run_at = match row.paused_at.take() {
-                Some(_) => next,
-                None => row.next_run_at.into_iter().chain(next).min(),
-            };
-            row.put_off_until = None;
-            row.next_run_at.filter(|_| *enabled)
-        })
-    }
-
-    /// hold.sql
-    pub(super) fn hold(&mut self, target: HoldTarget, lasts: Option<Duration>) -> Option<Time> {
-        self.holds.retain(|hold| hold.until.is_none_or(|until| until > self.now));
-        let until = lasts.map(|lasts| self.now + interval(lasts));
-        self.holds.push(Hold { target, until, run: None });
-        until
-    }
-
-    /// operate/release.sql; returns the number of holds that were in force.
-    pub(super) fn end_holds(&mut self, target: &HoldTarget) -> usize {
-        let is_of = |hold: &&Hold| hold.is_of(target.scope, &target.name);
-        let ended = self.holds.iter().filter(is_of).filter(|hold| self.is_in_force(hold)).count();
-        self.holds.retain(|hold| !is_of(&hold));
-        ended
-    }
-
-    fn change<T>(
-        &mut self,
-        name: &str,
-        doing: &str,
-        change: impl FnOnce(&mut Definition, Time) -> T,
-    ) -> store::Result<Option<T>> {
-        self.transact(doing, |it| {
-            let Some(mut row) = it.definitions.get(name).cloned() else { return Ok(None) };
-            let result = change(&mut row, it.now);
-            it.write_definition(row)?;
-            Ok(Some(result))
-        })
+    /// Pauses a schedule, or resumes it at its next time.
+    pub(super) fn pause(&mut self, name: &str, pauses: bool) {
+        let now = self.now;
+        let Some(row) = self.definitions.get_mut(name) else { return };
+        row.paused_at = pauses.then_some(now);
+        if let Some(schedule) = row.spec.schedule.as_ref().filter(|_| !pauses) {
+            row.next_run_at = first_fire(schedule, &row.spec.time_zone, now);
+        }
     }
 }

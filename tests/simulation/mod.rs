@@ -10,7 +10,11 @@ mod history;
 mod host;
 #[path = "../support/left_out.rs"]
 mod left_out;
+mod operations;
 mod operators;
+mod postgres;
+mod rows;
+mod sequences;
 mod variants;
 mod world;
 
@@ -67,8 +71,12 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    pub(crate) fn pick(&mut self, from: &[u64]) -> u64 {
-        from[self.below(from.len() as u64) as usize]
+    pub(crate) fn of<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize].clone()
+    }
+
+    pub(crate) fn maybe<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        self.chance(50).then(|| self.of(from))
     }
 }
 

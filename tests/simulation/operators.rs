@@ -1,18 +1,17 @@
 //! Operators and applications, and the faults that come by themselves.
 
-use std::time::Duration;
+use chrono::TimeDelta;
 
 use super::checks::By;
-use super::database::{Run, Spec, Write};
+use super::database::Write;
+use super::rows::{Run, Spec};
 use super::world::{What, World};
 use super::{Random, seconds};
 use crate::exit::Exit;
 use crate::job::definition;
-use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
-use crate::job::status::{HoldScope, Status};
-use crate::store::{Accepted, HoldTarget, Keep, Kind, NewRun, RetryTerms, Unlisted};
-
-const FINAL: [Status; 3] = [Status::Succeeded, Status::Dead, Status::Cancelled];
+use crate::job::enqueue::AfterRule;
+use crate::job::status::Status;
+use crate::store::Kind;
 
 fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<Spec> {
     let mut backoff =
@@ -20,12 +19,7 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<S
     let mut text = format!("[jobs.plain]\nshell = \"x\"\nbackoff = \"{}\"\n", backoff());
     text += &format!("[jobs.hasty]\nshell = \"x\"\nbackoff = \"{}\"\n", backoff());
     text += &format!("timeout = \"{}s\"\n", random.between(1, 20));
-    text += "on_dead = \"alert\"\n";
-    text += "[jobs.alert]\nshell = \"x\"\nbackoff = \"fixed:1s\"\nmax_attempts = 5\n";
     text += &format!("[jobs.limited]\nshell = \"x\"\nmax_running = {}\n", random.between(1, 3));
-    text += "backoff = \"fixed:1s\"\non_end = \"alert\"\n";
-    text += &format!("max_running_per_share = {}\n", random.between(1, 2));
-    text += &format!("[jobs.rated]\nshell = \"x\"\nrate = \"{}/10s\"\n", random.between(1, 9));
     text += "backoff = \"fixed:1s\"\n";
     for name in ["minutely", "other"] {
         let overlap = ["allow", "skip", "queue"][random.below(3) as usize];
@@ -35,17 +29,12 @@ fn definitions(random: &mut Random, now: chrono::DateTime<chrono::Utc>) -> Vec<S
         text += &format!("backoff = \"fixed:2s\"\nmax_attempts = {}\n", random.between(1, 3));
     }
     let definitions = definition::read(&text, now).unwrap().definitions.into_iter();
-    definitions
-        .map(|mut definition| {
-            definition.row["file"] = "".into();
-            serde_json::from_value(definition.row).unwrap()
-        })
-        .collect()
+    definitions.map(|definition| serde_json::from_value(definition.row).unwrap()).collect()
 }
 
 pub(super) fn populate(world: &mut World) {
     let wanted = definitions(&mut world.random, world.database.now);
-    world.database.apply(&wanted, Unlisted::Disable, false).unwrap();
+    world.database.define(wanted);
     for _ in 0..world.random.between(1, 30) {
         enqueue(world);
     }
@@ -54,62 +43,46 @@ pub(super) fn populate(world: &mut World) {
 
 fn enqueue(world: &mut World) {
     let random = &mut world.random;
-    let job = ["plain", "plain", "plain", "plain", "hasty", "hasty", "limited", "limited", "rated"]
-        [random.below(9) as usize];
-    let key = random.chance(20).then(|| format!("k{}", random.below(5)));
-    let run = NewRun {
-        job_type: job.to_owned(),
-        payload: "{}".to_owned(),
-        queue: random.chance(20).then(|| "other".to_owned()),
-        priority: random.chance(20).then(|| random.below(3) as i32),
-        after: random.chance(30).then(|| random.below(20) as f64),
-        max_attempts: Some(random.between(1, 4) as i32),
-        share: random.chance(30).then(|| format!("s{}", random.below(2))),
-        expires_in: random.chance(10).then(|| random.below(20) as f64),
-        key_scope: key.as_ref().filter(|_| random.chance(50)).map(|_| KeyScope::Live),
-        key,
-        ..NewRun::default()
-    };
+    let job = random.of(&["plain", "plain", "plain", "plain", "hasty", "hasty", "limited"]);
     let existing: Vec<_> = world.database.runs.keys().copied().collect();
-    let mut answer = world.database.enqueue(&run);
+    let mut run = world.database.new_run(job);
+    if random.chance(20) {
+        run.queue = "other".to_owned();
+    }
+    run.priority = if random.chance(20) { random.below(3) as i32 } else { 0 };
+    run.max_attempts = random.between(1, 4) as i32;
+    if random.chance(30) {
+        run.run_at += TimeDelta::seconds(random.below(20) as i64);
+    }
+    if random.chance(10) {
+        run.expires_at = Some(run.run_at + TimeDelta::seconds(random.below(20) as i64));
+    }
+    let id = run.id;
+    world.database.set(id, Some(run));
+    world.note(|| format!("an application enqueues run {id} of {job}"));
     let random = &mut world.random;
-    if let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) =
-        answer.clone().accepted_run()
-        && !existing.is_empty()
-        && random.chance(30)
-    {
-        let rules = [AfterRule::Success, AfterRule::AnyEnd, AfterRule::OrCancel];
-        let rule = rules[random.below(3) as usize];
+    if !existing.is_empty() && random.chance(30) {
+        let rule = random.of(&[AfterRule::Success, AfterRule::AnyEnd, AfterRule::OrCancel]);
         // Mostly runs that have not ended.
-        let recent = existing.len().saturating_sub(8);
-        let mut after: Vec<_> = (0..random.between(1, 3))
-            .map(|_| existing[recent + random.below((existing.len() - recent) as u64) as usize])
-            .collect();
+        let recent = &existing[existing.len().saturating_sub(8)..];
+        let mut after: Vec<_> = (0..random.between(1, 3)).map(|_| random.of(recent)).collect();
         after.dedup();
-        if let Some(refused) = world.database.wait_for(id, &after, rule) {
-            world.database.set(id, None);
-            answer = refused;
-        }
-        world.note(|| format!("run {id} waits for {after:?}, {rule}: {answer:?}"));
+        world.database.block(id, &after, rule);
+        world.note(|| format!("run {id} waits for {after:?}, {rule}"));
     }
-    world.note(|| format!("an application enqueues {job}: {answer:?}"));
-    if answer.is_new() {
-        world.checks.changed(&world.database, &By::Operator("enqueue"), world.now);
-    }
+    world.checks.changed(&world.database, &By::Operator("enqueue"), world.now);
 }
 
-/// A run of a large world. Old runs are pruned.
+/// A run of a large world. Old runs are deleted.
 pub(super) fn arrive(world: &mut World) {
-    let run = NewRun {
-        job_type: "plain".to_owned(),
-        payload: "{}".to_owned(),
-        backoff: Some("fixed:10s".to_owned()),
-        max_attempts: Some(3),
-        ..NewRun::default()
-    };
-    world.database.enqueue(&run);
-    let age = Duration::from_secs(60);
-    world.database.prune(Keep { ended: age, dead: age }, 10);
+    let database = &mut world.database;
+    let run = Run { backoff: "fixed:10s".to_owned(), max_attempts: 3, ..database.new_run("plain") };
+    database.set(run.id, Some(run));
+    let young = Some(database.now - TimeDelta::seconds(60));
+    let old =
+        database.runs.values().filter(|it| it.finished_at.is_some() && it.finished_at < young);
+    let old: Vec<_> = old.map(|run| run.id).take(10).collect();
+    old.into_iter().for_each(|id| database.delete(id));
 }
 
 /// Something that an operator or an application does now and then.
@@ -126,77 +99,27 @@ pub(super) fn operate(world: &mut World) {
     let id = *ids.get(world.random.below(ids.len() as u64) as usize).unwrap_or(&1);
     let name = ["minutely", "other"][world.random.below(2) as usize];
     let database = &mut world.database;
-    let waiting = [Status::Queued, Status::Failed, Status::Blocked];
-    let (doing, result) = match world.random.below(23) {
-        0..9 => return enqueue(world),
-        9..11 => {
-            let from =
-                [Status::Blocked, Status::Queued, Status::Failed, Status::Dead, Status::Cancelled];
-            let terms = RetryTerms::default();
-            ("retry", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
-        }
-        11 => {
-            let (from, terms) = ([Status::Running], RetryTerms::default());
-            ("force", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
-        }
-        22 => {
-            let (from, terms) = ([Status::Succeeded], RetryTerms::default());
-            ("again", database.retry(&[id], &from, terms).map(|done| format!("{done:?}")))
-        }
-        12..14 => {
-            let from = [waiting[0], waiting[1], waiting[2], Status::Running];
-            ("cancel", database.cancel(&[id], &from).map(|done| format!("{done:?}")))
-        }
-        14 => ("pause", database.pause(name).map(|done| format!("{done:?}"))),
-        15..17 => ("resume", database.resume(name).map(|done| format!("{done:?}"))),
-        17 => {
-            let age = Duration::from_secs(20);
-            let keep = Keep { ended: age, dead: age };
-            ("prune", Ok(format!("{:?}", database.prune(keep, 2))))
-        }
-        18 => ("prune", database.remove(&[id], &FINAL).map(|done| format!("{done:?}"))),
-        19 => {
-            let targets = [
-                (HoldScope::Job, "plain"),
-                (HoldScope::Job, "limited"),
-                (HoldScope::Queue, "other"),
-                (HoldScope::All, ""),
-            ];
-            let (scope, name) = targets[world.random.below(4) as usize];
-            let host = world.random.below(world.hosts.len() as u64) as usize;
-            let target = match world.random.chance(20) {
-                true => {
-                    HoldTarget { scope: HoldScope::Worker, name: world.hosts[host].worker.clone() }
-                }
-                false => HoldTarget { scope, name: name.to_owned() },
-            };
-            let lasts = Duration::from_secs(world.random.between(1, 20));
-            let is_hold = world.random.chance(50);
-            match is_hold {
-                true => ("hold", Ok(format!("{:?}", world.database.hold(target, Some(lasts))))),
-                false => ("release", Ok(format!("{:?}", world.database.end_holds(&target)))),
-            }
-        }
-        20 => {
+    let Some(run) = database.runs.get(&id) else { return enqueue(world) };
+    let is_ended = run.finished_at.is_some();
+    let (doing, ()) = match (world.random.below(21), run.status) {
+        (0..9, _) => return enqueue(world),
+        (9..12, Status::Running) => ("force", database.requeue(id)),
+        (9..12, Status::Succeeded) => ("again", database.requeue(id)),
+        (9..12, _) => ("retry", database.requeue(id)),
+        (12..15, _) if !is_ended => ("cancel", database.cancel(id)),
+        (15, _) => ("pause", database.pause(name, true)),
+        (16..18, _) => ("resume", database.pause(name, false)),
+        (18, _) if is_ended => ("prune", database.delete(id)),
+        (19, Status::Blocked | Status::Queued | Status::Failed) => {
             // In SQL, a request to cancel may be written on a waiting run.
-            let Some(run) = database.runs.get(&id).filter(|run| waiting.contains(&run.status))
-            else {
-                return;
-            };
             let at = Some(database.now);
             let run = Run { cancel_requested_at: at, updated_at: database.now, ..run.clone() };
-            database.set(id, Some(run));
-            ("cancel", Ok("asked for".to_owned()))
+            ("cancel", drop(database.set(id, Some(run))))
         }
-        _ => {
-            let wanted = definitions(&mut world.random, database.now);
-            (
-                "apply",
-                database.apply(&wanted, Unlisted::Disable, false).map(|done| format!("{done:?}")),
-            )
-        }
+        (20, _) => ("apply", database.define(definitions(&mut world.random, database.now))),
+        _ => return,
     };
-    world.note(|| format!("an operator: {doing} run {id}: {result:?}"));
+    world.note(|| format!("an operator: {doing} run {id}"));
     world.checks.changed(&world.database, &By::Operator(doing), world.now);
 }
 
@@ -285,7 +208,7 @@ pub(super) fn calm(world: &mut World) {
     world.is_calm = true;
     for name in ["minutely", "other"] {
         world.database.locked_definitions.remove(name);
-        world.database.pause(name).unwrap();
+        world.database.pause(name, true);
     }
     world.slow_down(0);
     world.hosts.iter_mut().for_each(|host| host.threads = usize::MAX);

@@ -9,10 +9,9 @@ use super::super::machine::Event;
 use super::super::request::{Answer, Request};
 use super::super::timing::Timing;
 use super::super::turns::{Duty, Turns};
-use super::database::{Database, Dependency, Run, State};
+use super::database::Database;
 use super::host::{Execution, Pool, Tick, Waits};
-use crate::job::attempt::{HOOK_KEY_PREFIX, HistoryOutcome, StopReason};
-use crate::job::enqueue::AfterRule;
+use crate::job::attempt::{HistoryOutcome, StopReason};
 use crate::job::status::Status;
 use crate::store::{FencingToken, LeaseState, Renewed, StepResult};
 use crate::tick::execution::{Ended, Task};
@@ -53,12 +52,7 @@ variants! {
     SignalForgotten 500 "a signal is forgotten",
     RecoveredTooEarly 100 "a run is recovered by a clock that is ahead",
     NoLimit 100 "max_running is not looked at",
-    ShareNotLimited 500 "max_running_per_share is not looked at",
-    RateNotCounted 500 "starts do not count against the rate",
-    HoldIgnored 500 "held runs are claimed",
-    FollowerEarly 500 "a run starts after the first of the runs that it waits for",
     FollowerLost 500 "a run stays blocked although all runs that it waits for have succeeded",
-    DeadReleases 500 "a dead run releases the runs that wait for its success",
     ExpiryIgnored 500 "expired runs are claimed",
     StartsExpired 500 "a claimed run starts although it has expired since",
     LimitedForgotten 100 "runs of limited definitions are never claimed",
@@ -87,8 +81,6 @@ variants! {
     OldTime 500 "an answer has the time of its request",
     MaxTimeIgnored 500 "a tick claims after --max-time",
     SlowNotLogged 500 "a tick does not say that the database is slow",
-    HookLost 500 "a lost lease ends a run without its hook",
-    HookTwice 500 "the hook of a result is enqueued twice",
     InterruptionCounts 500 "an attempt that was interrupted uses up max_attempts",
     RefusalForgotten 500 "a refused connection is not noticed",
 }
@@ -276,19 +268,10 @@ impl Variant {
         let is_kept = match request {
             Request::Step { .. } => matches!(
                 self,
-                Self::NoLimit
-                    | Self::ShareNotLimited
-                    | Self::EveryTickClaims
-                    | Self::RateNotCounted
-                    | Self::HoldIgnored
-                    | Self::ExpiryIgnored
-                    | Self::HookTwice
-                    | Self::FollowerEarly
-                    | Self::FollowerLost
-                    | Self::DeadReleases
+                Self::NoLimit | Self::EveryTickClaims | Self::ExpiryIgnored | Self::FollowerLost
             ),
             Request::Wake(_) => {
-                matches!(self, Self::FiredTwice | Self::KeptIgnored | Self::HookLost)
+                matches!(self, Self::FiredTwice | Self::KeptIgnored)
             }
             Request::Leave { .. } => self == Self::NeverLeaves,
             _ => false,
@@ -298,18 +281,8 @@ impl Variant {
             let limits = database.definitions.values_mut();
             limits.for_each(|it| it.spec.max_running = it.spec.max_running.map(|_| 1000));
         }
-        if is_kept && self == Self::ShareNotLimited {
-            let limits = database.definitions.values_mut();
-            limits.for_each(|it| it.spec.max_running_per_share = None);
-        }
         if is_kept && self == Self::KeptIgnored {
             database.kept.clear();
-        }
-        if is_kept && self == Self::DeadReleases {
-            database.dependencies.values_mut().for_each(|row| row.rule = AfterRule::AnyEnd);
-        }
-        if is_kept && self == Self::HoldIgnored {
-            database.holds.clear();
         }
         if is_kept && self == Self::ExpiryIgnored {
             database.runs.values_mut().for_each(|run| run.expires_at = None);
@@ -321,26 +294,6 @@ impl Variant {
     pub(super) fn after(self, saved: Saved, database: &mut Database) {
         let Some(saved) = saved else { return };
         match self {
-            Self::HoldIgnored => database.holds = saved.holds,
-            Self::DeadReleases => {
-                for (key, row) in saved.dependencies {
-                    database.dependencies.entry(key).and_modify(|it| it.rule = row.rule);
-                }
-            }
-            Self::FollowerEarly => {
-                let is_met = |(key, row): &(&(i64, i64), &Dependency)| {
-                    row.state == State::Met
-                        && saved.dependencies.get(key).is_some_and(|it| it.state != State::Met)
-                };
-                let met: Vec<_> =
-                    database.dependencies.iter().filter(is_met).map(|((_, run), _)| *run).collect();
-                for id in met {
-                    let run = database.runs.get(&id).filter(|run| run.status == Status::Blocked);
-                    if let Some(run) = run.cloned() {
-                        database.set(id, Some(Run { status: Status::Queued, ..run }));
-                    }
-                }
-            }
             Self::FollowerLost => {
                 for (id, run) in saved.runs {
                     let is_queued =
@@ -356,25 +309,7 @@ impl Variant {
                     database.runs.entry(id).and_modify(|it| it.expires_at = run.expires_at);
                 }
             }
-            Self::NoLimit | Self::ShareNotLimited | Self::RateNotCounted => {
-                database.definitions = saved.definitions;
-            }
-            Self::HookLost | Self::HookTwice => {
-                let is_new = |run: &&Run| {
-                    run.key.as_ref().is_some_and(|key| key.starts_with(HOOK_KEY_PREFIX))
-                        && !saved.runs.contains_key(&run.id)
-                };
-                let new: Vec<_> = database.runs.values().filter(is_new).cloned().collect();
-                for run in new {
-                    if self == Self::HookLost {
-                        database.set(run.id, None);
-                    } else {
-                        database.last_run += 1;
-                        let id = database.last_run;
-                        database.set(id, Some(Run { id, ..run }));
-                    }
-                }
-            }
+            Self::NoLimit => database.definitions = saved.definitions,
             Self::FiredTwice => {
                 for (name, row) in saved.definitions {
                     database.definitions.insert(name, row);

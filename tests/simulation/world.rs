@@ -12,9 +12,10 @@ use super::super::machine::{Bounds, Event, Machine};
 use super::super::request::{Answer, AnswerTimeout, Request};
 use super::super::timing::Timing;
 use super::checks::{By, Checks};
-use super::database::{Database, Kept, Run, Session, Write};
+use super::database::{Database, Session, Write};
 use super::history;
 use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick, Waits};
+use super::rows::{Kept, Run};
 use super::variants::Variant;
 use super::{Random, Time, seconds};
 use crate::execute::{PoolState, WakeWhen};
@@ -97,7 +98,7 @@ impl Slowness {
         let mut part = || -> f64 { [0.0, 0.3, 0.6, 0.9][random.below(4) as usize] };
         let (wake, renewal, step) = (part(), part(), part());
         let all = wake.max(renewal).max(step).max(0.3);
-        let slow = Self { grows: seconds(random.pick(&[0, 0, 60])), ..Self::default() };
+        let slow = Self { grows: seconds(random.of(&[0, 0, 60])), ..Self::default() };
         match random.below(3) {
             0 => Self { wake, renewal, step, ..slow },
             1 => Self { wake: all, renewal: all, step: all, ..slow },
@@ -185,17 +186,17 @@ impl World {
     /// A world that follows from the seed.
     pub(super) fn new(config: &Config) -> Self {
         let mut random = Random::new(config.seed);
-        let lease = Duration::from_secs(random.pick(&[6, 12, 30, 60]));
+        let lease = Duration::from_secs(random.of(&[6, 12, 30, 60]));
         let base = Instant::now();
         let hosts = (0..random.between(1, 4)).map(|number| {
             let shares = random.chance(15);
             Host {
                 worker: format!("w{}", if shares { 0 } else { number }),
                 clock: Clock::new(base, 1.0 + (random.unit() - 0.5) / 500.0),
-                concurrency: random.pick(&[1, 1, 2, 4, 8]) as usize,
+                concurrency: random.of(&[1, 1, 2, 4, 8]) as usize,
                 linger: random.chance(40),
-                period: seconds(random.pick(&[5, 20, 60])),
-                grace: Duration::from_secs(random.pick(&[0, 2, 10])),
+                period: seconds(random.of(&[5, 20, 60])),
+                grace: Duration::from_secs(random.of(&[0, 2, 10])),
                 limit: if random.chance(15) { random.between(1, 5) as usize } else { usize::MAX },
                 paused: None,
                 resumed: 0,
@@ -225,7 +226,7 @@ impl World {
             slow: 0,
             slowness: Slowness::default(),
             rejects: None,
-            latency: random.pick(&[200_000, 1_000_000, 5_000_000, 40_000_000]),
+            latency: random.of(&[200_000, 1_000_000, 5_000_000, 40_000_000]),
             hosts,
             ticks: Vec::new(),
             lease,
@@ -237,7 +238,7 @@ impl World {
             },
             is_calm: false,
             finished: None,
-            job_scale: random.pick(&[1, 20, 300, 2000]),
+            job_scale: random.of(&[1, 20, 300, 2000]),
             checks: Checks::new(lease),
             variant: config.variant,
             history: config.records.then(String::new),
@@ -250,7 +251,7 @@ impl World {
         let mut random = Random::new(config.seed ^ 0x510e);
         if random.chance(20) {
             world.slowness = Slowness::of(&mut random);
-            world.lease = Duration::from_secs(random.pick(&[6, 30, 60, 120]));
+            world.lease = Duration::from_secs(random.of(&[6, 30, 60, 120]));
             // A tick must have the time for a wake and a claim.
             world.hosts.iter_mut().for_each(|host| host.period = seconds(60));
             world.checks = Checks::new(world.lease);
@@ -702,7 +703,7 @@ impl World {
         } else {
             random.below(2) as usize * 20
         };
-        let exits_in = random.pick(&[1, 1, 100, 3000, 1_000_000]);
+        let exits_in = random.of(&[1, 1, 100, 3000, 1_000_000]);
         let leaves = if random.chance(5) { random.between(1, 5000) } else { 0 };
         let millis = Duration::from_millis;
         Job {
@@ -1175,11 +1176,6 @@ impl World {
             self.database.locked.remove(&id);
             let run = changed.runs[&id].clone();
             self.database.locked_definitions.remove(&run.job_type);
-            if let Some(definition) = self.database.definitions.get_mut(&run.job_type) {
-                let then = changed.definitions.get(&run.job_type);
-                let next = then.and_then(|then| then.rate_next_at);
-                definition.rate_next_at = definition.rate_next_at.max(next);
-            }
             self.database.set(id, Some(run));
             let attempts = changed.attempts.range((id, 0)..=(id, i32::MAX));
             self.database.attempts.extend(attempts.map(|(key, row)| (*key, row.clone())));
