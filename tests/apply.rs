@@ -663,7 +663,7 @@ fn a_file_ends_only_its_own_definitions() {
         .stdout("add\te\nremove\td\n");
     apply(&billing(&job("b")), &[]).success().stdout("disable\tc\n");
     assert_eq!(states(), "|a|t\nbilling|b|t\nbilling|c|f\nmail|e|t");
-    let shown = db.jobctl(["job", "b", "--format", "table"]).run().success();
+    let shown = db.jobctl(["jobs", "b", "--format", "table"]).run().success();
     shown.stdout_has("\nfile:             \"billing\"\n");
 }
 

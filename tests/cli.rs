@@ -459,7 +459,6 @@ fn a_job_instead_of_an_id_gets_a_tip() {
         ("status backup", &by_job("status")),
         ("hold backup", &by_job("hold")),
         ("release backup", &by_job("release")),
-        ("jobs backup", "to print one definition: jobctl job backup\n"),
         ("list 17", "to show one run: jobctl show 17\n"),
         ("list-dead 17", "to show one run: jobctl show 17\n"),
     ] {

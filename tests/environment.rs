@@ -180,7 +180,6 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
         "show",
         "next",
         "jobs",
-        "job",
         "once",
         "wait",
         "pause",

@@ -360,7 +360,7 @@ fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
         ),
         "a|alert|ping|t\nalert|||f\nb||alert|t\nping|||f"
     );
-    db.jobctl(["job", "a"]).run().success().stdout_has("on_dead").stdout_has("alert");
+    db.jobctl(["jobs", "a"]).run().success().stdout_has("on_dead").stdout_has("alert");
     db.jobctl(["apply", "-"]).stdin(file.as_str()).run().success().stdout("");
     let other = file.replace("on_dead = 'alert'", "on_dead = 'ping'");
     let changed = db.jobctl(["apply", "-", "--json"]).stdin(other).run().success();

@@ -220,8 +220,8 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     );
     interfaces.rows("jobs", &["jobs"]);
     interfaces.rows(
-        "job (an object; TSV has a line for each field)",
-        &["job paused", "job plain", "job nightly"],
+        "jobs NAME (an object; TSV has a line for each field)",
+        &["jobs paused", "jobs plain", "jobs nightly"],
     );
     interfaces
         .rows("status (an object; TSV has a line for each row, with its kind first)", &["status"]);

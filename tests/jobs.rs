@@ -38,7 +38,7 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
     db.execute("UPDATE jobctl.job_definitions SET schedule = '61 * * * *' WHERE name = 'backup'");
     let shown = [
         json_of(&db, &["jobs"])[0].take(),
-        json_of(&db, &["job", "backup"]),
+        json_of(&db, &["jobs", "backup"]),
         json_of(&db, &["status"])["jobs"][0].take(),
     ];
     for job in shown {
@@ -66,9 +66,9 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
 fn job_shows_a_definition_in_the_words_of_the_file() {
     let db = TestDb::new();
     db.apply(JOBS);
-    db.jobctl(["job", "bakcup"]).run().exits(3).stdout("").stderr_has("did you mean `backup`?");
+    db.jobctl(["jobs", "bakcup"]).run().exits(3).stdout("").stderr_has("did you mean `backup`?");
     let run = db.enqueue(["report", "--in", "1h"]);
-    let job = json_of(&db, &["job", "backup"]);
+    let job = json_of(&db, &["jobs", "backup"]);
     assert_eq!(
         job["keys"],
         json!({
@@ -84,18 +84,18 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
     assert!(times.iter().all(|time| time.as_str().unwrap().contains("T02:30:00+0")), "{times:?}");
     assert_eq!(job["last_runs"], json!([]));
     assert_eq!(job["events"][0]["action"], "add");
-    let job = json_of(&db, &["job", "report"]);
+    let job = json_of(&db, &["jobs", "report"]);
     assert_eq!(job["last_runs"][0]["id"], run);
     assert_eq!(job["next_times"], json!([]));
     let operator = Role::granted(&db, "operator");
-    let shown = operator.jobctl(["job", "report", "--format", "table"]).run().success();
+    let shown = operator.jobctl(["jobs", "report", "--format", "table"]).run().success();
     let shown = shown.nowhere("s3cret").stdout_has("\nLast runs\n\n").stdout_has("\nTrail\n\n");
     shown.stdout_has(
         "{ headers = { authorization = \"[redacted]\" }, \
          url = \"http://app.example/report?[redacted]\" }",
     );
     // What `job` prints can be applied.
-    let shown = db.jobctl(["job", "backup", "--format", "table"]).run().success().stdout;
+    let shown = db.jobctl(["jobs", "backup", "--format", "table"]).run().success().stdout;
     let keys = shown.lines().skip_while(|line| !line.starts_with("shell:"));
     let keys = keys.take_while(|line| !line.is_empty()).map(|line| {
         let (key, value) = line.split_once(':').unwrap();
@@ -114,7 +114,7 @@ fn an_unreadable_definition_hides_no_other() {
         db.apply(JOBS);
         db.execute(&format!("UPDATE jobctl.job_definitions SET {change} WHERE name = 'backup'"));
         db.jobctl(["jobs"]).run().success().stdout_has("report\thttp://app.example/report?");
-        db.jobctl(["job", "backup"]).run().success();
+        db.jobctl(["jobs", "backup"]).run().success();
         db.apply(JOBS);
     }
 }

@@ -507,7 +507,7 @@ fn a_table_shows_no_error_of_a_run_that_succeeded_later() {
         printed.stdout
     };
     assert!(!table(&["list"]).contains("exit status 1"), "{}", table(&["list"]));
-    assert!(!table(&["job", "late"]).contains("exit status 1"), "{}", table(&["job", "late"]));
+    assert!(!table(&["jobs", "late"]).contains("exit status 1"), "{}", table(&["jobs", "late"]));
     assert!(table(&["show", &id.to_string()]).contains("\nlast error:"));
     // These ask for it.
     assert!(table(&["list", "--had-failures"]).contains("exit status 1"));

@@ -222,7 +222,7 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
     db.apply(job);
     let changed = db.apply(&format!("{job}max_waiting = 2\nwhen_full = 'drop_new'\n"));
     assert_eq!(changed, "change\ta\tmax_waiting\t\t2\nchange\ta\twhen_full\t\t\"drop_new\"\n");
-    let shown = db.jobctl(["job", "a"]).run().success();
+    let shown = db.jobctl(["jobs", "a"]).run().success();
     shown.stdout_has("\"max_waiting\":2").stdout_has("\"when_full\":\"drop_new\"");
 }
 

@@ -125,7 +125,7 @@ fn a_definition_says_how_long_its_runs_are_kept() {
     db.apply(&file.replace("2d", "0s").replace("40d", "3d"));
     db.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
     assert_eq!(ids(&db), [kept[3]]);
-    let shown = db.jobctl(["job", "long", "--format", "table"]).run().success();
+    let shown = db.jobctl(["jobs", "long", "--format", "table"]).run().success();
     shown.stdout_has("\nkeep:             \"3d\"\n").stdout_has("\nkeep_dead:        \"1d\"\n");
 }
 

@@ -510,7 +510,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
         &["list"],
         &["show", id],
         &["jobs"],
-        &["job", "nightly"],
+        &["jobs", "nightly"],
         &["pause", "nightly"],
         &["resume", "nightly"],
         &["once", "k", "--", "true"],

@@ -194,7 +194,7 @@ fn prune_keeps_the_event_of_a_pause_that_lasts() {
     );
     db.jobctl(["prune"]).run().success();
     assert_eq!(db.query("SELECT action, reason FROM jobctl.job_events"), "pause|disk is full");
-    db.jobctl(["job", "a"]).run().success().stdout_has("disk is full");
+    db.jobctl(["jobs", "a"]).run().success().stdout_has("disk is full");
 }
 
 #[test]

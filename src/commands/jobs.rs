@@ -1,5 +1,4 @@
-//! `jobctl jobs`: the definitions; and `jobctl job`: one of them, its next times, its last runs and
-//! its trail.
+//! `jobctl jobs`: the definitions, or one of them with its next times, its last runs and its trail.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
@@ -10,16 +9,23 @@ use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::schedule::Schedule;
-use crate::store::{RunFilter, RunList, StoredDefinition};
+use crate::store::{RunFilter, RunList, Store, StoredDefinition};
 use crate::text::listing::Listing;
 use crate::text::timestamp;
 
 /// List definitions: what they run, and which are paused
 ///
+/// With a name: that definition's keys as in the TOML file, with defaults, its last
+/// runs and its trail. Leaves out the values of headers and of the environment, and
+/// the query of a URL.
+///
 ///   jobctl jobs
+///   jobctl jobs cleanup_nightly
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Jobs {
+pub(crate) struct Arguments {
+    /// Show this definition, its last runs and its trail
+    name: Option<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -51,9 +57,12 @@ const TABLE: Table<'_> = Table::new(
     "no definition; `jobctl apply` adds those of a file",
 );
 
-impl Jobs {
+impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
+        if let Some(name) = self.name {
+            return show_one(&store, name, self.output);
+        }
         let definitions = store.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);
         let jobs: Vec<_> = definitions.into_iter().map(Listed::from).collect();
@@ -88,21 +97,6 @@ impl From<StoredDefinition> for Listed {
 /// The number of next times and of last runs that are shown.
 const SHOWN: usize = 5;
 
-/// Show a definition, its last runs and its trail
-///
-/// Prints the definition's keys as in the TOML file, with defaults. Leaves out the
-/// values of headers and of the environment, and the query of a URL.
-///
-///   jobctl job cleanup_nightly
-#[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Job {
-    /// The definition's name
-    name: String,
-    #[command(flatten)]
-    output: Output,
-}
-
 #[derive(Serialize)]
 struct JobAnswer {
     #[serde(flatten)]
@@ -114,31 +108,28 @@ struct JobAnswer {
     events: Listing,
 }
 
-impl Job {
-    pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let store = database.open()?;
-        let definition = store.list_definitions(Some(self.name.clone()))?.pop();
-        let definition = definition.ok_or_else(|| super::no_definition(&store, &self.name))?;
-        let now = definition.now;
-        let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
-        let schedule = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
-        let schedule = schedule.filter(|_| definition.next_run_at.is_some());
-        let schedule = schedule.and_then(|(text, zone)| Schedule::parse(text, zone).ok());
-        let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
-        let filter = RunFilter { job: Some(self.name.clone()), ..RunFilter::default() };
-        let keys = definition_keys::shown(&stored);
-        let answer = JobAnswer {
-            next_times: times
-                .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
-                .collect(),
-            keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-            last_runs: store.list_runs(RunList::Any, filter, SHOWN as i64)?,
-            events: store.list_events(None, Some(self.name.clone()))?,
-            definition,
-        };
-        print::object(self.output, &answer, |fields| text(&answer, &keys, fields))?;
-        super::hint_stops(&store, self.output, Some(self.name))
-    }
+fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
+    let definition = store.list_definitions(Some(name.clone()))?.pop();
+    let definition = definition.ok_or_else(|| super::no_definition(store, &name))?;
+    let now = definition.now;
+    let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
+    let schedule = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
+    let schedule = schedule.filter(|_| definition.next_run_at.is_some());
+    let schedule = schedule.and_then(|(text, zone)| Schedule::parse(text, zone).ok());
+    let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
+    let filter = RunFilter { job: Some(name.clone()), ..RunFilter::default() };
+    let keys = definition_keys::shown(&stored);
+    let answer = JobAnswer {
+        next_times: times
+            .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
+            .collect(),
+        keys: keys.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        last_runs: store.list_runs(RunList::Any, filter, SHOWN as i64)?,
+        events: store.list_events(None, Some(name.clone()))?,
+        definition,
+    };
+    print::object(output, &answer, |fields| text(&answer, &keys, fields))?;
+    super::hint_stops(store, output, Some(name))
 }
 
 fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {

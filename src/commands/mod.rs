@@ -155,8 +155,7 @@ commands! {
     Status(status::Arguments),
     Check(check::Arguments),
     Report(report::Arguments),
-    Jobs(jobs::Jobs),
-    Job(jobs::Job),
+    Jobs(jobs::Arguments),
     Next(next::Arguments),
     Trail(trail::Arguments),
     "Act":

@@ -125,9 +125,6 @@ fn of_runs(usage: &clap::Error) -> Option<String> {
                 None => format!("to list the ids of a job's runs: jobctl list --job {value}"),
             })
         }
-        ErrorKind::UnknownArgument if name == "jobs" && is_name(&argument) => {
-            Some(format!("to print one definition: jobctl job {argument}"))
-        }
         ErrorKind::UnknownArgument if has_flag(command, "job") && is_name(&argument) => {
             Some(format!("to select by job: jobctl {name} --job {argument}"))
         }

@@ -700,7 +700,7 @@ mod tests {
                 "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
                 "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
                 "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
-                "enabled": true, "pass_result": false,
+                "enabled": true, "pass_result": false, "alert_after": 3,
             })
         );
         assert!(job.schedule.is_none());

@@ -456,6 +456,8 @@ impl Change<'_> {
                     must(*old == Run { updated_at, ..new.clone() }, "settled")
                 }
                 store::Operation::Remove => Err("removed, but it is there".to_owned()),
+                // tests/undo.rs
+                store::Operation::Undo(_) => Err("no sequence has an undo".to_owned()),
             };
             done.map_err(|why| format!("run {id}: {why}"))?;
         }
@@ -472,6 +474,7 @@ impl Change<'_> {
             store::Operation::Cancel => run.status.is_final(),
             store::Operation::Remove => !run.status.is_final(),
             store::Operation::Settle => run.status != Status::Dead,
+            store::Operation::Undo(_) => true,
             store::Operation::Edit(edit) => {
                 let counted = run.attempts - run.uncounted_attempts;
                 let is_editable = run.status.is_waiting() || run.status == Status::Dead;
