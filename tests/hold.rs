@@ -322,7 +322,7 @@ fn every_command_names_a_hold_from_its_first_minute() {
         &at_terminal("next"),
         &at_terminal("next nightly"),
         &at_terminal("jobs"),
-        &at_terminal("job nightly"),
+        &at_terminal("jobs nightly"),
         &jobctl(&["doctor"]),
         &jobctl(&["status"]),
         &jobctl(&["status", "--format", "table"]),

@@ -1,5 +1,5 @@
--- The last line of an output that is not blank, of its last 1000 characters; NULL without one.
--- Internal: no part of the contract of the schema.
+-- Returns the last line that is not blank within the last 1000 characters of an output; NULL
+-- without one. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.last_line(output text)
 RETURNS text
 LANGUAGE sql

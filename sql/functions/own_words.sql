@@ -1,6 +1,5 @@
--- What an attempt itself said of its failure: its error and the last line of its output. NULL for
--- a caller that may not read outputs, such as a viewer. Internal: no part of the contract of the
--- schema.
+-- Returns the error and the last line of output of an attempt; NULL for a caller that may not read
+-- outputs, such as a viewer. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.own_words(
     run bigint,
     attempt integer,

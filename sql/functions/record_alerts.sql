@@ -1,5 +1,5 @@
--- Records what `jobctl check` reported, an event for each problem. SECURITY DEFINER: a viewer that
--- checks may write no other event. Internal: no part of the contract of the schema.
+-- Records the problems that `jobctl check` reported, an event each. SECURITY DEFINER lets a viewer
+-- record alerts, and write no other event. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.record_alerts(
     host_user text,
     outcome text,

@@ -1,7 +1,8 @@
--- How the run time of a job's successes changed: the average of the newest day with a success; that
--- of a day a week or two earlier and the days between the two, if it differs by a fifth and a
--- second; and in how many days it reaches the timeout, if it grows on like that. NULL for what is
--- not so. In seconds. Internal: no part of the contract of the schema.
+-- Returns the trend of a job's average run time a day, in seconds. `average`: of the newest day
+-- with a success. `average_before`: of the last such day 7 to 13 days earlier; NULL if the two
+-- differ by less than a fifth or less than a second. `days`: between the two. `days_to_timeout`:
+-- until the average reaches the timeout at this pace; NULL if it does not grow. Internal: no part
+-- of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.run_time_trend(
     job text,
     "timeout" interval,

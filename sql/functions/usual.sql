@@ -1,9 +1,8 @@
 -- Returns the usual run time of a job: the median and the 95th percentile of its last successes, at
--- most 30, in the order of their ids, without the wait for the record, and the newest of them; NULL
--- without a success.
--- Internal: no part of the contract of docs/schema.md. Each index probe reads at most 1,000 runs. A
--- bulk of waiting runs may hide the successes from the first one; the second one looks for them
--- before the newest running run.
+-- most 30, and the newest of these runs with its time; NULL without a success. A time ends with the
+-- command, not with the record of its result. Two index probes read at most 1,000 runs each: the
+-- first from the newest run on, the second from the newest running run on, because many waiting
+-- runs may fill the first. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.usual(
     job text,
     OUT successes bigint,

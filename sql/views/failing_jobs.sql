@@ -1,7 +1,7 @@
--- The jobs whose newest attempts failed, and none succeeded since: how often, since when, and the
--- run that failed last, which waits for its next attempt or makes it. `is_lasting`: the command
--- could not be started or found, so another attempt soon does not help. A job is not failing if
--- that run is dead, which is another problem, or if a person cancelled it.
+-- The jobs with a failed attempt since their last success: how many, since when, and the run that
+-- failed last, which waits or runs. `is_lasting`: the command could not be started or found, so
+-- another attempt soon does not help. Leaves out jobs whose last failed run is dead, which
+-- dead_runs has, or was cancelled.
 CREATE OR REPLACE VIEW jobctl.failing_jobs AS
 SELECT
     run.job_type,

@@ -18,10 +18,11 @@ use crate::text::{duration, plural, timestamp};
 
 /// Show when schedules fire, clock changes included
 ///
-/// Without a name: the next time of each definition, its last run, and how many of
-/// its times were skipped. With a name, the stored next time comes first: it fires
-/// even if the schedule has another. Usual run times are medians of a job's last
-/// successes, at most 30. --schedule tries an expression, and needs no database:
+/// Without a name: the next time of each definition, how its last attempt ended,
+/// and how many of its times were skipped. With a name, the stored next time comes
+/// first: it fires even if the schedule has another. Usual run times are medians of
+/// a job's last successes, at most 30. --schedule tries an expression, and needs no
+/// database:
 ///
 ///   jobctl next --within 1h
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
@@ -56,7 +57,7 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     count: u16,
-    /// List all times of all schedules until then, and the sum of the usual run times
+    /// List all fires within this time, and the sum of the usual run times
     #[arg(
         long,
         value_name = "DURATION",

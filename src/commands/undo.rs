@@ -12,17 +12,21 @@ use crate::store::Operation;
 
 /// Undo a retry, a cancel, an edit or a settle
 ///
-/// On a terminal, these commands print the name of what they did, and `trail` has
-/// it, too. Each run gets back what it was, unless something has happened to it
-/// since: then it is named, and stays as it is. A dead run that was retried is dead
-/// again. Payloads, and runs that a cancel has stopped, do not come back, nor do
-/// runs that a tick has cancelled or started because of the command.
+/// Each of these commands has an operation id. A command that changed several runs
+/// prints it on a terminal, and the trail has it for all of them:
 ///
+///   jobctl trail --columns recorded_at,action,run_id,operation
 ///   jobctl undo 3fa94c01be
+///
+/// Restores the status, the times and the settings of each run that has not changed
+/// since. Lists the other runs, leaves them unchanged, and exits with 4. A dead run
+/// that was retried is dead again. What can't be restored: payloads, running runs
+/// that a cancel stopped, runs that a tick has started, and runs that were
+/// cancelled because a run before them was. An undo can't be undone.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// The name that the command printed
+    /// The operation id, from the command's output or from the trail
     #[arg(value_name = "OPERATION")]
     operation: String,
     /// Print a line for each run, not only how many there are

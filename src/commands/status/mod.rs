@@ -24,6 +24,9 @@ const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 
 /// Show problems, jobs, workers and long runs
 ///
+/// `Safe to stop now` says what a deploy would interrupt, by the usual run time of
+/// each job, which `next --help` explains.
+///
 /// In TSV, each line begins with its kind: job, flow, worker, running, figures
 /// or finding; --header names the fields of each kind. For the textfile
 /// collector of node_exporter, which must not read half a file:
