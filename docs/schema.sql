@@ -2901,6 +2901,8 @@ CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average do
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
+            -- Of a job that ran longer ago, no trend is worth reading the figures of a year.
+            AND figures.day > (now() AT TIME ZONE 'UTC')::date - 62
         ORDER BY figures.day DESC
         LIMIT 1
     ) AS newest

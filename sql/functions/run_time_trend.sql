@@ -1,8 +1,8 @@
 -- Returns the trend of a job's average run time a day, in seconds. `average`: of the newest day
--- with a success. `average_before`: of the last such day 7 to 13 days earlier; NULL if the two
--- differ by less than a fifth or less than a second. `days`: between the two. `days_to_timeout`:
--- until the average reaches the timeout at this pace; NULL if it does not grow. Internal: no part
--- of the contract of the schema.
+-- with a success, within two months. `average_before`: of the last such day 7 to 13 days earlier;
+-- NULL if the two differ by less than a fifth or less than a second. `days`: between the two.
+-- `days_to_timeout`: until the average reaches the timeout at this pace; NULL if it does not grow.
+-- Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.run_time_trend(
     job text,
     "timeout" interval,
@@ -29,6 +29,8 @@ AS $$
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
+            -- Of a job that ran longer ago, no trend is worth reading the figures of a year.
+            AND figures.day > (now() AT TIME ZONE 'UTC')::date - 62
         ORDER BY figures.day DESC
         LIMIT 1
     ) AS newest
