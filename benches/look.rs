@@ -32,7 +32,7 @@ pub fn look(scale: Scale) -> Vec<Measured> {
         &["report", "--since", "7d"],
         &["report", "--since", "30d"],
         &["jobs"],
-        &["job", "job-3"],
+        &["jobs", "job-3"],
         &["list", "--worker", "nowhere"],
         &["doctor"],
         &["next"],
