@@ -113,6 +113,23 @@ fn a_cancelled_graph_waits_again_and_a_lost_key_stays_lost() {
     assert_eq!(db.status(second), "succeeded");
 }
 
+/// A run that was enqueued to wait for the end of a retried run waits for what it has now.
+#[test]
+fn what_waits_for_a_run_that_is_dead_again_is_decided() {
+    let db = db_with_runs();
+    db.jobctl(["hold", "--all"]).run().success();
+    db.jobctl(["retry", "1"]).run().success();
+    let operation = newest(&db);
+    let follower = db.enqueue(["shell", "--after", "1", "--after-any-end", "--", "true"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(follower), "blocked");
+    undo(&db, &operation).success();
+    db.jobctl(["release", "--all"]).run().success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(1), "dead");
+    assert_eq!(db.status(follower), "succeeded");
+}
+
 #[test]
 fn what_a_person_sees_names_the_command_to_undo() {
     let db = db_with_runs();

@@ -42,6 +42,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.end_runs,
     jobctl.enqueue,
     jobctl.enqueue_runs,
+    jobctl.mark_followers,
     jobctl.next_time,
     jobctl.run_states,
     jobctl.serving,

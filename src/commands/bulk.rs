@@ -216,7 +216,7 @@ impl BulkRequest<'_> {
         let cause = Cause { operation: Some(name.clone()), ..flags.reason.cause() };
         let asked = self.request((ids, flags.dry_run, &cause), store, &progress, &mut results);
         progress.clear();
-        if !flags.dry_run && matches!(self.operation, Operation::Cancel) {
+        if !flags.dry_run && matches!(self.operation, Operation::Cancel | Operation::Undo(_)) {
             release_followers(store, ids);
         }
         let results = ids.iter().filter_map(|id| Some((*id, results.get(id)?)));

@@ -64,7 +64,17 @@ undone AS (
     CROSS JOIN waiting
     WHERE run.id = asked.id
         AND asked.is_untouched
-    RETURNING run.id, run.job_type
+    RETURNING run.id, run.job_type, run.finished_at IS NOT NULL AS is_final
+),
+-- While it had not ended, other runs may have begun to wait for its end.
+marked AS MATERIALIZED (
+    SELECT jobctl.mark_followers(
+        ARRAY(
+            SELECT undone.id
+            FROM undone
+            WHERE undone.is_final
+        )
+    )
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
@@ -81,4 +91,5 @@ trail AS (
 )
 SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS waits
 FROM asked
+CROSS JOIN marked
 LEFT JOIN undone ON undone.id = asked.id
