@@ -198,7 +198,7 @@ impl TimeZone {
 }
 
 /// The reason for a change.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct Reason {
     /// Why, for the trail
@@ -208,9 +208,13 @@ pub(super) struct Reason {
 
 impl Reason {
     pub(super) fn cause(&self) -> Cause {
-        let host_user = format!("{}@{}", user(), host_name());
-        Cause { host_user, reason: self.reason.clone(), operation: None }
+        Cause { host_user: host_user(), reason: self.reason.clone(), operation: None }
     }
+}
+
+/// Returns the user and the host of this command, as in `ana@web1`.
+pub(super) fn host_user() -> String {
+    format!("{}@{}", user(), host_name())
 }
 
 fn reason(text: &str) -> Result<String, String> {

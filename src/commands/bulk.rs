@@ -129,13 +129,13 @@ impl BulkRequest<'_> {
     pub(super) fn of_ids(
         &self,
         ids: Vec<i64>,
-        flags: BulkFlags,
+        flags: &BulkFlags,
         output: Output,
         store: &Store,
     ) -> anyhow::Result<Exit> {
-        let (ids, flags) = (distinct(ids), BulkFlags { verbose: true, ..flags });
+        let ids = distinct(ids);
         self.warn_of_effects(&ids, output, store)?;
-        self.in_batches(&ids, &flags, output, store, |_| true)
+        self.in_batches(&ids, flags, output, store, |_| true)
     }
 
     /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
@@ -147,7 +147,9 @@ impl BulkRequest<'_> {
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
         let Selection { ids, flags, filter, time_zone, output } = selection;
-        let Some(words) = all else { return self.of_ids(ids, flags, output, store) };
+        let Some(words) = all else {
+            return self.of_ids(ids, &BulkFlags { verbose: true, ..flags }, output, store);
+        };
         let filter = filter.resolve(store, &time_zone, self.from, output)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
         ids.reverse();
@@ -187,17 +189,6 @@ impl BulkRequest<'_> {
             ));
         }
         Ok(())
-    }
-
-    /// Makes the request for the runs that an operation changed.
-    pub(super) fn of_operation(
-        &self,
-        ids: &[i64],
-        flags: &BulkFlags,
-        output: Output,
-        store: &Store,
-    ) -> anyhow::Result<Exit> {
-        self.in_batches(ids, flags, output, store, |_| true)
     }
 
     /// Makes the request in batches. Prints the results in the order of the ids, also if the

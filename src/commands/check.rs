@@ -11,7 +11,7 @@ use serde_json::json;
 use url::Url;
 
 use super::DatabaseFlags;
-use super::arguments::{Reason, length, up_to, within};
+use super::arguments::{host_user, length, up_to, within};
 use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
 use crate::exit::{Exit, Fault};
 use crate::files::Note;
@@ -239,8 +239,7 @@ impl Arguments {
         };
         let lines = news.lines().map(|(job, line)| (job, line.trim_end().to_owned()));
         let (jobs, lines): (Vec<_>, Vec<_>) = lines.unzip();
-        let host_user = Reason::default().cause().host_user;
-        if let Err(error) = store.record_alerts(&host_user, &outcome, jobs, lines) {
+        if let Err(error) = store.record_alerts(&host_user(), &outcome, jobs, lines) {
             print::complain(&error.to_string());
         }
     }

@@ -104,7 +104,8 @@ impl Arguments {
                     )
                 },
             };
-            return request.of_ids(self.ids, self.flags, self.output, &store);
+            let flags = BulkFlags { verbose: true, ..self.flags };
+            return request.of_ids(self.ids, &flags, self.output, &store);
         }
         let BulkFlags { dry_run, yes, verbose, reason } = self.flags;
         let keep = self.ages.keep();

@@ -55,12 +55,8 @@ impl Arguments {
             granted: &|_| "undone",
             why: &|_, status| format!("it has changed since, or can't be undone; it is {status}"),
         };
-        let Self { verbose, reason, output, .. } = self;
-        request.of_operation(
-            &ids,
-            &BulkFlags { dry_run: false, yes: true, verbose, reason },
-            output,
-            &store,
-        )
+        let flags =
+            BulkFlags { dry_run: false, yes: true, verbose: self.verbose, reason: self.reason };
+        request.of_ids(ids, &flags, self.output, &store)
     }
 }

@@ -85,13 +85,16 @@ impl Finding {
     /// Returns the sentence with `since`, such as `since 02:00` or `for 3h`, and the example.
     pub(crate) fn sentence(&self, since: impl FnOnce(DateTime<Utc>) -> String) -> String {
         let since = self.since_at.map(|at| format!(", {}", since(at))).unwrap_or_default();
-        Self { found: format!("{}{since}", self.found), ..self.clone() }.with_example()
+        format!("{}{since}{}", self.found, self.bracketed_example())
     }
 
     /// Returns the sentence with the example.
     pub(crate) fn with_example(&self) -> String {
-        let example = self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default();
-        format!("{}{example}", self.found)
+        format!("{}{}", self.found, self.bracketed_example())
+    }
+
+    fn bracketed_example(&self) -> String {
+        self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default()
     }
 
     /// The kind of problem, and the job, queue or worker that has it.

@@ -86,7 +86,7 @@ pub(super) struct Key {
     /// The key without which this one has no effect.
     pub(super) needs: Option<&'static str>,
     /// The value of the column if the file lacks the key.
-    default: fn() -> Value,
+    pub(super) default: fn() -> Value,
     /// Whether a viewer may read its values in the trail.
     pub(super) is_visible: bool,
 }

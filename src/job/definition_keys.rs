@@ -100,11 +100,9 @@ pub(crate) fn summary(stored: &Value) -> String {
 fn value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
-        "payload" if *value == json!({}) => None,
+        // They say something only if they have another value.
+        "payload" | "snooze" | "pass_result" | "alert_after" if *value == (key.default)() => None,
         "spread" if value.as_f64() == Some(0.0) => None,
-        "snooze" if *value == "run" => None,
-        "pass_result" if *value == false => None,
-        "alert_after" if *value == 3 => None,
         _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
         _ if matches!(key.check, Check::Length(..)) => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;

@@ -45,8 +45,8 @@ impl Code {
     /// Of holds, paused and disabled jobs.
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
-    /// The check of `doctor` that finds it. Only a flag of `check` asks for
-    /// `RunLong` and `AttemptsFailing`.
+    /// The check of `doctor` that finds it. Only a flag of `check` asks for `RunLong` and
+    /// `AttemptsFailing`.
     pub(crate) fn check(self) -> &'static str {
         match self {
             Self::RestoreUnaccepted => "restores",

@@ -125,7 +125,6 @@ rows! {
         /// The last line of output or the error of the newest attempt; `None` for a role that may
         /// not read outputs.
         pub(crate) newest_cause: Option<String>,
-        pub(crate) newest_attempt: i32,
         /// The number of all rows.
         pub(crate) total: i64,
     }

@@ -112,6 +112,38 @@ dead AS (
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
 ),
+-- The usual run times of the jobs that may have an unusual run. Fewer than five successes say too
+-- little. For most jobs, the figures say in less time that they are always short.
+usual AS MATERIALIZED (
+    SELECT
+        definition.name,
+        definition.usual_least AS least,
+        definition.usual_most AS most,
+        counted.median_seconds,
+        counted.newest_run,
+        counted.newest_seconds,
+        CASE WHEN counted.successes >= 5 THEN counted.median_seconds END AS known_median,
+        CASE WHEN counted.successes >= 5 THEN counted.p95_seconds END AS known_p95
+    FROM definition
+    CROSS JOIN LATERAL jobctl.usual(definition.name) AS counted
+    WHERE definition.usual IS DISTINCT FROM 'off'
+        AND (
+            definition.usual_least IS NOT NULL
+            OR EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.status = 'running'
+                    AND run.job_type = definition.name
+                    AND run.started_at < now() - interval '1 minute'
+            )
+            OR (
+                SELECT sum(figures.run_time_seconds) / sum(figures.succeeded) >= 1
+                FROM jobctl.job_figures AS figures
+                WHERE figures.job_type = definition.name
+                    AND figures.day > (now() AT TIME ZONE 'UTC')::date - 14
+                    AND figures.succeeded > 0
+            )
+        )
+),
 found (facts) AS (
     -- The ticks that noticed the restore start nothing.
     SELECT jsonb_build_object(
@@ -375,55 +407,33 @@ found (facts) AS (
         'since_at', run.started_at,
         'runs', 1,
         'usual_seconds', usual.median_seconds,
-        'is_bad', definition.usual IS NOT NULL
+        'is_bad', usual.most IS NOT NULL
     )
     FROM jobctl.job_runs AS run
-    JOIN definition ON definition.name = run.job_type
-    CROSS JOIN LATERAL jobctl.usual(definition.name) AS usual
+    JOIN usual ON usual.name = run.job_type
     WHERE run.status = 'running'
-        AND run.started_at < now() - least(definition.usual_most, interval '1 minute')
         AND run.started_at < now() - coalesce(
-            definition.usual_most,
+            usual.most,
             CASE
-                -- Fewer say too little.
-                WHEN definition.usual IS NULL AND usual.successes >= 5
-                    THEN make_interval(secs => 3 * usual.p95_seconds)
+                -- `greatest` ignores NULL.
+                WHEN usual.known_p95 IS NOT NULL
+                    THEN greatest(make_interval(secs => 3 * usual.known_p95), interval '1 minute')
             END
         )
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'run_unusual',
-        'job_type', definition.name,
+        'job_type', usual.name,
         'run_id', usual.newest_run,
         'runs', 1,
         'seconds', usual.newest_seconds,
         'usual_seconds', usual.median_seconds,
-        'is_bad', definition.usual IS NOT NULL
+        'is_bad', usual.least IS NOT NULL
     )
-    FROM definition
-    -- For most jobs, the figures say in less time that they are always short.
-    CROSS JOIN LATERAL (
-        SELECT sum(figures.run_time_seconds) / sum(figures.succeeded) AS seconds
-        FROM jobctl.job_figures AS figures
-        WHERE figures.job_type = definition.name
-            AND figures.day > (now() AT TIME ZONE 'UTC')::date - 14
-            AND figures.succeeded > 0
-        OFFSET 0
-    ) AS average
-    CROSS JOIN LATERAL (
-        SELECT counted.*
-        FROM jobctl.usual(definition.name) AS counted
-        WHERE definition.usual_least IS NOT NULL
-            OR average.seconds >= 1
-    ) AS usual
+    FROM usual
     WHERE usual.newest_seconds < coalesce(
-            extract(epoch FROM definition.usual_least),
-            CASE
-                WHEN definition.usual IS NULL
-                    AND usual.successes >= 5
-                    AND usual.median_seconds >= 10
-                    THEN usual.median_seconds / 10
-            END
+            extract(epoch FROM usual.least),
+            CASE WHEN usual.known_median >= 10 THEN usual.known_median / 10 END
         )
     UNION ALL
     SELECT jsonb_build_object(

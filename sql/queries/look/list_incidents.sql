@@ -178,7 +178,6 @@ SELECT
         ELSE words.error
     END AS newest_cause,
     now() AS now,
-    counted.newest[1][2]::integer AS newest_attempt,
     count(*) OVER () AS total
 FROM counted
 LEFT JOIN LATERAL jobctl.own_words(counted.newest[1][1], counted.newest[1][2]::integer) AS words
