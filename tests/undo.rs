@@ -130,6 +130,20 @@ fn what_waits_for_a_run_that_is_dead_again_is_decided() {
     assert_eq!(db.status(follower), "succeeded");
 }
 
+/// A retry lets a blocked run start. Undone, it waits only for runs that have not ended.
+#[test]
+fn an_undo_does_not_block_a_run_that_need_not_wait_any_more() {
+    let db = TestDb::new();
+    let first = db.enqueue(["shell", "--", "true"]);
+    let after = first.to_string();
+    let follower = db.enqueue(["shell", "--queue", "later", "--after", &after, "--", "true"]);
+    db.jobctl(["retry", &follower.to_string()]).run().success();
+    db.jobctl(["tick", "--queue", "default"]).run().success();
+    undo(&db, &newest(&db)).success();
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.status(follower), "succeeded");
+}
+
 #[test]
 fn what_a_person_sees_names_the_command_to_undo() {
     let db = db_with_runs();

@@ -39,8 +39,8 @@ const JOBS: [&str; 3] = ["d1", "d2", "d3"];
 pub(super) enum Operation {
     Tick(usize, Request),
     Enqueue(Vec<NewRun>, Vec<Dependencies>),
-    /// A command for runs whose status is one of these.
-    Act(store::Operation, Vec<i64>, Vec<Status>),
+    /// A command for runs whose status is one of these, and its name.
+    Act(store::Operation, Vec<i64>, Vec<Status>, String),
     Prune(Vec<i64>, Keep),
     Pause(String),
     Resume(String),
@@ -87,6 +87,8 @@ pub(super) struct Sequence {
     /// Computed from schedules earlier; by now they may have fired.
     plans: Vec<FirePlan>,
     last: Option<(usize, Request)>,
+    /// The commands so far: their names, and the runs that each changed.
+    commands: Vec<(String, Vec<i64>)>,
 }
 
 impl Sequence {
@@ -113,6 +115,7 @@ impl Sequence {
             positions: Vec::new(),
             plans: Vec::new(),
             last: None,
+            commands: Vec::new(),
         }
     }
 
@@ -146,6 +149,10 @@ impl Sequence {
                 tables.locked_definitions.retain(|name| tables.definitions.contains_key(name));
                 tables.locked_workers.extend(workers.iter().cloned());
                 tables.locked_workers.retain(|name| tables.workers.contains_key(name));
+            }
+            (Operation::Act(_, _, _, name), Reply::Acted(Ok(answers))) => {
+                let granted = answers.iter().filter(|answer| answer.granted);
+                self.commands.push((name.clone(), granted.map(|answer| answer.id).collect()));
             }
             (Operation::Unlock, _) => {
                 tables.locked.clear();
@@ -257,9 +264,13 @@ impl Sequence {
             72..77 => {
                 let terms =
                     RetryTerms { cancelled_now: random.chance(30), unsettled: random.chance(50) };
-                Operation::Act(store::Operation::Retry(terms), self.ids(), self.statuses())
+                self.act(store::Operation::Retry(terms))
             }
-            77..79 => Operation::Act(store::Operation::Cancel, self.ids(), self.statuses()),
+            77..79 => self.act(store::Operation::Cancel),
+            79..80 if !self.commands.is_empty() => {
+                let (undone, ids) = self.random.of(&self.commands);
+                self.act_on(store::Operation::Undo(undone), ids, Status::ALL.to_vec())
+            }
             79..81 => {
                 let edit = Edit {
                     queue: random.maybe(&["x".to_owned()]),
@@ -270,13 +281,13 @@ impl Sequence {
                     backoff: random.maybe(&["fixed:3s".to_owned()]),
                     ..Edit::default()
                 };
-                Operation::Act(store::Operation::Edit(edit), self.ids(), self.statuses())
+                self.act(store::Operation::Edit(edit))
             }
             81..82 => {
                 let ended = Keep { ended: Duration::ZERO, dead: Duration::from_secs(60) };
                 match random.below(3) {
-                    0 => Operation::Act(store::Operation::Remove, self.ids(), self.statuses()),
-                    1 => Operation::Act(store::Operation::Settle, self.ids(), self.statuses()),
+                    0 => self.act(store::Operation::Remove),
+                    1 => self.act(store::Operation::Settle),
                     _ => Operation::Prune(self.tables.runs.keys().copied().collect(), ended),
                 }
             }
@@ -361,13 +372,17 @@ impl Sequence {
             return Operation::Unlock;
         }
         let both = [0, 1].map(|index| {
-            let act = |act, from| Operation::Act(act, vec![run], from);
             let all = Status::ALL.to_vec();
             match (claim, if self.is_full { self.random.below(5) } else { 4 }) {
-                (_, 0) => act(store::Operation::Retry(RetryTerms::default()), all),
-                (_, 1) => act(store::Operation::Cancel, self.statuses()),
-                (_, 2) => act(store::Operation::Remove, all),
-                (None, _) => act(store::Operation::Cancel, all),
+                (_, 0) => {
+                    self.act_on(store::Operation::Retry(RetryTerms::default()), vec![run], all)
+                }
+                (_, 1) => {
+                    let from = self.statuses();
+                    self.act_on(store::Operation::Cancel, vec![run], from)
+                }
+                (_, 2) => self.act_on(store::Operation::Remove, vec![run], all),
+                (None, _) => self.act_on(store::Operation::Cancel, vec![run], all),
                 (Some(claim), _) => {
                     let results = vec![self.finish(claim)];
                     let (kept, unstarted) = (Vec::new(), Vec::new());
@@ -378,6 +393,16 @@ impl Sequence {
             }
         });
         Operation::Race(run, Box::new(both))
+    }
+
+    /// A command for some runs.
+    fn act(&mut self, operation: store::Operation) -> Operation {
+        let (ids, from) = (self.ids(), self.statuses());
+        self.act_on(operation, ids, from)
+    }
+
+    fn act_on(&mut self, action: store::Operation, ids: Vec<i64>, from: Vec<Status>) -> Operation {
+        Operation::Act(action, ids, from, format!("{:x}", self.random.below(u64::MAX)))
     }
 
     fn ids(&mut self) -> Vec<i64> {

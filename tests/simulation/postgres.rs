@@ -265,9 +265,10 @@ impl Party<'_> {
             (Self::Operator(store), _) => store,
             (Self::Tick(_), _) => unreachable!(),
         };
-        let cause = Cause { host_user: "ana@web1".to_owned(), ..Cause::default() };
+        let mut cause = Cause { host_user: "ana@web1".to_owned(), ..Cause::default() };
         match operation {
-            Operation::Act(action, ids, from) => {
+            Operation::Act(action, ids, from, name) => {
+                cause.operation = Some(name.clone());
                 let acted = store.operate(action, ids.clone(), from, &cause, false);
                 Reply::Acted(acted.map(|(answers, _)| answers))
             }

@@ -41,12 +41,17 @@ struct Change<'a> {
     now: Time,
 }
 
-/// The starts of jobs since their rates were set.
+/// What happened before, in a sequence.
 #[derive(Default)]
-struct Starts(BTreeMap<String, (Value, Vec<Time>)>);
+struct Past {
+    /// The starts of jobs since their rates were set.
+    starts: BTreeMap<String, (Value, Vec<Time>)>,
+    /// The runs that a command changed, before and after it.
+    commands: BTreeMap<String, BTreeMap<i64, [Run; 2]>>,
+}
 
 impl Change<'_> {
-    fn check(&self, starts: &mut Starts) -> Broken {
+    fn check(&self, past: &mut Past) -> Broken {
         for run in self.after.runs.values() {
             self.row(run).map_err(|why| format!("run {}: {why}", run.id))?;
         }
@@ -73,13 +78,13 @@ impl Change<'_> {
         self.hooks()?;
         self.snoozes()?;
         self.definitions()?;
-        self.answer()?;
+        self.answer(past)?;
         if let (Operation::Tick(index, Request::Step { .. }), Reply::Tick(Answer::Step(Ok(_)))) =
             (self.operation, self.reply)
         {
             self.claims(*index)?;
         }
-        self.rates(starts)
+        self.rates(past)
     }
 
     /// What holds for each row at any time.
@@ -366,7 +371,7 @@ impl Change<'_> {
     }
 
     /// What an answer says, and what a failed statement must not do.
-    fn answer(&self) -> Broken {
+    fn answer(&self, past: &mut Past) -> Broken {
         match (self.operation, self.reply) {
             (
                 _,
@@ -376,8 +381,15 @@ impl Change<'_> {
                 | Reply::Recovered(Err(_))
                 | Reply::Done(Err(_) | Ok(false)),
             ) => self.unchanged(),
-            (Operation::Act(action, ids, from), Reply::Acted(Ok(answers))) => {
-                self.acted(action, ids, from, answers)
+            (Operation::Act(action, ids, from, name), Reply::Acted(Ok(answers))) => {
+                self.acted(action, ids, from, answers, past)?;
+                let granted = answers.iter().filter(|answer| answer.granted);
+                let changed = granted.filter_map(|answer| {
+                    let new = self.after.runs.get(&answer.id)?;
+                    Some((answer.id, [self.before.runs[&answer.id].clone(), new.clone()]))
+                });
+                past.commands.insert(name.clone(), changed.collect());
+                Ok(())
             }
             (Operation::Enqueue(..), _) => self.enqueued(),
             (Operation::Apply(specs, ..), _) => self.applied(specs),
@@ -421,6 +433,7 @@ impl Change<'_> {
         ids: &[i64],
         from: &[Status],
         answers: &[OperationResult],
+        past: &Past,
     ) -> Broken {
         let answered: BTreeSet<_> = answers.iter().map(|answer| answer.id).collect();
         let leaves_out = matches!(action, store::Operation::Retry(terms) if terms.unsettled);
@@ -438,7 +451,8 @@ impl Change<'_> {
                     (store::Operation::Remove, true) => new.is_none(),
                     _ => new == Some(old),
                 };
-                let is_due = from.contains(&status) && !granted && !self.may_refuse(action, old);
+                let is_due =
+                    from.contains(&status) && !granted && !self.may_refuse(action, old, past);
                 must(is_refused, format!("run {id} was refused, but changed"))?;
                 must(!is_due, format!("run {id} was refused without a cause"))?;
                 continue;
@@ -456,8 +470,10 @@ impl Change<'_> {
                     must(*old == Run { updated_at, ..new.clone() }, "settled")
                 }
                 store::Operation::Remove => Err("removed, but it is there".to_owned()),
-                // tests/undo.rs
-                store::Operation::Undo(_) => Err("no sequence has an undo".to_owned()),
+                store::Operation::Undo(name) => match past.commands.get(name) {
+                    Some(changed) => self.undone(old, new, changed),
+                    None => Ok(()),
+                },
             };
             done.map_err(|why| format!("run {id}: {why}"))?;
         }
@@ -465,7 +481,7 @@ impl Change<'_> {
     }
 
     /// Whether a command may refuse a run whose status it was asked for.
-    fn may_refuse(&self, action: &store::Operation, run: &Run) -> bool {
+    fn may_refuse(&self, action: &store::Operation, run: &Run, past: &Past) -> bool {
         match action {
             store::Operation::Retry(_) => {
                 let has_key = |it: &Run| it.id != run.id && it.key == run.key;
@@ -474,7 +490,15 @@ impl Change<'_> {
             store::Operation::Cancel => run.status.is_final(),
             store::Operation::Remove => !run.status.is_final(),
             store::Operation::Settle => run.status != Status::Dead,
-            store::Operation::Undo(_) => true,
+            store::Operation::Undo(name) => {
+                // A worker does not get its run back.
+                let is_same = |[old, changed]: &[Run; 2]| {
+                    changed == run && (old.status != Status::Running || old.status == run.status)
+                };
+                // The rows around a race of two commands are not known.
+                let changed = past.commands.get(name);
+                !changed.and_then(|changed| changed.get(&run.id)).is_some_and(is_same)
+            }
             store::Operation::Edit(edit) => {
                 let counted = run.attempts - run.uncounted_attempts;
                 let is_editable = run.status.is_waiting() || run.status == Status::Dead;
@@ -494,6 +518,22 @@ impl Change<'_> {
         let is_kept = new.attempts == old.attempts && new.payload == old.payload;
         must(is_kept && new.cancel_requested_at.is_none(), "retried otherwise")?;
         must(new.run_at >= self.now && !new.is_expired(self.now), "not in time")
+    }
+
+    /// An undone run is what it was before the command, and no longer waits for what has ended.
+    fn undone(&self, old: &Run, new: &Run, changed: &BTreeMap<i64, [Run; 2]>) -> Broken {
+        let Some([first, changed]) = changed.get(&old.id) else {
+            return Err("undone, but the command did not change it".to_owned());
+        };
+        let locked_until = changed.locked_until;
+        must(*changed == Run { locked_until, ..old.clone() }, "undone, but it has changed since")?;
+        let status = match first.status {
+            Status::Blocked if self.after.is_met(new.id) => Status::Queued,
+            status => status,
+        };
+        let Run { locked_until, updated_at, .. } = *new;
+        let wanted = Run { status, locked_until, updated_at, ..first.clone() };
+        must(*new == wanted, format!("undone, but it was {first:?}"))
     }
 
     /// An edit changes only what it names.
@@ -676,7 +716,7 @@ impl Change<'_> {
     }
 
     /// In every span of time, no more runs start than `rate` and `burst` allow.
-    fn rates(&self, starts: &mut Starts) -> Broken {
+    fn rates(&self, past: &mut Past) -> Broken {
         let taken = match self.reply {
             Reply::Tick(Answer::Step(Ok(step))) => &step.taken.claimed[..],
             _ => &[],
@@ -689,7 +729,7 @@ impl Change<'_> {
                 rest["burst"].clone(),
                 definition.id.into(),
             ]);
-            let (known, times) = starts.0.entry(name.clone()).or_default();
+            let (known, times) = past.starts.entry(name.clone()).or_default();
             if *known != terms {
                 (*known, *times) = (terms, Vec::new());
             }
@@ -740,7 +780,7 @@ fn rate(text: &Value) -> Option<(i64, TimeDelta)> {
 /// Runs a sequence. Returns the invariant that it broke.
 fn check(real: &mut Real, seed: u64) -> Broken {
     let mut sequence = Sequence::new(seed, true);
-    let mut starts = Starts::default();
+    let mut past = Past::default();
     real.reset(&sequence.sessions);
     let mut rows = real.rows(sequence.tables.now);
     for step in 0..STEPS {
@@ -759,7 +799,7 @@ fn check(real: &mut Real, seed: u64) -> Broken {
             reply: &reply,
             now,
         };
-        let checked = change.check(&mut starts);
+        let checked = change.check(&mut past);
         checked.map_err(|why| format!("step {step}: {why}\n{operation:?}\n{reply:?}"))?;
         sequence.tables.now = next;
     }
@@ -829,6 +869,9 @@ defects! {
         "retried without an attempt"
     "retry loses the block" in text!("functions/wait_again");
         "AND waits.state <> 'met'" => "AND false"; "retried, and queued"
+    "undo restores another value" in TRIGGER; "CHANGE" =>
+        "IF OLD.status = 'queued' AND NEW.status = 'dead' THEN NEW.priority := 9; END IF";
+        "undone, but it was"
     "live key inserted twice" in "DROP INDEX jobctl.job_runs_key"; "" => ""; "two runs have key"
     "max_waiting ignored" in text!("functions/try_enqueue");
         "is_full := FOUND" => "is_full := false"; "max_waiting is"

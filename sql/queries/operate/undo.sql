@@ -30,7 +30,6 @@ waiting AS MATERIALIZED (
             SELECT asked.id
             FROM asked
             WHERE asked.is_untouched
-                AND asked.action = 'cancel'
                 AND (asked.old).status = 'blocked'
         )
     ) AS ids
@@ -39,10 +38,7 @@ undone AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = CASE
-            WHEN asked.action = 'cancel'
-                AND (asked.old).status = 'blocked'
-                AND run.id <> ALL (waiting.ids)
-                THEN 'queued'
+            WHEN (asked.old).status = 'blocked' AND run.id <> ALL (waiting.ids) THEN 'queued'
             ELSE (asked.old).status
         END,
         queue = (asked.old).queue,
