@@ -5,8 +5,9 @@ use postgres::{Client, Transaction};
 
 use crate::support::TestDb;
 
-/// More rows than a claim of eight looks at, with all limits, and fewer than wait in any part.
-const MOST: i64 = 10_000;
+/// More rows than a claim of eight looks at: eight of each of a thousand lanes, the probes for the
+/// lanes, and those of limited jobs. Fewer than wait in any part.
+const MOST: i64 = 15_000;
 
 /// How much of the table the transaction has read so far.
 fn read(transaction: &mut Transaction<'_>) -> (i64, i64) {
@@ -101,4 +102,36 @@ fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
             assert_reads_few_rows(&mut db.client(), &when);
         }
     }
+}
+
+/// The kept plans expect few runs. Each run must still be read once, and not once for each other.
+#[test]
+fn twenty_thousand_runs_are_renewed_and_ended_within_the_time_of_a_statement() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+             started_at)
+         SELECT 'shell', 'running', 1, 'w', now() + interval '1 hour', now()
+         FROM generate_series(1, 20000)",
+    );
+    let claims = "(SELECT array_agg(id ORDER BY id) AS runs, array_agg(1) AS ones,
+             array_agg(locked_by) AS workers, array_agg(started_at) AS claims,
+             array_agg('succeeded'::text) AS ends, array_agg(0::float8) AS zeros
+         FROM jobctl.job_runs) AS mine";
+    let within = |call: &str| {
+        let limit = "SET statement_timeout = '10s'";
+        let mut client = db.client();
+        client.batch_execute(limit).unwrap();
+        let row = client.query_one(&format!("SELECT count(*) FROM {claims} {call}"), &[]).unwrap();
+        assert_eq!(row.get::<_, i64>(0), 20_000, "{call}");
+    };
+    within(
+        "CROSS JOIN LATERAL jobctl.renew_leases('w', runs, ones, claims, 60) AS answer
+         WHERE answer.renewed",
+    );
+    within(
+        "CROSS JOIN LATERAL jobctl.end_runs('result', runs, workers, ones, claims, ends, zeros,
+             ends, started_ago => zeros) AS ended
+         CROSS JOIN LATERAL unnest(ended.ids)",
+    );
 }

@@ -254,8 +254,8 @@ BEGIN
                 ) AS next
             )
         FROM asked
+        -- The array of the ids as a second condition would be read for each run.
         WHERE run.id = asked.id
-            AND run.id = ANY (runs)
         RETURNING
             run.id,
             run.job_type,

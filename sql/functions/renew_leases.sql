@@ -51,22 +51,21 @@ BEGIN
     -- Skips locked rows, because waiting would delay all renewals. Also, the new lease would begin
     -- before the wait, and so be too short.
     free AS MATERIALIZED (
-        SELECT run.id
-        FROM jobctl.job_runs AS run
-        WHERE run.id = ANY (ARRAY(SELECT held.id FROM held))
-        FOR NO KEY UPDATE SKIP LOCKED
+        SELECT run.id, held.attempts, held.started_at
+        FROM held
+        JOIN jobctl.job_runs AS run ON run.id = held.id
+        FOR NO KEY UPDATE OF run SKIP LOCKED
     ),
     renewed AS (
         UPDATE jobctl.job_runs AS run
         SET locked_until = now() + make_interval(secs => lease)
-        FROM held
-        WHERE run.id = held.id
-            AND run.id = ANY (ARRAY(SELECT free.id FROM free))
+        FROM free
+        WHERE run.id = free.id
             AND coalesce(
                 run.status = 'running'
                     AND run.locked_by = renew_leases.worker
-                    AND run.attempts = held.attempts
-                    AND run.started_at = held.started_at,
+                    AND run.attempts = free.attempts
+                    AND run.started_at = free.started_at,
                 false
             )
         RETURNING run.id
@@ -75,14 +74,14 @@ BEGIN
         mine.id,
         mine.attempt,
         mine.claimed_at,
-        renewed.id IS NOT NULL,
+        -- A hash table. A join would compare each with each, because the planner expects one run.
+        coalesce(held.id IN (SELECT renewed.id FROM renewed), false),
         held.id IS NOT NULL,
         held.cancel_requested_at IS NOT NULL
     FROM mine
     LEFT JOIN held
         ON held.id = mine.id
         AND held.attempts = mine.attempt
-        AND held.started_at = mine.claimed_at
-    LEFT JOIN renewed ON renewed.id = held.id;
+        AND held.started_at = mine.claimed_at;
 END
 $$;

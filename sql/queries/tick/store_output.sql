@@ -1,19 +1,18 @@
 -- running -> running: stores what jobs have printed so far, for people who look.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql    $5  outputs
 -- A row per stored output; the others' rows are locked, or their leases lost.
+WITH free AS MATERIALIZED (
+    SELECT run.id
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY ($2::bigint[])
+    FOR NO KEY UPDATE SKIP LOCKED
+)
 UPDATE jobctl.job_runs AS run
 SET live_output = mine.output
 FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[], $5::text[])
     AS mine (id, attempt, claimed_at, output)
+JOIN free ON free.id = mine.id
 WHERE run.id = mine.id
-    AND run.id = ANY (
-        ARRAY(
-            SELECT free.id
-            FROM jobctl.job_runs AS free
-            WHERE free.id = ANY ($2::bigint[])
-            FOR NO KEY UPDATE SKIP LOCKED
-        )
-    )
     -- `coalesce` as in renew_leases.sql.
     AND coalesce(
         run.status = 'running'
