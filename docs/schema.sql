@@ -1,7 +1,7 @@
 CREATE SCHEMA jobctl;
 CREATE DOMAIN jobctl.caller AS name
 	CONSTRAINT caller_is_current_user CHECK (((VALUE = CURRENT_USER) IS TRUE));
-CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease double precision, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_queues text[], after_priorities integer[], after_run_at timestamp with time zone[], after_ids bigint[], bytes bigint, free_threads integer, lane_queue text, lane_priority integer, after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, releases_right boolean) RETURNS TABLE(skips_runs boolean, cut_queue text, cut_priority integer, skipped_job text, last_definition bigint, last_definitions bigint[], last_shares text[], has_released boolean, id bigint, job_type text, queue text, priority integer, run_at timestamp with time zone, is_limited boolean, payload text, attempt integer, max_attempts integer, uncounted_attempts integer, claimed_at timestamp with time zone, cancel_asked boolean, expires_in double precision, kind text, action text, timeout double precision, backoff text, key text, scheduled_for text, after text, passes_results boolean)
+CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease double precision, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_queues text[], after_priorities integer[], after_run_at timestamp with time zone[], after_ids bigint[], bytes bigint, free_threads integer, lane_queue text, lane_priority integer, after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, releases_right boolean) RETURNS TABLE(skips_runs boolean, cut_queue text, cut_priority integer, skipped_job text, last_definition bigint, last_definitions bigint[], last_shares text[], has_released boolean, id bigint, job_type text, queue text, priority integer, run_at timestamp with time zone, is_limited boolean, payload text, attempt integer, max_attempts integer, uncounted_attempts integer, claimed_at timestamp with time zone, cancel_asked boolean, expires_in double precision, kind text, action text, timeout double precision, backoff text, key text, scheduled_for text, after text, passes_results boolean, prints_json boolean, traceparent text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -348,7 +348,9 @@ BEGIN
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             waits.after,
-            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL
+            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL,
+            coalesce(definition.result = 'json', false),
+            run.traceparent
         FROM jobctl.job_runs AS run
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (
@@ -658,6 +660,7 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     when_full text DEFAULT 'refuse'::text NOT NULL,
     snooze text DEFAULT 'run'::text NOT NULL,
     pass_result boolean DEFAULT false NOT NULL,
+    result text DEFAULT 'text'::text NOT NULL,
     max_attempts integer DEFAULT 10 NOT NULL,
     timeout interval,
     max_age interval,
@@ -725,6 +728,7 @@ END)::double precision)) STORED,
     CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
     CONSTRAINT queue_is_short_and_plain CHECK ((queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
     CONSTRAINT rate_is_known CHECK ((rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'::text)),
+    CONSTRAINT result_is_known CHECK ((result = ANY (ARRAY['text'::text, 'json'::text]))),
     CONSTRAINT snooze_is_known CHECK ((snooze = ANY (ARRAY['run'::text, 'job'::text]))),
     CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
@@ -756,6 +760,7 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'when_full', definition.when_full,
         'snooze', definition.snooze,
         'pass_result', definition.pass_result,
+        'result', definition.result,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),
@@ -1129,6 +1134,7 @@ BEGIN
     IF is_skipped THEN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
+    -- STRICT: without an ended run, it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, waits
@@ -1145,7 +1151,7 @@ BEGIN
     END IF;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1160,7 +1166,7 @@ BEGIN
     END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
         waits := jobctl.wait_for(
@@ -1207,6 +1213,7 @@ BEGIN
             run.status,
             run.attempts,
             run.share,
+            run.traceparent,
             last.worker,
             CASE WHEN fails.is_last THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
@@ -1278,7 +1285,8 @@ BEGIN
                 max_attempts => NULL,
                 timeout => NULL,
                 backoff => NULL,
-                key_scope => 'live'
+                key_scope => 'live',
+                traceparent => hooked.traceparent
             ) AS enqueued;
         EXCEPTION
             -- The calling transaction is tried again.
@@ -1389,6 +1397,7 @@ BEGIN
             line.ordinal,
             run.job_type,
             run.share,
+            run.traceparent,
             run.idempotency_key AS key,
             run.on_conflict,
             value.*,
@@ -1414,7 +1423,7 @@ BEGIN
                         THEN jobctl.is_backoff(run.backoff)
                 END,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, caller
+                value.expires_in, run.share, run.traceparent, caller
             ) AS wrong,
             refused.code AS refused_code,
             refused.reason AS refused_reason,
@@ -1437,6 +1446,7 @@ BEGIN
             backoff text,
             expires_in float8,
             share text,
+            traceparent text,
             idempotency_key text,
             key_scope text,
             on_conflict text,
@@ -1469,7 +1479,7 @@ BEGIN
                 with_limit.job, value.payload, run.idempotency_key, run.run_at, value.run_in,
                 run.priority, run.queue, run.max_attempts, value.timeout, run.backoff,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, caller
+                value.expires_in, run.share, run.traceparent, caller
             ) AS limited
         ) ON true
         OFFSET 0
@@ -1525,6 +1535,7 @@ BEGIN
                             checked.debounce_max,
                             checked.at + checked.expires_after,
                             checked.share,
+                            checked.traceparent,
                             true
                         )
                 END AS replaced_id
@@ -1546,7 +1557,8 @@ BEGIN
             idempotency_key,
             key_scope,
             expires_at,
-            share
+            share,
+            traceparent
         )
         SELECT
             asked.id,
@@ -1562,7 +1574,8 @@ BEGIN
             asked.key,
             asked.key_scope,
             asked.at + asked.expires_after,
-            asked.share
+            asked.share,
+            asked.traceparent
         FROM asked
         WHERE asked.id IS NOT NULL
         ORDER BY asked.id
@@ -2540,6 +2553,8 @@ CREATE FUNCTION jobctl.next_time(at time without time zone, days text DEFAULT '*
     AS $_$
 DECLARE
     day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
+    day_form CONSTANT text :=
+        '(lw?|(mon|tue|wed|thu|fri|sat|sun)(#[1-5]|l|-(mon|tue|wed|thu|fri|sat|sun))?)';
     reason text;
     shown timestamp;
     -- Differences to UTC before and after the clock change that is near, or the same two.
@@ -2555,12 +2570,15 @@ BEGIN
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
         WHEN lower(days COLLATE "C")
-                !~ '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
-            OR days ~ '-[^,]*-'
-            THEN 'days must be *, or days like mon,wed or mon-fri'
+                !~ replace('^([*]|DAY(,DAY)*)$', 'DAY', day_form)
+            THEN 'days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
             THEN 'time_zone must be UTC, or an area and city like America/New_York'
-        WHEN after < '0001-01-02 00:00Z' OR after >= '9999-12-01 00:00Z'
+        WHEN after < '0001-01-02 00:00Z'
+            OR after >= CASE
+                WHEN days ~* '[#l]' THEN '9999-06-01 00:00Z'
+                ELSE '9999-12-01 00:00Z'
+            END::timestamptz
             THEN 'after is out of range; allowed are the years 1 to 9999'
     END;
     IF reason IS NOT NULL THEN
@@ -2571,7 +2589,9 @@ BEGIN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            after AT TIME ZONE time_zone + interval '9 days',
+            -- Few months have a fifth Monday.
+            after AT TIME ZONE time_zone
+                + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
         ) AS candidate (day)
         WHERE days = '*'
@@ -2580,11 +2600,24 @@ BEGIN
                 FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
                 CROSS JOIN LATERAL (
                     SELECT
-                        array_position(day_names, split_part(part, '-', 1)) AS first,
+                        array_position(day_names, left(part, 3)) AS first,
                         array_position(day_names, right(part, 3)) AS last,
-                        extract(isodow FROM candidate.day)::integer AS day
+                        extract(isodow FROM candidate.day)::integer AS day,
+                        extract(day FROM candidate.day) AS of_month,
+                        extract(
+                            day FROM date_trunc('month', candidate.day) + interval '1 month'
+                                - interval '1 day'
+                        ) - extract(day FROM candidate.day) AS rest
                 ) AS number
                 WHERE CASE
+                    WHEN part = 'l' THEN number.rest = 0
+                    WHEN part = 'lw'
+                        THEN number.day < 6 AND number.rest = 0
+                            OR number.day = 5 AND number.rest <= 2
+                    WHEN part ~ '#'
+                        THEN number.day = number.first
+                            AND ceil(number.of_month / 7) = right(part, 1)::integer
+                    WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
                     WHEN number.first <= number.last
                         THEN number.day BETWEEN number.first AND number.last
                     ELSE number.day >= number.first OR number.day <= number.last
@@ -2634,6 +2667,16 @@ BEGIN
         WHERE ended.run_id = own_words.run
             AND ended.attempt = own_words.attempt;
     END IF;
+END
+$$;
+CREATE FUNCTION jobctl.read_json(text text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN text::jsonb;
+EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+    RETURN NULL;
 END
 $$;
 CREATE FUNCTION jobctl.record_alerts(host_user text, outcome text, jobs text[], details text[]) RETURNS void
@@ -2800,7 +2843,7 @@ BEGIN
         AND held.started_at = mine.claimed_at;
 END
 $$;
-CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, takes_key boolean) RETURNS bigint
+CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, traceparent text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -2820,6 +2863,8 @@ BEGIN
         ),
         expires_at = replace_waiting.expires_at,
         share = coalesce(replace_waiting.share, run.share),
+        traceparent = coalesce(replace_waiting.traceparent, run.traceparent),
+        enqueued_by = SESSION_USER,
         updated_at = now()
     WHERE run.idempotency_key = replace_waiting.key
         AND run.key_scope = 'live'
@@ -2841,6 +2886,42 @@ EXCEPTION WHEN integrity_constraint_violation THEN
     -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
+$$;
+CREATE FUNCTION jobctl.result(run bigint, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, status text, finished_at timestamp with time zone, output text, output_truncated boolean, result jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT * FROM jobctl.results(ARRAY[run], caller)
+$$;
+CREATE FUNCTION jobctl.results(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, status text, finished_at timestamp with time zone, output text, output_truncated boolean, result jsonb)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+    SELECT
+        run.id,
+        run.status,
+        run.finished_at,
+        attempt.output,
+        coalesce(attempt.output_truncated, false),
+        CASE
+            WHEN run.status = 'succeeded' AND definition.result = 'json'
+                THEN jobctl.read_json(split_part(attempt.output, E'--- stderr ---\n', 1))
+        END
+    FROM jobctl.job_runs AS run
+    LEFT JOIN jobctl.job_attempts AS attempt
+        ON attempt.run_id = run.id
+        AND attempt.attempt = run.attempts
+    LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+    -- As in run_states.
+    WHERE run.id = ANY (ARRAY(
+        SELECT visible.id
+        FROM jobctl.visible_runs(
+            runs,
+            caller,
+            has_column_privilege(caller, 'jobctl.job_attempts', 'output', 'SELECT')
+        ) AS visible
+    ))
 $$;
 CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, job text, status text, attempts integer, error_type text, exit_code integer, signal integer, stuck boolean)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -2875,12 +2956,15 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         WHERE blocked.id = ANY (runs)
             AND blocked.status = 'blocked'
     )) AS stuck ON stuck.run_id = run.id
-    WHERE run.id = ANY (runs)
-        AND (
-            run.enqueued_by = SESSION_USER
-            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
-            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
-        )
+    -- An array, because the planner would expect a thousand rows of a function.
+    WHERE run.id = ANY (ARRAY(
+        SELECT visible.id
+        FROM jobctl.visible_runs(
+            runs,
+            caller,
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+        ) AS visible
+    ))
 $$;
 CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average double precision, OUT average_before double precision, OUT days integer, OUT days_to_timeout double precision) RETURNS record
     LANGUAGE sql STABLE
@@ -3061,7 +3145,7 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     WHERE known.is_stuck
     ORDER BY known.run_id, known.id
 $$;
-CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
+CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -3102,7 +3186,8 @@ BEGIN
     size := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent,
+        caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';
@@ -3131,7 +3216,8 @@ BEGIN
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
-                definition.name, key, payload, run_at, debounce_max, expires_at, share, NOT is_full
+                definition.name, key, payload, run_at, debounce_max, expires_at, share, traceparent,
+                NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';
@@ -3151,7 +3237,9 @@ BEGIN
             idempotency_key,
             key_scope,
             expires_at,
-            share
+            share,
+            traceparent,
+            enqueued_by
         )
         SELECT
             definition.id,
@@ -3166,7 +3254,11 @@ BEGIN
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
             expires_at,
-            try_enqueue.share
+            try_enqueue.share,
+            try_enqueue.traceparent,
+            -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
+            -- must not read the hook's output or let the hook wait.
+            CASE WHEN try_enqueue.key ~ '^jobctl-hook-' THEN CURRENT_USER ELSE SESSION_USER END
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;
@@ -3273,6 +3365,20 @@ CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds 
         OFFSET 0
     ) AS attempt
 $$;
+CREATE FUNCTION jobctl.visible_runs(runs bigint[], caller name, or_all boolean) RETURNS TABLE(id bigint)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+    SELECT run.id
+    FROM jobctl.job_runs AS run
+    WHERE run.id = ANY (runs)
+        AND (
+            or_all
+            OR run.enqueued_by = SESSION_USER
+            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
+        )
+$$;
 CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3325,13 +3431,22 @@ BEGIN
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
-        LEFT JOIN jobctl.job_runs AS run
-            ON run.id = given.id
-            AND (
-                run.enqueued_by = SESSION_USER
-                OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
-                OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
-            )
+        LEFT JOIN jobctl.visible_runs(
+            predecessors,
+            caller,
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+                AND (
+                    has_column_privilege(caller, 'jobctl.job_attempts', 'output', 'SELECT')
+                    OR NOT EXISTS (
+                        SELECT FROM jobctl.job_runs AS new
+                        JOIN jobctl.job_definitions AS definition
+                            ON definition.name = new.job_type
+                        WHERE new.id = ANY (runs)
+                            AND definition.pass_result
+                    )
+                )
+        ) AS visible ON visible.id = given.id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = visible.id
     ) AS asked
     WHERE asked.is_missing
         OR asked.is_dropped
@@ -3419,6 +3534,29 @@ BEGIN
             WHERE waits.run_id = run.id
                 AND waits.state <> 'met'
         );
+    IF NOT EXISTS (
+        SELECT FROM jobctl.job_runs AS before
+        WHERE before.id = ANY (predecessors)
+            AND before.traceparent IS NOT NULL
+    ) THEN
+        RETURN;
+    END IF;
+    -- A run without a trace of its own continues that of its first predecessor that has one.
+    UPDATE jobctl.job_runs AS run
+    SET traceparent = before.traceparent
+    FROM (
+        SELECT DISTINCT ON (waits.run_id) waits.run_id, awaited.traceparent
+        FROM jobctl.job_dependencies AS waits
+        JOIN jobctl.job_runs AS awaited ON awaited.id = waits.after_id
+        WHERE waits.run_id = ANY (runs)
+            AND awaited.traceparent IS NOT NULL
+        ORDER BY waits.run_id, awaited.id
+    ) AS before
+    WHERE run.id = before.run_id
+        AND run.traceparent IS NULL
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked');
 END
 $$;
 CREATE FUNCTION jobctl.waiting_runs(job text, most integer) RETURNS SETOF bigint
@@ -3455,7 +3593,7 @@ BEGIN
     LIMIT most;
 END
 $$;
-CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, caller name) RETURNS text
+CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, traceparent text, caller name) RETURNS text
     LANGUAGE sql STABLE
     AS $_$
     SELECT CASE
@@ -3519,6 +3657,10 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
             THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
                 'characters, and must not begin with -'
+        -- Versions differ only after these parts.
+        WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+            OR traceparent ~ '^ff|-0{32}-|-0{16}-'
+            THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144
@@ -3576,6 +3718,7 @@ CREATE TABLE jobctl.job_runs (
     scheduled_for timestamp with time zone,
     expires_at timestamp with time zone,
     share text COLLATE pg_catalog."C",
+    traceparent text,
     locked_by text,
     locked_until timestamp with time zone,
     cancel_requested_at timestamp with time zone,
@@ -3609,6 +3752,7 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT texts_are_bounded CHECK (((octet_length(locked_by) <= 255) AND (octet_length(error_type) <= 100) AND (GREATEST(octet_length(last_error), octet_length(live_output)) <= (4 * 262144)))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
     CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT traceparent_is_known CHECK ((traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'::text)),
     CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= snoozed_attempts) AND (uncounted_attempts <= (snoozed_attempts + 100)))),
     CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
 )

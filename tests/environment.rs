@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 64] = [
+const REFUSED: [(&[&str], &str, &str); 65] = [
     (&["next"], "--within", "5"),
     (&["enqueue", "shell", "{}"], "--after", "x"),
     (&["list"], "--before", "x"),
@@ -29,6 +29,7 @@ const REFUSED: [(&[&str], &str, &str); 64] = [
     (&["enqueue", "shell", "{}", "--key", "k"], "--debounce", "5"),
     (&["enqueue", "shell", "{}"], "--expires-in", "0s"),
     (&["enqueue", "shell", "{}"], "--share", "a\tb"),
+    (&["enqueue", "shell", "{}"], "--traceparent", "00-0-0-00"),
     (&["enqueue", "shell", "{}", "--key", "k", "--debounce", "1s"], "--debounce-max", "5"),
     (&["enqueue", "shell", "{}"], "--max-attempts", "0"),
     (&["enqueue", "shell", "{}"], "--timeout", "5"),

@@ -246,7 +246,7 @@ fn list_shows_the_newest_runs_first() {
     assert_eq!(
         shown,
         json!([{
-            "last_line": null, "usual_end_at": null,
+            "last_line": null, "usual_end_at": null, "trace_id": null,
             "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0,
             "attempts": 2,
             "max_attempts": 10, "error_type": null, "last_error": "exit status \
@@ -284,8 +284,8 @@ fn list_filters_by_one_or_several_statuses() {
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
         "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, \
-         bad_payload, not_allowed, lease_expired, interrupted, cancelled, dropped, expired, \
-         predecessor]",
+         bad_payload, bad_result, not_allowed, lease_expired, interrupted, cancelled, dropped, \
+         expired, predecessor]",
     );
 }
 

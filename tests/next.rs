@@ -1,10 +1,12 @@
 //! The times that `next` prints, with and without a database.
 
+use std::process::Command;
+
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use crate::status::{insert_ended, insert_running, on_terminal};
-use crate::support::{Invocation, TestDb, jobctl, temp_dir};
+use crate::support::{Invocation, TestDb, jobctl, leave_out, packages, temp_dir};
 
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
     jobctl(["next", "--schedule", schedule, "--time-zone", time_zone, "--from", from])
@@ -158,6 +160,42 @@ fn a_step_longer_than_its_range_keeps_the_first_value() {
             "2026-03-01T07:00:00.000000Z\t2026-03-01T07:00:00.000000+00:00\n\
          2026-03-02T07:00:00.000000Z\t2026-03-02T07:00:00.000000+00:00\n",
         );
+}
+
+/// Compares with the Python library that healthchecks uses.
+#[test]
+fn the_last_and_the_nth_days_are_those_of_cronsim() {
+    const TIMES: &str = "import sys, datetime, cronsim\n\
+        times = cronsim.CronSim(sys.argv[1], datetime.datetime(2023, 12, 31))\n\
+        for _ in range(60): print(next(times).strftime('%Y-%m-%dT%H:%M:00.000000Z'))";
+    let cronsim = match packages::python("cronsim==2.8") {
+        Ok(cronsim) => cronsim,
+        Err(why) => return leave_out("schedules beside cronsim", &why),
+    };
+    for schedule in [
+        "0 6 L * *",
+        "30 6 LW * *",
+        "0 6 1,L * *",
+        "0 6 * * mon#1",
+        "0 6 * * sun#5",
+        "0 6 * * 0L",
+        "0 6 * * 7L",
+        "0 6 * * 5L,WED#2",
+        "0 6 LW * tue#3",
+        "0 6 15,L 2,6 5L",
+        "0 6 */2,L * 6L",
+        "*/30 6 L 2 *",
+    ] {
+        let python = Command::new("python3")
+            .env("PYTHONPATH", &cronsim)
+            .args(["-c", TIMES, schedule])
+            .output();
+        let expected = String::from_utf8(python.unwrap().stdout).unwrap();
+        let ours = next(schedule, "UTC", "2023-12-31T00:00:00Z").args(["--count", "60"]).run();
+        let ours = ours.success().stdout;
+        let ours: Vec<_> = ours.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(ours, expected.lines().collect::<Vec<_>>(), "{schedule}");
+    }
 }
 
 #[test]

@@ -39,12 +39,15 @@ fn the_times_are_those_of_a_schedule() {
         let (hour, minute) =
             ([0, 0, 1, 1, 2, 2, 3, 23][any(8) as usize], [0, 30, 59][any(3) as usize]);
         let [one, other] = [any(7), any(7)].map(|day| DAYS[day as usize]);
-        let days = match any(4) {
-            0 => format!("{one},{other}"),
-            1 => "mon-fri".to_owned(),
+        let days = match any(8) {
+            0 | 1 => format!("{one},{other}"),
+            2 => "mon-fri".to_owned(),
+            3 => format!("{one}#{},{other}L", 1 + any(5)),
+            4 => ["L", "LW"][any(2) as usize].to_owned(),
             _ => "*".to_owned(),
         };
-        let schedule = format!("{minute} {hour} * * {days}");
+        let fields = if days.starts_with('L') { [&days, "*"] } else { ["*", &days] };
+        let schedule = format!("{minute} {hour} {} * {}", fields[0], fields[1]);
         let count = TIMES.to_string();
         let next = [
             "next",
@@ -105,8 +108,11 @@ fn an_application_enqueues_for_its_next_monday() {
     for (arguments, why) in [
         ("NULL", "an argument is NULL"),
         ("'24:00'", "at is out of range; allowed are 00:00 to 23:59:59"),
-        ("'9:00', 'monday'", "days must be *, or days like mon,wed or mon-fri"),
-        ("'9:00', 'mon-wed-fri'", "days must be *, or days like mon,wed or mon-fri"),
+        ("'9:00', 'monday'", "days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW"),
+        (
+            "'9:00', 'mon-wed-fri'",
+            "days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW",
+        ),
         (
             "'9:00', 'mon', 'CET'",
             "time_zone must be UTC, or an area and city like America/New_York",

@@ -129,6 +129,7 @@ const STATEMENTS: &[&str] = &[
     "SELECT jobctl.enqueue('nosuch')",
     "SELECT jobctl.record_effect('e', 'I'), jobctl.record_effect('e'), jobctl.effect_result('e')",
     "SELECT id, job, status, stuck FROM jobctl.run_states('{1,2,3,4,5}') ORDER BY id",
+    "SELECT id, status, output, result FROM jobctl.results('{1,2,3,4,5}') ORDER BY id",
     "SELECT error_type, cause FROM jobctl.job_attempts ORDER BY run_id",
     "UPDATE jobctl.job_runs SET attempts = 0 WHERE attempts > 0",
     "DELETE FROM jobctl.job_runs WHERE status = 'cancelled'",
@@ -550,6 +551,9 @@ fn no_function_answers_as_if_hidden_rows_did_not_exist() {
         ("job_runs", "SELECT jobctl.run_states('{1}')"),
         ("job_dependencies", "SELECT jobctl.run_states('{1}')"),
         ("job_attempts", "SELECT jobctl.run_states('{1}')"),
+        ("job_runs", "SELECT jobctl.result(1)"),
+        ("job_attempts", "SELECT jobctl.results('{1}')"),
+        ("job_definitions", "SELECT jobctl.results('{1}')"),
         ("job_effects", "SELECT jobctl.record_effect('e')"),
         ("job_effects", "SELECT jobctl.effect_result('e')"),
     ];

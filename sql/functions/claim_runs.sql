@@ -94,7 +94,9 @@ RETURNS TABLE (
     key text,
     scheduled_for text,
     after text,
-    passes_results boolean
+    passes_results boolean,
+    prints_json boolean,
+    traceparent text
 )
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -442,7 +444,9 @@ BEGIN
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             waits.after,
-            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL
+            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL,
+            coalesce(definition.result = 'json', false),
+            run.traceparent
         FROM jobctl.job_runs AS run
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (

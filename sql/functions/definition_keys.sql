@@ -25,6 +25,7 @@ AS $$
         'when_full', definition.when_full,
         'snooze', definition.snooze,
         'pass_result', definition.pass_result,
+        'result', definition.result,
         'max_attempts', definition.max_attempts,
         'timeout', extract(epoch FROM definition.timeout),
         'max_age', extract(epoch FROM definition.max_age),

@@ -356,6 +356,7 @@ BEGIN
     IF is_skipped THEN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
+    -- STRICT: without an ended run, it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, waits

@@ -34,6 +34,7 @@ CREATE OR REPLACE FUNCTION jobctl.enqueue(
     share text DEFAULT NULL,
     after bigint[] DEFAULT NULL,
     after_rule text DEFAULT 'success',
+    traceparent text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -52,7 +53,7 @@ BEGIN
     END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
         waits := jobctl.wait_for(

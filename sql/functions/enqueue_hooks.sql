@@ -36,6 +36,7 @@ BEGIN
             run.status,
             run.attempts,
             run.share,
+            run.traceparent,
             last.worker,
             CASE WHEN fails.is_last THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
@@ -107,7 +108,8 @@ BEGIN
                 max_attempts => NULL,
                 timeout => NULL,
                 backoff => NULL,
-                key_scope => 'live'
+                key_scope => 'live',
+                traceparent => hooked.traceparent
             ) AS enqueued;
         EXCEPTION
             -- The calling transaction is tried again.

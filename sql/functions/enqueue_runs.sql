@@ -56,6 +56,7 @@ BEGIN
             line.ordinal,
             run.job_type,
             run.share,
+            run.traceparent,
             run.idempotency_key AS key,
             run.on_conflict,
             value.*,
@@ -81,7 +82,7 @@ BEGIN
                         THEN jobctl.is_backoff(run.backoff)
                 END,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, caller
+                value.expires_in, run.share, run.traceparent, caller
             ) AS wrong,
             refused.code AS refused_code,
             refused.reason AS refused_reason,
@@ -104,6 +105,7 @@ BEGIN
             backoff text,
             expires_in float8,
             share text,
+            traceparent text,
             idempotency_key text,
             key_scope text,
             on_conflict text,
@@ -136,7 +138,7 @@ BEGIN
                 with_limit.job, value.payload, run.idempotency_key, run.run_at, value.run_in,
                 run.priority, run.queue, run.max_attempts, value.timeout, run.backoff,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, caller
+                value.expires_in, run.share, run.traceparent, caller
             ) AS limited
         ) ON true
         OFFSET 0
@@ -192,6 +194,7 @@ BEGIN
                             checked.debounce_max,
                             checked.at + checked.expires_after,
                             checked.share,
+                            checked.traceparent,
                             true
                         )
                 END AS replaced_id
@@ -213,7 +216,8 @@ BEGIN
             idempotency_key,
             key_scope,
             expires_at,
-            share
+            share,
+            traceparent
         )
         SELECT
             asked.id,
@@ -229,7 +233,8 @@ BEGIN
             asked.key,
             asked.key_scope,
             asked.at + asked.expires_after,
-            asked.share
+            asked.share,
+            asked.traceparent
         FROM asked
         WHERE asked.id IS NOT NULL
         ORDER BY asked.id

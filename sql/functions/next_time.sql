@@ -1,5 +1,6 @@
 -- Returns the first time after `after` at which a clock in the time zone shows this time of day on
--- one of the days: `*`, or as in a schedule, mon,wed or mon-fri. Clock changes are treated as for
+-- one of the days: `*`, or a list such as `mon,wed`, `mon-fri`, `mon#1`, `friL`, `L` or `LW`, whose
+-- parts mean what they mean in a schedule. Clock changes are treated as for
 -- schedules with fixed times: a time that the clock skips is right after the gap, and of a time
 -- that occurs twice, the first one counts. PostgreSQL's AT TIME ZONE does neither.
 CREATE OR REPLACE FUNCTION jobctl.next_time(
@@ -15,6 +16,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
+    day_form CONSTANT text :=
+        '(lw?|(mon|tue|wed|thu|fri|sat|sun)(#[1-5]|l|-(mon|tue|wed|thu|fri|sat|sun))?)';
     reason text;
     shown timestamp;
     -- Differences to UTC before and after the clock change that is near, or the same two.
@@ -30,12 +33,15 @@ BEGIN
         WHEN at = '24:00'
             THEN 'at is out of range; allowed are 00:00 to 23:59:59'
         WHEN lower(days COLLATE "C")
-                !~ '^([*]|(mon|tue|wed|thu|fri|sat|sun)([,-](mon|tue|wed|thu|fri|sat|sun))*)$'
-            OR days ~ '-[^,]*-'
-            THEN 'days must be *, or days like mon,wed or mon-fri'
+                !~ replace('^([*]|DAY(,DAY)*)$', 'DAY', day_form)
+            THEN 'days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW'
         WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
             THEN 'time_zone must be UTC, or an area and city like America/New_York'
-        WHEN after < '0001-01-02 00:00Z' OR after >= '9999-12-01 00:00Z'
+        WHEN after < '0001-01-02 00:00Z'
+            OR after >= CASE
+                WHEN days ~* '[#l]' THEN '9999-06-01 00:00Z'
+                ELSE '9999-12-01 00:00Z'
+            END::timestamptz
             THEN 'after is out of range; allowed are the years 1 to 9999'
     END;
     IF reason IS NOT NULL THEN
@@ -46,7 +52,9 @@ BEGIN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            after AT TIME ZONE time_zone + interval '9 days',
+            -- Few months have a fifth Monday.
+            after AT TIME ZONE time_zone
+                + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
         ) AS candidate (day)
         WHERE days = '*'
@@ -55,11 +63,24 @@ BEGIN
                 FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
                 CROSS JOIN LATERAL (
                     SELECT
-                        array_position(day_names, split_part(part, '-', 1)) AS first,
+                        array_position(day_names, left(part, 3)) AS first,
                         array_position(day_names, right(part, 3)) AS last,
-                        extract(isodow FROM candidate.day)::integer AS day
+                        extract(isodow FROM candidate.day)::integer AS day,
+                        extract(day FROM candidate.day) AS of_month,
+                        extract(
+                            day FROM date_trunc('month', candidate.day) + interval '1 month'
+                                - interval '1 day'
+                        ) - extract(day FROM candidate.day) AS rest
                 ) AS number
                 WHERE CASE
+                    WHEN part = 'l' THEN number.rest = 0
+                    WHEN part = 'lw'
+                        THEN number.day < 6 AND number.rest = 0
+                            OR number.day = 5 AND number.rest <= 2
+                    WHEN part ~ '#'
+                        THEN number.day = number.first
+                            AND ceil(number.of_month / 7) = right(part, 1)::integer
+                    WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
                     WHEN number.first <= number.last
                         THEN number.day BETWEEN number.first AND number.last
                     ELSE number.day >= number.first OR number.day <= number.last

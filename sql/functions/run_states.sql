@@ -51,10 +51,13 @@ AS $$
         WHERE blocked.id = ANY (runs)
             AND blocked.status = 'blocked'
     )) AS stuck ON stuck.run_id = run.id
-    WHERE run.id = ANY (runs)
-        AND (
-            run.enqueued_by = SESSION_USER
-            OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
-            OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
-        )
+    -- An array, because the planner would expect a thousand rows of a function.
+    WHERE run.id = ANY (ARRAY(
+        SELECT visible.id
+        FROM jobctl.visible_runs(
+            runs,
+            caller,
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+        ) AS visible
+    ))
 $$;

@@ -29,6 +29,7 @@ CREATE OR REPLACE FUNCTION jobctl.try_enqueue(
     debounce_max interval DEFAULT NULL,
     expires_in interval DEFAULT NULL,
     share text DEFAULT NULL,
+    traceparent text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
     OUT result text,
@@ -78,7 +79,8 @@ BEGIN
     size := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, caller
+        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent,
+        caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';
@@ -107,7 +109,8 @@ BEGIN
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
-                definition.name, key, payload, run_at, debounce_max, expires_at, share, NOT is_full
+                definition.name, key, payload, run_at, debounce_max, expires_at, share, traceparent,
+                NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';
@@ -127,7 +130,9 @@ BEGIN
             idempotency_key,
             key_scope,
             expires_at,
-            share
+            share,
+            traceparent,
+            enqueued_by
         )
         SELECT
             definition.id,
@@ -142,7 +147,11 @@ BEGIN
             try_enqueue.key,
             coalesce(try_enqueue.key_scope, 'retained'),
             expires_at,
-            try_enqueue.share
+            try_enqueue.share,
+            try_enqueue.traceparent,
+            -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
+            -- must not read the hook's output or let the hook wait.
+            CASE WHEN try_enqueue.key ~ '^jobctl-hook-' THEN CURRENT_USER ELSE SESSION_USER END
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
         RETURNING run.id INTO try_enqueue.id;

@@ -8,7 +8,8 @@
 -- enqueued, so none can end them. And a run that has succeeded has met every rule.
 --
 -- SECURITY DEFINER: a role that may enqueue reads no table. It can only name predecessors that
--- run_states shows to it, and learns of others as much as of missing ones.
+-- run_states shows to it, and learns of others as much as of missing ones. For a job with
+-- pass_result, these are the runs whose outputs it may read.
 CREATE OR REPLACE FUNCTION jobctl.wait_for(
     runs bigint[],
     predecessors bigint[],
@@ -40,13 +41,22 @@ BEGIN
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
-        LEFT JOIN jobctl.job_runs AS run
-            ON run.id = given.id
-            AND (
-                run.enqueued_by = SESSION_USER
-                OR has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
-                OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
-            )
+        LEFT JOIN jobctl.visible_runs(
+            predecessors,
+            caller,
+            has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
+                AND (
+                    has_column_privilege(caller, 'jobctl.job_attempts', 'output', 'SELECT')
+                    OR NOT EXISTS (
+                        SELECT FROM jobctl.job_runs AS new
+                        JOIN jobctl.job_definitions AS definition
+                            ON definition.name = new.job_type
+                        WHERE new.id = ANY (runs)
+                            AND definition.pass_result
+                    )
+                )
+        ) AS visible ON visible.id = given.id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = visible.id
     ) AS asked
     WHERE asked.is_missing
         OR asked.is_dropped
@@ -134,5 +144,28 @@ BEGIN
             WHERE waits.run_id = run.id
                 AND waits.state <> 'met'
         );
+    IF NOT EXISTS (
+        SELECT FROM jobctl.job_runs AS before
+        WHERE before.id = ANY (predecessors)
+            AND before.traceparent IS NOT NULL
+    ) THEN
+        RETURN;
+    END IF;
+    -- A run without a trace of its own continues that of its first predecessor that has one.
+    UPDATE jobctl.job_runs AS run
+    SET traceparent = before.traceparent
+    FROM (
+        SELECT DISTINCT ON (waits.run_id) waits.run_id, awaited.traceparent
+        FROM jobctl.job_dependencies AS waits
+        JOIN jobctl.job_runs AS awaited ON awaited.id = waits.after_id
+        WHERE waits.run_id = ANY (runs)
+            AND awaited.traceparent IS NOT NULL
+        ORDER BY waits.run_id, awaited.id
+    ) AS before
+    WHERE run.id = before.run_id
+        AND run.traceparent IS NULL
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked');
 END
 $$;

@@ -22,6 +22,7 @@ CREATE OR REPLACE FUNCTION jobctl.wrong_value(
     debounce_max interval,
     expires_in interval,
     share text,
+    traceparent text,
     caller name
 )
 RETURNS text
@@ -89,6 +90,10 @@ AS $$
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
             THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
                 'characters, and must not begin with -'
+        -- Versions differ only after these parts.
+        WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+            OR traceparent ~ '^ff|-0{32}-|-0{16}-'
+            THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
         WHEN size > 4 * 262144

@@ -1,7 +1,7 @@
 -- For an application: enqueue runs of definitions. The role reads nothing and can't choose the
 -- command.
 GRANT USAGE ON SCHEMA jobctl TO {role};
-GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.enqueue_runs, jobctl.next_time, jobctl.run_states,
-    jobctl.try_enqueue, jobctl.wait_for
+GRANT EXECUTE ON FUNCTION jobctl.enqueue, jobctl.enqueue_runs, jobctl.next_time, jobctl.result,
+    jobctl.results, jobctl.run_states, jobctl.try_enqueue, jobctl.wait_for
     TO {role};
 GRANT SELECT ON jobctl.schema_migrations TO {role};

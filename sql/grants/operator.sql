@@ -44,6 +44,8 @@ GRANT EXECUTE ON FUNCTION
     jobctl.enqueue_runs,
     jobctl.mark_followers,
     jobctl.next_time,
+    jobctl.result,
+    jobctl.results,
     jobctl.run_states,
     jobctl.serving,
     jobctl.stuck_predecessor,

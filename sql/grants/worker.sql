@@ -43,6 +43,8 @@ GRANT EXECUTE ON FUNCTION
     jobctl.may_settle,
     jobctl.release_right,
     jobctl.renew_leases,
+    jobctl.result,
+    jobctl.results,
     jobctl.run_states,
     jobctl.serving,
     jobctl.stuck_predecessor,

@@ -94,6 +94,9 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT snooze_is_known CHECK (snooze IN ('run', 'job')),
     -- Whether its runs read the outputs of the runs that they waited for.
     pass_result boolean NOT NULL DEFAULT false,
+    -- What its runs print: any text, or JSON, which each success must have.
+    result text NOT NULL DEFAULT 'text'
+        CONSTRAINT result_is_known CHECK (result IN ('text', 'json')),
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval
@@ -292,6 +295,10 @@ CREATE TABLE jobctl.job_runs (
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
         ),
+    -- The trace that the run continues, as in the header `traceparent` of W3C Trace Context.
+    traceparent text
+        CONSTRAINT traceparent_is_known
+            CHECK (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'),
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,

@@ -316,6 +316,7 @@ impl Arguments {
             idempotency_key: format!("check-{:016x}", rand::random::<u64>()),
             scheduled_for: None,
             after: None,
+            traceparent: None,
         };
         let stop = Stop::new(Instant::now() + 2 * REPORT_TIMEOUT, SECOND);
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;

@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
     /// A definition's name
     #[arg(group = "one")]
     name: Option<String>,
-    /// Minute, hour, day of month, month and day of week, or @hourly, @daily, @weekly, @monthly,
-    /// @yearly
+    /// Minute, hour, day of month (also L, LW), month and day of week (also mon#1, friL); or
+    /// @hourly, @daily, @weekly, @monthly, @yearly, @every 90m
     #[arg(long, value_name = "EXPR", group = "one")]
     schedule: Option<String>,
     /// Time zone of the schedule: UTC, or an area and city as in America/New_York

@@ -1,6 +1,6 @@
 //! `jobctl wait`, and the wait of `jobctl enqueue --wait`: until runs have ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -25,6 +25,8 @@ use crate::text::{duration, plural};
 /// The pause before the second look. Each pause is half as long again as the last one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How many outputs are in memory at a time, each at most 128 KiB.
+const OUTPUTS: usize = 100;
 /// The status of timeout(1) after its time.
 pub(super) const TIMED_OUT: u8 = 124;
 
@@ -33,7 +35,7 @@ pub(super) const TIMED_OUT: u8 = 124;
 /// Prints a line for each run that did not succeed. The exit status is 0 if all
 /// succeeded, 1 if a run is dead, 10 if one was cancelled, and 124 after
 /// --timeout. Ctrl-C ends the wait, not the runs. A login that can only enqueue
-/// can wait for the runs that it enqueued.
+/// can wait for the runs that it enqueued, and read their outputs.
 ///
 ///   jobctl wait 17 18 --timeout 10m
 ///   jobctl wait 17 --output --exit-status
@@ -56,8 +58,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// `jobctl enqueue --wait`.
-    pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>) -> Self {
-        Self { ids, timeout, output: false, exit_status: false }
+    pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>, output: bool) -> Self {
+        Self { ids, timeout, output, exit_status: false }
     }
 
     /// Goes on while the database is away for a short time.
@@ -76,14 +78,19 @@ impl Arguments {
         let mut pause = FIRST_PAUSE;
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
+        let mut parts = self.ids.chunks(OUTPUTS).filter(|_| self.output).peekable();
         let stopped = loop {
-            let outputs = session.ask(|store| {
+            let printed = session.ask(|store| {
                 waited.look(store)?;
-                let is_over = waited.unfinished.is_empty();
-                is_over.then(|| self.outputs(store, &mut waited.ended)).transpose()
+                let part = parts.peek().filter(|_| waited.unfinished.is_empty());
+                part.map(|ids| outputs(store, ids)).transpose()
             })?;
-            if let Some(Some(outputs)) = outputs {
-                return self.ended(&waited.ended, &outputs);
+            if let Some(Some(outputs)) = printed {
+                parts.next();
+                outputs.iter().try_for_each(|output| print::answer(output))?;
+                continue;
+            } else if printed.is_some() && waited.unfinished.is_empty() {
+                return Ok(self.ended(&mut waited.ended));
             }
             let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if left == Some(Duration::ZERO) {
@@ -105,21 +112,21 @@ impl Arguments {
         Ok(Exit::Passed(stopped))
     }
 
-    /// Sorts the runs as they were named, and returns their outputs if these are wanted.
-    fn outputs(&self, store: &Store, states: &mut [RunState]) -> anyhow::Result<Vec<String>> {
-        states.sort_by_key(|state| self.ids.iter().position(|id| *id == state.id));
-        let output = |state: &RunState| {
-            let stored = store.output(state.id, None)?;
-            Ok(stored.and_then(|stored| stored.output).unwrap_or_default())
-        };
-        states.iter().filter(|_| self.output).map(output).collect()
-    }
-
-    fn ended(&self, states: &[RunState], outputs: &[String]) -> anyhow::Result<Exit> {
-        outputs.iter().try_for_each(|output| print::answer(output))?;
+    /// Complains of the runs that did not succeed, in the order in which they were named.
+    fn ended(&self, states: &mut [RunState]) -> Exit {
+        let places = self.ids.iter().enumerate().rev().map(|(place, id)| (*id, place));
+        let places: HashMap<_, _> = places.collect();
+        states.sort_by_key(|state| places.get(&state.id));
         states.iter().filter_map(failure).for_each(|why| print::complain(&why));
-        Ok(exit(states, self.exit_status))
+        exit(states, self.exit_status)
     }
+}
+
+/// Returns the outputs of these runs, in this order.
+fn outputs(store: &Store, ids: &[i64]) -> anyhow::Result<Vec<String>> {
+    let mut last = store.last_outputs(ids.to_vec())?;
+    last.sort_by_key(|output| ids.iter().position(|id| *id == output.id));
+    Ok(last.into_iter().filter_map(|output| output.output).collect())
 }
 
 #[derive(Default)]
@@ -134,6 +141,9 @@ struct Waited {
 impl Waited {
     /// Looks at the unfinished runs. Complains if some have become stuck.
     fn look(&mut self, store: &Store) -> anyhow::Result<()> {
+        if self.has_looked && self.unfinished.is_empty() {
+            return Ok(());
+        }
         let found = store.run_states(self.unfinished.iter().copied().collect())?;
         self.has_looked = true;
         let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
@@ -194,7 +204,8 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
     match state.status {
         Status::Dead | Status::Failed => {
             let attempts = plural::of(i64::from(*attempts), "attempt");
-            let failure = exit_code.map(Failure::ExitCode).or(signal.map(Failure::Signal));
+            let exit_code = exit_code.filter(|code| *code != 0).map(Failure::ExitCode);
+            let failure = exit_code.or(signal.map(Failure::Signal));
             let why = match (error_type.as_deref().unwrap_or("unknown"), failure) {
                 (timeout, _) if timeout == ErrorType::Timeout.as_str() => "timed out".to_owned(),
                 (_, Some(failure)) => failure.to_string(),

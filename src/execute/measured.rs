@@ -25,6 +25,7 @@ pub fn execution(job: &str, payload: &str) -> Result<impl Fn(i64) -> bool + Sync
             idempotency_key: format!("jobctl-run-{run_id}"),
             scheduled_for: None,
             after: None,
+            traceparent: None,
         };
         let stop = Stop::new(Instant::now() + Duration::from_secs(60), Duration::from_secs(1));
         let ended = executor.execute(&action, &identity, None, &stop);

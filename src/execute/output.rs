@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::job::attempt::JobOutput;
+use crate::job::attempt::{JobOutput, STDERR_LINE};
 
 /// The bytes kept from the beginning of each stream, and from its end.
 const KEPT: usize = 32 * 1024;
@@ -59,7 +59,7 @@ pub(super) fn join(stdout: Capture, stderr: Capture) -> JobOutput {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str("--- stderr ---\n");
+        text.push_str(STDERR_LINE);
         text.push_str(&stderr.text());
     }
     JobOutput { text, bytes, truncated }

@@ -83,9 +83,11 @@ fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
         .stderr(Stdio::piped());
     // Linux starts no process with a variable of 128 KiB.
     let after = identity.after.as_ref().filter(|ids| ids.len() < 100_000);
-    for (name, value) in
-        [("JOBCTL_SCHEDULED_FOR", identity.scheduled_for.as_ref()), ("JOBCTL_AFTER", after)]
-    {
+    for (name, value) in [
+        ("JOBCTL_SCHEDULED_FOR", identity.scheduled_for.as_ref()),
+        ("JOBCTL_AFTER", after),
+        ("TRACEPARENT", identity.traceparent.as_ref()),
+    ] {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
@@ -367,6 +369,7 @@ mod tests {
             idempotency_key: "k".to_owned(),
             scheduled_for: None,
             after: None,
+            traceparent: None,
         };
         let started = Instant::now();
         let stop = Stop::new(started + Duration::from_secs(60), Duration::ZERO);

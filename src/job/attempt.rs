@@ -1,6 +1,7 @@
 //! One execution of a run: the input of the job, and its result. Pure.
 
 use crate::job::failure::Failure;
+use crate::job::payload;
 use crate::text::words::words;
 
 /// The prefix of the idempotency key of a run without its own key; the run's id follows.
@@ -23,6 +24,8 @@ pub(crate) struct AttemptIdentity {
     pub(crate) scheduled_for: Option<String>,
     /// The ids of the runs that it waited for, with commas.
     pub(crate) after: Option<String>,
+    /// The W3C trace context that the run continues.
+    pub(crate) traceparent: Option<String>,
 }
 
 #[derive(Debug)]
@@ -36,6 +39,9 @@ pub(crate) struct AttemptResult {
     pub(crate) note: Option<String>,
 }
 
+/// The line between stdout and stderr in a job's output.
+pub(crate) const STDERR_LINE: &str = "--- stderr ---\n";
+
 impl AttemptResult {
     /// The result of an attempt that failed before a process or a call existed.
     pub(crate) fn unstarted(failure: Failure) -> Self {
@@ -46,6 +52,18 @@ impl AttemptResult {
             http_status: None,
             output: JobOutput::default(),
             note: None,
+        }
+    }
+
+    /// Fails a success that has not printed JSON.
+    pub(crate) fn with_json(self) -> Self {
+        match (&self.outcome, payload::check_json("output", self.output.stdout())) {
+            (Outcome::Succeeded, Err(why)) => {
+                let is_cut = self.output.stdout().contains(" bytes left out]\n");
+                let long = if is_cut { "; it was too long to be stored whole" } else { "" };
+                Self { outcome: Outcome::Failed(Failure::BadResult(why + long)), ..self }
+            }
+            _ => self,
         }
     }
 }
@@ -61,6 +79,11 @@ pub(crate) struct JobOutput {
 }
 
 impl JobOutput {
+    /// Returns the output without stderr. No JSON has this line.
+    fn stdout(&self) -> &str {
+        self.text.split(STDERR_LINE).next().unwrap_or_default()
+    }
+
     /// Returns the last line that is not blank, as `jobctl.last_line` does.
     pub(crate) fn last_line(&self) -> Option<&str> {
         let start = self.text.char_indices().rev().nth(999).map_or(0, |(at, _)| at);

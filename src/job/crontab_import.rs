@@ -182,7 +182,10 @@ impl Import<'_> {
             return Err("@reboot has no equivalent: keep the line".into());
         }
         Schedule::parse(&schedule, &self.time_zone)
-            .and_then(|schedule| schedule.first(self.now))
+            .and_then(|read| match read.extends_cron() {
+                true => Err(format!("cron knows no L, # and @every, as in `{schedule}`")),
+                false => read.first(self.now),
+            })
             .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(&schedule) })?;
         let (user, command) = match self.owner {
             Owner::User => (None, rest),
@@ -391,7 +394,7 @@ fn cron_accepts(schedule: &str) -> bool {
         true => schedule.to_owned(),
         false => schedule.split(' ').map(read_by_cron).collect::<Vec<_>>().join(" "),
     };
-    Schedule::parse(&read, "UTC").is_ok()
+    Schedule::parse(&read, "UTC").is_ok_and(|schedule| !schedule.extends_cron())
 }
 
 /// Returns a field without the text that cron ignores, as in `5;`. A range becomes its two ends,
@@ -491,7 +494,7 @@ mod tests {
             parts in prop::collection::vec(
                 prop::sample::select(&[
                     "*", "-", "/", ",", "~", ";", "#", "x", "0", "2", "7", "30", "60", "99", "mon",
-                    "SUN", "jan",
+                    "SUN", "jan", "L", "W",
                 ][..]),
                 0..8,
             ),
@@ -501,7 +504,8 @@ mod tests {
             let schedule = fields.join(" ");
             let is_accepted = cron_daemon::accepts(&schedule);
             prop_assert_eq!(cron_accepts(&schedule), is_accepted, "{}", schedule);
-            let is_read = Schedule::parse(&schedule, "UTC").is_ok();
+            let read = Schedule::parse(&schedule, "UTC");
+            let is_read = read.is_ok_and(|schedule| !schedule.extends_cron());
             prop_assert!(is_accepted || !is_read, "cron refuses {}", schedule);
         }
     }
@@ -511,10 +515,19 @@ mod tests {
         for accepted in ["5;", "*x", "0~30", "**", "1-2-7", "30-10", "30-10/2,5", "*/5/2", "*/90"] {
             assert!(cron_accepts(&format!("{accepted} * * * *")), "{accepted}");
         }
-        for refused in ["", "5/10", "*/0", "*/5x", "1,", "1,,2", "30-", "30-60", "-*/15", "?"] {
+        for refused in
+            ["", "5/10", "*/0", "*/5x", "1,", "1,,2", "30-", "30-60", "-*/15", "?", "L", "LW"]
+        {
             assert!(!cron_accepts(&format!("{refused} * * * *")), "{refused}");
         }
-        for (schedule, is_accepted) in [("@daily", true), ("@Daily", false), ("* * * *", false)] {
+        for (schedule, is_accepted) in [
+            ("@daily", true),
+            ("@Daily", false),
+            ("@every 5m", false),
+            ("* * * *", false),
+            ("* * * * 1#1", true),
+            ("* * * * 1L", false),
+        ] {
             assert_eq!(cron_accepts(schedule), is_accepted, "{schedule}");
         }
     }

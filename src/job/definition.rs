@@ -29,6 +29,12 @@ words! {
         Job = "job",
     }
 
+    /// What runs print; the first is the default.
+    enum ResultForm {
+        Text = "text",
+        Json = "json",
+    }
+
     /// What an enqueue does while `max_waiting` runs wait; the first is the default.
     enum WhenFull {
         Refuse = "refuse",
@@ -154,6 +160,7 @@ pub(super) const KEYS: &[Key] = &[
     key("when_full", Word(&WhenFull::WORDS)).needs("max_waiting").or(|| json!(WhenFull::default())),
     key("snooze", Word(&Snooze::WORDS)).or(|| json!(Snooze::default())),
     key("pass_result", Boolean).or(|| json!(false)),
+    key("result", Word(&ResultForm::WORDS)).or(|| json!(ResultForm::default())),
     key("max_attempts", Number(1, MOST_ATTEMPTS)).or(|| json!(10)),
     key("timeout", Length(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
     key("max_age", Length(duration::MINUTE, LONGEST_AGE)),
@@ -700,7 +707,8 @@ mod tests {
                 "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
                 "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
                 "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
-                "enabled": true, "pass_result": false, "alert_after": 3,
+                "enabled": true, "pass_result": false, "result": "text",
+                "alert_after": 3,
             })
         );
         assert!(job.schedule.is_none());

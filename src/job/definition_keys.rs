@@ -101,7 +101,11 @@ fn value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
         // They say something only if they have another value.
-        "payload" | "snooze" | "pass_result" | "alert_after" if *value == (key.default)() => None,
+        "payload" | "snooze" | "pass_result" | "result" | "alert_after"
+            if *value == (key.default)() =>
+        {
+            None
+        }
         "spread" if value.as_f64() == Some(0.0) => None,
         _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
         _ if matches!(key.check, Check::Length(..)) => {

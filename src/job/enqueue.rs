@@ -41,3 +41,16 @@ words! {
         Dropped = "dropped",
     }
 }
+
+/// Checks a W3C trace context, as `jobctl.wrong_value` does.
+pub(crate) fn traceparent(text: &str) -> Result<String, String> {
+    const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let parts: Vec<_> = text.split('-').collect();
+    let is_known = parts.iter().map(|part| part.len()).eq([2, 32, 16, 2])
+        && parts.iter().all(|part| part.chars().all(is_hex))
+        && parts[0] != "ff"
+        && parts[1..3].iter().all(|id| id.contains(|c| c != '0'));
+    let wrong = || format!("not a trace context; write one as in {EXAMPLE}");
+    is_known.then(|| text.to_owned()).ok_or_else(wrong)
+}

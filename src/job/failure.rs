@@ -22,6 +22,7 @@ words! {
         Transport = "transport",
         Tls = "tls",
         BadPayload = "bad_payload",
+        BadResult = "bad_result",
         NotAllowed = "not_allowed",
         LeaseExpired = "lease_expired",
         Interrupted = "interrupted",
@@ -87,6 +88,8 @@ pub(crate) enum Failure {
     Tls(String),
     /// The run's payload or definition cannot be executed.
     BadPayload(String),
+    /// It succeeded, but did not print what its definition says.
+    BadResult(String),
     /// The command cannot start on any host: its arguments are too long.
     Unstartable(String),
     /// A flag of this host forbids the action. Holds the message, which names the flag.
@@ -111,6 +114,7 @@ impl Failure {
             Self::Transport(_) => (ErrorType::Transport, false),
             Self::Tls(_) => (ErrorType::Tls, false),
             Self::BadPayload(_) => (ErrorType::BadPayload, true),
+            Self::BadResult(_) => (ErrorType::BadResult, false),
             Self::NotAllowed(_) => (ErrorType::NotAllowed, true),
         }
     }
@@ -152,6 +156,7 @@ impl fmt::Display for Failure {
             Self::Transport(why)
             | Self::Tls(why)
             | Self::BadPayload(why)
+            | Self::BadResult(why)
             | Self::NotAllowed(why) => formatter.write_str(why),
         }
     }

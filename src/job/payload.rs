@@ -27,19 +27,25 @@ pub(crate) fn check(bytes: &[u8]) -> Result<&str, String> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| format!("payload is not UTF-8 at byte {}", error.valid_up_to() + 1))?;
+    check_json("payload", text).map(|()| text)
+}
+
+/// Refuses a text that `jsonb` would not keep whole. An error names the problem and its place, and
+/// shows no part of the text.
+pub(crate) fn check_json(name: &str, text: &str) -> Result<(), String> {
     if text.starts_with('\u{feff}') {
-        return Err("payload starts with a byte order mark at line 1 column 1".to_owned());
+        return Err(format!("{name} starts with a byte order mark at line 1 column 1"));
     }
     let mut json = serde_json::Deserializer::from_str(text);
     Strict { depth: 0 }
         .deserialize(&mut json)
         .and_then(|()| json.end())
-        .map_err(|error| format!("payload is not valid JSON: {error}"))?;
+        .map_err(|error| format!("{name} is not valid JSON: {error}"))?;
     match great_exponent(text) {
         Some(at) => {
-            Err(format!("payload has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1))
+            Err(format!("{name} has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1))
         }
-        None => Ok(text),
+        None => Ok(()),
     }
 }
 

@@ -37,7 +37,7 @@ impl Serialize for LogLine {
 
 /// The keys of an attempt. The status is the run's after the attempt; `lost` if another tick
 /// recovered the run.
-const ATTEMPT_KEYS: [&str; 9] = [
+const ATTEMPT_KEYS: [&str; 11] = [
     "run",
     "job",
     "attempt",
@@ -46,7 +46,9 @@ const ATTEMPT_KEYS: [&str; 9] = [
     "run_time_seconds",
     "error_type",
     "error",
+    "last_line",
     "next_attempt_seconds",
+    "trace_id",
 ];
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.

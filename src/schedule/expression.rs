@@ -1,7 +1,10 @@
 //! The five fields of a cron expression: which are accepted, and which minutes of a local clock
 //! they match. Knows no time zone and no instant.
+//!
+//! Beyond crontab(5), the day of the month may be `L` or `LW`, and the day of the week `mon#1` or
+//! `friL`. Quartz has these forms, too, but counts days from 1; here, 5 is Friday as in cron.
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
+use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Weekday};
 
 use crate::text::plural;
 
@@ -15,18 +18,25 @@ const ALIASES: [(&str, &str); 7] = [
     ("@annually", "0 0 1 1 *"),
 ];
 
-const MINUTE: FieldRule = FieldRule { name: "minute", first: 0, last: 59, names: "" };
-const HOUR: FieldRule = FieldRule { name: "hour", first: 0, last: 23, names: "" };
-const DAY: FieldRule = FieldRule { name: "day-of-month", first: 1, last: 31, names: "" };
+const MINUTE: FieldRule = FieldRule { name: "minute", first: 0, last: 59, names: "", more: "" };
+const HOUR: FieldRule = FieldRule { name: "hour", first: 0, last: 23, names: "", more: "" };
+const DAY: FieldRule =
+    FieldRule { name: "day-of-month", first: 1, last: 31, names: "", more: ", L or LW" };
 const MONTH: FieldRule = FieldRule {
     name: "month",
     first: 1,
     last: 12,
     names: "jan feb mar apr may jun jul aug sep oct nov dec",
+    more: "",
 };
 /// `7` also means Sunday.
-const WEEKDAY: FieldRule =
-    FieldRule { name: "day-of-week", first: 0, last: 6, names: "sun mon tue wed thu fri sat" };
+const WEEKDAY: FieldRule = FieldRule {
+    name: "day-of-week",
+    first: 0,
+    last: 6,
+    names: "sun mon tue wed thu fri sat",
+    more: ", also with #1 to #5 or L",
+};
 
 /// The values that a field may hold.
 struct FieldRule {
@@ -35,6 +45,8 @@ struct FieldRule {
     last: u32,
     /// The names of the values from `first` on.
     names: &'static str,
+    /// What else is allowed.
+    more: &'static str,
 }
 
 /// The numbers that a field matches.
@@ -45,6 +57,22 @@ pub(super) struct Field {
     /// The field starts with `*`, as in `*/2`. Cron's rules for days and for clock changes depend
     /// on how a field is written, not on what it matches.
     star: bool,
+    /// Of a day field, the days that depend on the month.
+    special: Specials,
+}
+
+/// Days that depend on the month, as bits. Of the day of the month, bit 0 is the last day, and bit
+/// 1 the last day that is neither Saturday nor Sunday. Of the day of the week, bit `8 * n + day` is
+/// the `n`th such day of the month, with 0 for Sunday; `n` 6 is the last one.
+type Specials = u64;
+
+const LAST_DAY: Specials = 1;
+const LAST_WORKDAY: Specials = 2;
+/// In the place of `n`.
+const LAST: u32 = 6;
+
+const fn nth(n: u32, weekday: u32) -> Specials {
+    1 << (8 * n + weekday)
 }
 
 /// A cron expression.
@@ -66,7 +94,9 @@ impl Expression {
                 Some((_, meaning)) => Self::parse(meaning),
                 None => {
                     let known = ALIASES.map(|(alias, _)| alias).join(", ");
-                    Err(format!("`{text}` is not a schedule; write {known} or five fields"))
+                    Err(format!(
+                        "`{text}` is not a schedule; write {known}, @every 90m or five fields"
+                    ))
                 }
             };
         }
@@ -98,9 +128,25 @@ impl Expression {
         self.days.star || self.weekdays.star
     }
 
+    /// Returns whether it uses a form that crontab(5) lacks.
+    pub(super) fn extends_cron(&self) -> bool {
+        self.days.special | self.weekdays.special > 0
+    }
+
     fn matches_day(&self, date: NaiveDate) -> bool {
-        let day = self.days.has(date.day());
-        let weekday = self.weekdays.has(date.weekday().num_days_from_sunday());
+        let (number, last) = (date.day(), u32::from(date.num_days_in_month()));
+        let is_last_workday = |weekday| match weekday {
+            Weekday::Sat | Weekday::Sun => false,
+            Weekday::Fri => number + 2 >= last,
+            _ => number == last,
+        };
+        let day = self.days.has(number)
+            || number == last && self.days.special & LAST_DAY > 0
+            || is_last_workday(date.weekday()) && self.days.special & LAST_WORKDAY > 0;
+        let weekday = date.weekday().num_days_from_sunday();
+        let nths = nth(number.div_ceil(7), weekday)
+            | if number + 7 > last { nth(LAST, weekday) } else { 0 };
+        let weekday = self.weekdays.has(weekday) || self.weekdays.special & nths > 0;
         let is_day = if self.needs_both_days() { day && weekday } else { day || weekday };
         is_day && self.months.has(date.month())
     }
@@ -153,11 +199,24 @@ impl Field {
     pub(super) fn count(self) -> u32 {
         self.values.count_ones()
     }
+
+    /// Returns whether it has the last day of the month, and the last one that is neither Saturday
+    /// nor Sunday.
+    pub(super) fn last_days(self) -> [bool; 2] {
+        [LAST_DAY, LAST_WORKDAY].map(|day| self.special & day > 0)
+    }
+
+    /// Returns the weekdays in a month as their place, 6 for the last, and the day, from 0 for
+    /// Sunday.
+    pub(super) fn nth_weekdays(self) -> impl Iterator<Item = (u32, u32)> {
+        let all = (1..=LAST).flat_map(|n| (0..7).map(move |day| (n, day)));
+        all.filter(move |(n, day)| self.special & nth(*n, *day) > 0)
+    }
 }
 
 impl FieldRule {
     fn parse(&self, text: &str) -> Result<Field, String> {
-        let mut values = 0;
+        let (mut values, mut special) = (0, 0);
         for item in text.split(',') {
             if item.is_empty() {
                 return Err(format!(
@@ -165,12 +224,35 @@ impl FieldRule {
                     self.name
                 ));
             }
-            values |= self.item(item)?;
+            match self.special(item)? {
+                0 => values |= self.item(item)?,
+                found => special |= found,
+            }
         }
         if self.is_weekday() {
             values = (values | values >> 7) & 0x7f;
         }
-        Ok(Field { values, star: text.starts_with('*') })
+        Ok(Field { values, star: text.starts_with('*'), special })
+    }
+
+    /// Reads an item that depends on the month; 0 for another one.
+    fn special(&self, item: &str) -> Result<Specials, String> {
+        let upper = item.to_ascii_uppercase();
+        match (upper.as_str(), upper.strip_suffix('L'), item.split_once('#')) {
+            ("L", ..) if self.is_day() => Ok(LAST_DAY),
+            ("LW", ..) if self.is_day() => Ok(LAST_WORKDAY),
+            (_, Some(day), _) if self.is_weekday() && !day.is_empty() => {
+                Ok(nth(LAST, self.value(day)? % 7))
+            }
+            (_, _, Some((day, n))) if self.is_weekday() => {
+                let n = number(n).filter(|n| (1..=5).contains(n)).ok_or_else(|| {
+                    let name = self.name;
+                    format!("`{item}` in the {name} field is wrong; after # comes 1 to 5")
+                })?;
+                Ok(nth(n, self.value(day)? % 7))
+            }
+            _ => Ok(0),
+        }
     }
 
     fn item(&self, item: &str) -> Result<u64, String> {
@@ -225,8 +307,15 @@ impl FieldRule {
                 (Some((first, _)), Some((_, last))) => format!(" or {first} to {last}"),
                 _ => String::new(),
             };
-            format!("`{text}` in the {name} field is wrong; allowed are {first} to {last}{names}")
+            let more = self.more;
+            format!(
+                "`{text}` in the {name} field is wrong; allowed are {first} to {last}{names}{more}"
+            )
         })
+    }
+
+    fn is_day(&self) -> bool {
+        self.last == 31
     }
 
     fn is_weekday(&self) -> bool {
@@ -320,20 +409,26 @@ mod tests {
     fn an_error_names_field_value_and_range() {
         refuses("60 * * * *", "`60` in the minute field is wrong; allowed are 0 to 59");
         refuses("* 24 * * *", "`24` in the hour field is wrong; allowed are 0 to 23");
-        refuses("* * 0 * *", "`0` in the day-of-month field is wrong; allowed are 1 to 31");
-        refuses("* * L * *", "`L` in the day-of-month field is wrong; allowed are 1 to 31");
+        let days = "in the day-of-month field is wrong; allowed are 1 to 31, L or LW";
+        for item in ["0", "W", "15W", "LL"] {
+            refuses(&format!("* * {item} * *"), &format!("`{item}` {days}"));
+        }
+        refuses("* * 1-L * *", &format!("`L` {days}"));
         refuses(
             "* * * 13 *",
             "`13` in the month field is wrong; allowed are 1 to 12 or jan to dec",
         );
-        refuses(
-            "* * * * 8",
-            "`8` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat",
-        );
-        refuses(
-            "* * * * monday",
-            "`monday` in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat",
-        );
+        let weekdays = "in the day-of-week field is wrong; allowed are 0 to 7 or sun to sat, also \
+                        with #1 to #5 or L";
+        for item in ["8", "monday", "L", "LW"] {
+            refuses(&format!("* * * * {item}"), &format!("`{item}` {weekdays}"));
+        }
+        refuses("* * * * 8#1", &format!("`8` {weekdays}"));
+        refuses("* * * * #1", &format!("`` {weekdays}"));
+        for item in ["1#0", "mon#6", "1#", "1#x", "1#1#1", "1#+1"] {
+            let why = "in the day-of-week field is wrong; after # comes 1 to 5";
+            refuses(&format!("* * * * {item}"), &format!("`{item}` {why}"));
+        }
         refuses("+5 * * * *", "`+5` in the minute field is wrong; allowed are 0 to 59");
         for item in ["-", "-5", "5-", "/5"] {
             let why = "in the minute field is wrong; allowed are 0 to 59";
@@ -368,10 +463,38 @@ mod tests {
             let five = "write five: minute, hour, day of month, month, day of week";
             refuses(text, &format!("`{text}` has {found}; {five}"));
         }
-        for alias in ["@reboot", "@every 5m", "@", "@Daily"] {
-            let known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually";
+        for alias in ["@reboot", "@every", "@", "@Daily"] {
+            let known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, \
+                         @every 90m";
             refuses(alias, &format!("`{alias}` is not a schedule; write {known} or five fields"));
         }
+    }
+
+    #[test]
+    fn the_month_decides_about_last_and_nth_days() {
+        let days = |text: &str| {
+            let expression = Expression::parse(text).unwrap();
+            let days = NaiveDate::from_ymd_opt(2026, 1, 1).unwrap().iter_days().take(365);
+            let days = days.filter(|date| expression.matches_day(*date));
+            days.map(|date| date.format("%m%d").to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            days("0 0 L * *"),
+            "0131 0228 0331 0430 0531 0630 0731 0831 0930 1031 1130 1231"
+        );
+        // January ends on a Saturday, May on a Sunday.
+        assert_eq!(
+            days("0 0 lw * *"),
+            "0130 0227 0331 0430 0529 0630 0731 0831 0930 1030 1130 1231"
+        );
+        assert_eq!(days("0 0 * 1-3 mon#1"), "0105 0202 0302");
+        assert_eq!(days("0 0 * 1-3 1#1,5L"), "0105 0130 0202 0227 0302 0327");
+        assert_eq!(days("0 0 * * 4#5"), "0129 0430 0730 1029 1231");
+        assert_eq!(days("0 0 * 1,2 7#1,sunL"), "0104 0125 0201 0222");
+        assert_eq!(days("0 0 * * 7L"), days("0 0 * * SUNl"));
+        // As in cron, one of the two fields is enough, unless one begins with a star.
+        assert_eq!(days("0 0 15,L 2 mon#1"), "0202 0215 0228");
+        assert_eq!(days("0 0 */2,L 2 6L"), "0228");
     }
 
     #[test]

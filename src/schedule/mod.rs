@@ -1,4 +1,5 @@
-//! Computes when a schedule fires: a cron expression in the local time of a time zone. Pure:
+//! Computes when a schedule fires: a cron expression in the local time of a time zone, or an
+//! interval. Pure:
 //! instants in, instants out; only `zone_data` reads files.
 //!
 //! Clock changes are treated as in Debian's cron. A job with fixed times fires once for each time.
@@ -15,8 +16,9 @@ mod zone_data;
 
 use std::iter;
 
-use chrono::{DateTime, Datelike, Days, FixedOffset, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, Days, DurationRound, FixedOffset, NaiveDateTime, TimeDelta, Utc};
 
+use crate::text::duration;
 use expression::Expression;
 pub(crate) use when::When;
 pub(crate) use zone::Zone;
@@ -28,14 +30,21 @@ pub(crate) use zone_data::ZoneData;
 pub(crate) const HORIZON_YEARS: u32 = 41;
 const HORIZON: Days = Days::new(HORIZON_YEARS as u64 * 366 - 1);
 /// The shortest time that chrono knows.
-const TICK: TimeDelta = TimeDelta::nanoseconds(1);
+const NANOSECOND: TimeDelta = TimeDelta::nanoseconds(1);
 
-/// A cron expression and the zone in which it is read.
+/// When a job fires, and the zone in which it is read.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     text: String,
-    expression: Expression,
+    rule: Rule,
     zone: Zone,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Cron(Expression),
+    /// So long after the last fire.
+    Every(TimeDelta),
 }
 
 /// One upcoming nominal time.
@@ -60,7 +69,19 @@ struct Span {
 impl Schedule {
     pub(crate) fn parse(expression: &str, time_zone: &str) -> Result<Self, String> {
         let text = expression.trim().to_owned();
-        Ok(Self { expression: Expression::parse(&text)?, text, zone: Zone::parse(time_zone)? })
+        let rule = match text.strip_prefix("@every ") {
+            Some(interval) => Rule::Every(every(interval.trim())?),
+            None => Rule::Cron(Expression::parse(&text)?),
+        };
+        Ok(Self { rule, text, zone: Zone::parse(time_zone)? })
+    }
+
+    /// Returns whether it uses a form that crontab(5) lacks.
+    pub(crate) fn extends_cron(&self) -> bool {
+        match &self.rule {
+            Rule::Cron(expression) => expression.extends_cron(),
+            Rule::Every(_) => true,
+        }
     }
 
     /// Returns the first nominal time after `from`, or an error if the schedule never fires, such
@@ -74,25 +95,36 @@ impl Schedule {
 
     /// Returns the first nominal time after `instant`; `None` if there is none within the horizon.
     pub(crate) fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let horizon = instant.checked_add_days(HORIZON).unwrap_or(DateTime::<Utc>::MAX_UTC);
-        self.times(instant, horizon).find_map(|times| self.list(&times).next())
+        match &self.rule {
+            // Without the seconds, which would move the times from fire to fire.
+            Rule::Every(interval) => {
+                instant.duration_trunc(TimeDelta::minutes(1)).ok()?.checked_add_signed(*interval)
+            }
+            Rule::Cron(expression) => {
+                let horizon = instant.checked_add_days(HORIZON).unwrap_or(DateTime::<Utc>::MAX_UTC);
+                let mut times = self.times(expression, instant, horizon);
+                times.find_map(|times| list(expression, &times).next())
+            }
+        }
     }
 
     /// Returns the nominal times after `after` and up to `until`: the `newest` ones in order, and
     /// the number of the others. Times before the horizon are not counted. The number is a sum
-    /// over days, not minutes, so a year costs the same for every schedule.
+    /// over days, not minutes, so a year costs the same for every schedule. `@every` has none: its
+    /// next time is known only after a fire.
     pub(crate) fn missed(
         &self,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         newest: usize,
     ) -> (Vec<DateTime<Utc>>, u64) {
+        let Rule::Cron(expression) = &self.rule else { return (Vec::new(), 0) };
         let horizon = until.checked_sub_days(HORIZON).unwrap_or(DateTime::<Utc>::MIN_UTC);
-        let all: Vec<_> = self.times(after.max(horizon), until).collect();
-        let latest = all.iter().rev().flat_map(|times| self.list(times).rev());
+        let all: Vec<_> = self.times(expression, after.max(horizon), until).collect();
+        let latest = all.iter().rev().flat_map(|times| list(expression, times).rev());
         let mut times: Vec<_> = latest.take(newest).collect();
         times.reverse();
-        let count: u64 = all.iter().map(|times| self.count(times)).sum();
+        let count: u64 = all.iter().map(|times| count(expression, times)).sum();
         let skipped = count - times.len() as u64;
         (times, skipped)
     }
@@ -102,7 +134,10 @@ impl Schedule {
         let mut last = instant;
         iter::from_fn(move || {
             let at = self.after(last)?;
-            let mark = self.mark(last, at);
+            let mark = match &self.rule {
+                Rule::Cron(expression) => self.mark(expression, last, at),
+                Rule::Every(_) => None,
+            };
             last = at;
             Some(Fire { at, local: self.zone.local(at), mark })
         })
@@ -110,53 +145,43 @@ impl Schedule {
 
     /// Returns the schedule in one sentence.
     pub(crate) fn words(&self) -> String {
-        words::sentence(&self.expression, self.zone.name())
+        match &self.rule {
+            Rule::Cron(expression) => words::sentence(expression, self.zone.name()),
+            Rule::Every(interval) => {
+                let interval = duration::show(interval.to_std().unwrap_or_default());
+                format!("Every {interval}, counted from the last fire.")
+            }
+        }
     }
 
     /// Returns the nominal times after `after` and up to `until`, by period.
-    fn times(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> impl Iterator<Item = Span> + '_ {
+    fn times(
+        &self,
+        expression: &Expression,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+    ) -> impl Iterator<Item = Span> {
         // Instants at the ends of chrono's range have no local time.
         let is_known = (1..=9999).contains(&after.year());
         let periods = is_known.then(|| self.zone.periods(after)).into_iter().flatten();
         let until = until.min(END);
         periods
             .take_while(move |period| period.start <= until)
-            .map(move |period| self.times_in(&period, after, until))
-    }
-
-    fn times_in(&self, period: &Period, after: DateTime<Utc>, until: DateTime<Utc>) -> Span {
-        let follows_clock = self.expression.follows_clock();
-        let makes_up = !follows_clock && after < period.start && self.matches_gap(period);
-        let made_up = makes_up.then_some(period.start);
-        let repeated = if follows_clock { TimeDelta::zero() } else { period.repeated() };
-        let from = (period.start + repeated).max(made_up.unwrap_or(after) + TICK);
-        let until = period.end.min(until + TICK).max(from);
-        let offset = period.offset;
-        Span { made_up, from: from.naive_utc() + offset, until: until.naive_utc() + offset, offset }
-    }
-
-    fn list(&self, times: &Span) -> impl DoubleEndedIterator<Item = DateTime<Utc>> + use<'_> {
-        let offset = times.offset;
-        let shown = self.expression.between(times.from, times.until);
-        times.made_up.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
-    }
-
-    fn count(&self, times: &Span) -> u64 {
-        u64::from(times.made_up.is_some()) + self.expression.count(times.from, times.until)
-    }
-
-    fn matches_gap(&self, period: &Period) -> bool {
-        let (from, until) = period.gap();
-        self.expression.between(from, until).next().is_some()
+            .map(move |period| times_in(expression, &period, after, until))
     }
 
     /// Describes the effect of a clock change on the fire at `at`, when the one before it is at
     /// `since`.
-    fn mark(&self, since: DateTime<Utc>, at: DateTime<Utc>) -> Option<String> {
-        let follows_clock = self.expression.follows_clock();
+    fn mark(
+        &self,
+        expression: &Expression,
+        since: DateTime<Utc>,
+        at: DateTime<Utc>,
+    ) -> Option<String> {
+        let follows_clock = expression.follows_clock();
         let mut periods = self.zone.periods(since).take_while(|period| period.start <= at);
         if let Some(period) =
-            periods.find(|period| since < period.start && self.matches_gap(period))
+            periods.find(|period| since < period.start && matches_gap(expression, period))
         {
             let (from, until) = period.gap();
             let effect = if follows_clock { "none in the gap before" } else { "right after a gap" };
@@ -175,6 +200,49 @@ impl Schedule {
         };
         Some(format!("repeated time: {pass}"))
     }
+}
+
+/// Reads the time from one fire to the next. A tick looks once a minute.
+fn every(interval: &str) -> Result<TimeDelta, String> {
+    let read = duration::parse_within(interval, duration::MINUTE, duration::YEAR)?;
+    match read.as_secs() % 60 == 0 && read.subsec_nanos() == 0 {
+        true => TimeDelta::from_std(read).map_err(|error| error.to_string()),
+        false => Err(format!("`{interval}` in `@every` is not a number of whole minutes")),
+    }
+}
+
+fn times_in(
+    expression: &Expression,
+    period: &Period,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Span {
+    let follows_clock = expression.follows_clock();
+    let makes_up = !follows_clock && after < period.start && matches_gap(expression, period);
+    let made_up = makes_up.then_some(period.start);
+    let repeated = if follows_clock { TimeDelta::zero() } else { period.repeated() };
+    let from = (period.start + repeated).max(made_up.unwrap_or(after) + NANOSECOND);
+    let until = period.end.min(until + NANOSECOND).max(from);
+    let offset = period.offset;
+    Span { made_up, from: from.naive_utc() + offset, until: until.naive_utc() + offset, offset }
+}
+
+fn list<'a>(
+    expression: &'a Expression,
+    times: &Span,
+) -> impl DoubleEndedIterator<Item = DateTime<Utc>> + use<'a> {
+    let offset = times.offset;
+    let shown = expression.between(times.from, times.until);
+    times.made_up.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
+}
+
+fn count(expression: &Expression, times: &Span) -> u64 {
+    u64::from(times.made_up.is_some()) + expression.count(times.from, times.until)
+}
+
+fn matches_gap(expression: &Expression, period: &Period) -> bool {
+    let (from, until) = period.gap();
+    expression.between(from, until).next().is_some()
 }
 
 #[cfg(test)]
@@ -215,6 +283,27 @@ mod tests {
             format!("{} = {}{mark}", fire.at.format("%m-%dT%H:%MZ"), fire.local.format("%H:%M%:z"))
         });
         assert_eq!(shown.collect::<Vec<_>>(), expected, "{expression} {zone}");
+    }
+
+    #[test]
+    fn every_counts_whole_minutes_from_the_last_fire() {
+        fires(
+            "@every 90m",
+            "Europe/Berlin",
+            "2026-03-28T23:00:59Z",
+            &["03-29T00:30Z = 01:30+01:00", "03-29T02:00Z = 04:00+02:00"],
+        );
+        let hourly = schedule(" @every  1h ", "UTC");
+        assert_eq!(hourly.words(), "Every 1h, counted from the last fire.");
+        assert_eq!(hourly.missed(at("2026-01-01T00:00:00Z"), at("2026-01-09T00:00:00Z"), 5).1, 0);
+        for (interval, why) in [
+            ("30s", "`30s` is out of range; allowed are 1m to 365d"),
+            ("366d", "`366d` is out of range; allowed are 1m to 365d"),
+            ("90s", "`90s` in `@every` is not a number of whole minutes"),
+        ] {
+            let refused = Schedule::parse(&format!("@every {interval}"), "UTC").unwrap_err();
+            assert_eq!(refused, why);
+        }
     }
 
     #[test]
@@ -633,7 +722,8 @@ mod tests {
             for fire in schedule.fires(from).take(20) {
                 let local = fire.local.naive_local();
                 let end = local + TimeDelta::seconds(1);
-                let shown = schedule.expression.between(local, end).next().is_some();
+                let Rule::Cron(expression) = &schedule.rule else { unreachable!("cron") };
+                let shown = expression.between(local, end).next().is_some();
                 let follows_gap = fire.mark.as_ref().is_some_and(|mark| mark.starts_with("right \
                     after"));
                 let gap = || schedule.zone.periods(fire.at).next().unwrap().gap();

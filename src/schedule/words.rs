@@ -43,10 +43,23 @@ fn time(expression: &Expression) -> String {
 fn day(expression: &Expression) -> String {
     let (days, weekdays) = (expression.days, expression.weekdays);
     let (any_day, any_weekday) = (days.count() == 31, weekdays.count() == 7);
-    let days = format!("on {} of the month", numbers("day", &days.iter().collect::<Vec<_>>()));
+    let numbered: Vec<_> = days.iter().collect();
+    let mut of_month = Vec::new();
+    if !numbered.is_empty() {
+        of_month.push(numbers("day", &numbered));
+    }
+    let last = days.last_days().into_iter().zip(["the last day", "the last working day"]);
+    of_month.extend(last.filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
+    let days = format!("on {} of the month", list(&of_month));
     // Monday first, as in "Saturday and Sunday".
     let in_week: Vec<_> = (0..7).filter(|index| weekdays.has((index + 1) % 7)).collect();
-    let weekdays = format!("on {}", names(&in_week, WEEKDAYS));
+    let nth = |(n, day): (u32, u32)| {
+        let place = ["first", "second", "third", "fourth", "fifth", "last"][n as usize - 1];
+        format!("the {place} {} of the month", names(&[(day + 6) % 7], WEEKDAYS))
+    };
+    let mut of_week = Vec::from_iter((!in_week.is_empty()).then(|| names(&in_week, WEEKDAYS)));
+    of_week.extend(weekdays.nth_weekdays().map(nth));
+    let weekdays = format!("on {}", list(&of_week));
     match (expression.needs_both_days(), any_day, any_weekday) {
         (true, true, true) | (false, true, _) | (false, _, true) => "every day".to_owned(),
         (true, true, false) => weekdays,
@@ -188,6 +201,18 @@ mod tests {
         says("0 0 1,* * 5", "At 00:00 every day");
         says("0 0 *,1 * 5", "At 00:00 on Friday");
         says("0 0 1-31 * 5", "At 00:00 every day");
+    }
+
+    #[test]
+    fn days_that_the_month_decides_are_named() {
+        says("0 0 L * *", "At 00:00 on the last day of the month");
+        says("0 0 15,LW * *", "At 00:00 on day 15 and the last working day of the month");
+        says("0 0 * * mon#1", "At 00:00 on the first Monday of the month");
+        says(
+            "0 0 L * 3,5L,sun#5",
+            "At 00:00 on the last day of the month or on Wednesday, the fifth Sunday of the month \
+             and the last Friday of the month",
+        );
     }
 
     #[test]

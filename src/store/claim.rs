@@ -143,6 +143,10 @@ rows! {
         pub(crate) after: Option<String>,
         /// The definition passes their results on.
         pub(crate) passes_results: bool,
+        /// The definition says that what it prints is JSON.
+        pub(crate) prints_json: bool,
+        /// The W3C trace context that it continues.
+        pub(crate) traceparent: Option<String>,
         /// The results as JSON, or why they can't be read; `None`: they were not read.
         #[serde(skip)]
         pub(crate) results: Option<std::result::Result<String, Failure>> = None,
@@ -153,6 +157,10 @@ impl Claimed {
     /// The number of this attempt without uncounted ones, which decides the backoff.
     pub(crate) fn counted_attempt(&self) -> i32 {
         self.attempt - self.uncounted_attempts
+    }
+
+    pub(crate) fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_ref()?.get(3..35)
     }
 
     /// The bytes of the job's input.

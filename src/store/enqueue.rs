@@ -44,6 +44,8 @@ pub(crate) struct NewRun {
     pub(crate) expires_in: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) traceparent: Option<String>,
     #[serde(rename = "idempotency_key", skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,6 +405,7 @@ mod tests {
             backoff: Some(String::new()),
             expires_in: Some(1.0),
             share: Some(String::new()),
+            traceparent: Some(String::new()),
             key: Some(String::new()),
             key_scope: Some(KeyScope::Live),
             on_conflict: Some(OnConflict::Same),

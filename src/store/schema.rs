@@ -54,14 +54,16 @@ static OBJECTS: &[Migration] = files![
         "functions/is_running", "functions/keep_effect", "functions/last_line",
         "functions/limited_runs", "functions/mark_followers", "functions/may_settle",
         "functions/name_incident", "functions/next_time", "functions/own_words",
-        "functions/record_alerts", "functions/record_effect", "functions/refuse_update",
-        "functions/release_right", "functions/renew_leases", "functions/replace_waiting",
+        "functions/read_json", "functions/record_alerts", "functions/record_effect",
+        "functions/refuse_update", "functions/release_right", "functions/renew_leases",
+        "functions/replace_waiting", "functions/result", "functions/results",
         "functions/run_states", "functions/run_time_trend", "functions/serving",
         "functions/set_aside_unclaimable", "functions/stuck_predecessor", "functions/try_enqueue",
-        "functions/usual", "functions/wait_again", "functions/wait_for", "functions/waiting_runs",
-        "functions/wrong_value", "views/awaited_runs", "views/current_holds", "views/daily_figures",
-        "views/dead_runs", "views/failing_jobs", "views/leases", "views/long_running_runs",
-        "views/pending_runs", "views/seen_workers", "views/unaccepted_restores",
+        "functions/usual", "functions/visible_runs", "functions/wait_again", "functions/wait_for",
+        "functions/waiting_runs", "functions/wrong_value", "views/awaited_runs",
+        "views/current_holds", "views/daily_figures", "views/dead_runs", "views/failing_jobs",
+        "views/leases", "views/long_running_runs", "views/pending_runs", "views/seen_workers",
+        "views/unaccepted_restores",
 ];
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.

@@ -117,6 +117,12 @@ rows! {
         pub(crate) output_truncated: bool,
     }
 
+    /// What a run has printed in its last attempt.
+    pub(crate) struct LastOutput {
+        pub(crate) id: i64,
+        pub(crate) output: Option<String>,
+    }
+
     /// The output of an attempt, as far as the database has it.
     pub(crate) struct StoredOutput {
         /// The attempt is running.
@@ -171,6 +177,11 @@ impl Store {
     /// one. `None`: no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
         self.query("show an output", Transaction::first, query!("look/output"; id, attempt))
+    }
+
+    /// Returns what runs have printed in their last attempts, of those that the login may see.
+    pub(crate) fn last_outputs(&self, ids: Vec<i64>) -> Result<Vec<LastOutput>> {
+        self.query("read the outputs", Transaction::list, query!("look/results"; ids))
     }
 
     /// Returns the states of those of these runs that the login may see.

@@ -66,7 +66,10 @@ pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
         let action = action(&run);
         let result = match &action {
             Err(failure) => AttemptResult::unstarted(failure.clone()),
-            Ok(action) => executor.execute(action, &identity(&run), run.timeout, stop),
+            Ok(action) => {
+                let result = executor.execute(action, &identity(&run), run.timeout, stop);
+                if run.prints_json { result.with_json() } else { result }
+            }
         };
         let prospect = Prospect::of(&result.outcome, action.as_ref().ok());
         (result, prospect)
@@ -92,6 +95,7 @@ fn identity(run: &Claimed) -> AttemptIdentity {
         idempotency_key: run.key.clone().unwrap_or_else(|| format!("{RUN_KEY_PREFIX}{}", run.id)),
         scheduled_for: run.scheduled_for.clone(),
         after: run.after.clone(),
+        traceparent: run.traceparent.clone(),
     }
 }
 
@@ -204,7 +208,8 @@ impl JudgedAttempt {
             error_type = self.next_status.error_type.map(ErrorType::as_str),
             error = self.next_status.error.as_deref(),
             last_line = self.last_line(),
-            next_attempt_seconds = next;
+            next_attempt_seconds = next,
+            trace_id = self.run.trace_id();
             "{line}"
         );
     }

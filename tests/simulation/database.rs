@@ -862,6 +862,8 @@ impl Database {
             after: (!after.is_empty()).then(|| after.join(",")),
             // The model has no outputs.
             passes_results: false,
+            prints_json: false,
+            traceparent: None,
             results: None,
             job_type: run.job_type,
         }

@@ -559,6 +559,7 @@ fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
         "when_full": random.of(&["refuse", "drop_new", "drop_oldest"]),
         "snooze": if is_full { random.of(&["run", "job"]) } else { "run" },
         "pass_result": false,
+        "result": "text",
         "max_attempts": 1 + random.below(3),
         "timeout": random.maybe(&[10.0]),
         "max_age": null,

@@ -96,7 +96,8 @@ const RESET: &str = "
         setval('jobctl.job_definitions_id_seq', 1, false)";
 const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
-        - '{payload_bytes, enqueued_by, live_output, settled_at, created_at}'::text[]
+        - '{payload_bytes, enqueued_by, live_output, settled_at, created_at,
+        traceparent}'::text[]
         || jsonb_build_object('timeout', extract(epoch FROM timeout), 'payload',
             payload::text) AS row
     FROM jobctl.job_runs AS run

@@ -21,6 +21,7 @@ CROSS JOIN LATERAL jsonb_to_record(given.run) AS asked (
     backoff text,
     expires_in float8,
     share text,
+    traceparent text,
     idempotency_key text,
     key_scope text,
     on_conflict text,
@@ -44,5 +45,6 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     debounce => make_interval(secs => asked.debounce),
     debounce_max => make_interval(secs => asked.debounce_max),
     expires_in => make_interval(secs => asked.expires_in),
-    share => asked.share
+    share => asked.share,
+    traceparent => asked.traceparent
 ) AS run

@@ -13,6 +13,7 @@ INSERT INTO jobctl.job_runs AS run (
     backoff,
     expires_at,
     share,
+    traceparent,
     idempotency_key,
     key_scope
 )
@@ -27,6 +28,7 @@ SELECT
     coalesce(asked.backoff, 'exponential:1m..30m'),
     due.at + make_interval(secs => asked.expires_in),
     asked.share,
+    asked.traceparent,
     asked.idempotency_key,
     coalesce(asked.key_scope, 'retained')
 FROM jsonb_to_record($1::text::jsonb) AS asked (
@@ -41,6 +43,7 @@ FROM jsonb_to_record($1::text::jsonb) AS asked (
     backoff text,
     expires_in float8,
     share text,
+    traceparent text,
     idempotency_key text,
     key_scope text
 )

@@ -12,7 +12,8 @@ INSERT INTO jobctl.job_runs AS run (
     timeout,
     backoff,
     expires_at,
-    share
+    share,
+    traceparent
 )
 SELECT
     asked.job_type,
@@ -24,7 +25,8 @@ SELECT
     make_interval(secs => asked.timeout),
     coalesce(asked.backoff, 'exponential:1m..30m'),
     due.at + make_interval(secs => asked.expires_in),
-    asked.share
+    asked.share,
+    asked.traceparent
 FROM jsonb_to_record($1::text::jsonb) AS asked (
     job_type text,
     payload jsonb,
@@ -36,7 +38,8 @@ FROM jsonb_to_record($1::text::jsonb) AS asked (
     timeout float8,
     backoff text,
     expires_in float8,
-    share text
+    share text,
+    traceparent text
 )
 CROSS JOIN LATERAL (
     SELECT coalesce(asked.run_at, now() + make_interval(secs => asked."in"), now()) AS at

@@ -46,6 +46,7 @@ SELECT
         WHEN run.status = 'running'
             THEN run.started_at + make_interval(secs => usual.median_seconds)
     END AS usual_end_at,
+    substr(run.traceparent, 4, 32) AS trace_id,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff

@@ -85,6 +85,7 @@ SELECT
     run.scheduled_for,
     run.expires_at,
     run.share,
+    substr(run.traceparent, 4, 32) AS trace_id,
     run.locked_by,
     lease.locked_until,
     run.cancel_requested_at,

@@ -4,6 +4,7 @@ mod batch;
 pub(super) mod request;
 
 use std::collections::{BTreeSet, HashMap};
+use std::env;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -24,7 +25,7 @@ use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
-use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope};
+use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, traceparent};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::Status;
 use crate::print::{self, Format, Output, Progress};
@@ -93,14 +94,23 @@ pub(crate) struct Arguments {
     /// Make its first attempt in this process, as `jobctl tick --run`, and wait as with --wait
     #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
     pub(super) run: bool,
+    /// With --wait or --run, print what the run printed, not its id
+    #[arg(long = "output", conflicts_with_all = ["format", "json"])]
+    shows_output: bool,
     #[command(flatten)]
     output: Output,
 }
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let waits = self.run || self.wait.is_some();
+        if self.shows_output && !waits {
+            return Err(Fault::usage("--output needs --wait or --run").into());
+        }
         let here = self.run.then(|| of_variables("tick")).transpose()?;
         let batch = self.batch.take();
+        let trace = || env::var("TRACEPARENT").ok().and_then(|text| traceparent(&text).ok());
+        self.request.traceparent = self.request.traceparent.take().or_else(trace);
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
         let rule = self.request.rule();
         if !self.then.is_empty() {
@@ -123,7 +133,6 @@ impl Arguments {
         if self.run {
             database.open()?.claim_nothing()?;
         }
-        let waits = self.run || self.wait.is_some();
         let answers = enqueue(database, runs, dependencies, &queues, waits)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
@@ -132,6 +141,7 @@ impl Arguments {
         }
         complain_of_existing(&answers);
         let printed = match self.output.format() {
+            _ if self.shows_output => Ok(()),
             Format::Json if batch.is_some() => print::json(&answers),
             Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
             Format::Table | Format::Tsv => print_ids(self.output, &answers),
@@ -150,7 +160,7 @@ impl Arguments {
         }
         let Some(timeout) = self.wait.or(self.run.then_some(None)) else { return Ok(Exit::Done) };
         let ended = match ids.is_empty() {
-            false => wait::Arguments::of(ids, timeout).run(database)?,
+            false => wait::Arguments::of(ids, timeout, self.shows_output).run(database)?,
             true => Exit::Done,
         };
         Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })

@@ -14,7 +14,7 @@ use crate::exit::Fault;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
 use crate::job::definition;
-use crate::job::enqueue::{AfterRule, KeyScope, OnConflict};
+use crate::job::enqueue::{self, AfterRule, KeyScope, OnConflict};
 use crate::job::payload;
 use crate::schedule::Schedule;
 use crate::store::{EncodedRun, NewRun};
@@ -71,6 +71,11 @@ pub(super) struct Request {
     #[arg(long, value_name = "NAME", value_parser = share)]
     #[serde(default, deserialize_with = "read::share")]
     share: Option<String>,
+    /// The trace that the run continues, in the form of W3C Trace Context [default: that of the
+    /// variable TRACEPARENT]
+    #[arg(long, value_name = "TRACEPARENT", value_parser = enqueue::traceparent)]
+    #[serde(default, deserialize_with = "read::traceparent")]
+    pub(super) traceparent: Option<String>,
     /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
     #[serde(default, deserialize_with = "read::key", rename = "idempotency_key")]
@@ -176,6 +181,7 @@ mod read {
         wait: f64 = super::wait();
         expires_in: f64 = super::expires_in();
         share: String = super::share;
+        traceparent: String = enqueue::traceparent;
         key: String = run_key;
         key_scope: KeyScope = str::parse;
         on_conflict: OnConflict = str::parse;
@@ -249,6 +255,7 @@ impl Request {
             timeout: self.timeout.or(flags.timeout),
             expires_in: self.expires_in.or(flags.expires_in),
             share: self.share.or_else(|| flags.share.clone()),
+            traceparent: self.traceparent.or_else(|| flags.traceparent.clone()),
             after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
             or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
             after: if self.after.is_empty() { flags.after.clone() } else { self.after },
@@ -313,6 +320,7 @@ impl Request {
             backoff: self.backoff,
             expires_in: self.expires_in,
             share: self.share,
+            traceparent: self.traceparent,
             key: self.key,
             key_scope: self.key_scope,
             on_conflict: self.on_conflict,

@@ -15,6 +15,7 @@ use crate::job::failure::{Failure, is_redirect};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
 /// Encodes everything but visible ASCII, and also `%`, so that different keys stay different. Bytes
 /// beyond ASCII are always encoded.
@@ -68,6 +69,8 @@ impl<'a> HttpRequest<'a> {
             (RUN_ID, identity.run_id.into()),
             (ATTEMPT, identity.attempt.into()),
         ]);
+        let trace = identity.traceparent.as_ref().map(HeaderValue::try_from);
+        own.extend(trace.and_then(Result::ok).map(|trace| (TRACEPARENT, trace)));
         if call.json.is_some() {
             own.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -236,6 +239,7 @@ mod tests {
             idempotency_key: "weekly é\n1".to_owned(),
             scheduled_for: None,
             after: None,
+            traceparent: None,
         }
     }
 

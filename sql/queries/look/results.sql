@@ -1,0 +1,5 @@
+-- Lists what runs have printed in their last attempts, of those that the login may see.
+-- $1  ids
+-- A row per run.
+SELECT result.id, result.output
+FROM jobctl.results($1::bigint[]) AS result

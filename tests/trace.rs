@@ -1,0 +1,117 @@
+//! The trace that a run continues, in the form of W3C Trace Context.
+
+use serde_json::json;
+
+use crate::support::TestDb;
+use crate::support::http_server::HttpServer;
+
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+fn trace(db: &TestDb, id: i64) -> String {
+    db.of_run(id, "coalesce(traceparent, 'none')")
+}
+
+#[test]
+fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
+    let db = TestDb::new();
+    let command = ["shell", "--run", "--output", "--", "printenv", "TRACEPARENT"];
+    let enqueue = || db.jobctl(["enqueue"]).args(command);
+    enqueue().env("TRACEPARENT", TRACE).run().success().stdout(&format!("{TRACE}\n"));
+    db.jobctl(["enqueue", "--traceparent", OTHER])
+        .args(command)
+        .env("TRACEPARENT", TRACE)
+        .run()
+        .success()
+        .stdout(&format!("{OTHER}\n"));
+    // A tick's own variable is not that of its runs.
+    db.enqueue(["shell", "--", "printenv", "TRACEPARENT"]);
+    db.jobctl(["tick"]).env("TRACEPARENT", TRACE).run().stderr_has("exit status 1");
+    let server = HttpServer::start();
+    let call = json!({"url": server.url("/echo")}).to_string();
+    db.enqueue(["http", &call, "--traceparent", TRACE]);
+    db.enqueue(["http", &call]);
+    let tick =
+        db.jobctl(["tick", "--log-format", "json"]).env("JOBCTL_LOG", "info").run().success();
+    assert!(
+        tick.stderr.contains(r#""trace_id":"4bf92f3577b34da6a3ce929d0e0e4736""#),
+        "{}",
+        tick.stderr
+    );
+    let requests = server.requests();
+    let mut sent: Vec<_> =
+        requests.iter().map(|request| request.headers.get("traceparent").cloned()).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, [None, Some(TRACE.to_owned())]);
+    db.jobctl(["show", "1"]).run().stdout_has("trace_id\t4bf92f3577b34da6a3ce929d0e0e4736\n");
+    db.jobctl(["list", "--json"])
+        .run()
+        .stdout_has(r#""trace_id":"0af7651916cd43dd8448eb211c80319c""#);
+}
+
+#[test]
+fn sql_batches_hooks_and_followers_continue_it() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\non_success = 'sent'\n\n[jobs.sent]\nshell = 'true'\n");
+    let first = db.query(&format!("SELECT jobctl.enqueue('a', traceparent => '{TRACE}')"));
+    let follower = db.enqueue(["a", "--after", &first]);
+    let own = db.enqueue(["a", "--after", &first, "--traceparent", OTHER]);
+    db.jobctl(["tick"]).run().success();
+    let late = db.enqueue(["a", "--after", &first]);
+    for (id, expected) in [(follower, TRACE), (own, OTHER), (late, TRACE)] {
+        assert_eq!(trace(&db, id), expected, "{id}");
+    }
+    let hooks = "SELECT count(*), count(traceparent) FROM jobctl.job_runs WHERE job_type = 'sent'";
+    assert_eq!(db.query(hooks), "3|3");
+    let batch = format!(
+        "{{\"job_type\": \"a\", \"traceparent\": \"{OTHER}\"}}\n{{\"job_type\": \"shell\", \
+         \"payload\": {{\"command\": \"true\"}}}}\n{{\"job_type\": \"a\"}}\n"
+    );
+    let batch = db.jobctl(["enqueue", "--batch", "-", "--traceparent", TRACE]).stdin(batch).run();
+    let traces: Vec<_> =
+        batch.success().stdout.lines().map(|id| trace(&db, id.parse().unwrap())).collect();
+    assert_eq!(traces, [OTHER, TRACE, TRACE]);
+    // The newest enqueue decides.
+    let live = |more: &[&str]| {
+        let replace = ["a", "--key", "k", "--key-scope", "live", "--in", "1h"];
+        db.enqueue(replace.iter().chain(&["--on-conflict", "replace"]).chain(more).copied())
+    };
+    let id = live(&["--traceparent", OTHER]);
+    assert_eq!((live(&[]), trace(&db, id)), (id, OTHER.to_owned()));
+    assert_eq!((live(&["--traceparent", TRACE]), trace(&db, id)), (id, TRACE.to_owned()));
+}
+
+#[test]
+fn a_malformed_trace_is_refused_and_that_of_the_environment_ignored() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    for wrong in [
+        "",
+        "00",
+        &TRACE[1..],
+        &TRACE.to_uppercase(),
+        &TRACE.replace("4bf", "xyz"),
+        &TRACE.replacen("00", "ff", 1),
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        &format!("{TRACE}-"),
+        &format!("{TRACE}\n"),
+    ] {
+        db.jobctl(["enqueue", "a", "--traceparent", wrong])
+            .run()
+            .exits(2)
+            .stderr_has("not a trace context; write one as in 00-");
+        let line = json!({"job_type": "a", "traceparent": wrong}).to_string();
+        db.jobctl(["enqueue", "--batch", "-"])
+            .stdin(line)
+            .run()
+            .exits(2)
+            .stderr_has("not a trace context");
+        let enqueue = format!("SELECT jobctl.enqueue('a', traceparent => E'{wrong}')");
+        let error = db.try_query(&enqueue).unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert!(error.message().starts_with("traceparent must be as in 00-"), "{wrong}: {error}");
+        let id = db.jobctl(["enqueue", "a"]).env("TRACEPARENT", wrong).run().success().stdout;
+        assert_eq!(trace(&db, id.trim().parse().unwrap()), "none", "{wrong}");
+    }
+}
