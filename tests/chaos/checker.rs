@@ -144,11 +144,26 @@ impl<'a> Log<'a> {
         self.status(run) == Some("deleted")
     }
 
+    /// Returns whether it waits for a retry of a run that did not succeed, itself or through
+    /// others. So does a run that was cancelled with its predecessor and is retried.
+    fn is_stuck(&self, run: i64) -> bool {
+        self.all("waits").iter().any(|waits| {
+            let [follower, before, rule] = waits[..] else { return false };
+            number(follower) == run
+                && match self.status(number(before)) {
+                    Some("dead" | "cancelled" | "deleted") => rule != "any_end",
+                    Some("blocked") => self.is_stuck(number(before)),
+                    _ => false,
+                }
+        })
+    }
+
     fn no_run_is_lost(&self) {
         let rows: BTreeMap<_, _> =
             self.all("run").iter().map(|row| (number(row[0]), row[1])).collect();
         for run in self.changes.keys() {
             match rows.get(run) {
+                Some(&"blocked") if self.is_stuck(*run) => {}
                 Some(status) if !FINAL.contains(status) => {
                     self.problem(format!("run {run} is still {status}"));
                 }
@@ -250,7 +265,8 @@ impl<'a> Log<'a> {
                     | ("running", "succeeded" | "failed" | "dead" | "cancelled" | "queued", 0)
                     | ("running", "queued" | "cancelled", -1)
                     | ("succeeded" | "dead" | "cancelled", "deleted", 0) => true,
-                    ("failed" | "dead" | "cancelled", "queued", 0) => {
+                    ("failed" | "dead" | "cancelled", "queued", 0)
+                    | ("cancelled", "blocked", 0) => {
                         revived += 1;
                         revived <= retries
                     }
@@ -635,6 +651,19 @@ fn overlaps_are_found_unless_the_tick_was_stopped_or_the_run_forced() {
 #[test]
 fn processes_that_outlive_their_tick_are_found() {
     breaks("7 gone t1\n", "7 gone t1\n7 beat 1 1 t1\n", "run 1 attempt 1 outlived its tick t1");
+}
+
+#[test]
+fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
+    breaks("0 run 4 succeeded\n", "0 run 4 blocked\n", "run 4 is still blocked");
+    let stays = |before: &str| {
+        let waits = "0 insert 5 once 1 - -\n0 change 5 queued blocked 0 1\n0 waits 5 9 or_cancel\n";
+        let cancelled = "0 change 5 blocked cancelled 0 1\n0 change 5 cancelled blocked 0 1\n";
+        let end = format!("7 gone t1\n{waits}{cancelled}0 run 5 blocked\n{before}");
+        broken(&KEPT.replacen("7 gone t1\n", &end, 1))
+    };
+    assert_eq!(stays("0 retry 5\n"), Vec::<String>::new());
+    assert_eq!(stays(""), ["run 5: cancelled -> blocked, attempts +0"]);
 }
 
 #[test]
