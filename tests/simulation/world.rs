@@ -1069,9 +1069,12 @@ impl Runtime for Simulated<'_> {
     fn stop(&mut self, claim: &FencingToken, why: StopReason) {
         self.note(|| format!("-> Stop {} {why:?}", history::claim(claim)));
         let Self { world, tick } = self;
-        // A tick without threads ends, and one whose statements are all rejected.
+        // A tick without threads ends, and one whose statements are all rejected. A tick that was
+        // frozen reads such an answer late.
+        let sent_ago = (world.clock(tick) - tick.sent).as_nanos() as u64;
         let may_end = tick.pool.threads == 0
             || world.rejects.is_some()
+            || world.now.saturating_sub(sent_ago) < world.up_since
             || tick.signalled < Some((world.up_since, 0));
         if why == StopReason::Interrupted && !may_end {
             world.checks.interrupted(tick, &world.hosts[tick.host], world.now);
