@@ -92,6 +92,8 @@ pub(super) struct Session {
     pub(super) dead: BTreeSet<String>,
     /// The host's time when the request is sent.
     pub(super) now: Instant,
+    /// The connection hangs: of a request, only its first transaction is performed.
+    pub(super) hangs: bool,
     state: UpkeepState,
     followed: Vec<i64>,
     undecided: usize,
@@ -102,8 +104,8 @@ impl Session {
     pub(super) fn new(holder: Holder, filter: ClaimFilter, timing: Timing, now: Instant) -> Self {
         let dead = BTreeSet::new();
         let state = UpkeepState::default();
-        let (followed, undecided) = (Vec::new(), 0);
-        Self { holder, filter, timing, dead, now, state, followed, undecided, search: None }
+        let (followed, undecided, hangs) = (Vec::new(), 0, false);
+        Self { holder, filter, timing, dead, now, hangs, state, followed, undecided, search: None }
     }
 
     /// Whether the next request decides about runs that wait for ended ones.
@@ -1197,7 +1199,7 @@ impl Database {
     }
 
     /// jobctl.mark_followers
-    fn mark_followers(&mut self, runs: &BTreeSet<i64>) -> Vec<i64> {
+    pub(super) fn mark_followers(&mut self, runs: &BTreeSet<i64>) -> Vec<i64> {
         let is_marked = |row: &Dependency| matches!(row.state, State::Open | State::Stuck);
         let followed = |id: &&i64| self.followers(**id).any(|(_, row)| is_marked(&row));
         let followed: Vec<_> = runs.iter().filter(followed).copied().collect();
@@ -1279,7 +1281,7 @@ impl Database {
 
     /// As `Database::follow_up` of a tick.
     fn follow_up(&mut self, session: &mut Session) {
-        if session.followed.is_empty() {
+        if session.followed.is_empty() || session.hangs {
             return;
         }
         let mut state = std::mem::take(&mut session.state);

@@ -919,6 +919,7 @@ impl World {
         {
             row.claiming = Some((tick.name.clone(), database.now + self.lease));
         }
+        tick.session.hangs = fault == Fault::LateCommit;
         let answer = database.perform(&mut tick.session, &exchange.request, &mut random);
         self.variant.after(saved, database);
         self.set_database_clock();
@@ -1170,11 +1171,9 @@ impl World {
             return;
         }
         self.note(|| format!("   database: a late COMMIT of runs {runs:?}"));
-        for (key, row) in &changed.dependencies {
-            if runs.contains(&key.0) {
-                self.database.dependencies.entry(*key).and_modify(|it| *it = *row);
-            }
-        }
+        let is_ended = |id: &&i64| changed.runs[id].finished_at.is_some();
+        let ended = runs.iter().filter(is_ended).copied().collect();
+        self.database.mark_followers(&ended);
         for id in runs {
             self.database.locked.remove(&id);
             let run = changed.runs[&id].clone();
