@@ -14,6 +14,7 @@ CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease
 #variable_conflict use_column
 DECLARE
     any_waits boolean;
+    any_locks boolean;
     limited record;
     claimed_ids bigint[];
     last_run_at timestamptz := now();
@@ -38,10 +39,15 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
+    any_locks := any_waits AND EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+    );
     -- Without a row, NULLs.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
+        claim_runs.worker,
         at_most,
         queues,
         excluded_jobs,
@@ -52,7 +58,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND after_definition IS NOT NULL;
+    WHERE any_waits AND (after_definition IS NOT NULL OR any_locks);
     skips_runs := false;
     IF any_waits THEN
         WITH RECURSIVE lanes AS (
@@ -171,6 +177,8 @@ BEGIN
                     AND (run.run_at, run.id) > (lane.run_at, lane.id)
                     AND (run.run_at, run.id) <= (last_run_at, last_id)
                     AND coalesce(run.expires_at > now(), true)
+                    AND run.lock IS NULL
+                    AND coalesce(run.worker = claim_runs.worker, true)
                     AND run.id <> ALL (excluded_runs)
                     -- `coalesce` hides the comparison from the planner. If most runs are of one
                     -- job, it would expect that hardly any run passes, and read and sort the whole
@@ -293,10 +301,50 @@ BEGIN
             GROUP BY run.job_type
         ) AS started
         WHERE definition.name = started.job_type
+            AND definition.is_limited
             AND (
                 definition.rate IS NOT NULL
                 OR definition.last_share IS DISTINCT FROM started.last_share
             );
+        INSERT INTO jobctl.job_share_rates AS used (definition_id, share, next_at)
+        SELECT
+            definition.id,
+            coalesce(run.share, ''),
+            now() + count(*) * definition.share_interval
+        FROM jobctl.job_runs AS run
+        JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        WHERE run.id = ANY (limited.ids)
+            AND run.id = ANY (claimed_ids)
+            AND definition.rate_per_share IS NOT NULL
+        GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
+        ON CONFLICT (definition_id, share) DO UPDATE SET
+            next_at = excluded.next_at + CASE
+                -- As in limited_runs, an impossible time counts as none.
+                WHEN used.next_at BETWEEN now() AND now() + (
+                    SELECT definition.most_at_once_per_share * definition.share_interval
+                    FROM jobctl.job_definitions AS definition
+                    WHERE definition.id = used.definition_id
+                )
+                    THEN used.next_at - now()
+                ELSE interval '0'
+            END;
+        IF FOUND THEN
+            -- More rows go than come, so shares leave nothing behind.
+            DELETE FROM jobctl.job_share_rates AS unused
+            WHERE (unused.definition_id, unused.share) IN (
+                SELECT old.definition_id, old.share
+                FROM jobctl.job_definitions AS definition
+                JOIN jobctl.job_share_rates AS old
+                    ON old.definition_id = definition.id
+                    AND old.next_at < now()
+                WHERE definition.name = ANY (ARRAY(
+                    SELECT run.job_type
+                    FROM jobctl.job_runs AS run
+                    WHERE run.id = ANY (claimed_ids)
+                ))
+                LIMIT 2 * at_most
+            );
+        END IF;
     END IF;
     has_released := releases_right
         AND coalesce(cardinality(claimed_ids), 0) < at_most
@@ -635,6 +683,8 @@ CASE
     WHEN (catch_up ~~ 'all:%'::text) THEN (substr(catch_up, 5))::integer
     ELSE 1
 END) STORED,
+    each_worker boolean DEFAULT false NOT NULL,
+    workers text[],
     overlap text DEFAULT 'skip'::text NOT NULL,
     max_running integer,
     most_running integer GENERATED ALWAYS AS (LEAST(max_running,
@@ -654,8 +704,25 @@ END)::double precision) / (split_part(rate, '/'::text, 1))::double precision))) 
     most_at_once integer GENERATED ALWAYS AS (COALESCE(burst, (split_part(rate, '/'::text, 1))::integer)) STORED,
     rate_next_at timestamp with time zone,
     max_running_per_share integer,
+    rate_per_share text,
+    share_interval interval GENERATED ALWAYS AS (('00:00:01'::interval * (((rtrim(split_part(rate_per_share, '/'::text, 2), 'smhd'::text))::double precision * (
+CASE "right"(rate_per_share, 1)
+    WHEN 's'::text THEN 1
+    WHEN 'm'::text THEN 60
+    WHEN 'h'::text THEN 3600
+    ELSE 86400
+END)::double precision) / (split_part(rate_per_share, '/'::text, 1))::double precision))) STORED,
+    most_at_once_per_share integer GENERATED ALWAYS AS ((split_part(rate_per_share, '/'::text, 1))::integer) STORED,
     last_share text COLLATE pg_catalog."C",
-    is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL) OR (max_running_per_share IS NOT NULL))) STORED NOT NULL,
+    lock jsonb,
+    lock_name text GENERATED ALWAYS AS (COALESCE((lock ->> 'name'::text), (lock #>> '{}'::text[]))) STORED,
+    lock_most integer GENERATED ALWAYS AS (
+CASE
+    WHEN (jsonb_typeof(lock) = 'object'::text) THEN ((lock ->> 'most'::text))::integer
+    WHEN (lock IS NOT NULL) THEN 1
+    ELSE NULL::integer
+END) STORED,
+    is_limited boolean GENERATED ALWAYS AS (((max_running IS NOT NULL) OR (overlap = 'queue'::text) OR (rate IS NOT NULL) OR (max_running_per_share IS NOT NULL) OR (rate_per_share IS NOT NULL) OR (lock IS NOT NULL))) STORED NOT NULL,
     max_waiting integer,
     when_full text DEFAULT 'refuse'::text NOT NULL,
     snooze text DEFAULT 'run'::text NOT NULL,
@@ -714,6 +781,7 @@ END)::double precision)) STORED,
     CONSTRAINT keep_dead_is_at_most_a_century CHECK (((keep_dead >= '00:00:00'::interval) AND (keep_dead <= '36500 days'::interval))),
     CONSTRAINT keep_is_at_most_a_century CHECK (((keep >= '00:00:00'::interval) AND (keep <= '36500 days'::interval))),
     CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['shell'::text, 'http'::text]))),
+    CONSTRAINT lock_is_known CHECK (((lock IS NULL) OR (jsonb_typeof(lock) = 'string'::text) OR COALESCE(((jsonb_typeof((lock -> 'name'::text)) = 'string'::text) AND ((lock ->> 'most'::text) ~ '^[1-9][0-9]{0,5}$'::text)), false))),
     CONSTRAINT max_age_is_positive CHECK ((max_age > '00:00:00'::interval)),
     CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000))),
     CONSTRAINT max_lag_is_positive CHECK ((max_lag > '00:00:00'::interval)),
@@ -728,6 +796,7 @@ END)::double precision)) STORED,
     CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
     CONSTRAINT queue_is_short_and_plain CHECK ((queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text)),
     CONSTRAINT rate_is_known CHECK ((rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'::text)),
+    CONSTRAINT rate_per_share_is_known CHECK ((rate_per_share ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'::text)),
     CONSTRAINT result_is_known CHECK ((result = ANY (ARRAY['text'::text, 'json'::text]))),
     CONSTRAINT snooze_is_known CHECK ((snooze = ANY (ARRAY['run'::text, 'job'::text]))),
     CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
@@ -751,11 +820,15 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'schedule', definition.schedule,
         'time_zone', definition.time_zone,
         'catch_up', definition.catch_up,
+        'each_worker', definition.each_worker,
+        'workers', definition.workers,
         'overlap', definition.overlap,
         'max_running', definition.max_running,
         'rate', definition.rate,
         'burst', definition.burst,
         'max_running_per_share', definition.max_running_per_share,
+        'rate_per_share', definition.rate_per_share,
+        'lock', definition.lock,
         'max_waiting', definition.max_waiting,
         'when_full', definition.when_full,
         'snooze', definition.snooze,
@@ -1151,7 +1224,7 @@ BEGIN
     END IF;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, traceparent text DEFAULT NULL::text, lock text DEFAULT NULL::text, worker text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1166,7 +1239,8 @@ BEGIN
     END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
+        traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
         waits := jobctl.wait_for(
@@ -1397,6 +1471,8 @@ BEGIN
             line.ordinal,
             run.job_type,
             run.share,
+            run.lock,
+            run.worker,
             run.traceparent,
             run.idempotency_key AS key,
             run.on_conflict,
@@ -1423,7 +1499,7 @@ BEGIN
                         THEN jobctl.is_backoff(run.backoff)
                 END,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, run.traceparent, caller
+                value.expires_in, run.share, run.lock, run.worker, run.traceparent, caller
             ) AS wrong,
             refused.code AS refused_code,
             refused.reason AS refused_reason,
@@ -1446,6 +1522,8 @@ BEGIN
             backoff text,
             expires_in float8,
             share text,
+            lock text,
+            worker text,
             traceparent text,
             idempotency_key text,
             key_scope text,
@@ -1479,7 +1557,7 @@ BEGIN
                 with_limit.job, value.payload, run.idempotency_key, run.run_at, value.run_in,
                 run.priority, run.queue, run.max_attempts, value.timeout, run.backoff,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, run.traceparent, caller
+                value.expires_in, run.share, run.lock, run.worker, run.traceparent, caller
             ) AS limited
         ) ON true
         OFFSET 0
@@ -1535,6 +1613,8 @@ BEGIN
                             checked.debounce_max,
                             checked.at + checked.expires_after,
                             checked.share,
+                            checked.lock,
+                            checked.worker,
                             checked.traceparent,
                             true
                         )
@@ -1558,6 +1638,8 @@ BEGIN
             key_scope,
             expires_at,
             share,
+            lock,
+            worker,
             traceparent
         )
         SELECT
@@ -1575,6 +1657,8 @@ BEGIN
             asked.key_scope,
             asked.at + asked.expires_after,
             asked.share,
+            asked.lock,
+            asked.worker,
             asked.traceparent
         FROM asked
         WHERE asked.id IS NOT NULL
@@ -1824,6 +1908,9 @@ DECLARE
     definition jobctl.job_definitions;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
+    -- NULL: any worker may run it.
+    workers text[] := '{NULL}';
+    left_out bigint;
 BEGIN
     -- `coalesce` keeps the planner from using job_definitions_next_run: at midnight, all schedules
     -- match there.
@@ -1873,23 +1960,30 @@ BEGIN
         -- The payload may be unreadable, so the rest of this function must not read it.
         RETURN fired;
     END IF;
+    IF definition.each_worker OR definition.workers IS NOT NULL THEN
+        workers := jobctl.regular_workers(definition.workers);
+    END IF;
     IF definition.overlap = 'skip' THEN
         -- Only the newest of several due times is fired, and only if no run is unfinished.
         due := due[array_upper(due, 1):];
-        IF EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.job_type = definition.name
-                AND run.status = 'running'
-                AND run.scheduled_for IS NOT NULL
-        ) OR EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.job_type = definition.name
-                AND run.job_type NOT IN ('shell', 'http')
-                AND run.status IN ('queued', 'failed')
-                AND run.scheduled_for IS NOT NULL
-        ) THEN
-            due := '{}';
-        END IF;
+        workers := ARRAY(
+            SELECT pinned
+            FROM unnest(workers) AS pinned
+            WHERE NOT EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.job_type = definition.name
+                    AND run.status = 'running'
+                    AND run.scheduled_for IS NOT NULL
+                    AND run.worker IS NOT DISTINCT FROM pinned
+            ) AND NOT EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.job_type = definition.name
+                    AND run.job_type NOT IN ('shell', 'http')
+                    AND run.status IN ('queued', 'failed')
+                    AND run.scheduled_for IS NOT NULL
+                    AND run.worker IS NOT DISTINCT FROM pinned
+            )
+        );
     END IF;
     -- As in try_enqueue.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
@@ -1904,6 +1998,7 @@ BEGIN
             max_attempts,
             backoff,
             scheduled_for,
+            worker,
             expires_at
         )
         SELECT
@@ -1916,17 +2011,24 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
+            pinned,
             nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
         FROM unnest(due) AS nominal
-        ORDER BY nominal
-        ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
-        RETURNING run.id
+        CROSS JOIN unnest(workers) AS pinned
+        ORDER BY nominal, pinned
+        ON CONFLICT (definition_id, scheduled_for, coalesce(worker, ''))
+            WHERE scheduled_for IS NOT NULL
+            DO NOTHING
+        RETURNING run.id, run.scheduled_for
     )
-    SELECT coalesce(array_agg(queued.id), '{}') INTO fired FROM queued;
-    IF fire.missed > 0 OR cardinality(fired) < cardinality(fire.times) THEN
+    SELECT
+        coalesce(array_agg(queued.id ORDER BY queued.id), '{}'),
+        cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
+    INTO fired, left_out
+    FROM queued;
+    IF fire.missed > 0 OR left_out > 0 THEN
         UPDATE jobctl.job_definitions AS skipped
-        SET skipped_fires =
-            skipped.skipped_fires + fire.missed + cardinality(fire.times) - cardinality(fired)
+        SET skipped_fires = skipped.skipped_fires + fire.missed + left_out
         WHERE skipped.id = definition.id;
     END IF;
     RETURN fired;
@@ -2127,7 +2229,7 @@ CREATE FUNCTION jobctl.last_line(output text) RETURNS text
     AS $_$
     SELECT (regexp_match(right(output, 1000), '([^\r\n]*\S)\s*$'))[1]
 $_$;
-CREATE FUNCTION jobctl.limited_runs(at_most integer, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, OUT ids bigint[], OUT are_last_attempts boolean[], OUT payload_bytes integer[], OUT place_priorities integer[], OUT place_queues text[], OUT place_run_at timestamp with time zone[], OUT place_ids bigint[], OUT skipped_job text, OUT last_definition bigint, OUT last_definitions bigint[], OUT last_shares text[]) RETURNS record
+CREATE FUNCTION jobctl.limited_runs(worker text, at_most integer, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, OUT ids bigint[], OUT are_last_attempts boolean[], OUT payload_bytes integer[], OUT place_priorities integer[], OUT place_queues text[], OUT place_run_at timestamp with time zone[], OUT place_ids bigint[], OUT skipped_job text, OUT last_definition bigint, OUT last_definitions bigint[], OUT last_shares text[]) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -2140,12 +2242,29 @@ CREATE FUNCTION jobctl.limited_runs(at_most integer, queues text[], excluded_job
 #variable_conflict use_column
 DECLARE
     locked_ids bigint[];
+    are_locked boolean;
+    full_locks text[] := '{}';
+    by_lock record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
+    are_locked := EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.lock_name IS NOT NULL
+    ) OR EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+    );
+    IF are_locked THEN
+        full_locks := ARRAY(
+            SELECT running.lock
+            FROM jobctl.running_locks AS running
+            WHERE running.runs >= running.most
+        );
+    END IF;
     WITH looked_at AS MATERIALIZED (
         SELECT definition.*
         FROM jobctl.job_definitions AS definition
@@ -2166,6 +2285,7 @@ BEGIN
         FROM looked_at AS definition
         WHERE definition.name <> ALL (excluded_jobs)
             AND definition.kind <> ALL (excluded_kinds)
+            AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- A rate that is used up costs no lock and no count. No start can use it up for longer
             -- than its interval.
             AND coalesce(
@@ -2223,7 +2343,7 @@ BEGIN
         RAISE WARNING 'jobctl: the rates of these jobs begin again, because the database''s clock '
             'was ahead: %', rates_ahead;
     END IF;
-    IF locked_ids IS NULL THEN
+    IF locked_ids IS NULL AND NOT are_locked THEN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
@@ -2243,6 +2363,8 @@ BEGIN
                 definition.id,
                 definition.name,
                 definition.max_running_per_share,
+                definition.most_at_once_per_share,
+                definition.share_interval,
                 coalesce(definition.last_share, '') AS last_share,
                 least(
                     at_most,
@@ -2357,13 +2479,27 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            limits.max_running_per_share - coalesce(running.runs, 0) AS most_of_share
+            -- `least` ignores NULL.
+            least(
+                limits.max_running_per_share - coalesce(running.runs, 0),
+                limits.most_at_once_per_share - ceil(coalesce(
+                    extract(epoch FROM used.next_at - now())
+                    / extract(epoch FROM limits.share_interval),
+                    0
+                ))
+            )::bigint AS most_of_share
         FROM groups
         JOIN limits
             ON limits.id = groups.id
         LEFT JOIN running
             ON running.job_type = groups.name
                 AND running.share = groups.share
+        -- A later time was written while the database's clock was ahead, or by another rate.
+        LEFT JOIN jobctl.job_share_rates AS used
+            ON used.definition_id = groups.id
+            AND used.share = groups.share
+            AND used.next_at BETWEEN now()
+                AND now() + limits.most_at_once_per_share * limits.share_interval
         WHERE groups.oldest <= now()
             AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
             AND NOT EXISTS (
@@ -2401,6 +2537,8 @@ BEGIN
                 AND (run.run_at, run.id) >= (first_run_at, first_id)
                 AND (run.run_at, run.id) <= (last_run_at, last_id)
                 AND coalesce(run.expires_at > now(), true)
+                AND coalesce(run.worker = limited_runs.worker, true)
+                AND coalesce(run.lock <> ALL (full_locks), true)
                 AND run.id <> ALL (excluded_runs)
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
@@ -2485,7 +2623,186 @@ BEGIN
         WHERE in_turn.place <= in_turn.most
         ORDER BY in_turn.definition_id, in_turn.place
     ) AS in_turn;
+    IF NOT are_locked THEN
+        RETURN;
+    END IF;
+    WITH RECURSIVE groups AS (
+        SELECT
+            coalesce(
+                (
+                    SELECT after.lock
+                    FROM unnest(after_definitions, after_shares) AS after (definition_id, lock)
+                    WHERE after.definition_id = 0
+                ),
+                ''
+            ) COLLATE "C" AS lock,
+            '' AS queue,
+            0 AS priority,
+            timestamptz 'infinity' AS oldest,
+            0 AS place,
+            50 AS place_in_lock
+        WHERE only_run IS NULL
+        UNION ALL
+        SELECT run.lock COLLATE "C", run.queue, run.priority, run.run_at, 1000, 1
+        FROM jobctl.job_runs AS run
+        WHERE run.id = only_run
+            AND run.lock IS NOT NULL
+        UNION ALL
+        SELECT
+            following.lock,
+            following.queue,
+            following.priority,
+            following.run_at,
+            groups.place + 1,
+            CASE WHEN following.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
+        FROM groups
+        CROSS JOIN LATERAL (
+            SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.lock IS NOT NULL
+                AND (run.lock COLLATE "C", run.queue, run.priority) > (
+                    -- No lock has a control character, so this is behind all groups of the lock.
+                    groups.lock || CASE
+                        WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
+                        ELSE E'\x01'
+                    END,
+                    groups.queue,
+                    groups.priority
+                )
+            ORDER BY run.lock COLLATE "C", run.queue, run.priority, run.run_at
+            LIMIT 1
+        ) AS following
+        WHERE groups.place < 1000
+    ),
+    left_out AS MATERIALIZED (
+        SELECT unnest(excluded_jobs) AS job_type
+        UNION ALL
+        SELECT definition.name
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
+        UNION ALL
+        SELECT hold.name
+        FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'job'
+    ),
+    due AS MATERIALIZED (
+        SELECT groups.lock, groups.queue, groups.priority
+        FROM groups
+        WHERE groups.oldest <= now()
+            AND groups.lock <> ALL (full_locks)
+            AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
+            AND groups.queue <> ALL (ARRAY(
+                SELECT hold.name
+                FROM jobctl.current_holds AS hold
+                WHERE hold.scope = 'queue'
+            ))
+    ),
+    locked AS MATERIALIZED (
+        SELECT waiting.*
+        FROM due
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes,
+                run.priority,
+                run.queue,
+                run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.lock COLLATE "C" = due.lock
+                AND run.queue = due.queue
+                AND run.priority = due.priority
+                AND (run.run_at, run.id) >= (first_run_at, first_id)
+                AND (run.run_at, run.id) <= (last_run_at, last_id)
+                AND coalesce(run.expires_at > now(), true)
+                AND coalesce(run.worker = limited_runs.worker, true)
+                AND run.id <> ALL (excluded_runs)
+                AND NOT coalesce(
+                    run.job_type IN (SELECT left_out.job_type FROM left_out),
+                    false
+                )
+                AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS replaced
+                    WHERE replaced.status = 'running'
+                        AND replaced.key_scope = 'replaced'
+                        AND replaced.idempotency_key = run.idempotency_key
+                )
+            ORDER BY run.run_at, run.id
+            LIMIT least(at_most, jobctl.lock_most(due.lock))
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+    )
+    SELECT
+        array_agg(locked.id) AS ids,
+        array_agg(locked.is_last_attempt) AS are_last_attempts,
+        array_agg(locked.payload_bytes) AS payload_bytes,
+        array_agg(locked.priority) AS priorities,
+        array_agg(locked.queue) AS queues,
+        array_agg(locked.run_at) AS run_at,
+        (
+            SELECT max(groups.lock)
+            FROM groups
+            WHERE groups.place = 1000
+                AND only_run IS NULL
+        ) AS last_lock
+    INTO by_lock
+    FROM locked;
+    IF by_lock.last_lock IS NOT NULL THEN
+        last_definitions := last_definitions || 0::bigint;
+        last_shares := last_shares || by_lock.last_lock;
+    END IF;
+    SELECT
+        array_agg(chosen.id ORDER BY chosen.place),
+        array_agg(chosen.is_last_attempt ORDER BY chosen.place),
+        array_agg(chosen.size ORDER BY chosen.place),
+        array_agg(chosen.priority ORDER BY chosen.place),
+        array_agg(chosen.queue ORDER BY chosen.place),
+        array_agg(chosen.run_at ORDER BY chosen.place),
+        array_agg(chosen.place_of ORDER BY chosen.place)
+    INTO
+        ids,
+        are_last_attempts,
+        payload_bytes,
+        place_priorities,
+        place_queues,
+        place_run_at,
+        place_ids
+    FROM unnest(
+        ids || by_lock.ids,
+        are_last_attempts || by_lock.are_last_attempts,
+        payload_bytes || by_lock.payload_bytes,
+        place_priorities || by_lock.priorities,
+        place_queues || by_lock.queues,
+        place_run_at || by_lock.run_at,
+        place_ids || by_lock.ids
+    ) WITH ORDINALITY
+        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
+    WHERE chosen.id = ANY (jobctl.within_locks(ARRAY(
+        SELECT candidate.id
+        FROM unnest(
+            ids || by_lock.ids,
+            place_priorities || by_lock.priorities,
+            place_run_at || by_lock.run_at,
+            place_ids || by_lock.ids
+        ) AS candidate (id, priority, run_at, place_of)
+        ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+    )));
 END
+$$;
+CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT coalesce(min(definition.lock_most), 1)
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.lock_name = lock_most.lock
+$$;
+CREATE FUNCTION jobctl.lock_slot(lock text) RETURNS integer
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT pg_catalog.hashtext(lock) & 255
 $$;
 CREATE FUNCTION jobctl.mark_followers(runs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2766,6 +3083,30 @@ BEGIN
         USING ERRCODE = 'check_violation', CONSTRAINT = TG_NAME;
 END
 $$;
+CREATE FUNCTION jobctl.regular_workers(names text[]) RETURNS text[]
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT coalesce(array_agg(worker.worker ORDER BY worker.worker), '{}')
+    FROM jobctl.job_workers AS worker
+    JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
+    WHERE seen.seen_at > now() - interval '1 hour'
+        AND worker.previous_tick_at IS NOT NULL
+        AND NOT EXISTS (
+            SELECT FROM jobctl.current_holds AS hold
+            WHERE hold.scope = 'worker'
+                AND hold.name = worker.worker
+                AND hold.held_until IS NULL
+        )
+        AND (
+            regular_workers.names IS NULL
+            OR EXISTS (
+                SELECT FROM unnest(regular_workers.names) AS pattern
+                WHERE worker.worker LIKE
+                    translate(regexp_replace(pattern, '[\\%_]', '\\\&', 'g'), '*', '%')
+            )
+        )
+$$;
 CREATE FUNCTION jobctl.release_right(worker text, tick text) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2843,7 +3184,7 @@ BEGIN
         AND held.started_at = mine.claimed_at;
 END
 $$;
-CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, traceparent text, takes_key boolean) RETURNS bigint
+CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, lock text, worker text, traceparent text, takes_key boolean) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -2863,6 +3204,8 @@ BEGIN
         ),
         expires_at = replace_waiting.expires_at,
         share = coalesce(replace_waiting.share, run.share),
+        lock = coalesce(replace_waiting.lock, run.lock),
+        worker = coalesce(replace_waiting.worker, run.worker),
         traceparent = coalesce(replace_waiting.traceparent, run.traceparent),
         enqueued_by = SESSION_USER,
         updated_at = now()
@@ -3053,7 +3396,7 @@ BEGIN
                     SET
                         status = 'running',
                         attempts = run.attempts + 1,
-                        locked_by = worker,
+                        locked_by = set_aside_unclaimable.worker,
                         locked_until = now() + interval '1 minute',
                         started_at = now(),
                         updated_at = now()
@@ -3145,7 +3488,7 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     WHERE known.is_stuck
     ORDER BY known.run_id, known.id
 $$;
-CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
+CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, lock text DEFAULT NULL::text, worker text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -3186,8 +3529,8 @@ BEGIN
     size := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent,
-        caller
+        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
+        worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';
@@ -3216,8 +3559,8 @@ BEGIN
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
-                definition.name, key, payload, run_at, debounce_max, expires_at, share, traceparent,
-                NOT is_full
+                definition.name, key, payload, run_at, debounce_max, expires_at, share, lock,
+                worker, traceparent, NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';
@@ -3238,6 +3581,8 @@ BEGIN
             key_scope,
             expires_at,
             share,
+            lock,
+            worker,
             traceparent,
             enqueued_by
         )
@@ -3255,6 +3600,8 @@ BEGIN
             coalesce(try_enqueue.key_scope, 'retained'),
             expires_at,
             try_enqueue.share,
+            try_enqueue.lock,
+            try_enqueue.worker,
             try_enqueue.traceparent,
             -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
             -- must not read the hook's output or let the hook wait.
@@ -3593,7 +3940,56 @@ BEGIN
     LIMIT most;
 END
 $$;
-CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, traceparent text, caller name) RETURNS text
+CREATE FUNCTION jobctl.within_locks(runs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    locks text[];
+    slots integer[];
+BEGIN
+    locks := ARRAY(
+        SELECT coalesce(definition.lock_name, run.lock, '')
+        FROM unnest(runs) WITH ORDINALITY AS chosen (id, place)
+        JOIN jobctl.job_runs AS run ON run.id = chosen.id
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        ORDER BY chosen.place
+    );
+    IF NOT EXISTS (SELECT FROM unnest(locks) AS lock WHERE lock <> '') THEN
+        RETURN runs;
+    END IF;
+    slots := ARRAY(
+        SELECT slot.slot
+        FROM jobctl.job_lock_slots AS slot
+        WHERE slot.slot = ANY (ARRAY(SELECT jobctl.lock_slot(lock) FROM unnest(locks) AS lock))
+        ORDER BY slot.slot
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    RETURN ARRAY(
+        SELECT chosen.id
+        FROM (
+            SELECT
+                given.id,
+                given.place,
+                given.lock,
+                row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
+            FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
+        ) AS chosen
+        LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock
+        WHERE chosen.lock = ''
+            OR (
+                jobctl.lock_slot(chosen.lock) = ANY (slots)
+                AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
+            )
+        ORDER BY chosen.place
+    );
+END
+$$;
+CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, lock text, worker text, traceparent text, caller name) RETURNS text
     LANGUAGE sql STABLE
     AS $_$
     SELECT CASE
@@ -3649,14 +4045,20 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
         WHEN extract(epoch FROM expires_in) NOT BETWEEN 1 AND 3650 * 86400
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
-        WHEN octet_length(share) NOT BETWEEN 1 AND 255
-            OR share ~ (E'^(-| +$)|['
+        WHEN least(octet_length(share), octet_length(lock), octet_length(worker)) < 1
+            OR greatest(octet_length(share), octet_length(lock), octet_length(worker)) > 255
+            OR share ~ '^(-| +$)'
+            OR lock ~ '^(-| +$)'
+            OR worker ~ '^(-| +$)'
+            OR concat_ws('', share, lock, worker) ~ (E'['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
-                'characters, and must not begin with -'
+            THEN 'share, lock and worker must be 1 to 255 bytes, not only blanks, without control '
+                'and invisible characters, and must not begin with -'
+        WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
+            THEN format('lock: the definition has the lock %s', definition.lock_name)
         -- Versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'
@@ -3718,6 +4120,8 @@ CREATE TABLE jobctl.job_runs (
     scheduled_for timestamp with time zone,
     expires_at timestamp with time zone,
     share text COLLATE pg_catalog."C",
+    worker text,
+    lock text,
     traceparent text,
     locked_by text,
     locked_until timestamp with time zone,
@@ -3737,6 +4141,8 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT key_is_1_to_255_bytes CHECK (((octet_length(idempotency_key) >= 1) AND (octet_length(idempotency_key) <= 255))),
     CONSTRAINT key_is_plain_and_not_reserved CHECK ((idempotency_key !~ '^(-|jobctl-run-)|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT key_scope_is_known CHECK ((key_scope = ANY (ARRAY['retained'::text, 'live'::text, 'replaced'::text]))),
+    CONSTRAINT lock_is_1_to_255_bytes CHECK (((octet_length(lock) >= 1) AND (octet_length(lock) <= 255))),
+    CONSTRAINT lock_is_plain CHECK ((lock !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT max_attempts_in_range CHECK (((max_attempts >= 1) AND (max_attempts <= 1000000))),
     CONSTRAINT only_dead_is_settled CHECK (((status = 'dead'::text) OR (settled_at IS NULL))),
     CONSTRAINT only_final_has_finished_at CHECK (((status = ANY (ARRAY['succeeded'::text, 'dead'::text, 'cancelled'::text])) = (finished_at IS NOT NULL))),
@@ -3754,7 +4160,8 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT times_are_dates CHECK (((LEAST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(locked_until, scheduled_for, expires_at, cancel_requested_at, failed_at, started_at, finished_at, settled_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT traceparent_is_known CHECK ((traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'::text)),
     CONSTRAINT uncounted_attempts_in_range CHECK (((uncounted_attempts >= snoozed_attempts) AND (uncounted_attempts <= (snoozed_attempts + 100)))),
-    CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts))))
+    CONSTRAINT waiting_has_an_attempt_left CHECK (((status <> ALL (ARRAY['queued'::text, 'failed'::text])) OR (attempts < (max_attempts + uncounted_attempts)))),
+    CONSTRAINT worker_is_1_to_255_bytes CHECK (((octet_length(worker) >= 1) AND (octet_length(worker) <= 255)))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
 CREATE VIEW jobctl.awaited_runs AS
@@ -3952,6 +4359,9 @@ ALTER TABLE jobctl.job_events ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTI
     NO MAXVALUE
     CACHE 1
 );
+CREATE TABLE jobctl.job_lock_slots (
+    slot integer NOT NULL
+);
 CREATE TABLE jobctl.job_locked_runs (
     run_id bigint NOT NULL,
     attempt integer NOT NULL,
@@ -3969,6 +4379,11 @@ ALTER TABLE jobctl.job_runs ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+CREATE TABLE jobctl.job_share_rates (
+    definition_id bigint NOT NULL,
+    share text COLLATE pg_catalog."C",
+    next_at timestamp with time zone NOT NULL
 );
 CREATE TABLE jobctl.job_workers (
     worker text NOT NULL,
@@ -4041,9 +4456,20 @@ CREATE VIEW jobctl.pending_runs AS
     job_runs.last_error,
     job_runs.failed_at,
     job_runs.created_at,
-    job_runs.updated_at
+    job_runs.updated_at,
+    job_runs.worker,
+    job_runs.lock
    FROM jobctl.job_runs
   WHERE (job_runs.status = ANY (ARRAY['queued'::text, 'failed'::text]));
+CREATE VIEW jobctl.running_locks AS
+ SELECT held.lock,
+    count(*) AS runs,
+    jobctl.lock_most(held.lock) AS most
+   FROM ((jobctl.job_runs run
+     LEFT JOIN jobctl.job_definitions definition ON (((definition.name = run.job_type) AND (definition.lock_name IS NOT NULL))))
+     CROSS JOIN LATERAL ( SELECT COALESCE(definition.lock_name, run.lock) AS lock) held)
+  WHERE ((run.status = 'running'::text) AND (held.lock IS NOT NULL))
+  GROUP BY held.lock;
 CREATE TABLE jobctl.schema_migrations (
     version integer,
     name text NOT NULL,
@@ -4083,6 +4509,8 @@ ALTER TABLE ONLY jobctl.job_figures
     ADD CONSTRAINT job_figures_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY jobctl.job_holds
     ADD CONSTRAINT job_holds_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY jobctl.job_lock_slots
+    ADD CONSTRAINT job_lock_slots_pkey PRIMARY KEY (slot);
 ALTER TABLE ONLY jobctl.job_locked_runs
     ADD CONSTRAINT job_locked_runs_pkey PRIMARY KEY (run_id);
 ALTER TABLE ONLY jobctl.job_runs
@@ -4098,6 +4526,7 @@ CREATE INDEX job_attempts_by_incident ON jobctl.job_attempts USING btree (incide
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
+CREATE INDEX job_definitions_lock ON jobctl.job_definitions USING btree (lock_name) WHERE (lock_name IS NOT NULL);
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions USING btree (next_run_at) WHERE (enabled AND (paused_at IS NULL) AND (schedule IS NOT NULL));
 CREATE INDEX job_dependencies_ended ON jobctl.job_dependencies USING btree (state, after_id) WHERE (state = ANY (ARRAY['stuck'::text, 'due'::text]));
 CREATE INDEX job_dependencies_run ON jobctl.job_dependencies USING btree (run_id, after_id);
@@ -4117,13 +4546,16 @@ CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs USING btree (job_type, id) 
 CREATE INDEX job_runs_ended_key ON jobctl.job_runs USING btree (idempotency_key text_pattern_ops, id) WHERE ((idempotency_key IS NOT NULL) AND (finished_at IS NOT NULL));
 CREATE INDEX job_runs_expiring ON jobctl.job_runs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status = ANY (ARRAY['queued'::text, 'failed'::text])));
 CREATE INDEX job_runs_finished ON jobctl.job_runs USING btree (finished_at, id) WHERE (finished_at IS NOT NULL);
-CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for) WHERE (scheduled_for IS NOT NULL);
+CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for, COALESCE(worker, ''::text)) WHERE (scheduled_for IS NOT NULL);
 CREATE INDEX job_runs_job ON jobctl.job_runs USING btree (job_type, id) WITH (fillfactor='50') WHERE (status <> 'running'::text);
 CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key, key_scope) WHERE ((idempotency_key IS NOT NULL) AND ((key_scope = 'retained'::text) OR ((key_scope = 'live'::text) AND (status = ANY (ARRAY['blocked'::text, 'queued'::text, 'running'::text, 'failed'::text])))));
 CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
+CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (lock IS NOT NULL));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
+CREATE INDEX job_share_rates_old ON jobctl.job_share_rates USING btree (definition_id, next_at);
+CREATE UNIQUE INDEX job_share_rates_share ON jobctl.job_share_rates USING btree (definition_id, share);
 CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
 CREATE TRIGGER changed_failures_name_their_incident BEFORE UPDATE OF outcome, error_type, error, output, incident ON jobctl.job_attempts FOR EACH ROW EXECUTE FUNCTION jobctl.name_incident();
 CREATE TRIGGER deleted_runs_have_no_history AFTER DELETE ON jobctl.job_runs REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
@@ -4132,3 +4564,5 @@ CREATE TRIGGER failures_name_their_incident BEFORE INSERT ON jobctl.job_attempts
 CREATE TRIGGER key_scope_only_follows_a_replacement AFTER UPDATE OF key_scope ON jobctl.job_runs FOR EACH ROW WHEN (((new.key_scope <> old.key_scope) AND (new.idempotency_key = old.idempotency_key) AND ((old.key_scope <> 'replaced'::text) OR (new.key_scope <> 'live'::text)) AND ((old.key_scope <> 'live'::text) OR (new.key_scope <> 'replaced'::text) OR (old.status <> 'running'::text)))) EXECUTE FUNCTION jobctl.refuse_update('key_scope', 'change between live and replaced');
 CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER uncounted_attempts_follow_attempts AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.uncounted_attempts <> old.uncounted_attempts) AND ((new.uncounted_attempts <> (old.uncounted_attempts + 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');
+ALTER TABLE ONLY jobctl.job_share_rates
+    ADD CONSTRAINT job_share_rates_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES jobctl.job_definitions(id) ON DELETE CASCADE;

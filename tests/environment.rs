@@ -12,7 +12,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 65] = [
+const REFUSED: [(&[&str], &str, &str); 67] = [
     (&["next"], "--within", "5"),
     (&["enqueue", "shell", "{}"], "--after", "x"),
     (&["list"], "--before", "x"),
@@ -22,6 +22,8 @@ const REFUSED: [(&[&str], &str, &str); 65] = [
     (&["enqueue", "shell", "{}"], "--next", "x y"),
     (&["enqueue", "shell", "{}", "--next", "@daily"], "--time-zone", "Mars/Phobos"),
     (&["enqueue", "shell", "{}"], "--key", "a\tb"),
+    (&["enqueue", "shell", "{}"], "--lock", "-a"),
+    (&["enqueue", "shell", "{}"], "--worker", "a\tb"),
     (&["enqueue", "shell", "{}"], "--priority", "x"),
     (&["enqueue", "shell", "{}"], "--queue", "a b"),
     (&["enqueue", "shell", "{}"], "--key-scope", "sometimes"),

@@ -654,7 +654,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "payload" => "'[1]'",
         "key_scope" => "'live'",
         "on_conflict" => "'replace'",
-        "queue" | "share" | "result" | "exceeded" | "outcome" => "'x'",
+        "queue" | "share" | "lock" | "result" | "exceeded" | "outcome" => "'x'",
         "priority" | "most" | "missed" => "0",
         "tries" | "size" => "1",
         "max_attempts" | "run_id" | "attempt" => "1",
@@ -666,6 +666,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "caller" | "role" => "CURRENT_USER",
         "recorded_by" | "host_user" => "'postgres'",
         "worker" => "'w'",
+        "names" => "'{*}'",
         "run" => "1",
         "runs" if kind == "jsonb[]" => {
             r#"ARRAY['{"job_type": "closed", "idempotency_key": "taken", "key_scope": "live",

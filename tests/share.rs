@@ -75,6 +75,53 @@ fn max_running_per_share_limits_each_share_over_all_workers() {
 }
 
 #[test]
+fn rate_per_share_limits_the_starts_of_each_share() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    db.apply("[jobs.a]\nshell = 'true'\nrate_per_share = '2/1h'\n");
+    enqueue(&db, "acme acme acme acme b - - -");
+    worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    let waiting = "SELECT string_agg(coalesce(share, '-'), ' ' ORDER BY id) FROM jobctl.job_runs
+                   WHERE status = 'queued'";
+    assert_eq!(db.query(waiting), "acme acme -");
+    let why = db.jobctl(["show", "3"]).run().success().stdout;
+    assert!(why.contains("the rate of its share of 2/1h is used up for another 29m"), "{why}");
+    // Half an hour later, each share may start one more.
+    db.execute("UPDATE jobctl.job_share_rates SET next_at = next_at - interval '30 minutes'");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query(waiting), "acme");
+    // The clock was ahead: no rate is used up for longer than two hours.
+    db.execute("UPDATE jobctl.job_share_rates SET next_at = now() + interval '3 hours'");
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.query(waiting), "");
+    let next = "SELECT next_at < now() + interval '1 hour' FROM jobctl.job_share_rates
+                WHERE share = 'acme'";
+    assert_eq!(db.query(next), "t");
+}
+
+#[test]
+fn shares_that_start_no_more_leave_no_rows() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nrate_per_share = '1/1s'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_share_rates (definition_id, share, next_at)
+         SELECT 1, 'old ' || number, now() - interval '1 s'
+         FROM generate_series(1, 5000) AS number",
+    );
+    let runs = "INSERT INTO jobctl.job_runs (job_type, share)
+                SELECT 'a', 'new ' || number FROM generate_series(1, 200) AS number";
+    db.execute(runs);
+    db.jobctl(["tick", "--concurrency", "100"]).run().success();
+    let rows: i64 = db.query("SELECT count(*) FROM jobctl.job_share_rates").parse().unwrap();
+    assert!(rows < 5000, "{rows}");
+    db.jobctl(["apply", "--yes", "--prune", "-"])
+        .stdin("[jobs.b]\nshell = 'true'\n")
+        .run()
+        .success();
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_share_rates"), "0");
+}
+
+#[test]
 fn a_worker_role_may_claim_shares_of_a_definition_without_a_limit_too() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
@@ -113,7 +160,7 @@ fn every_way_to_enqueue_sets_the_share() {
         let error = error.unwrap_err();
         let error = error.as_db_error().unwrap();
         assert_eq!(error.code().code(), "22023", "{share}");
-        assert!(error.message().starts_with("share must be"), "{error}");
+        assert!(error.message().starts_with("share, lock and worker must be"), "{error}");
     }
 }
 

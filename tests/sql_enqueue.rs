@@ -535,6 +535,8 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("keep_effect", 'f', ""),
             ("last_line", 'f', INLINED),
             ("limited_runs", 'f', CLAIMING),
+            ("lock_most", 'f', ""),
+            ("lock_slot", 'f', INLINED),
             ("mark_followers", 't', PLANNED),
             ("may_settle", 't', ""),
             ("name_incident", 't', PLANNED),
@@ -544,6 +546,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("record_alerts", 't', ",row_security=off"),
             ("record_effect", 't', ",row_security=off,lock_timeout=2s"),
             ("refuse_update", 'f', ""),
+            ("regular_workers", 'f', ""),
             ("release_right", 'f', ""),
             ("renew_leases", 'f', PLANNED),
             ("replace_waiting", 'f', ",row_security=off"),
@@ -560,6 +563,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("wait_again", 't', ",row_security=off"),
             ("wait_for", 't', ",row_security=off"),
             ("waiting_runs", 'f', ",row_security=off"),
+            ("within_locks", 'f', PLANNED),
             ("wrong_value", 'f', INLINED)
         ]
         .map(|(name, definer, more)| match more {

@@ -33,7 +33,8 @@
 -- continues after them. So all lanes have their turn, but priorities order only runs within the
 -- same thousand lanes.
 --
--- Runs of limited definitions are found by id, so only a full scan reads over them.
+-- Runs of limited definitions and runs with a lock are found by id, so only a full scan reads over
+-- them. So it does over those that are for other workers.
 --
 -- While any session holds an old snapshot, claimed runs stay in the index, and each scan from a
 -- lane's beginning is longer than the one before. A tick that notices this continues after the last
@@ -110,6 +111,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     any_waits boolean;
+    any_locks boolean;
     limited record;
     claimed_ids bigint[];
     last_run_at timestamptz := now();
@@ -134,10 +136,15 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
+    any_locks := any_waits AND EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+    );
     -- Without a row, NULLs.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
+        claim_runs.worker,
         at_most,
         queues,
         excluded_jobs,
@@ -148,7 +155,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND after_definition IS NOT NULL;
+    WHERE any_waits AND (after_definition IS NOT NULL OR any_locks);
     skips_runs := false;
     IF any_waits THEN
         WITH RECURSIVE lanes AS (
@@ -267,6 +274,8 @@ BEGIN
                     AND (run.run_at, run.id) > (lane.run_at, lane.id)
                     AND (run.run_at, run.id) <= (last_run_at, last_id)
                     AND coalesce(run.expires_at > now(), true)
+                    AND run.lock IS NULL
+                    AND coalesce(run.worker = claim_runs.worker, true)
                     AND run.id <> ALL (excluded_runs)
                     -- `coalesce` hides the comparison from the planner. If most runs are of one
                     -- job, it would expect that hardly any run passes, and read and sort the whole
@@ -389,10 +398,50 @@ BEGIN
             GROUP BY run.job_type
         ) AS started
         WHERE definition.name = started.job_type
+            AND definition.is_limited
             AND (
                 definition.rate IS NOT NULL
                 OR definition.last_share IS DISTINCT FROM started.last_share
             );
+        INSERT INTO jobctl.job_share_rates AS used (definition_id, share, next_at)
+        SELECT
+            definition.id,
+            coalesce(run.share, ''),
+            now() + count(*) * definition.share_interval
+        FROM jobctl.job_runs AS run
+        JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        WHERE run.id = ANY (limited.ids)
+            AND run.id = ANY (claimed_ids)
+            AND definition.rate_per_share IS NOT NULL
+        GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
+        ON CONFLICT (definition_id, share) DO UPDATE SET
+            next_at = excluded.next_at + CASE
+                -- As in limited_runs, an impossible time counts as none.
+                WHEN used.next_at BETWEEN now() AND now() + (
+                    SELECT definition.most_at_once_per_share * definition.share_interval
+                    FROM jobctl.job_definitions AS definition
+                    WHERE definition.id = used.definition_id
+                )
+                    THEN used.next_at - now()
+                ELSE interval '0'
+            END;
+        IF FOUND THEN
+            -- More rows go than come, so shares leave nothing behind.
+            DELETE FROM jobctl.job_share_rates AS unused
+            WHERE (unused.definition_id, unused.share) IN (
+                SELECT old.definition_id, old.share
+                FROM jobctl.job_definitions AS definition
+                JOIN jobctl.job_share_rates AS old
+                    ON old.definition_id = definition.id
+                    AND old.next_at < now()
+                WHERE definition.name = ANY (ARRAY(
+                    SELECT run.job_type
+                    FROM jobctl.job_runs AS run
+                    WHERE run.id = ANY (claimed_ids)
+                ))
+                LIMIT 2 * at_most
+            );
+        END IF;
     END IF;
     has_released := releases_right
         AND coalesce(cardinality(claimed_ids), 0) < at_most

@@ -35,6 +35,8 @@ CREATE OR REPLACE FUNCTION jobctl.enqueue(
     after bigint[] DEFAULT NULL,
     after_rule text DEFAULT 'success',
     traceparent text DEFAULT NULL,
+    lock text DEFAULT NULL,
+    worker text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -53,7 +55,8 @@ BEGIN
     END IF;
     queued := jobctl.try_enqueue(
         job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent, caller
+        key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
+        traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
         waits := jobctl.wait_for(

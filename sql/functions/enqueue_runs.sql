@@ -56,6 +56,8 @@ BEGIN
             line.ordinal,
             run.job_type,
             run.share,
+            run.lock,
+            run.worker,
             run.traceparent,
             run.idempotency_key AS key,
             run.on_conflict,
@@ -82,7 +84,7 @@ BEGIN
                         THEN jobctl.is_backoff(run.backoff)
                 END,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, run.traceparent, caller
+                value.expires_in, run.share, run.lock, run.worker, run.traceparent, caller
             ) AS wrong,
             refused.code AS refused_code,
             refused.reason AS refused_reason,
@@ -105,6 +107,8 @@ BEGIN
             backoff text,
             expires_in float8,
             share text,
+            lock text,
+            worker text,
             traceparent text,
             idempotency_key text,
             key_scope text,
@@ -138,7 +142,7 @@ BEGIN
                 with_limit.job, value.payload, run.idempotency_key, run.run_at, value.run_in,
                 run.priority, run.queue, run.max_attempts, value.timeout, run.backoff,
                 run.key_scope, run.on_conflict, value.debounce, value.debounce_max,
-                value.expires_in, run.share, run.traceparent, caller
+                value.expires_in, run.share, run.lock, run.worker, run.traceparent, caller
             ) AS limited
         ) ON true
         OFFSET 0
@@ -194,6 +198,8 @@ BEGIN
                             checked.debounce_max,
                             checked.at + checked.expires_after,
                             checked.share,
+                            checked.lock,
+                            checked.worker,
                             checked.traceparent,
                             true
                         )
@@ -217,6 +223,8 @@ BEGIN
             key_scope,
             expires_at,
             share,
+            lock,
+            worker,
             traceparent
         )
         SELECT
@@ -234,6 +242,8 @@ BEGIN
             asked.key_scope,
             asked.at + asked.expires_after,
             asked.share,
+            asked.lock,
+            asked.worker,
             asked.traceparent
         FROM asked
         WHERE asked.id IS NOT NULL

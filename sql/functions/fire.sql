@@ -1,7 +1,8 @@
 -- Fires a schedule: moves next_run_at forward from `seen`, which may be NULL, and queues a run for
--- each of `times`. If several ticks fire the same times, only the first one succeeds. With overlap
--- `skip`, a time is left out while an earlier run is not finished. A schedule that can't be fired
--- is put off: next_run_at stays at `seen`. Returns the ids of the runs.
+-- each of `times`, or one for each worker. If several ticks fire the same times, only the first
+-- one succeeds. With overlap `skip`, a time is left out while an earlier run is not finished. A
+-- schedule that can't be fired is put off: next_run_at stays at `seen`. Returns the ids of the
+-- runs.
 --
 -- Returns NULL and changes nothing if another tick fired first or is firing, if the schedule is not
 -- due, or if its expression or time zone differs from the arguments. The same applies to times that
@@ -29,6 +30,9 @@ DECLARE
     definition jobctl.job_definitions;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
+    -- NULL: any worker may run it.
+    workers text[] := '{NULL}';
+    left_out bigint;
 BEGIN
     -- `coalesce` keeps the planner from using job_definitions_next_run: at midnight, all schedules
     -- match there.
@@ -78,23 +82,30 @@ BEGIN
         -- The payload may be unreadable, so the rest of this function must not read it.
         RETURN fired;
     END IF;
+    IF definition.each_worker OR definition.workers IS NOT NULL THEN
+        workers := jobctl.regular_workers(definition.workers);
+    END IF;
     IF definition.overlap = 'skip' THEN
         -- Only the newest of several due times is fired, and only if no run is unfinished.
         due := due[array_upper(due, 1):];
-        IF EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.job_type = definition.name
-                AND run.status = 'running'
-                AND run.scheduled_for IS NOT NULL
-        ) OR EXISTS (
-            SELECT FROM jobctl.job_runs AS run
-            WHERE run.job_type = definition.name
-                AND run.job_type NOT IN ('shell', 'http')
-                AND run.status IN ('queued', 'failed')
-                AND run.scheduled_for IS NOT NULL
-        ) THEN
-            due := '{}';
-        END IF;
+        workers := ARRAY(
+            SELECT pinned
+            FROM unnest(workers) AS pinned
+            WHERE NOT EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.job_type = definition.name
+                    AND run.status = 'running'
+                    AND run.scheduled_for IS NOT NULL
+                    AND run.worker IS NOT DISTINCT FROM pinned
+            ) AND NOT EXISTS (
+                SELECT FROM jobctl.job_runs AS run
+                WHERE run.job_type = definition.name
+                    AND run.job_type NOT IN ('shell', 'http')
+                    AND run.status IN ('queued', 'failed')
+                    AND run.scheduled_for IS NOT NULL
+                    AND run.worker IS NOT DISTINCT FROM pinned
+            )
+        );
     END IF;
     -- As in try_enqueue.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
@@ -109,6 +120,7 @@ BEGIN
             max_attempts,
             backoff,
             scheduled_for,
+            worker,
             expires_at
         )
         SELECT
@@ -121,17 +133,24 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
+            pinned,
             nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
         FROM unnest(due) AS nominal
-        ORDER BY nominal
-        ON CONFLICT (definition_id, scheduled_for) WHERE scheduled_for IS NOT NULL DO NOTHING
-        RETURNING run.id
+        CROSS JOIN unnest(workers) AS pinned
+        ORDER BY nominal, pinned
+        ON CONFLICT (definition_id, scheduled_for, coalesce(worker, ''))
+            WHERE scheduled_for IS NOT NULL
+            DO NOTHING
+        RETURNING run.id, run.scheduled_for
     )
-    SELECT coalesce(array_agg(queued.id), '{}') INTO fired FROM queued;
-    IF fire.missed > 0 OR cardinality(fired) < cardinality(fire.times) THEN
+    SELECT
+        coalesce(array_agg(queued.id ORDER BY queued.id), '{}'),
+        cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
+    INTO fired, left_out
+    FROM queued;
+    IF fire.missed > 0 OR left_out > 0 THEN
         UPDATE jobctl.job_definitions AS skipped
-        SET skipped_fires =
-            skipped.skipped_fires + fire.missed + cardinality(fire.times) - cardinality(fired)
+        SET skipped_fires = skipped.skipped_fires + fire.missed + left_out
         WHERE skipped.id = definition.id;
     END IF;
     RETURN fired;

@@ -1,5 +1,5 @@
--- The due runs of limited definitions that are within the limits, for claim_runs. Internal: no part
--- of the contract of the schema.
+-- The due runs of limited definitions that are within the limits, and the due runs with a lock that
+-- may start, for claim_runs. Internal: no part of the contract of the schema.
 --
 -- First locks definitions that limit their runs and seem to have due runs, until the end of the
 -- transaction, so that no other claim counts their runs at the same time. Then counts in a later
@@ -15,6 +15,10 @@
 -- shares after them. A call locks some thousand runs at most, and skips runs that another session
 -- has locked.
 --
+-- The runs with a lock of their own are in no scan of a lane. They are found lock by lock, as if
+-- the locks were the shares of a definition with the id 0, and without turns. A lock whose runs
+-- all run costs one probe. within_locks decides in the end, also about the locks of definitions.
+--
 -- Returns arrays, one element a run in the order of turns, with its place among the runs of all
 -- jobs. The first run in turn gets the place of the job's oldest run, the second that of the second
 -- oldest. So turns do not change when the job is served. Returns also
@@ -23,6 +27,7 @@
 --   last_definitions, last_shares: the last share that this call looked at, of each definition that
 --                     has more
 CREATE OR REPLACE FUNCTION jobctl.limited_runs(
+    worker text,
     at_most integer,
     queues text[],
     excluded_jobs text[],
@@ -56,12 +61,29 @@ AS $$
 #variable_conflict use_column
 DECLARE
     locked_ids bigint[];
+    are_locked boolean;
+    full_locks text[] := '{}';
+    by_lock record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
+    are_locked := EXISTS (
+        SELECT FROM jobctl.job_definitions AS definition
+        WHERE definition.lock_name IS NOT NULL
+    ) OR EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+    );
+    IF are_locked THEN
+        full_locks := ARRAY(
+            SELECT running.lock
+            FROM jobctl.running_locks AS running
+            WHERE running.runs >= running.most
+        );
+    END IF;
     WITH looked_at AS MATERIALIZED (
         SELECT definition.*
         FROM jobctl.job_definitions AS definition
@@ -82,6 +104,7 @@ BEGIN
         FROM looked_at AS definition
         WHERE definition.name <> ALL (excluded_jobs)
             AND definition.kind <> ALL (excluded_kinds)
+            AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- A rate that is used up costs no lock and no count. No start can use it up for longer
             -- than its interval.
             AND coalesce(
@@ -139,7 +162,7 @@ BEGIN
         RAISE WARNING 'jobctl: the rates of these jobs begin again, because the database''s clock '
             'was ahead: %', rates_ahead;
     END IF;
-    IF locked_ids IS NULL THEN
+    IF locked_ids IS NULL AND NOT are_locked THEN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
@@ -159,6 +182,8 @@ BEGIN
                 definition.id,
                 definition.name,
                 definition.max_running_per_share,
+                definition.most_at_once_per_share,
+                definition.share_interval,
                 coalesce(definition.last_share, '') AS last_share,
                 least(
                     at_most,
@@ -273,13 +298,27 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            limits.max_running_per_share - coalesce(running.runs, 0) AS most_of_share
+            -- `least` ignores NULL.
+            least(
+                limits.max_running_per_share - coalesce(running.runs, 0),
+                limits.most_at_once_per_share - ceil(coalesce(
+                    extract(epoch FROM used.next_at - now())
+                    / extract(epoch FROM limits.share_interval),
+                    0
+                ))
+            )::bigint AS most_of_share
         FROM groups
         JOIN limits
             ON limits.id = groups.id
         LEFT JOIN running
             ON running.job_type = groups.name
                 AND running.share = groups.share
+        -- A later time was written while the database's clock was ahead, or by another rate.
+        LEFT JOIN jobctl.job_share_rates AS used
+            ON used.definition_id = groups.id
+            AND used.share = groups.share
+            AND used.next_at BETWEEN now()
+                AND now() + limits.most_at_once_per_share * limits.share_interval
         WHERE groups.oldest <= now()
             AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
             AND NOT EXISTS (
@@ -317,6 +356,8 @@ BEGIN
                 AND (run.run_at, run.id) >= (first_run_at, first_id)
                 AND (run.run_at, run.id) <= (last_run_at, last_id)
                 AND coalesce(run.expires_at > now(), true)
+                AND coalesce(run.worker = limited_runs.worker, true)
+                AND coalesce(run.lock <> ALL (full_locks), true)
                 AND run.id <> ALL (excluded_runs)
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
@@ -401,5 +442,171 @@ BEGIN
         WHERE in_turn.place <= in_turn.most
         ORDER BY in_turn.definition_id, in_turn.place
     ) AS in_turn;
+    IF NOT are_locked THEN
+        RETURN;
+    END IF;
+    WITH RECURSIVE groups AS (
+        SELECT
+            coalesce(
+                (
+                    SELECT after.lock
+                    FROM unnest(after_definitions, after_shares) AS after (definition_id, lock)
+                    WHERE after.definition_id = 0
+                ),
+                ''
+            ) COLLATE "C" AS lock,
+            '' AS queue,
+            0 AS priority,
+            timestamptz 'infinity' AS oldest,
+            0 AS place,
+            50 AS place_in_lock
+        WHERE only_run IS NULL
+        UNION ALL
+        SELECT run.lock COLLATE "C", run.queue, run.priority, run.run_at, 1000, 1
+        FROM jobctl.job_runs AS run
+        WHERE run.id = only_run
+            AND run.lock IS NOT NULL
+        UNION ALL
+        SELECT
+            following.lock,
+            following.queue,
+            following.priority,
+            following.run_at,
+            groups.place + 1,
+            CASE WHEN following.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
+        FROM groups
+        CROSS JOIN LATERAL (
+            SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.lock IS NOT NULL
+                AND (run.lock COLLATE "C", run.queue, run.priority) > (
+                    -- No lock has a control character, so this is behind all groups of the lock.
+                    groups.lock || CASE
+                        WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
+                        ELSE E'\x01'
+                    END,
+                    groups.queue,
+                    groups.priority
+                )
+            ORDER BY run.lock COLLATE "C", run.queue, run.priority, run.run_at
+            LIMIT 1
+        ) AS following
+        WHERE groups.place < 1000
+    ),
+    left_out AS MATERIALIZED (
+        SELECT unnest(excluded_jobs) AS job_type
+        UNION ALL
+        SELECT definition.name
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
+        UNION ALL
+        SELECT hold.name
+        FROM jobctl.current_holds AS hold
+        WHERE hold.scope = 'job'
+    ),
+    due AS MATERIALIZED (
+        SELECT groups.lock, groups.queue, groups.priority
+        FROM groups
+        WHERE groups.oldest <= now()
+            AND groups.lock <> ALL (full_locks)
+            AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
+            AND groups.queue <> ALL (ARRAY(
+                SELECT hold.name
+                FROM jobctl.current_holds AS hold
+                WHERE hold.scope = 'queue'
+            ))
+    ),
+    locked AS MATERIALIZED (
+        SELECT waiting.*
+        FROM due
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes,
+                run.priority,
+                run.queue,
+                run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.status IN ('queued', 'failed')
+                AND run.lock COLLATE "C" = due.lock
+                AND run.queue = due.queue
+                AND run.priority = due.priority
+                AND (run.run_at, run.id) >= (first_run_at, first_id)
+                AND (run.run_at, run.id) <= (last_run_at, last_id)
+                AND coalesce(run.expires_at > now(), true)
+                AND coalesce(run.worker = limited_runs.worker, true)
+                AND run.id <> ALL (excluded_runs)
+                AND NOT coalesce(
+                    run.job_type IN (SELECT left_out.job_type FROM left_out),
+                    false
+                )
+                AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS replaced
+                    WHERE replaced.status = 'running'
+                        AND replaced.key_scope = 'replaced'
+                        AND replaced.idempotency_key = run.idempotency_key
+                )
+            ORDER BY run.run_at, run.id
+            LIMIT least(at_most, jobctl.lock_most(due.lock))
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS waiting
+    )
+    SELECT
+        array_agg(locked.id) AS ids,
+        array_agg(locked.is_last_attempt) AS are_last_attempts,
+        array_agg(locked.payload_bytes) AS payload_bytes,
+        array_agg(locked.priority) AS priorities,
+        array_agg(locked.queue) AS queues,
+        array_agg(locked.run_at) AS run_at,
+        (
+            SELECT max(groups.lock)
+            FROM groups
+            WHERE groups.place = 1000
+                AND only_run IS NULL
+        ) AS last_lock
+    INTO by_lock
+    FROM locked;
+    IF by_lock.last_lock IS NOT NULL THEN
+        last_definitions := last_definitions || 0::bigint;
+        last_shares := last_shares || by_lock.last_lock;
+    END IF;
+    SELECT
+        array_agg(chosen.id ORDER BY chosen.place),
+        array_agg(chosen.is_last_attempt ORDER BY chosen.place),
+        array_agg(chosen.size ORDER BY chosen.place),
+        array_agg(chosen.priority ORDER BY chosen.place),
+        array_agg(chosen.queue ORDER BY chosen.place),
+        array_agg(chosen.run_at ORDER BY chosen.place),
+        array_agg(chosen.place_of ORDER BY chosen.place)
+    INTO
+        ids,
+        are_last_attempts,
+        payload_bytes,
+        place_priorities,
+        place_queues,
+        place_run_at,
+        place_ids
+    FROM unnest(
+        ids || by_lock.ids,
+        are_last_attempts || by_lock.are_last_attempts,
+        payload_bytes || by_lock.payload_bytes,
+        place_priorities || by_lock.priorities,
+        place_queues || by_lock.queues,
+        place_run_at || by_lock.run_at,
+        place_ids || by_lock.ids
+    ) WITH ORDINALITY
+        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
+    WHERE chosen.id = ANY (jobctl.within_locks(ARRAY(
+        SELECT candidate.id
+        FROM unnest(
+            ids || by_lock.ids,
+            place_priorities || by_lock.priorities,
+            place_run_at || by_lock.run_at,
+            place_ids || by_lock.ids
+        ) AS candidate (id, priority, run_at, place_of)
+        ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+    )));
 END
 $$;

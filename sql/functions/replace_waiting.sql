@@ -1,7 +1,8 @@
 -- Gives a waiting run with a live key a new payload, a new expiry, and a new time, which for
--- debounced runs is at most `debounce_max` after its creation. A share and a trace replace the old
--- one unless they are NULL. The run becomes that of the newest login, which gave the payload.
--- Returns the run's id. Waits for an open claim of the run. A failed run keeps its backoff.
+-- debounced runs is at most `debounce_max` after its creation. A share, a lock, a worker and a
+-- trace replace the old one unless they are NULL. The run becomes that of the newest login, which
+-- gave the payload. Returns the run's id. Waits for an open claim of the run. A failed run keeps
+-- its backoff.
 --
 -- Returns NULL if no run of the job waits with this key. If a run of the job is running with it,
 -- and `takes_key` is true, that run loses the key, so that a new run can have it.
@@ -13,6 +14,8 @@ CREATE OR REPLACE FUNCTION jobctl.replace_waiting(
     debounce_max interval,
     expires_at timestamptz,
     share text,
+    lock text,
+    worker text,
     traceparent text,
     takes_key boolean
 )
@@ -36,6 +39,8 @@ BEGIN
         ),
         expires_at = replace_waiting.expires_at,
         share = coalesce(replace_waiting.share, run.share),
+        lock = coalesce(replace_waiting.lock, run.lock),
+        worker = coalesce(replace_waiting.worker, run.worker),
         traceparent = coalesce(replace_waiting.traceparent, run.traceparent),
         enqueued_by = SESSION_USER,
         updated_at = now()

@@ -45,7 +45,7 @@ BEGIN
                     SET
                         status = 'running',
                         attempts = run.attempts + 1,
-                        locked_by = worker,
+                        locked_by = set_aside_unclaimable.worker,
                         locked_until = now() + interval '1 minute',
                         started_at = now(),
                         updated_at = now()

@@ -29,6 +29,8 @@ CREATE OR REPLACE FUNCTION jobctl.try_enqueue(
     debounce_max interval DEFAULT NULL,
     expires_in interval DEFAULT NULL,
     share text DEFAULT NULL,
+    lock text DEFAULT NULL,
+    worker text DEFAULT NULL,
     traceparent text DEFAULT NULL,
     caller jobctl.caller DEFAULT CURRENT_USER,
     OUT id bigint,
@@ -79,8 +81,8 @@ BEGIN
     size := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, traceparent,
-        caller
+        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
+        worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';
@@ -109,8 +111,8 @@ BEGIN
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
-                definition.name, key, payload, run_at, debounce_max, expires_at, share, traceparent,
-                NOT is_full
+                definition.name, key, payload, run_at, debounce_max, expires_at, share, lock,
+                worker, traceparent, NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';
@@ -131,6 +133,8 @@ BEGIN
             key_scope,
             expires_at,
             share,
+            lock,
+            worker,
             traceparent,
             enqueued_by
         )
@@ -148,6 +152,8 @@ BEGIN
             coalesce(try_enqueue.key_scope, 'retained'),
             expires_at,
             try_enqueue.share,
+            try_enqueue.lock,
+            try_enqueue.worker,
             try_enqueue.traceparent,
             -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
             -- must not read the hook's output or let the hook wait.

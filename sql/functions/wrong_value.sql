@@ -22,6 +22,8 @@ CREATE OR REPLACE FUNCTION jobctl.wrong_value(
     debounce_max interval,
     expires_in interval,
     share text,
+    lock text,
+    worker text,
     traceparent text,
     caller name
 )
@@ -82,14 +84,20 @@ AS $$
             THEN 'debounce_max is out of range; allowed are the debounce to 3650 days'
         WHEN extract(epoch FROM expires_in) NOT BETWEEN 1 AND 3650 * 86400
             THEN 'expires_in is out of range; allowed are 1 second to 3650 days'
-        WHEN octet_length(share) NOT BETWEEN 1 AND 255
-            OR share ~ (E'^(-| +$)|['
+        WHEN least(octet_length(share), octet_length(lock), octet_length(worker)) < 1
+            OR greatest(octet_length(share), octet_length(lock), octet_length(worker)) > 255
+            OR share ~ '^(-| +$)'
+            OR lock ~ '^(-| +$)'
+            OR worker ~ '^(-| +$)'
+            OR concat_ws('', share, lock, worker) ~ (E'['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            THEN 'share must be 1 to 255 bytes, not only blanks, without control and invisible '
-                'characters, and must not begin with -'
+            THEN 'share, lock and worker must be 1 to 255 bytes, not only blanks, without control '
+                'and invisible characters, and must not begin with -'
+        WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
+            THEN format('lock: the definition has the lock %s', definition.lock_name)
         -- Versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'

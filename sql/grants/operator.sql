@@ -37,7 +37,7 @@ GRANT INSERT (action, run_id, job, host_user, reason, detail, operation, before)
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};
-GRANT EXECUTE ON FUNCTION 
+GRANT EXECUTE ON FUNCTION
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.enqueue,
@@ -56,6 +56,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.is_own_effect,
     jobctl.is_running,
     jobctl.last_line,
+    jobctl.lock_most,
     jobctl.own_words,
     jobctl.record_alerts,
     jobctl.run_time_trend,

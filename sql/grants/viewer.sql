@@ -14,6 +14,7 @@ GRANT SELECT ON
     jobctl.job_events,
     jobctl.leases,
     jobctl.pending_runs,
+    jobctl.running_locks,
     jobctl.schema_migrations,
     jobctl.seen_workers,
     jobctl.unaccepted_restores
@@ -23,6 +24,8 @@ GRANT SELECT (
     job_type,
     queue,
     share,
+    worker,
+    lock,
     status,
     run_at,
     attempts,
@@ -57,6 +60,8 @@ GRANT SELECT (
     usual,
     usual_least,
     usual_most,
+    lock_name,
+    lock_most,
     keep,
     keep_dead,
     created_at,
@@ -83,6 +88,7 @@ GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects 
 GRANT EXECUTE ON FUNCTION
     jobctl.is_running,
     jobctl.last_line,
+    jobctl.lock_most,
     jobctl.own_words,
     jobctl.record_alerts,
     jobctl.run_time_trend,

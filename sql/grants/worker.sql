@@ -20,6 +20,8 @@ GRANT UPDATE (
 ) ON jobctl.job_runs TO {role};
 -- updated_at allows to lock a definition's row while its running runs are counted.
 GRANT UPDATE (rate_next_at, last_share, updated_at) ON jobctl.job_definitions TO {role};
+GRANT UPDATE ON jobctl.job_lock_slots TO {role};
+GRANT INSERT, UPDATE, DELETE ON jobctl.job_share_rates TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
 GRANT INSERT, UPDATE, DELETE ON jobctl.job_locked_runs TO {role};
@@ -40,6 +42,8 @@ GRANT EXECUTE ON FUNCTION
     jobctl.record_alerts,
     jobctl.run_time_trend,
     jobctl.limited_runs,
+    jobctl.lock_most,
+    jobctl.lock_slot,
     jobctl.may_settle,
     jobctl.release_right,
     jobctl.renew_leases,
@@ -49,5 +53,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable,
-    jobctl.usual
+    jobctl.usual,
+    jobctl.within_locks
     TO {role};

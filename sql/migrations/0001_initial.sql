@@ -41,6 +41,9 @@ CREATE TABLE jobctl.job_definitions (
             ELSE 1
         END
     ) STORED,
+    -- A fire makes one run for each worker, or for each of those with such a name.
+    each_worker boolean NOT NULL DEFAULT false,
+    workers text[],
     overlap text NOT NULL DEFAULT 'skip'
         CONSTRAINT overlap_is_known CHECK (overlap IN ('allow', 'skip', 'queue')),
     max_running integer
@@ -73,14 +76,53 @@ CREATE TABLE jobctl.job_definitions (
     -- How many runs of one share may run at once; NULL for any number.
     max_running_per_share integer
         CONSTRAINT max_running_per_share_is_positive CHECK (max_running_per_share > 0),
+    -- As rate, for the runs of each share, see job_share_rates.
+    rate_per_share text
+        CONSTRAINT rate_per_share_is_known
+            CHECK (rate_per_share ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'),
+    share_interval interval GENERATED ALWAYS AS (
+        interval '1 second'
+        * (
+            rtrim(split_part(rate_per_share, '/', 2), 'smhd')::float8
+            * CASE right(rate_per_share, 1)
+                WHEN 's' THEN 1
+                WHEN 'm' THEN 60
+                WHEN 'h' THEN 3600
+                ELSE 86400
+            END
+            / split_part(rate_per_share, '/', 1)::float8
+        )
+    ) STORED,
+    most_at_once_per_share integer
+        GENERATED ALWAYS AS (split_part(rate_per_share, '/', 1)::integer) STORED,
     -- The share of the run that was claimed last. The next claim begins with the share after it.
     last_share text COLLATE "C",
+    -- The lock of its runs, as the file has it: a name, or an object with `name` and `most`.
+    lock jsonb
+        CONSTRAINT lock_is_known CHECK (
+            lock IS NULL
+            OR jsonb_typeof(lock) = 'string'
+            OR coalesce(
+                jsonb_typeof(lock -> 'name') = 'string' AND lock ->> 'most' ~ '^[1-9][0-9]{0,5}$',
+                false
+            )
+        ),
+    lock_name text
+        GENERATED ALWAYS AS (coalesce(lock ->> 'name', lock #>> '{}')) STORED,
+    lock_most integer GENERATED ALWAYS AS (
+        CASE
+            WHEN jsonb_typeof(lock) = 'object' THEN (lock ->> 'most')::integer
+            WHEN lock IS NOT NULL THEN 1
+        END
+    ) STORED,
     -- Claims find the runs of such a definition by id, see limited_runs.sql.
     is_limited boolean NOT NULL GENERATED ALWAYS AS (
         max_running IS NOT NULL
         OR overlap = 'queue'
         OR rate IS NOT NULL
         OR max_running_per_share IS NOT NULL
+        OR rate_per_share IS NOT NULL
+        OR lock IS NOT NULL
     ) STORED,
     -- How many of its runs may wait; NULL for any number. try_enqueue applies it: runs of the
     -- schedule and inserted rows are counted, but never refused.
@@ -192,6 +234,10 @@ CREATE TABLE jobctl.job_definitions (
     CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
 );
 
+-- Few definitions have one, and each claim of a run with a lock asks.
+CREATE INDEX job_definitions_lock ON jobctl.job_definitions (lock_name)
+    WHERE lock_name IS NOT NULL;
+
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions (id)
     WHERE is_limited;
 
@@ -200,6 +246,29 @@ CREATE INDEX job_definitions_hooked ON jobctl.job_definitions (id)
 
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
+
+-- A claim that takes runs with a lock locks the row of the lock's name, see lock_slot.sql, so that
+-- no other claim counts the running ones at the same time. The rows are made once: names cost
+-- nothing, however many there are.
+CREATE TABLE jobctl.job_lock_slots (
+    slot integer PRIMARY KEY
+);
+
+INSERT INTO jobctl.job_lock_slots (slot)
+SELECT generate_series(0, 255);
+
+-- How far each share has used up its rate. A share without a row has used up nothing.
+CREATE TABLE jobctl.job_share_rates (
+    definition_id bigint NOT NULL REFERENCES jobctl.job_definitions ON DELETE CASCADE,
+    share text COLLATE "C",
+    -- As rate_next_at of the definition.
+    next_at timestamptz NOT NULL
+);
+
+CREATE UNIQUE INDEX job_share_rates_share ON jobctl.job_share_rates (definition_id, share);
+
+-- The rows that say nothing any more.
+CREATE INDEX job_share_rates_old ON jobctl.job_share_rates (definition_id, next_at);
 
 CREATE TABLE jobctl.job_runs (
     -- Each of the three versions of a run's row has an entry here. The fill factor keeps them on
@@ -290,6 +359,20 @@ CREATE TABLE jobctl.job_runs (
         CONSTRAINT share_is_1_to_255_bytes CHECK (octet_length(share) BETWEEN 1 AND 255)
         CONSTRAINT share_is_plain CHECK (
             share !~ E'^-|['
+                '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
+                '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+                '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
+                '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+        ),
+    -- The only worker that may claim it; NULL for any.
+    worker text
+        CONSTRAINT worker_is_1_to_255_bytes CHECK (octet_length(worker) BETWEEN 1 AND 255),
+    -- Of all runs with this lock, only one runs at a time, or as many as a definition with the lock
+    -- says. A lock of the run's own definition counts instead of this one.
+    lock text
+        CONSTRAINT lock_is_1_to_255_bytes CHECK (octet_length(lock) BETWEEN 1 AND 255)
+        CONSTRAINT lock_is_plain CHECK (
+            lock !~ E'^-|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
@@ -402,8 +485,9 @@ CREATE INDEX job_runs_ended_key ON jobctl.job_runs (idempotency_key text_pattern
 CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
     WHERE status = 'running' AND key_scope = 'replaced';
 
--- One run per nominal time.
-CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_for)
+-- One run per nominal time, and worker if each has one.
+CREATE UNIQUE INDEX job_runs_fire
+    ON jobctl.job_runs (definition_id, scheduled_for, coalesce(worker, ''))
     WHERE scheduled_for IS NOT NULL;
 
 -- The waiting runs of definitions that limit their runs, see limited_runs.sql; also counts them
@@ -412,6 +496,11 @@ CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (definition_id, scheduled_f
 CREATE INDEX job_runs_waiting_of_job
     ON jobctl.job_runs (job_type, coalesce(share, ''), queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
+
+-- The waiting runs with a lock of their own, see limited_runs.sql.
+CREATE INDEX job_runs_waiting_for_lock
+    ON jobctl.job_runs (lock COLLATE "C", queue, priority, run_at, id)
+    WHERE status IN ('queued', 'failed') AND lock IS NOT NULL;
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;

@@ -17,6 +17,8 @@ SELECT
     last_error,
     failed_at,
     created_at,
-    updated_at
+    updated_at,
+    worker,
+    lock
 FROM jobctl.job_runs
 WHERE status IN ('queued', 'failed');

@@ -22,7 +22,7 @@ use crate::schedule::{When, Zone};
 use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
-use crate::text::plain::is_plain;
+use crate::text::plain::{self, is_plain};
 use crate::text::plural;
 use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
@@ -382,7 +382,7 @@ pub(super) fn worker(text: &str) -> Result<String, String> {
 
 /// Checks the key of an effect.
 pub(super) fn key(text: &str) -> Result<String, String> {
-    short_text("key", text)
+    plain::short("key", text)
 }
 
 /// Checks a key or the beginning of keys. A script whose prefix is empty by mistake must not select
@@ -405,18 +405,14 @@ pub(super) fn run_key(text: &str) -> Result<String, String> {
     }
 }
 
-/// Checks the share of a run.
-pub(super) fn share(text: &str) -> Result<String, String> {
-    short_text("share", text)
+/// Checks the lock of a run.
+pub(super) fn lock(text: &str) -> Result<String, String> {
+    plain::short("lock", text)
 }
 
-/// Scripts would pass a text that begins with - as an option.
-fn short_text(what: &str, text: &str) -> Result<String, String> {
-    let is_blank = text.trim_matches(' ').is_empty();
-    let fits = !is_blank && !text.starts_with('-') && is_plain(text) && text.len() <= 255;
-    let rule = "must have 1 to 255 bytes, not only blanks, without control and invisible \
-                characters, and must not begin with -";
-    checked(text, fits, &format!("a {what} {rule}"))
+/// Checks the share of a run.
+pub(super) fn share(text: &str) -> Result<String, String> {
+    plain::short("share", text)
 }
 
 /// Returns a text that fits, else the rule that it breaks.

@@ -10,7 +10,7 @@ use super::enqueue::read_payload;
 use super::enqueue::request::{check_job, timeout, wait};
 use crate::exit::{Exit, Fault};
 use crate::job::action::MOST_ATTEMPTS;
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::job::{backoff, definition, payload};
 use crate::store::{Edit, Operation, Store};
 
@@ -91,7 +91,7 @@ impl Arguments {
         };
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
             self.values;
-        super::warn_of_queues(&store, queue.as_deref());
+        super::warn_of_names(&store, HoldScope::Queue, queue.as_deref());
         let edit =
             Edit { queue, priority, run_at, after: r#in, max_attempts, timeout, backoff, payload };
         let request = BulkRequest {

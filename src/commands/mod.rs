@@ -357,19 +357,24 @@ fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warns of queues that no definition and no worker names, but that are close to one of theirs:
-/// workers that serve only some queues never start these runs. An enqueuer may not read the names.
-fn warn_of_queues<'a>(store: &Store, queues: impl IntoIterator<Item = &'a str>) {
-    let queues: BTreeSet<_> = queues.into_iter().collect();
-    if queues.is_empty() {
+/// Warns of unknown queues or workers whose names are close to a known one: no worker may ever
+/// start these runs. An enqueuer may not read the names.
+fn warn_of_names<'a>(store: &Store, scope: HoldScope, names: impl IntoIterator<Item = &'a str>) {
+    let names: BTreeSet<_> = names.into_iter().collect();
+    if names.is_empty() {
         return;
     }
-    let every = HoldTarget { scope: HoldScope::Queue, name: String::new() };
+    let every = HoldTarget { scope, name: String::new() };
     let known = store.hold_names(every).unwrap_or_default();
-    for queue in queues.into_iter().filter(|queue| known.iter().all(|known| known != queue)) {
-        let meant = did_you_mean::suggestion(queue, known.iter().map(String::as_str));
+    let unknown = if scope == HoldScope::Worker {
+        "no tick has named the worker"
+    } else {
+        "no definition or worker has the queue"
+    };
+    for name in names.into_iter().filter(|name| known.iter().all(|known| known != name)) {
+        let meant = did_you_mean::suggestion(name, known.iter().map(String::as_str));
         if !meant.is_empty() {
-            print::complain(&format!("no definition or worker has the queue `{queue}`{meant}"));
+            print::complain(&format!("{unknown} `{name}`{meant}"));
         }
     }
 }

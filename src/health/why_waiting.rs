@@ -112,12 +112,13 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     let full = run.most_running.filter(|most| run.running >= i64::from(*most));
     let of_share = run.max_running_per_share;
     let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
+    let full_lock = run.lock_most.filter(|most| run.running_of_lock >= Some((*most).into()));
     let keeps = |finding: &&Finding| match finding.code {
         Some(Code::WorkerMissing | Code::RestoreUnaccepted) => true,
         Some(Code::QueueUnserved) => finding.queue.as_ref() == Some(&run.queue),
         Some(Code::JobUnserved) => finding.job_type.as_ref() == Some(&run.job_type),
         // A lost run counts as running until a tick recovers it.
-        Some(Code::LeaseLost) => full.or(full_share).is_some(),
+        Some(Code::LeaseLost) => full.or(full_share).or(full_lock).is_some(),
         _ => false,
     };
     if let Some(finding) = findings.iter().find(keeps) {
@@ -133,19 +134,31 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         };
         return format!("{} of at most {most} runs {share} are running", run.running_of_share);
     }
-    if let (Some(rate), Some(at)) = (&run.rate, run.allowed_at.filter(|at| *at > run.now)) {
-        return format!("its rate of {rate} is used up for another {}", between(run.now, at));
+    if let (Some(most), Some(lock)) = (full_lock, &run.lock) {
+        let running = run.running_of_lock.unwrap_or_default();
+        return format!("{running} of at most {most} runs with the lock {lock} are running");
+    }
+    let rates = [
+        ("its rate", &run.rate, run.allowed_at),
+        ("the rate of its share", &run.rate_per_share, run.share_allowed_at),
+    ];
+    for (what, rate, at) in rates {
+        if let (Some(rate), Some(at)) = (rate, at.filter(|at| *at > run.now)) {
+            return format!("{what} of {rate} is used up for another {}", between(run.now, at));
+        }
     }
     if let Some(locker) = run.definition_locker {
         return locked_by("the definition of its job", locker);
     }
+    let of_worker = run.only_worker.as_ref().map(|worker| format!(" of worker {worker}"));
+    let tick = format!("no tick{}", of_worker.unwrap_or_default());
     let Some(served_at) = run.served_at else {
-        return "no tick has served its queue yet".to_owned();
+        return format!("{tick} has served its queue yet");
     };
     let ago = between(served_at, run.now);
     match run.ahead {
         _ if served_at < run.run_at => {
-            format!("no tick has served its queue since; the last one was {ago} ago")
+            format!("{tick} has served its queue since; the last one was {ago} ago")
         }
         0 => format!(
             "the last tick, {ago} ago, skipped it: all slots were busy, its \

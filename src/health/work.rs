@@ -188,7 +188,14 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         ),
         Code::WorkerMissing => ("no worker ticks".to_owned(), see_cron()),
         Code::WorkerSilent => (
-            format!("worker {worker} does not tick"),
+            {
+                let ticks = if fact.is_new { "has never ticked" } else { "does not tick" };
+                let pinned = match fact.runs {
+                    0 => String::new(),
+                    _ => format!(", and {} {is} only for it", runs("due ")),
+                };
+                format!("worker {worker} {ticks}{pinned}")
+            },
             format!(
                 "{}; if it is gone: {operator}`jobctl forget {}`",
                 see_cron(),
@@ -373,7 +380,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let is_brief = code == Code::DatabaseSlow
         && !fact.since_at.zip(fact.newest_at).is_some_and(|(since, newest)| lasts(since, newest));
     // Right after a migration, cron has not yet started the first tick.
-    let is_warning = fact.is_new
+    let is_warning = fact.is_new && code == Code::WorkerMissing
         || is_brief
         || WARNINGS.contains(&code)
         || code == Code::RunUnusual && !fact.is_bad;

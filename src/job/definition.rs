@@ -11,6 +11,7 @@ use crate::job::backoff;
 use crate::job::payload;
 use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
+use crate::text::plain;
 use crate::text::words::words;
 use crate::text::{duration, plural};
 
@@ -110,11 +111,13 @@ pub(super) enum Check {
     /// The least and the most.
     Length(Duration, Duration),
     Boolean,
+    /// A name, or a table with `name` and `most`.
+    Lock,
     /// The name of another job, which a run enqueues when it ends. `[defaults]` holds them for all
     /// jobs of the file.
     Hook,
 }
-use Check::{Any, Boolean, Hook, Length, List, Number, Text, Word};
+use Check::{Any, Boolean, Hook, Length, List, Lock, Number, Text, Word};
 
 pub(super) const fn key(name: &'static str, check: Check) -> Key {
     Key { name, check, needs: None, default: || Value::Null, is_visible: true }
@@ -151,11 +154,15 @@ pub(super) const KEYS: &[Key] = &[
     key("schedule", Text(|_| Ok(()))),
     key("time_zone", Text(|_| Ok(()))).needs("schedule").or(|| json!("UTC")),
     key("catch_up", Text(check_catch_up)).needs("schedule").or(|| json!("one")),
+    key("each_worker", Boolean).needs("schedule").or(|| json!(false)),
+    key("workers", List(check_worker)).needs("schedule"),
     key("overlap", Word(&Overlap::WORDS)).needs("schedule").or(|| json!(Overlap::default())),
     key("max_running", Number(1, 100_000)),
     key("rate", Text(check_rate)),
     key("burst", Number(1, 999_999)).needs("rate"),
     key("max_running_per_share", Number(1, 100_000)),
+    key("rate_per_share", Text(check_rate)),
+    key("lock", Lock),
     key("max_waiting", Number(1, 100_000)),
     key("when_full", Word(&WhenFull::WORDS)).needs("max_waiting").or(|| json!(WhenFull::default())),
     key("snooze", Word(&Snooze::WORDS)).or(|| json!(Snooze::default())),
@@ -447,6 +454,7 @@ impl Check {
             }
             Number(least, most) => check_number(least, most, &value)?,
             Boolean => check(value.is_boolean(), || "must be true or false".to_owned())?,
+            Lock => check_lock(&value)?,
             Hook => match text(&value)? {
                 // As if `[defaults]` did not have the key.
                 "" => return Ok(Value::Null),
@@ -555,6 +563,25 @@ fn check_number(least: i32, most: i32, value: &Value) -> Result<(), String> {
     let number = value.as_i64();
     let fits = number.is_some_and(|number| (least.into()..=most.into()).contains(&number));
     check(fits, || format!("must be a whole number from {least} to {most}"))
+}
+
+/// Checks the name of a lock, or a table with `name` and `most`.
+fn check_lock(value: &Value) -> Result<(), String> {
+    let name = match value {
+        Value::Object(lock) => {
+            let known = lock.keys().all(|key| ["name", "most"].contains(&key.as_str()));
+            check(known && lock.len() == 2, || "a table has `name` and `most`".to_owned())?;
+            check_number(1, 999_999, &lock["most"]).map_err(|why| format!("`most`: {why}"))?;
+            &lock["name"]
+        }
+        name => name,
+    };
+    plain::short("lock's name", text(name)?).map(drop)
+}
+
+/// Checks the name of a worker, in which `*` stands for any characters.
+fn check_worker(name: &Value) -> Result<(), String> {
+    plain::short("worker's name", text(name)?).map(drop)
 }
 
 /// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.

@@ -101,7 +101,7 @@ fn value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
         // They say something only if they have another value.
-        "payload" | "snooze" | "pass_result" | "result" | "alert_after"
+        "payload" | "each_worker" | "snooze" | "pass_result" | "result" | "alert_after"
             if *value == (key.default)() =>
         {
             None

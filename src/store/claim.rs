@@ -219,7 +219,7 @@ rows! {
         second_message: Option<String>,
     }
 
-    /// The last share of a limited definition that a claim looked at.
+    /// The last share of a limited definition that a claim looked at, or the last lock.
     pub(crate) struct LastShare {
         pub(crate) definition: i64,
         pub(crate) share: String,
@@ -245,6 +245,11 @@ rows! {
         pub(crate) attempt: i32,
         pub(crate) max_attempts: i32,
     }
+}
+
+impl LastShare {
+    /// Stands for a definition whose shares are the locks of runs.
+    pub(crate) const OF_LOCKS: i64 = 0;
 }
 
 impl FencingToken {

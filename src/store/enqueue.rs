@@ -45,6 +45,11 @@ pub(crate) struct NewRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lock: Option<String>,
+    /// The only worker that may run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worker: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<String>,
     #[serde(rename = "idempotency_key", skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
@@ -405,6 +410,8 @@ mod tests {
             backoff: Some(String::new()),
             expires_in: Some(1.0),
             share: Some(String::new()),
+            lock: Some(String::new()),
+            worker: Some(String::new()),
             traceparent: Some(String::new()),
             key: Some(String::new()),
             key_scope: Some(KeyScope::Live),

@@ -42,6 +42,10 @@ rows! {
         /// No attempt starts after this time.
         pub(crate) expires_at: Option<DateTime<Utc>>,
         pub(crate) share: Option<String>,
+        /// The lock of its definition, or its own.
+        pub(crate) lock: Option<String>,
+        /// The only worker that may run it.
+        pub(crate) only_worker: Option<String>,
         pub(crate) locked_until: Option<DateTime<Utc>>,
         pub(crate) cancel_requested_at: Option<DateTime<Utc>>,
         /// The end of what the running attempt has printed, at the last heartbeat.
@@ -62,9 +66,14 @@ rows! {
         /// The limit of simultaneous runs of the definition.
         pub(crate) most_running: Option<i32>,
         pub(crate) max_running_per_share: Option<i32>,
+        /// How many runs with its lock may run at once, and how many do.
+        pub(crate) lock_most: Option<i32>,
+        pub(crate) running_of_lock: Option<i64>,
         /// The rate of the definition, and when it lets the next run start.
         pub(crate) rate: Option<String>,
         pub(crate) allowed_at: Option<DateTime<Utc>>,
+        pub(crate) rate_per_share: Option<String>,
+        pub(crate) share_allowed_at: Option<DateTime<Utc>>,
         /// The run that lost its key to this one and is still running.
         pub(crate) replaced_run: Option<i64>,
         /// The unfinished run that took the key of this one.

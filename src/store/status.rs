@@ -178,7 +178,7 @@ pub(crate) struct Fact {
     pub(crate) next_at: Option<DateTime<Utc>>,
     /// When the problem last grew, if that was after `since_at`.
     pub(crate) newest_at: Option<DateTime<Utc>>,
-    /// There was no time yet for a first tick.
+    /// There was no time yet for a first tick, or the worker has never ticked.
     pub(crate) is_new: bool,
 }
 

@@ -44,6 +44,16 @@ pub(crate) fn is_plain(text: &str) -> bool {
     !text.chars().any(is_invisible)
 }
 
+/// Checks a name of a person's choice, such as a key or a share, as the constraints of
+/// `jobctl.job_runs` do. Scripts would pass a text that begins with - as an option.
+pub(crate) fn short(what: &str, text: &str) -> Result<String, String> {
+    let is_blank = text.trim_matches(' ').is_empty();
+    let fits = !is_blank && !text.starts_with('-') && is_plain(text) && text.len() <= 255;
+    let rule = "must have 1 to 255 bytes, not only blanks, without control and invisible \
+                characters, and must not begin with -";
+    if fits { Ok(text.to_owned()) } else { Err(format!("a {what} {rule}")) }
+}
+
 /// Returns whether a character is not shown: a control character, which may change the terminal, a
 /// direction mark, or one without width, which makes two texts look alike. The constraints of
 /// `jobctl.job_runs` reject the same.

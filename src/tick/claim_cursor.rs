@@ -63,13 +63,15 @@ impl ClaimCursor {
         taken: &ClaimResult,
     ) {
         let claimed = &taken.claimed;
+        // Each claim looks at the locks.
+        self.after_shares.retain(|it| it.definition != LastShare::OF_LOCKS);
         if asked.limits {
             let begin = asked.after_definition.unwrap_or(0);
             let is_passed = |id: i64| taken.last_definition.is_some_and(|last| id > last);
             self.after_shares.retain(|it| it.definition <= begin || is_passed(it.definition));
-            self.after_shares.extend(taken.last_shares.iter().cloned());
             self.after_definition = taken.last_definition;
         }
+        self.after_shares.extend(taken.last_shares.iter().cloned());
         if asked.after.is_none() {
             self.scan_fully();
             let short = asked.is_short(claimed);

@@ -72,7 +72,7 @@ type Result<T> = std::result::Result<T, Cause>;
 /// A row before a transaction changed it; `None`: it did not exist.
 #[derive(Clone, Debug)]
 enum Before {
-    Run(i64, Option<Run>),
+    Run(i64, Option<Box<Run>>),
     Attempt((i64, i32), Option<Attempt>),
     Worker(String, Option<Worker>),
     Definition(String, Option<Box<Definition>>),
@@ -230,7 +230,7 @@ impl Database {
         work(self).map_err(|cause| {
             while let Some(before) = self.journal.pop() {
                 match before {
-                    Before::Run(id, run) => drop(self.set(id, run)),
+                    Before::Run(id, run) => drop(self.set(id, run.map(|run| *run))),
                     Before::Attempt(id, row) => restore(&mut self.attempts, id, row),
                     Before::Worker(name, row) => restore(&mut self.workers, name, row),
                     Before::Definition(name, row) => {
@@ -277,7 +277,7 @@ impl Database {
             }
         }
         let before = self.set(id, Some(run));
-        self.journal.push(Before::Run(id, before));
+        self.journal.push(Before::Run(id, before.map(Box::new)));
         Ok(())
     }
 
@@ -724,7 +724,12 @@ impl Database {
 
     /// limited_runs, of definitions that only limit how many of their runs run at once. Also the
     /// first definition that another session has locked.
-    fn within_limits(&self, claim: &Claim, filter: &ClaimFilter) -> (Vec<&Run>, Option<String>) {
+    fn within_limits(
+        &self,
+        worker: &str,
+        claim: &Claim,
+        filter: &ClaimFilter,
+    ) -> (Vec<&Run>, Option<String>) {
         let (mut runs, mut skipped) = (Vec::new(), None);
         for (name, definition) in &self.definitions {
             let is_other = |id: i64| self.runs.get(&id).is_none_or(|run| run.job_type != *name);
@@ -741,13 +746,30 @@ impl Database {
                 continue;
             }
             due.retain(|run| !filter.excludes(run.id) && !self.is_locked(run.id));
-            due.retain(|run| !run.is_expired(self.now));
+            due.retain(|run| !run.is_expired(self.now) && run.is_for(worker));
+            due.retain(|run| !self.is_taken(run));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let free = (most as usize).saturating_sub(self.running().filter(is_of).count());
             due.truncate(free.min(claim.at_most as usize));
             runs.extend(due);
         }
         (runs, skipped)
+    }
+
+    /// Whether a run with the same lock is running. Definitions have no locks here.
+    fn is_taken(&self, run: &Run) -> bool {
+        run.lock.is_some() && self.running().any(|it| it.lock == run.lock)
+    }
+
+    /// The runs that their locks let start: of each lock, the first one.
+    fn within_locks<'a>(&self, mut runs: Vec<&'a Run>) -> Vec<&'a Run> {
+        runs.sort_by_key(|run| (run.priority, run.run_at, run.id));
+        let mut taken = BTreeSet::new();
+        runs.retain(|run| {
+            let is_first = run.lock.as_ref().is_none_or(|lock| taken.insert(lock));
+            is_first && !self.is_taken(run)
+        });
+        runs
     }
 
     fn is_limited(&self, job: &str) -> bool {
@@ -770,8 +792,11 @@ impl Database {
     ) -> Result<ClaimResult> {
         let now = self.now;
         let at_most = usize::try_from(claim.at_most).unwrap_or(0);
-        let (within_limits, skipped) =
-            if claim.limits { self.within_limits(claim, filter) } else { (Vec::new(), None) };
+        let (within_limits, skipped) = if claim.limits {
+            self.within_limits(&holder.worker, claim, filter)
+        } else {
+            (Vec::new(), None)
+        };
         let has_right = self.workers.get(&holder.worker).is_some_and(|row| {
             row.claiming.as_ref().is_some_and(|(tick, until)| *tick == holder.tick && *until > now)
         });
@@ -798,15 +823,17 @@ impl Database {
                 && self.is_job_served(&run.job_type, filter)
                 && !self.is_limited(&run.job_type)
                 && !self.is_locked(run.id)
+                && run.is_for(&holder.worker)
         };
         // Priority, age of the lane, queue, then place in the lane.
-        let free = self.waiting().filter(is_free);
+        let (with_lock, free): (Vec<_>, Vec<_>) =
+            self.waiting().filter(is_free).partition(|run| run.lock.is_some());
+        let by_id = self.within_locks(within_limits.into_iter().chain(with_lock).collect());
         let mut due: Vec<_> = free
+            .into_iter()
             .filter_map(|run| Some((run.priority, lane(run)?, &run.queue, run.run_at, run.id)))
             .collect();
-        due.extend(
-            within_limits.iter().map(|it| (it.priority, it.run_at, &it.queue, it.run_at, it.id)),
-        );
+        due.extend(by_id.iter().map(|it| (it.priority, it.run_at, &it.queue, it.run_at, it.id)));
         due.sort_unstable();
         due.truncate(if may_claim { at_most } else { 0 });
         let mut claimed = Vec::new();
@@ -841,11 +868,12 @@ impl Database {
         let after: Vec<_> = self.predecessors(run.id).map(|(id, _)| id.to_string()).collect();
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
         let max_attempts = run.most_attempts();
+        let is_found = run.lock.is_none() && !self.is_limited(&run.job_type);
         let Run { id, queue, priority, run_at, .. } = run;
         let position = Position { queue, priority, run_at, id };
         Claimed {
             id,
-            position: (!self.is_limited(&run.job_type)).then_some(position),
+            position: is_found.then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
                 kind: spec.kind,
@@ -1371,6 +1399,8 @@ impl Database {
             scheduled_for: None,
             expires_at: spec.expires.map(|expires| now + seconds(expires)),
             share: None,
+            lock: None,
+            worker: None,
             locked_by: None,
             locked_until: None,
             cancel_requested_at: None,

@@ -150,6 +150,8 @@ impl Sequence {
                 tables.locked_workers.extend(workers.iter().cloned());
                 tables.locked_workers.retain(|name| tables.workers.contains_key(name));
             }
+            // An undo can't be undone.
+            (Operation::Act(store::Operation::Undo(_), ..), Reply::Acted(_)) => {}
             (Operation::Act(_, _, _, name), Reply::Acted(Ok(answers))) => {
                 let granted = answers.iter().filter(|answer| answer.granted);
                 self.commands.push((name.clone(), granted.map(|answer| answer.id).collect()));
@@ -519,6 +521,8 @@ impl Sequence {
             backoff: text(random.maybe(&["fixed:1s", "list:2s,5m"])),
             expires_in: random.maybe(&[1.0, 2.0, 20.0, 3600.0]).filter(|_| run_at.is_none()),
             share: text(random.maybe(&["a", "b", "B", "ä"]).filter(|_| is_full)),
+            lock: if random.chance(20) { text(random.maybe(&["l", "m", "M"])) } else { None },
+            worker: if random.chance(10) { text(random.maybe(&["a", "b"])) } else { None },
             key: text(key),
             key_scope,
             on_conflict: replaces.then_some(OnConflict::Replace),
@@ -541,6 +545,9 @@ fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
     // Mostly one limit, so that no other one hides its defects.
     let (limit, most) = (random.below(6), random.of(&[1, 2]));
     let limited = |kind, more| (limit == kind || is_full && limit == 5).then_some(most + more);
+    let rate_per_share = (is_full && limit == 4).then(|| random.of(&["2/3s", "1/2m"]));
+    let locks = [json!("l"), json!({"name": "l", "most": 2}), json!("m")];
+    let lock = (is_full && limit == 3).then(|| random.of(&locks));
     let rate = (is_full && limit == 1).then(|| random.of(&["2/3s", "7/1s", "1/2m"]));
     json!({
         "name": name,
@@ -550,11 +557,15 @@ fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
         "schedule": random.maybe(&["* * * * *", "*/5 * * * *", "0 * * * *"]),
         "time_zone": random.of(&["UTC", "Europe/Berlin"]),
         "catch_up": random.of(&["skip", "one", "all", "all:3"]),
+        "each_worker": false,
+        "workers": null,
         "overlap": random.of(&["allow", "skip", if limit == 5 { "queue" } else { "skip" }]),
         "max_running": limited(0, 0),
         "rate": rate,
         "burst": rate.and_then(|_| random.maybe(&[1, 3])),
         "max_running_per_share": limited(2, 0).filter(|_| is_full),
+        "rate_per_share": rate_per_share,
+        "lock": lock,
         "max_waiting": limited(3, 1).filter(|_| is_full),
         "when_full": random.of(&["refuse", "drop_new", "drop_oldest"]),
         "snooze": if is_full { random.of(&["run", "job"]) } else { "run" },

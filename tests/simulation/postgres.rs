@@ -107,7 +107,8 @@ const ROWS: &str = "
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
         usual_least, usual_most,
-        most_fires, most_running, most_at_once, rate_interval, is_limited, has_hooks, created_at,
+        most_fires, most_running, most_at_once, rate_interval, share_interval,
+        most_at_once_per_share, lock_name, lock_most, is_limited, has_hooks, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
             'spread', extract(epoch FROM spread), 'expires', extract(epoch FROM expires),
             'keep', extract(epoch FROM keep), 'keep_dead', extract(epoch FROM keep_dead))

@@ -37,6 +37,8 @@ pub(super) struct Run {
     pub(super) scheduled_for: Option<Time>,
     pub(super) expires_at: Option<Time>,
     pub(super) share: Option<String>,
+    pub(super) lock: Option<String>,
+    pub(super) worker: Option<String>,
     pub(super) locked_by: Option<String>,
     pub(super) locked_until: Option<Time>,
     pub(super) cancel_requested_at: Option<Time>,
@@ -52,6 +54,11 @@ impl Run {
     /// How often it may start.
     pub(super) fn most_attempts(&self) -> i32 {
         self.max_attempts + self.uncounted_attempts
+    }
+
+    /// Whether this worker may claim it.
+    pub(super) fn is_for(&self, worker: &str) -> bool {
+        self.worker.as_deref().is_none_or(|only| only == worker)
     }
 
     pub(super) fn is_expired(&self, now: Time) -> bool {

@@ -694,11 +694,22 @@ impl Change<'_> {
         };
         let is_replacing = self.after.runs.values().any(has_old_key);
         must(!is_replacing, "the run that it replaces still runs")?;
+        must(run.is_for(worker), "it is for another worker")?;
+        if let Some(lock) = self.lock(run) {
+            let has_lock = |it: &&Run| {
+                it.status == Status::Running && self.lock(it).as_deref() == Some(&*lock)
+            };
+            let running = self.after.runs.values().filter(has_lock).count() as u64;
+            let most = self.lock_most(&lock);
+            must(running <= most, format!("{running} runs with lock {lock}, at most {most}"))?;
+        }
         let Some(definition) = definition else { return Ok(()) };
         let shares = definition.spec.rest["max_running_per_share"].as_u64();
         let is_limited = definition.most_running().is_some()
             || shares.is_some()
-            || !definition.spec.rest["rate"].is_null();
+            || ["rate", "rate_per_share", "lock"]
+                .iter()
+                .any(|limit| !definition.spec.rest[*limit].is_null());
         must(with_limits || !is_limited, "limits were left out")?;
         let of_job = |it: &&Run| it.status == Status::Running && it.job_type == run.job_type;
         let running = self.after.runs.values().filter(of_job);
@@ -715,6 +726,24 @@ impl Change<'_> {
         )
     }
 
+    /// The lock of a run: that of its definition, or its own.
+    fn lock(&self, run: &Run) -> Option<String> {
+        let definition = self.before.definitions.get(&run.job_type);
+        let of_job = definition.map(|it| &it.spec.rest["lock"]);
+        let of_job = of_job.and_then(|lock| lock["name"].as_str().or(lock.as_str()));
+        of_job.map(str::to_owned).or_else(|| run.lock.clone())
+    }
+
+    /// The least number that the definitions with a lock name.
+    fn lock_most(&self, name: &str) -> u64 {
+        let locks = self.before.definitions.values().map(|it| &it.spec.rest["lock"]);
+        let most = |lock: &Value| match lock.as_str() {
+            Some(lock) => (lock == name).then_some(1),
+            None => lock["most"].as_u64().filter(|_| lock["name"] == name),
+        };
+        locks.filter_map(most).min().unwrap_or(1)
+    }
+
     /// In every span of time, no more runs start than `rate` and `burst` allow.
     fn rates(&self, past: &mut Past) -> Broken {
         let taken = match self.reply {
@@ -723,28 +752,46 @@ impl Change<'_> {
         };
         for (name, definition) in &self.after.definitions {
             let rest = &definition.spec.rest;
-            let Some((most, interval)) = rate(&rest["rate"]) else { continue };
-            let terms = Value::from(vec![
-                rest["rate"].clone(),
-                rest["burst"].clone(),
-                definition.id.into(),
-            ]);
-            let (known, times) = past.starts.entry(name.clone()).or_default();
-            if *known != terms {
-                (*known, *times) = (terms, Vec::new());
+            let started: Vec<_> = taken.iter().filter(|run| run.job_type == *name).collect();
+            if let Some(limit) = rate(&rest["rate"]) {
+                let terms = [&rest["rate"], &rest["burst"], &definition.id.into()];
+                let burst = rest["burst"].as_i64();
+                let terms = Value::from_iter(terms.map(Clone::clone));
+                self.rate(past, name, terms, limit, burst, started.len())?;
             }
-            let started = taken.iter().filter(|run| run.job_type == *name);
-            times.extend(started.map(|_| self.now));
-            let burst = rest["burst"].as_i64().unwrap_or(most);
-            for (place, first) in times.iter().enumerate() {
-                let span = (self.now - *first).num_microseconds().unwrap_or(0);
-                let allowed = burst + span / interval.num_microseconds().unwrap_or(1);
-                let started = (times.len() - place) as i64;
-                must(
-                    started <= allowed,
-                    format!("{started} starts of {name} within the rate of {allowed}"),
-                )?;
+            let Some(limit) = rate(&rest["rate_per_share"]) else { continue };
+            let of_run = |id: i64| self.after.runs[&id].share.clone().unwrap_or_default();
+            for share in ["", "a", "b", "B", "ä"] {
+                let of_share = started.iter().filter(|run| of_run(run.id) == share).count();
+                let terms = [&rest["rate_per_share"], &definition.id.into()];
+                let terms = Value::from_iter(terms.map(Clone::clone));
+                self.rate(past, &format!("{name} of share {share}"), terms, limit, None, of_share)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Notes how many runs of `what` have started, and compares with a rate.
+    fn rate(
+        &self,
+        past: &mut Past,
+        what: &str,
+        terms: Value,
+        (most, interval): (i64, TimeDelta),
+        burst: Option<i64>,
+        started: usize,
+    ) -> Broken {
+        let (known, times) = past.starts.entry(what.to_owned()).or_default();
+        if *known != terms {
+            (*known, *times) = (terms, Vec::new());
+        }
+        times.extend(std::iter::repeat_n(self.now, started));
+        for (place, first) in times.iter().enumerate() {
+            let span = (self.now - *first).num_microseconds().unwrap_or(0);
+            let allowed = burst.unwrap_or(most) + span / interval.num_microseconds().unwrap_or(1);
+            let started = (times.len() - place) as i64;
+            let why = || format!("{started} starts of {what} within the rate of {allowed}");
+            must(started <= allowed, why())?;
         }
         Ok(())
     }
@@ -858,6 +905,16 @@ defects! {
         "limits.max_running_per_share - coalesce(running.runs, 0)" => "NULL::bigint"; "of share"
     "rate not counted" in CLAIM;
         "started.runs * definition.rate_interval" => "interval '0'"; "within the rate"
+    "lock ignored" in text!("functions/within_locks");
+        "chosen.turn + coalesce(running.runs, 0)" => "0"; "runs with lock"
+    "most of a lock ignored" in text!("functions/lock_most");
+        "min(definition.lock_most)" => "max(definition.lock_most) + 1"; "runs with lock"
+    "rate of a share not counted" in CLAIM;
+        "now() + count(*) * definition.share_interval" => "now()"; "of share"
+    "claimed by another worker" in CLAIM;
+        "coalesce(run.worker = claim_runs.worker, true)" => "true"; "for another worker"
+    "claimed within a limit by another worker" in LIMITED;
+        "coalesce(run.worker = limited_runs.worker, true)" => "true"; "for another worker"
     "hold ignored" in CLAIM; "FROM jobctl.current_holds AS hold" =>
         "FROM jobctl.current_holds AS hold WHERE false"; "it is held"
     "expiry ignored at claim" in CLAIM;
@@ -908,7 +965,7 @@ fn find(server: &str, place: usize) -> Result<u64, String> {
         for seed in 0..MOST {
             match check(real, seed) {
                 Err(why) if found.split('|').any(|part| why.contains(part)) => return Ok(seed + 1),
-                Err(why) => return Err(format!("{name}: found as {why}")),
+                Err(why) => return Err(format!("{name}: sequence {seed}: found as {why}")),
                 Ok(()) => {}
             }
         }

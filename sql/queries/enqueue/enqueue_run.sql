@@ -21,6 +21,8 @@ CROSS JOIN LATERAL jsonb_to_record(given.run) AS asked (
     backoff text,
     expires_in float8,
     share text,
+    lock text,
+    worker text,
     traceparent text,
     idempotency_key text,
     key_scope text,
@@ -46,5 +48,7 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     debounce_max => make_interval(secs => asked.debounce_max),
     expires_in => make_interval(secs => asked.expires_in),
     share => asked.share,
+    lock => asked.lock,
+    worker => asked.worker,
     traceparent => asked.traceparent
 ) AS run

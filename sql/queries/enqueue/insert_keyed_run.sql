@@ -13,6 +13,8 @@ INSERT INTO jobctl.job_runs AS run (
     backoff,
     expires_at,
     share,
+    lock,
+    worker,
     traceparent,
     idempotency_key,
     key_scope
@@ -28,6 +30,8 @@ SELECT
     coalesce(asked.backoff, 'exponential:1m..30m'),
     due.at + make_interval(secs => asked.expires_in),
     asked.share,
+    asked.lock,
+    asked.worker,
     asked.traceparent,
     asked.idempotency_key,
     coalesce(asked.key_scope, 'retained')
@@ -43,6 +47,8 @@ FROM jsonb_to_record($1::text::jsonb) AS asked (
     backoff text,
     expires_in float8,
     share text,
+    lock text,
+    worker text,
     traceparent text,
     idempotency_key text,
     key_scope text

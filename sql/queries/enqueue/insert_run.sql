@@ -13,6 +13,8 @@ INSERT INTO jobctl.job_runs AS run (
     backoff,
     expires_at,
     share,
+    lock,
+    worker,
     traceparent
 )
 SELECT
@@ -26,6 +28,8 @@ SELECT
     coalesce(asked.backoff, 'exponential:1m..30m'),
     due.at + make_interval(secs => asked.expires_in),
     asked.share,
+    asked.lock,
+    asked.worker,
     asked.traceparent
 FROM jsonb_to_record($1::text::jsonb) AS asked (
     job_type text,
@@ -39,6 +43,8 @@ FROM jsonb_to_record($1::text::jsonb) AS asked (
     backoff text,
     expires_in float8,
     share text,
+    lock text,
+    worker text,
     traceparent text
 )
 CROSS JOIN LATERAL (

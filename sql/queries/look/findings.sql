@@ -88,6 +88,13 @@ waiting AS (
                 run.is_due
                     AND run.run_at
                         < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
+                    -- The others are those of worker_silent.
+                    AND (
+                        run.worker IS NULL
+                        OR run.worker IN (
+                            SELECT pinned.worker FROM worker AS pinned WHERE pinned.ticks
+                        )
+                    )
                     AS is_late,
                 run.run_at > now()
                     AND run.updated_at > now() + interval '1 minute'
@@ -178,15 +185,35 @@ found (facts) AS (
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'worker_silent',
-        'worker', worker.worker,
-        'since_at', worker.last_tick_at
+        'worker', coalesce(worker.worker, pinned.worker),
+        'since_at', coalesce(worker.last_tick_at, pinned.since_at),
+        'is_new', worker.worker IS NULL,
+        'run_id', pinned.run_id,
+        'runs', coalesce(pinned.runs, 0)
     )
     FROM worker
+    FULL JOIN (
+        SELECT
+            run.worker,
+            count(*) AS runs,
+            min(run.id) AS run_id,
+            min(run.run_at) AS since_at
+        FROM jobctl.pending_runs AS run
+        WHERE run.worker IS NOT NULL
+            AND run.is_due
+            AND run.run_at < now() - make_interval(secs => $3::float8)
+            AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
+        GROUP BY run.worker
+    ) AS pinned ON pinned.worker = worker.worker
     CROSS JOIN ticking
-    WHERE NOT worker.ticks
-        AND NOT worker.held
+    WHERE worker.ticks IS NOT TRUE
+        AND worker.held IS NOT TRUE
         AND ticking.workers > 0
-        AND now() - worker.last_tick_at <= worker.missed_for + make_interval(secs => $2::float8)
+        AND (
+            pinned.runs > 0
+            OR now() - worker.last_tick_at
+                <= worker.missed_for + make_interval(secs => $2::float8)
+        )
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'database_slow',

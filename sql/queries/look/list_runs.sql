@@ -47,6 +47,8 @@ SELECT
             THEN run.started_at + make_interval(secs => usual.median_seconds)
     END AS usual_end_at,
     substr(run.traceparent, 4, 32) AS trace_id,
+    coalesce(definition.lock_name, run.lock) AS lock,
+    run.worker AS only_worker,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff

@@ -25,6 +25,11 @@ full_jobs AS MATERIALIZED (
                 WHERE run.status = 'running'
                     AND run.job_type = definition.name
             )
+            OR definition.lock_name IN (
+                SELECT running.lock
+                FROM jobctl.running_locks AS running
+                WHERE running.runs >= running.most
+            )
         )
     UNION ALL
     SELECT hold.name
@@ -86,6 +91,8 @@ SELECT
     run.expires_at,
     run.share,
     substr(run.traceparent, 4, 32) AS trace_id,
+    held.lock,
+    run.worker AS only_worker,
     run.locked_by,
     lease.locked_until,
     run.cancel_requested_at,
@@ -136,7 +143,14 @@ SELECT
     hold.held_worker,
     definition.most_running,
     definition.max_running_per_share,
+    jobctl.lock_most(held.lock) AS lock_most,
+    (
+        SELECT running.runs
+        FROM jobctl.running_locks AS running
+        WHERE running.lock = held.lock
+    ) AS running_of_lock,
     definition.rate,
+    definition.rate_per_share,
     -- As in limited_runs.sql: the next tick corrects a later time. `least` ignores NULL.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
@@ -145,6 +159,12 @@ SELECT
                 now() + definition.rate_interval
             )
     END AS allowed_at,
+    CASE
+        WHEN used.next_at BETWEEN now()
+            AND now() + definition.most_at_once_per_share * definition.share_interval
+            THEN used.next_at
+                - (definition.most_at_once_per_share - 1) * definition.share_interval
+    END AS share_allowed_at,
     (
         SELECT max(replaced.id)
         FROM jobctl.job_runs AS replaced
@@ -229,6 +249,10 @@ FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.leases AS lease ON lease.id = run.id
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
+CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS held
+LEFT JOIN jobctl.job_share_rates AS used
+    ON used.definition_id = definition.id
+    AND used.share = coalesce(run.share, '')
 -- A lock on a row is known by the transaction that took it. Several lockers stay unknown.
 CROSS JOIN LATERAL (
     SELECT
@@ -246,8 +270,8 @@ CROSS JOIN LATERAL (
         max(workers.ticked_at) FILTER (WHERE NOT workers.held) AS served_at,
         array_agg(workers.worker) FILTER (WHERE workers.held) AS held_workers
     FROM workers
-    WHERE cardinality(workers.queues) = 0
-        OR run.queue = ANY (workers.queues)
+    WHERE (cardinality(workers.queues) = 0 OR run.queue = ANY (workers.queues))
+        AND coalesce(workers.worker = run.worker, true)
 ) AS serving
 CROSS JOIN LATERAL (
     SELECT

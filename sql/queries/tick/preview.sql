@@ -17,6 +17,7 @@ WHERE run.is_due
     AND ($7::bigint IS NULL OR run.id = $7::bigint)
     AND (cardinality($1::text[]) = 0 OR run.queue = ANY ($1::text[]))
     AND run.job_type <> ALL ($2::text[])
+    AND coalesce(run.worker = $6::text, true)
     AND NOT EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.name = run.job_type

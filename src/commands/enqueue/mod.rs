@@ -27,7 +27,7 @@ use crate::files;
 use crate::job::action::{self, JobKind};
 use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, traceparent};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
-use crate::job::status::Status;
+use crate::job::status::{HoldScope, Status};
 use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::duration::{self, SECOND};
@@ -112,6 +112,7 @@ impl Arguments {
         let trace = || env::var("TRACEPARENT").ok().and_then(|text| traceparent(&text).ok());
         self.request.traceparent = self.request.traceparent.take().or_else(trace);
         let mut queues = BTreeSet::from_iter(self.request.queue.clone());
+        let mut workers = BTreeSet::from_iter(self.request.worker.clone());
         let rule = self.request.rule();
         if !self.then.is_empty() {
             // Of the run of --then, and not of the lines.
@@ -120,6 +121,7 @@ impl Arguments {
         let mut runs = match &batch {
             Some(file) => batch::read(BufReader::new(open(file)?), |line| {
                 queues.extend(line.queue.clone());
+                workers.extend(line.worker.clone());
                 line.over(&self.request)
             })?,
             None => vec![self.asked()?],
@@ -133,7 +135,7 @@ impl Arguments {
         if self.run {
             database.open()?.claim_nothing()?;
         }
-        let answers = enqueue(database, runs, dependencies, &queues, waits)?;
+        let answers = enqueue(database, runs, dependencies, [queues, workers], waits)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
             let runs = plural::of(dropped as i64, "run");
@@ -370,7 +372,7 @@ fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
     dependencies: Vec<Dependencies>,
-    queues: &BTreeSet<String>,
+    [queues, workers]: [BTreeSet<String>; 2],
     waits: bool,
 ) -> anyhow::Result<Vec<Accepted>> {
     if runs.is_empty() {
@@ -387,7 +389,8 @@ fn enqueue(
             *one = Asked::new(one.line, &run, None)?;
         }
     }
-    super::warn_of_queues(&store, queues.iter().map(String::as_str));
+    super::warn_of_names(&store, HoldScope::Queue, queues.iter().map(String::as_str));
+    super::warn_of_names(&store, HoldScope::Worker, workers.iter().map(String::as_str));
     let progress = Progress::of(Some(runs.len()));
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
     let followers: Vec<_> = dependencies.iter().map(|it| it.run).collect();

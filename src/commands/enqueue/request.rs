@@ -9,7 +9,9 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::arguments::{Read, checked, run_id, run_key, seconds, share, time, within};
+use super::super::arguments::{
+    Read, checked, lock, run_id, run_key, seconds, share, time, within, worker,
+};
 use crate::exit::Fault;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
@@ -71,6 +73,14 @@ pub(super) struct Request {
     #[arg(long, value_name = "NAME", value_parser = share)]
     #[serde(default, deserialize_with = "read::share")]
     share: Option<String>,
+    /// Of all runs with this lock, whatever their jobs, only one runs at a time
+    #[arg(long, value_name = "NAME", value_parser = lock)]
+    #[serde(default, deserialize_with = "read::lock")]
+    lock: Option<String>,
+    /// Only this worker runs it, see its --worker
+    #[arg(long, value_name = "NAME", value_parser = worker)]
+    #[serde(default, deserialize_with = "read::worker")]
+    pub(super) worker: Option<String>,
     /// The trace that the run continues, in the form of W3C Trace Context [default: that of the
     /// variable TRACEPARENT]
     #[arg(long, value_name = "TRACEPARENT", value_parser = enqueue::traceparent)]
@@ -181,6 +191,8 @@ mod read {
         wait: f64 = super::wait();
         expires_in: f64 = super::expires_in();
         share: String = super::share;
+        lock: String = super::lock;
+        worker: String = super::worker;
         traceparent: String = enqueue::traceparent;
         key: String = run_key;
         key_scope: KeyScope = str::parse;
@@ -255,6 +267,8 @@ impl Request {
             timeout: self.timeout.or(flags.timeout),
             expires_in: self.expires_in.or(flags.expires_in),
             share: self.share.or_else(|| flags.share.clone()),
+            lock: self.lock.or_else(|| flags.lock.clone()),
+            worker: self.worker.or_else(|| flags.worker.clone()),
             traceparent: self.traceparent.or_else(|| flags.traceparent.clone()),
             after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
             or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
@@ -320,6 +334,8 @@ impl Request {
             backoff: self.backoff,
             expires_in: self.expires_in,
             share: self.share,
+            lock: self.lock,
+            worker: self.worker,
             traceparent: self.traceparent,
             key: self.key,
             key_scope: self.key_scope,

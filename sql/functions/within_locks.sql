@@ -1,0 +1,54 @@
+-- Returns those of the runs that their locks let start, in the given order. Runs without a lock
+-- are among them. Keeps each lock's slot locked until the end of the transaction, and counts the
+-- running runs in a later snapshot; leaves out runs whose slot another claim has locked. Internal:
+-- no part of the contract of the schema.
+CREATE OR REPLACE FUNCTION jobctl.within_locks(runs bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
+AS $$
+DECLARE
+    locks text[];
+    slots integer[];
+BEGIN
+    locks := ARRAY(
+        SELECT coalesce(definition.lock_name, run.lock, '')
+        FROM unnest(runs) WITH ORDINALITY AS chosen (id, place)
+        JOIN jobctl.job_runs AS run ON run.id = chosen.id
+        LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+        ORDER BY chosen.place
+    );
+    IF NOT EXISTS (SELECT FROM unnest(locks) AS lock WHERE lock <> '') THEN
+        RETURN runs;
+    END IF;
+    slots := ARRAY(
+        SELECT slot.slot
+        FROM jobctl.job_lock_slots AS slot
+        WHERE slot.slot = ANY (ARRAY(SELECT jobctl.lock_slot(lock) FROM unnest(locks) AS lock))
+        ORDER BY slot.slot
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    RETURN ARRAY(
+        SELECT chosen.id
+        FROM (
+            SELECT
+                given.id,
+                given.place,
+                given.lock,
+                row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
+            FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
+        ) AS chosen
+        LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock
+        WHERE chosen.lock = ''
+            OR (
+                jobctl.lock_slot(chosen.lock) = ANY (slots)
+                AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
+            )
+        ORDER BY chosen.place
+    );
+END
+$$;

@@ -1,0 +1,14 @@
+-- The locks of running runs: how many run, and how many may.
+CREATE OR REPLACE VIEW jobctl.running_locks AS
+SELECT
+    held.lock,
+    count(*) AS runs,
+    jobctl.lock_most(held.lock) AS most
+FROM jobctl.job_runs AS run
+LEFT JOIN jobctl.job_definitions AS definition
+    ON definition.name = run.job_type
+    AND definition.lock_name IS NOT NULL
+CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS held
+WHERE run.status = 'running'
+    AND held.lock IS NOT NULL
+GROUP BY held.lock;

@@ -1,0 +1,243 @@
+//! Of all runs with one lock, one runs at a time, whatever their jobs and on whichever host.
+
+use crate::support::{Role, TestDb};
+
+const TWO_JOBS: &str = "[jobs.a]\nshell = 'true'\nlock = 'warehouse'\n\
+    [jobs.b]\nshell = 'true'\nlock = 'warehouse'\n";
+
+/// Lets another worker execute a run with a lock of its own.
+fn run_elsewhere(db: &TestDb, lock: &str) {
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs
+             (job_type, status, attempts, locked_by, locked_until, started_at, lock)
+         VALUES ('shell', 'running', 1, 'b', now() + interval '1 hour', now(), '{lock}')"
+    ));
+    db.leaves_running();
+}
+
+fn tick(db: &TestDb) {
+    db.jobctl(["tick"]).run().success();
+}
+
+fn tick_queue(db: &TestDb, queue: &str) {
+    db.jobctl(["tick", "--queue", queue]).run().success();
+}
+
+fn waiting(db: &TestDb) -> String {
+    db.query(
+        "SELECT string_agg(id::text, ' ' ORDER BY id) FROM jobctl.job_runs
+         WHERE status IN ('queued', 'failed')",
+    )
+}
+
+/// How many pairs of attempts of runs with the same lock ran at the same time.
+fn overlaps(db: &TestDb) -> String {
+    db.query(
+        "WITH ran AS (
+             SELECT it.run_id, it.started_at, it.finished_at, coalesce(d.lock_name, r.lock) AS lock
+             FROM jobctl.job_attempts AS it
+             JOIN jobctl.job_runs AS r ON r.id = it.run_id
+             LEFT JOIN jobctl.job_definitions AS d ON d.name = r.job_type
+         )
+         SELECT count(*) FROM ran AS one JOIN ran AS other USING (lock)
+         WHERE one.run_id < other.run_id
+             AND (one.started_at, one.finished_at) OVERLAPS (other.started_at, other.finished_at)",
+    )
+}
+
+#[test]
+fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    run_elsewhere(&db, "warehouse");
+    let (a, b) = (db.enqueue(["a"]), db.enqueue(["b"]));
+    let free = db.enqueue(["shell", "--", "true"]);
+    tick(&db);
+    assert_eq!(waiting(&db), format!("{a} {b}"));
+    assert_eq!(db.status(free), "succeeded");
+    db.jobctl(["show", &a.to_string()])
+        .run()
+        .stdout_has("1 of at most 1 runs with the lock warehouse are running")
+        .stdout_has("lock\twarehouse\n");
+    db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
+    // One tick runs both, one after the other.
+    db.jobctl(["tick", "--concurrency", "4"]).run().success();
+    assert_eq!(waiting(&db), "");
+    assert_eq!(overlaps(&db), "0");
+}
+
+#[test]
+fn a_run_may_bring_a_lock_of_its_own() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nmax_running = 5\n");
+    run_elsewhere(&db, "account:17");
+    let lines = r#"{"job_type": "a", "lock": "account:17"}
+{"job_type": "b", "lock": "account:17"}
+{"job_type": "shell", "payload": {"command": "true"}, "lock": "account:17"}
+{"job_type": "shell", "payload": {"command": "true"}, "lock": "account:17",
+ "idempotency_key": "k", "key_scope": "live"}"#;
+    let lines = lines.replace(",\n ", ", ");
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+    db.query("SELECT jobctl.enqueue('a', lock => 'account:17')");
+    db.enqueue(["a", "--lock", "account:17"]);
+    let other = db.enqueue(["b", "--lock", "account:18"]);
+    db.execute("INSERT INTO jobctl.job_runs (job_type, lock) VALUES ('a', 'account:17')");
+    tick(&db);
+    assert_eq!(waiting(&db), "2 3 4 5 6 7 9");
+    assert_eq!(db.status(other), "succeeded");
+    db.jobctl(["show", "3"]).run().stdout_has("runs with the lock account:17 are running");
+    // A retry and another payload leave the lock as it is.
+    let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
+    db.jobctl(["enqueue", "shell"]).args(replaced).args(["--", "true"]).run().success();
+    assert_eq!(db.query("SELECT lock FROM jobctl.job_runs WHERE id = 5"), "account:17");
+    db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
+    db.jobctl(["tick", "--concurrency", "8"]).run().success();
+    assert_eq!(waiting(&db), "");
+    assert_eq!(overlaps(&db), "0");
+}
+
+#[test]
+fn a_definition_says_how_many_runs_may_have_the_lock() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nlock = { name = 'gpu', most = 2 }\n");
+    run_elsewhere(&db, "gpu");
+    let first = db.enqueue(["a"]);
+    tick(&db);
+    assert_eq!(db.status(first), "succeeded");
+    run_elsewhere(&db, "gpu");
+    let second = db.enqueue(["a"]);
+    tick(&db);
+    db.jobctl(["show", &second.to_string()])
+        .run()
+        .stdout_has("2 of at most 2 runs with the lock gpu are running");
+    // The least of several numbers counts.
+    db.jobctl(["jobs", "a"]).run().stdout_has(r#""lock":{"most":2,"name":"gpu"}"#);
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nlock = { name = 'gpu', most = 9 }\n\
+         [jobs.b]\nshell = 'true'\nlock = { name = 'gpu', most = 3 }\n",
+    );
+    tick(&db);
+    assert_eq!(db.status(second), "succeeded");
+    assert_eq!(db.query("SELECT jobctl.lock_most('gpu')"), "3");
+}
+
+#[test]
+fn a_wrong_lock_is_refused() {
+    let db = TestDb::new();
+    for (lock, why) in [
+        ("''", "a lock's name must have 1 to 255 bytes"),
+        ("'-a'", "a lock's name must have 1 to 255 bytes"),
+        ("3", "must be a string"),
+        ("{ name = 'a' }", "a table has `name` and `most`"),
+        ("{ name = 'a', most = 0 }", "`most`: must be a whole number from 1 to 999999"),
+        ("{ name = 'a', most = 1, x = 1 }", "a table has `name` and `most`"),
+    ] {
+        let text = format!("[jobs.a]\nshell = 'true'\nlock = {lock}\n");
+        let refused = db.jobctl(["apply", "--dry-run", "-"]).stdin(text).run().exits(2);
+        refused.stderr_has("`lock`").stderr_has(why);
+    }
+    db.apply(TWO_JOBS);
+    for lock in ["", "-x", "a\tb", &"x".repeat(256)] {
+        let flag = format!("--lock={lock}");
+        db.jobctl(["enqueue", "shell", &flag, "--", "true"]).run().exits(2).stderr_has("lock");
+    }
+    let refused = "lock: the definition has the lock warehouse";
+    db.jobctl(["enqueue", "a", "--lock", "b"]).run().exits(2).stderr_has(refused);
+}
+
+#[test]
+fn two_ticks_never_start_runs_with_one_lock_at_the_same_time() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'sleep 0.01'\nlock = 'x'\n[jobs.b]\nshell = 'sleep 0.01'\n\
+         [jobs.c]\nshell = 'sleep 0.01'\nrate = '9999/1s'\n",
+    );
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, lock)
+         SELECT (ARRAY['a', 'b', 'c'])[1 + number % 3],
+             CASE WHEN number % 3 > 0 THEN (ARRAY['x', 'y', 'z'])[1 + number / 3 % 3] END
+         FROM generate_series(0, 89) AS number",
+    );
+    let flags = ["tick", "--concurrency", "4", "--linger", "--max-time", "3s", "--worker"];
+    let ticks = ["w1", "w2", "w3", "w4"].map(|worker| db.jobctl(flags).args([worker]).spawn());
+    for tick in ticks {
+        tick.wait().success();
+    }
+    tick(&db);
+    assert_eq!(waiting(&db), "");
+    assert_eq!(overlaps(&db), "0");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "90");
+}
+
+#[test]
+fn a_due_run_is_found_behind_thousands_of_locks() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, lock, run_at)
+         SELECT 'shell', 'lock ' || number, now() + interval '1 hour'
+         FROM generate_series(1, 3000) AS number",
+    );
+    let due = db.enqueue(["shell", "--lock", "z", "--", "true"]);
+    tick(&db);
+    assert_eq!(db.status(due), "succeeded");
+    // Many due runs behind a taken lock cost one probe.
+    run_elsewhere(&db, "taken");
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, lock, priority)
+         SELECT 'shell', 'taken', number FROM generate_series(1, 3000) AS number",
+    );
+    let due = db.enqueue(["shell", "--lock", "zz", "--", "true"]);
+    tick(&db);
+    assert_eq!(db.status(due), "succeeded");
+}
+
+#[test]
+fn smaller_priorities_get_the_lock_first() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let late = db.enqueue(["a"]);
+    let first = db.enqueue(["b", "--priority", "-1"]);
+    let own = db.enqueue(["shell", "--lock", "warehouse", "--priority", "-2", "--", "true"]);
+    db.jobctl(["tick", "--concurrency", "4"]).run().success();
+    let order = "SELECT string_agg(run_id::text, ' ' ORDER BY started_at) FROM jobctl.job_attempts";
+    assert_eq!(db.query(order), format!("{own} {first} {late}"));
+}
+
+#[test]
+fn a_worker_role_claims_runs_with_locks_and_one_run_by_its_id() {
+    let db = TestDb::new();
+    let worker = Role::granted(&db, "worker");
+    db.apply(TWO_JOBS);
+    let (a, own) = (db.enqueue(["a"]), db.enqueue(["shell", "--lock", "x", "--", "true"]));
+    worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
+    assert_eq!((db.status(a), db.status(own)), ("succeeded".into(), "succeeded".into()));
+    run_elsewhere(&db, "x");
+    let first = db.enqueue(["shell", "--lock", "y", "--", "true"]);
+    let taken = db.enqueue(["shell", "--lock", "x", "--", "true"]);
+    db.jobctl(["tick", "--run", &taken.to_string()]).run();
+    assert_eq!(db.status(taken), "queued");
+    let wanted = db.enqueue(["shell", "--lock", "y", "--", "true"]);
+    db.jobctl(["tick", "--run", &wanted.to_string()]).run().success();
+    assert_eq!((db.status(first), db.status(wanted)), ("queued".into(), "succeeded".into()));
+}
+
+#[test]
+fn a_hold_an_expiry_and_an_excluded_job_keep_runs_with_locks() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\n");
+    let a = db.enqueue(["a", "--lock", "x"]);
+    let b = db.enqueue(["b", "--lock", "y"]);
+    let c = db.enqueue(["a", "--lock", "z", "--queue", "mail"]);
+    db.jobctl(["hold", "--job", "b", "--reason", "test"]).run().success();
+    tick_queue(&db, "default");
+    assert_eq!(db.status(a), "succeeded");
+    assert_eq!(waiting(&db), format!("{b} {c}"));
+    db.jobctl(["release", "--job", "b"]).run().success();
+    db.jobctl(["tick", "--shell", "off"]).run().success();
+    assert_eq!(waiting(&db), format!("{b} {c}"));
+    tick_queue(&db, "default");
+    assert_eq!(waiting(&db), c.to_string());
+    db.execute("UPDATE jobctl.job_runs SET expires_at = now()");
+    tick(&db);
+    assert_eq!(db.status(c), "cancelled");
+}

@@ -1,0 +1,168 @@
+//! A run may be for one worker: only that one claims it.
+
+use crate::support::TestDb;
+
+fn tick(db: &TestDb, worker: &str) {
+    db.jobctl(["tick", "--worker", worker]).run().success();
+}
+
+#[test]
+fn only_its_worker_claims_a_pinned_run() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nmax_running = 3\n");
+    let lines = r#"{"job_type": "a", "worker": "web1"}
+{"job_type": "shell", "payload": {"command": "true"}, "worker": "web1"}
+{"job_type": "b"}"#;
+    db.jobctl(["enqueue", "--batch", "-", "--worker", "web1"]).stdin(lines).run().success();
+    db.query("SELECT jobctl.enqueue('a', worker => 'web1')");
+    db.enqueue(["b", "--worker", "web1"]);
+    db.enqueue(["shell", "--worker", "web1", "--lock", "x", "--", "true"]);
+    let free = db.enqueue(["a"]);
+    let waiting = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";
+    tick(&db, "web2");
+    assert_eq!(db.query(waiting), "6");
+    assert_eq!(db.status(free), "succeeded");
+    db.jobctl(["show", "1"])
+        .run()
+        .stdout_has("no tick of worker web1 has served its queue yet")
+        .stdout_has("only_worker\tweb1\n");
+    let preview = db.jobctl(["tick", "--dry-run", "--worker", "web2"]).run().success().stdout;
+    assert!(!preview.contains("shell"), "{preview}");
+    tick(&db, "web1");
+    assert_eq!(db.query(waiting), "0");
+    let workers = "SELECT string_agg(DISTINCT worker, ' ') FROM jobctl.job_attempts
+                   WHERE run_id <> 7";
+    assert_eq!(db.query(workers), "web1");
+}
+
+#[test]
+fn a_pinned_run_keeps_its_worker_in_a_retry() {
+    let db = TestDb::new();
+    let run = db.enqueue(["shell", "--worker", "web1", "--max-attempts", "1", "--", "false"]);
+    tick(&db, "web1");
+    assert_eq!(db.status(run), "dead");
+    db.jobctl(["retry", &run.to_string()]).run().success();
+    tick(&db, "web2");
+    assert_eq!(db.status(run), "queued");
+    db.jobctl(["tick", "--run", &run.to_string(), "--worker", "web2"]).run();
+    assert_eq!(db.status(run), "queued");
+}
+
+#[test]
+fn a_wrong_worker_is_refused() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    for worker in ["", "a\tb", &"x".repeat(256)] {
+        let flag = format!("--worker={worker}");
+        db.jobctl(["enqueue", "a", &flag]).run().exits(2).stderr_has("worker");
+    }
+}
+
+/// A database in which workers have ticked twice, with a due schedule of this definition.
+fn with_schedule(workers: &[&str], definition: &str) -> TestDb {
+    let db = TestDb::new();
+    for worker in workers {
+        tick(&db, worker);
+        tick(&db, worker);
+    }
+    db.apply(&format!("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n{definition}\n"));
+    tick(&db, "any");
+    fall_due(&db);
+    db
+}
+
+fn fall_due(db: &TestDb) {
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now());
+         UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 hour'",
+    );
+}
+
+/// The workers of the runs of schedules, with their statuses.
+const PINNED: &str = "SELECT string_agg(coalesce(worker, '-') || ' ' || status, ', '
+                                        ORDER BY worker, id)
+                      FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL";
+
+#[test]
+fn each_worker_gets_a_run_of_its_own() {
+    let db =
+        with_schedule(&["web1", "web2", "db_1", "held", "napping", "away"], "each_worker = true");
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '61 minutes'
+         WHERE worker = 'away'",
+    );
+    for arguments in [&["held"][..], &["napping", "--for", "1h"]] {
+        db.jobctl(["hold", "--worker"]).args(arguments.iter().copied()).run().success();
+    }
+    tick(&db, "web2");
+    // `any` ticked once, `held` is held for good, `away` was not seen for an hour.
+    let waiting = "db_1 queued, napping queued, web1 queued, web2 succeeded";
+    assert_eq!(db.query(PINNED), waiting);
+    tick(&db, "db_1");
+    tick(&db, "any");
+    tick(&db, "web2");
+    let waiting = "db_1 succeeded, napping queued, web1 queued, web2 succeeded";
+    assert_eq!(db.query(PINNED), waiting);
+}
+
+#[test]
+fn a_worker_that_is_behind_gets_no_second_run_and_the_others_do() {
+    let db = with_schedule(&["web1", "web2"], "each_worker = true");
+    tick(&db, "web2");
+    fall_due(&db);
+    tick(&db, "web2");
+    assert_eq!(db.query(PINNED), "web1 queued, web2 succeeded, web2 succeeded");
+    tick(&db, "web1");
+    fall_due(&db);
+    tick(&db, "web1");
+    tick(&db, "web2");
+    let done = "web1 succeeded, web1 succeeded, web2 succeeded, web2 succeeded, web2 succeeded";
+    assert_eq!(db.query(PINNED), done);
+}
+
+#[test]
+fn a_pattern_chooses_workers_and_a_time_without_any_is_skipped() {
+    let workers = ["web1", "web2", "xweb", "w%b1", "db"];
+    let db = with_schedule(&workers, "workers = ['web*', 'w%b*']");
+    tick(&db, "db");
+    assert_eq!(db.query(PINNED), "w%b1 queued, web1 queued, web2 queued");
+    let db = with_schedule(&["web1"], "workers = ['mail*']");
+    tick(&db, "web1");
+    assert_eq!(db.query(PINNED), "");
+    assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "1");
+    db.jobctl(["jobs", "a"]).run().success().stdout_has("mail*");
+}
+
+#[test]
+fn a_pinned_run_that_is_late_is_a_problem_of_its_worker() {
+    let db = with_schedule(&["web1", "web2"], "each_worker = true\nexpires = '3d'");
+    tick(&db, "web2");
+    db.execute(
+        "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '1 hour',
+             ticking_since = now() - interval '1 hour' WHERE worker = 'web1';
+         UPDATE jobctl.job_runs SET run_at = now() - interval '20 minutes' WHERE worker = 'web1'",
+    );
+    db.enqueue(["a", "--worker", "wbe2"]);
+    db.execute(
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '20 minutes' WHERE worker = 'wbe2'",
+    );
+    let found = db.jobctl(["check"]).run().exits(1).stdout;
+    assert!(found.contains("worker web1 does not tick, and 1 due run is only for it"), "{found}");
+    assert!(
+        found.contains("worker wbe2 has never ticked, and 1 due run is only for it"),
+        "{found}"
+    );
+    assert!(!found.contains("overdue"), "{found}");
+}
+
+#[test]
+fn a_misspelt_worker_is_warned_of() {
+    let db = TestDb::new();
+    tick(&db, "web1");
+    let command = ["enqueue", "shell", "--worker", "wbe1", "--", "true"];
+    db.jobctl(command)
+        .run()
+        .success()
+        .stderr("jobctl: no tick has named the worker `wbe1`; did you mean `web1`?\n");
+    db.jobctl(["enqueue", "shell", "--worker", "new", "--", "true"]).run().success().stderr("");
+}
