@@ -79,7 +79,7 @@ finish 0
 "#;
 
 /// Kind, attempts, `max_running`, and how often it is enqueued.
-const JOBS: [(&str, u32, u32, u32); 14] = [
+const JOBS: [(&str, u32, u32, u32); 15] = [
     ("short", 6, 0, 6),
     ("long", 4, 0, 8),
     ("transient", 8, 0, 3),
@@ -94,13 +94,16 @@ const JOBS: [(&str, u32, u32, u32); 14] = [
     ("paced", 5, 0, 4),
     ("hasty", 5, 0, 3),
     ("versioned", 5, 0, 4),
+    ("guarded", 5, 0, 4),
 ];
 
 /// Further keys of definitions, which the checker knows by the lines of `RULES`.
-const KEYS: [(&str, &str); 3] = [
+const KEYS: [(&str, &str); 4] = [
     ("shared", "max_running_per_share = 1"),
     ("paced", "rate = '5/2s'\nburst = 2"),
     ("hasty", "expires = '2s'"),
+    // Also the lock of some runs of other jobs.
+    ("guarded", "lock = 'common'"),
 ];
 const RULES: [&str; 2] = ["share-limit shared 1", "rate paced 400000 2"];
 
@@ -125,7 +128,13 @@ BEGIN
         INSERT INTO public.changes (line) VALUES (concat_ws(' ', 'claim', NEW.id, NEW.attempts,
             NEW.job_type, coalesce(NEW.share, '-'),
             (extract(epoch FROM NEW.started_at) * 1e6)::bigint,
-            coalesce((extract(epoch FROM NEW.expires_at) * 1e6)::bigint::text, '-')));
+            coalesce((extract(epoch FROM NEW.expires_at) * 1e6)::bigint::text, '-'),
+            coalesce(
+                (SELECT lock_name FROM jobctl.job_definitions WHERE name = NEW.job_type),
+                NEW.lock,
+                '-'
+            ),
+            coalesce(NEW.worker, '-'), NEW.locked_by));
     END IF;
     RETURN NULL;
 END $$;
@@ -447,9 +456,12 @@ impl Chaos {
                 _ => {
                     let version = format!(r#"{{"version": {}}}"#, random.below(1 << 30));
                     let share = format!("s{}", random.below(2));
+                    let worker = random.pick(&["w0", "w1", "w2"]).unwrap();
                     let key = format!("document-{}", random.below(4));
                     let more: &[&str] = match job {
                         "shared" => &["--share", &share],
+                        "short" => &["--lock", "common"],
+                        "transient" => &["--worker", worker],
                         "versioned" => {
                             let live = ["--key-scope", "live", "--on-conflict", "replace"];
                             &[&[&*version, "--key", &key, "--in", "1s"], &live[..]].concat()

@@ -10,7 +10,7 @@
 //! | | `share-limit JOB N`, `rate JOB MICROS BURST`, `held JOB FROM UNTIL`, |
 //! | | `prune RUN`, `retry-all` |
 //! | a trigger | `insert RUN JOB MAX KEY NOMINAL`, `change RUN FROM TO ATTEMPTS MAX` |
-//! | | `claim RUN ATTEMPT JOB SHARE TIME EXPIRES`, `payload RUN VERSION` |
+//! | | `claim RUN ATTEMPT JOB SHARE TIME EXPIRES LOCK ONLY WORKER`, `payload RUN VERSION` |
 //! | at the end | `waits RUN AFTER RULE`, `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
 //! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
 //!
@@ -70,6 +70,7 @@ pub fn broken(text: &str) -> Vec<String> {
     log.limits_hold_in_the_database();
     log.rates_hold();
     log.neither_held_nor_expired_runs_are_claimed();
+    log.only_its_worker_claims_a_pinned_run();
     log.the_last_version_of_a_payload_runs();
     log.archived_or_kept();
     log.runs_wait_for_others();
@@ -209,22 +210,29 @@ impl<'a> Log<'a> {
     fn limits_hold(&self) {
         let limits: BTreeMap<_, _> =
             self.all("limit").iter().map(|limit| (limit[0], number(limit[1]))).collect();
+        let locks: BTreeMap<_, _> =
+            self.all("claim").iter().map(|claim| (number(claim[0]), claim[6])).collect();
+        let lock = |run: i64| locks.get(&run).copied().filter(|lock| *lock != "-");
         let worker = |execution: &Execution<'a>| self.ticks.get(execution.tick).copied();
         for (started, execution) in &self.executions {
             let start = execution.lines[0];
             if self.is_excused(*started, start) {
                 continue;
             }
-            let (mut of_job, mut of_worker) = (0, 0);
+            let (mut of_job, mut of_worker, mut of_lock) = (0, 0, 0);
             let running = self.executions.iter().filter(|(other, _)| {
                 *other == started || other.0 != started.0 && self.is_running(**other, start)
             });
-            for (_, other) in running {
+            for (id, other) in running {
+                of_lock += i32::from(lock(id.0).is_some() && lock(id.0) == lock(started.0));
                 of_job += i64::from(other.job == execution.job);
                 of_worker +=
                     usize::from(worker(other).map(|it| it.0) == worker(execution).map(|it| it.0));
             }
             let (run, attempt) = started;
+            if of_lock > 1 {
+                self.problem(format!("run {run} attempt {attempt}: {of_lock} runs of its lock"));
+            }
             if limits.get(execution.job).is_some_and(|limit| of_job > *limit) {
                 let job = execution.job;
                 self.problem(format!("run {run} attempt {attempt}: {of_job} runs of {job}"));
@@ -415,6 +423,7 @@ struct Claim<'a> {
     attempt: i64,
     job: &'a str,
     share: &'a str,
+    lock: &'a str,
     time: i64,
     /// The version of the payload that was claimed.
     version: Option<&'a str>,
@@ -429,11 +438,11 @@ impl<'a> Log<'a> {
         for line in &self.lines {
             match line[..] {
                 ["payload", run, version] => drop(versions.insert(number(run), version)),
-                ["claim", run, attempt, job, share, time, _] => {
+                ["claim", run, attempt, job, share, time, _, lock, ..] => {
                     let run = number(run);
                     let (attempt, time) = (number(attempt), number(time));
                     let version = versions.get(&run).copied();
-                    let claim = Claim { run, attempt, job, share, time, version };
+                    let claim = Claim { run, attempt, job, share, lock, time, version };
                     claims.push(claim);
                     now.push(claim);
                     running(&now);
@@ -457,7 +466,10 @@ impl<'a> Log<'a> {
         };
         let (of_jobs, of_shares) = (limits("limit"), limits("share-limit"));
         self.claims(|now| {
-            let Claim { run, job, share, .. } = now[now.len() - 1];
+            let Claim { run, job, share, lock, .. } = now[now.len() - 1];
+            if lock != "-" && now.iter().filter(|other| other.lock == lock).count() > 1 {
+                self.problem(format!("run {run}: several claims with lock {lock} at once"));
+            }
             let same_job = now.iter().filter(|other| other.job == job);
             let same_share = same_job.clone().filter(|other| other.share == share).count();
             for (running, limits, of) in
@@ -492,7 +504,7 @@ impl<'a> Log<'a> {
     fn neither_held_nor_expired_runs_are_claimed(&self) {
         let holds = self.all("held");
         for claim in self.all("claim") {
-            let [run, _, job, _, time, expires] = claim[..] else { continue };
+            let [run, _, job, _, time, expires, ..] = claim[..] else { continue };
             if expires != "-" && number(expires) <= number(time) {
                 self.problem(format!("run {run} was claimed after it had expired"));
             }
@@ -502,6 +514,15 @@ impl<'a> Log<'a> {
             };
             if holds.iter().any(is_held) {
                 self.problem(format!("run {run} was claimed while {job} was held"));
+            }
+        }
+    }
+
+    fn only_its_worker_claims_a_pinned_run(&self) {
+        for claim in self.all("claim") {
+            let [run, .., only, worker] = claim[..] else { continue };
+            if only != "-" && only != worker {
+                self.problem(format!("run {run} is for {only}, and {worker} claimed it"));
             }
         }
     }
@@ -570,18 +591,18 @@ const KEPT: &str = "\
 0 insert 2 once 1 - 600
 0 payload 1 7
 0 change 1 queued running 1 2
-0 claim 1 1 once s 1000 5000
+0 claim 1 1 once s 1000 5000 m - a
 1 start 1 1 t1 once
 1 version 1 1 t1 7
 0 change 2 queued running 1 1
-0 claim 2 1 once s 1001 -
+0 claim 2 1 once s 1001 - n b b
 1 start 2 1 t2 once
 2 beat 1 1 t1
 3 term 1 1 t1
 3 end 1 1 t1 143
 0 change 1 running failed 1 2
 0 change 1 failed running 2 2
-0 claim 1 2 once s 4000 5000
+0 claim 1 2 once s 4000 5000 m - b
 4 start 1 2 t2 once
 5 effect 1 2 t2 k
 5 end 1 2 t2 0
@@ -597,7 +618,7 @@ const KEPT: &str = "\
 0 change 4 queued blocked 0 1
 0 change 4 blocked queued 0 1
 0 change 4 queued running 1 1
-0 claim 4 1 once s 9000 -
+0 claim 4 1 once s 9000 - - - b
 7 start 4 1 t2 once
 7 effect 4 1 t2 k4
 7 end 4 1 t2 0
@@ -691,6 +712,9 @@ fn broken_rules_of_claims_are_found() {
         "run 1 was claimed while once was held",
     );
     breaks("s 4000 5000", "s 5000 5000", "run 1 was claimed after it had expired");
+    breaks("1001 - n", "1001 - m", "run 2: several claims with lock m at once");
+    breaks("1001 - n", "1001 - m", "run 2 attempt 1: 2 runs of its lock");
+    breaks("n b b", "n a b", "run 2 is for a, and b claimed it");
     breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
     breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
 }
