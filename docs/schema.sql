@@ -759,6 +759,8 @@ END)::double precision)) STORED,
     on_success text,
     on_end text,
     has_hooks boolean GENERATED ALWAYS AS ((num_nonnulls(on_dead, on_success, on_end) > 0)) STORED NOT NULL,
+    after text[],
+    "when" text DEFAULT 'success'::text NOT NULL,
     enqueuers text[],
     enqueue_may_set text[] DEFAULT '{}'::text[] NOT NULL,
     file text DEFAULT ''::text NOT NULL,
@@ -769,7 +771,9 @@ END)::double precision)) STORED,
     skipped_fires bigint DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT a_follower_has_no_schedule CHECK (((schedule IS NULL) OR (after IS NULL))),
     CONSTRAINT action_is_bounded CHECK ((action_bytes <= (4 * 262144))),
+    CONSTRAINT after_has_jobs CHECK (((cardinality(after) > 0) AND (array_position(after, NULL::text) IS NULL))),
     CONSTRAINT alert_after_in_range CHECK (((alert_after >= 0) AND (alert_after <= 1000))),
     CONSTRAINT backoff_is_known CHECK ((backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'::text)),
     CONSTRAINT burst_in_range CHECK (((burst IS NULL) OR ((burst >= 1) AND (burst <= 999999) AND (rate IS NOT NULL)))),
@@ -803,7 +807,8 @@ END)::double precision)) STORED,
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
     CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT usual_is_known CHECK ((usual ~ '^(off|[1-9][0-9]{0,5}[smhd][.][.][1-9][0-9]{0,5}[smhd])$'::text)),
-    CONSTRAINT when_full_is_known CHECK ((when_full = ANY (ARRAY['refuse'::text, 'drop_new'::text, 'drop_oldest'::text])))
+    CONSTRAINT when_full_is_known CHECK ((when_full = ANY (ARRAY['refuse'::text, 'drop_new'::text, 'drop_oldest'::text]))),
+    CONSTRAINT when_is_known CHECK (("when" = ANY (ARRAY['success'::text, 'any_end'::text, 'or_cancel'::text])))
 );
 CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURNS jsonb
     LANGUAGE sql STABLE
@@ -4093,6 +4098,7 @@ CREATE TABLE jobctl.job_dependencies (
     after_id bigint NOT NULL,
     rule text DEFAULT 'success'::text NOT NULL,
     state text DEFAULT 'open'::text NOT NULL,
+    attempt integer,
     CONSTRAINT no_run_waits_for_itself CHECK ((run_id <> after_id)),
     CONSTRAINT rule_is_known CHECK ((rule = ANY (ARRAY['success'::text, 'any_end'::text, 'or_cancel'::text]))),
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'stuck'::text, 'due'::text, 'met'::text])))
@@ -4566,3 +4572,14 @@ CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EAC
 CREATE TRIGGER uncounted_attempts_follow_attempts AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.uncounted_attempts <> old.uncounted_attempts) AND ((new.uncounted_attempts <> (old.uncounted_attempts + 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');
 ALTER TABLE ONLY jobctl.job_share_rates
     ADD CONSTRAINT job_share_rates_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES jobctl.job_definitions(id) ON DELETE CASCADE;
+
+CREATE TABLE jobctl.job_predecessors (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    definition_id bigint NOT NULL,
+    scheduled_for timestamp with time zone,
+    job_type text NOT NULL,
+    run_id bigint NOT NULL,
+    noted_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_new boolean DEFAULT true NOT NULL,
+    CONSTRAINT times_are_dates CHECK (((LEAST(scheduled_for, noted_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_for, noted_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+);

@@ -3,6 +3,9 @@
 //! This file parses the command line, runs the command, and prints its error in one line. It is a
 //! library only for the program and for the benchmark.
 
+// The simulation writes rows of definitions with `json!`.
+#![cfg_attr(test, recursion_limit = "256")]
+
 mod commands;
 mod connect;
 mod execute;

@@ -224,7 +224,7 @@ fn a_key_of_another_tool_gets_the_key_that_was_meant() {
         ("run", "shell", ""),
         ("script", "shell", ""),
         ("cron", "schedule", ""),
-        ("when", "schedule", ""),
+        ("depends_on", "after", ""),
         ("retries", "max_attempts", first),
         ("max-retries", "max_attempts", first),
         ("tz", "time_zone", ""),

@@ -398,17 +398,6 @@ fn a_hook_that_can_t_be_is_refused() {
         "[defaults]\nqueue = 'x'\n[jobs.a]\nshell = 'true'\n",
         "-:2: `defaults`: `queue`: unknown key; known are on_dead, on_success, on_end",
     );
-    refused(
-        "[jobs.a]\nshell = 'true'\non_success = 'b'\n[jobs.b]\nshell = 'cat'\npass_result = true\n",
-        "-: job `a`: `on_success`: `b` has `pass_result`, but a hook gets no results; remove it, \
-         or enqueue `b` with --after",
-    );
-    refused(
-        "[defaults]\non_dead = 'b'\n[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'cat'\n\
-         pass_result = true\n",
-        "-: job `a`: `on_dead`: `b` has `pass_result`, but a hook gets no results; remove it, or \
-         enqueue `b` with --after",
-    );
     // A definition that is not in the file is disabled, and keeps its hooks.
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(

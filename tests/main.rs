@@ -4,6 +4,7 @@
 
 // The driver's convenient calls are banned in the product because of poolers; no test has one in
 // between. Helpers panic, as tests do.
+#![recursion_limit = "256"]
 #![allow(clippy::disallowed_types, clippy::unwrap_used)]
 #![allow(unreachable_pub)]
 
@@ -44,6 +45,7 @@ mod fencing;
 mod files;
 mod filters;
 mod flow;
+mod following;
 mod forget;
 mod hold;
 mod hooks;

@@ -166,3 +166,23 @@ fn a_misspelt_worker_is_warned_of() {
         .stderr("jobctl: no tick has named the worker `wbe1`; did you mean `web1`?\n");
     db.jobctl(["enqueue", "shell", "--worker", "new", "--", "true"]).run().success().stderr("");
 }
+
+#[test]
+fn a_job_that_follows_waits_for_the_runs_of_all_workers() {
+    let db = TestDb::new();
+    for worker in ["web1", "web2", "web1", "web2"] {
+        tick(&db, worker);
+    }
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\neach_worker = true\n
+         [jobs.b]\nshell = 'true'\nafter = ['a']\n",
+    );
+    tick(&db, "web1");
+    fall_due(&db);
+    let status = "SELECT string_agg(job_type || ' ' || status, ', ' ORDER BY id)
+                  FROM jobctl.job_runs";
+    tick(&db, "web1");
+    assert_eq!(db.query(status), "a succeeded, a queued, b blocked");
+    tick(&db, "web2");
+    assert_eq!(db.query(status), "a succeeded, a succeeded, b succeeded");
+}

@@ -684,6 +684,7 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "after_queues" | "after_shares" => "'{default}'",
         "after_priorities" | "after_ids" | "after_definitions" => "'{0}'",
         "after_definition" => "0",
+        "definitions" => "'{1}'",
         "releases_right" | "or_all" => "true",
         "text" => "'[1]'",
         "next_statuses" => "'{dead}'",

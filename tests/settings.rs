@@ -510,6 +510,8 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
         hide(&db, &table, "false");
         let commands =
             ["check", "list", "status", "failures", "trail", "once --list", "hold --list"];
+        // Only ticks read it.
+        let commands = if table == "job_predecessors" { ["tick"; 7] } else { commands };
         let said = commands.map(|command| owner.jobctl(command.split(' ')).run());
         let named = said.iter().filter(|said| said.stderr.ends_with(&names(&table)));
         if ["job_lock_slots", "job_share_rates"].contains(&&*table) {

@@ -513,6 +513,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("effect_result", 't', ",row_security=off"),
             ("end_runs", 't', PLANNED),
             ("enqueue", 't', ""),
+            ("enqueue_following", 't', ",row_security=off"),
             ("enqueue_hooks", 't', ",row_security=off"),
             ("enqueue_refusal", 'f', ""),
             (
@@ -541,6 +542,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("may_settle", 't', ""),
             ("name_incident", 't', PLANNED),
             ("next_time", 'f', ""),
+            ("note_predecessors", 'f', ""),
             ("own_words", 'f', ""),
             ("read_json", 'f', ""),
             ("record_alerts", 't', ",row_security=off"),

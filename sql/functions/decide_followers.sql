@@ -76,7 +76,8 @@ BEGIN
                 WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
                 WHEN waits.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
-            END
+            END,
+            attempt = CASE WHEN before.finished_at IS NOT NULL THEN before.attempts END
         FROM jobctl.job_dependencies AS due
         LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
         WHERE due.run_id = ANY (free)

@@ -46,6 +46,8 @@ AS $$
         'on_dead', definition.on_dead,
         'on_success', definition.on_success,
         'on_end', definition.on_end,
+        'after', definition.after,
+        'when', definition.when,
         'file', nullif(definition.file, ''),
         'enqueuers', definition.enqueuers,
         'enqueue_may_set', definition.enqueue_may_set,

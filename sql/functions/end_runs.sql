@@ -18,8 +18,9 @@
 -- uses up none of them, at most a hundred times, nor does one that was snoozed.
 --
 -- Returns arrays, one element a run that it changed; nothing is written for the others. NULL: it
--- changed none. `followed`: the ended runs that others wait for; decide_followers decides about
--- these, in a later transaction. `queues_runs`: whether other runs may be due now or then.
+-- changed none. `followed`: the ended runs that others wait for, or that jobs follow;
+-- decide_followers and enqueue_following decide about these, in a later transaction.
+-- `queues_runs`: whether other runs may be due now or then.
 CREATE OR REPLACE FUNCTION jobctl.end_runs(
     way text,
     runs bigint[],
@@ -369,6 +370,13 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
+        -- Cheaper than a call of the function, which each end would make.
+        IF EXISTS (
+            SELECT FROM jobctl.job_definitions AS following
+            WHERE following.after IS NOT NULL
+        ) THEN
+            followed := followed || jobctl.note_predecessors(finals);
+        END IF;
         queues_runs := jobctl.enqueue_hooks(finals) OR followed <> '{}';
     END IF;
 END

@@ -18,6 +18,7 @@ AS $$
 DECLARE
     hooked record;
     refusal text;
+    hook bigint;
     enqueues boolean := false;
 BEGIN
     IF NOT EXISTS (
@@ -75,7 +76,7 @@ BEGIN
         ORDER BY run.id, hook.key
     LOOP
         BEGIN
-            SELECT enqueued.reason INTO refusal
+            SELECT enqueued.id, enqueued.reason INTO hook, refusal
             FROM jobctl.try_enqueue(
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
@@ -111,6 +112,14 @@ BEGIN
                 key_scope => 'live',
                 traceparent => hooked.traceparent
             ) AS enqueued;
+            -- With pass_result, the hook reads the output of the attempt that ended.
+            INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
+            SELECT run.id, hooked.id, 'any_end', 'met', hooked.attempts
+            FROM jobctl.job_runs AS run
+            JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+            WHERE run.id = hook
+                AND definition.pass_result
+            ON CONFLICT DO NOTHING;
         EXCEPTION
             -- The calling transaction is tried again.
             WHEN deadlock_detected OR serialization_failure THEN

@@ -148,6 +148,7 @@ BEGIN
         cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
     INTO fired, left_out
     FROM queued;
+    PERFORM jobctl.note_predecessors(fired);
     IF fire.missed > 0 OR left_out > 0 THEN
         UPDATE jobctl.job_definitions AS skipped
         SET skipped_fires = skipped.skipped_fires + fire.missed + left_out

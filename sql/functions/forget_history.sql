@@ -12,6 +12,7 @@ BEGIN
         -- TRUNCATE fails here if the same command already truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
         DELETE FROM jobctl.job_dependencies;
+        DELETE FROM jobctl.job_predecessors;
     ELSE
         -- An array forces the index, whatever size of the table the planner assumes.
         DELETE FROM jobctl.job_attempts AS attempt

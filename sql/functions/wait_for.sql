@@ -89,7 +89,7 @@ BEGIN
         END;
         RETURN;
     END IF;
-    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
     SELECT DISTINCT ON (run.id, before.id)
         run.id,
         before.id,
@@ -98,7 +98,8 @@ BEGIN
             WHEN before.status = 'succeeded' THEN 'met'
             WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
             ELSE 'due'
-        END
+        END,
+        CASE WHEN before.status = 'succeeded' THEN before.attempts END
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS before ON before.id = asked.after_id

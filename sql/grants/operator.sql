@@ -41,6 +41,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.enqueue,
+    jobctl.enqueue_following,
     jobctl.enqueue_runs,
     jobctl.mark_followers,
     jobctl.next_time,

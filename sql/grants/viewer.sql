@@ -52,6 +52,7 @@ GRANT SELECT (
     schedule,
     time_zone,
     overlap,
+    after,
     timeout,
     rate_interval,
     max_age,

@@ -34,6 +34,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.claim_runs,
     jobctl.decide_followers,
     jobctl.end_runs,
+    jobctl.enqueue_following,
     jobctl.fire,
     jobctl.is_own_effect,
     jobctl.is_running,

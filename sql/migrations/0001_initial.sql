@@ -195,6 +195,13 @@ CREATE TABLE jobctl.job_definitions (
     on_end text,
     has_hooks boolean NOT NULL
         GENERATED ALWAYS AS (num_nonnulls(on_dead, on_success, on_end) > 0) STORED,
+    -- Jobs that this one follows, see enqueue_following.sql, and the rule of its runs in
+    -- job_dependencies. `apply` refuses circles.
+    after text[]
+        CONSTRAINT after_has_jobs
+            CHECK (cardinality(after) > 0 AND array_position(after, NULL) IS NULL),
+    "when" text NOT NULL DEFAULT 'success'
+        CONSTRAINT when_is_known CHECK ("when" IN ('success', 'any_end', 'or_cancel')),
     -- Roles that may enqueue this job, and their members. NULL: every role that may call
     -- jobctl.enqueue.
     enqueuers text[]
@@ -231,7 +238,8 @@ CREATE TABLE jobctl.job_definitions (
         AND greatest(paused_at, put_off_until, rate_next_at, created_at, updated_at)
             < '10000-01-01 00:00Z'
     ),
-    CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL)
+    CONSTRAINT only_a_schedule_has_a_next_run CHECK (schedule IS NOT NULL OR next_run_at IS NULL),
+    CONSTRAINT a_follower_has_no_schedule CHECK (schedule IS NULL OR after IS NULL)
 );
 
 -- Few definitions have one, and each claim of a run with a lock asks.
@@ -243,6 +251,9 @@ CREATE INDEX job_definitions_limited ON jobctl.job_definitions (id)
 
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions (id)
     WHERE has_hooks;
+
+CREATE INDEX job_definitions_following ON jobctl.job_definitions (id)
+    WHERE after IS NOT NULL;
 
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
@@ -537,6 +548,8 @@ CREATE TABLE jobctl.job_dependencies (
     -- the statement that recorded the end could not.
     state text NOT NULL DEFAULT 'open'
         CONSTRAINT state_is_known CHECK (state IN ('open', 'stuck', 'due', 'met')),
+    -- The attempt with which after_id ended, whose output pass_result reads. NULL: it has not.
+    attempt integer,
     PRIMARY KEY (after_id, run_id),
     CONSTRAINT no_run_waits_for_itself CHECK (run_id <> after_id)
 )
@@ -551,6 +564,31 @@ CREATE INDEX job_dependencies_unmet ON jobctl.job_dependencies (run_id)
 -- For ticks and findings.
 CREATE INDEX job_dependencies_ended ON jobctl.job_dependencies (state, after_id)
     WHERE state IN ('stuck', 'due');
+
+-- Runs that jobs with `after` follow, until a tick enqueues the run that follows them. Transactions
+-- that end or fire runs only insert rows, so none of them waits for another.
+CREATE TABLE jobctl.job_predecessors (
+    -- Not from a sequence, which could be behind its table.
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    -- The definition that follows.
+    definition_id bigint NOT NULL,
+    -- The scheduled time of the run. NULL: it has none, and has ended.
+    scheduled_for timestamptz,
+    job_type text NOT NULL,
+    run_id bigint NOT NULL,
+    noted_at timestamptz NOT NULL DEFAULT now(),
+    -- No tick has seen it. The rows of a time for which some job has no run stay, without a tick
+    -- looking at them each time that it wakes.
+    is_new boolean NOT NULL DEFAULT true,
+    CONSTRAINT times_are_dates CHECK (
+        least(scheduled_for, noted_at) >= '0001-01-01 00:00Z'
+        AND greatest(scheduled_for, noted_at) < '10000-01-01 00:00Z'
+    )
+)
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
+CREATE INDEX job_predecessors_new ON jobctl.job_predecessors (definition_id)
+    WHERE is_new;
 
 -- The history. There is no foreign key: the statement that changes a run also writes its history,
 -- and checking each row would add a tenth to the cost of a run. See forget_history for deletion.

@@ -15,7 +15,7 @@ use crate::files::{self, MIB};
 use crate::job::action;
 use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
-use crate::print::{self, Output, Table};
+use crate::print::{self, Format, Output, Table};
 use crate::store::{
     Applied, ApplyMode, ApplyTerms, EndedDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };
@@ -136,6 +136,10 @@ impl Arguments {
                     |wrong: &WrongHook| format!("{}: {}", self.file, wrong_hook(wrong, is_listed));
                 return Err(self.refuse(&applied.wrong_hooks, show).into());
             }
+            if !applied.graph.mistakes.is_empty() {
+                let show = |why: &String| format!("{}: {why}", self.file);
+                return Err(self.refuse(&applied.graph.mistakes, show).into());
+            }
             if !applied.must_ask {
                 break applied;
             }
@@ -161,6 +165,10 @@ impl Arguments {
                 plural::of(unreported, "waiting run")
             ));
         }
+        let is_changed = |job: &str| applied.changed.iter().any(|(name, ..)| name == job);
+        let edges = applied.graph.edges.iter().filter(|(job, _)| is_changed(job));
+        let edges: String =
+            edges.map(|(job, after)| format!("{} -> {job}\n", after.join(", "))).collect();
         let changes = changes(applied, terms.unlisted);
         let has = |field: fn(&Change) -> bool| changes.iter().any(field);
         let (is_due, loses_runs) =
@@ -178,7 +186,11 @@ impl Arguments {
         }
         let table = Table::new(&columns, "nothing changes");
         let table = if is_wide { table.wrapped() } else { table };
-        print::rows(self.output, &changes, &table)
+        print::rows(self.output, &changes, &table)?;
+        match self.output.format() == Format::Table {
+            true => print::answer(&edges),
+            false => Ok(()),
+        }
     }
 
     /// Prints the mistakes except the last one, which `main` prints.
@@ -217,14 +229,8 @@ fn foreign((job, file): &(String, String)) -> String {
 }
 
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
-    let WrongHook { job, key, hook, served, passes_result } = wrong;
+    let WrongHook { job, key, hook, served } = wrong;
     let Some(served) = served else {
-        if *passes_result {
-            return format!(
-                "job `{job}`: `{key}`: `{hook}` has `pass_result`, but a hook gets no results; \
-                 remove it, or enqueue `{hook}` with --after"
-            );
-        }
         return format!("job `{job}`: `{key}`: no definition `{hook}`; add it to the file");
     };
     let remedy = if is_listed(served) { "" } else { "; the file does not have it, see --prune" };

@@ -75,10 +75,10 @@ struct Next {
     #[serde(with = "timestamp")]
     next_run_at: Option<DateTime<Utc>>,
     job_type: String,
-    /// `fires`, `broken`, `paused` or `disabled`.
-    state: &'static str,
-    schedule: String,
-    time_zone: String,
+    /// `fires`, `broken`, `paused` or `disabled`; of a job that follows others, `after` and these.
+    state: String,
+    schedule: Option<String>,
+    time_zone: Option<String>,
     skipped_fires: i64,
     /// `next_run_at` in the time zone of the schedule.
     local_time: Option<String>,
@@ -150,7 +150,10 @@ impl Arguments {
         let from = self.from.unwrap_or(definition.now);
         let name = &definition.name;
         let Some(expression) = &definition.schedule else {
-            let why = format!("definition `{name}` has no schedule");
+            let why = match &definition.after {
+                Some(after) => format!("definition `{name}` has no schedule: it follows {after}"),
+                None => format!("definition `{name}` has no schedule"),
+            };
             return Err(Fault::new(Exit::Conflict, why).into());
         };
         let state = state(&definition);
@@ -253,8 +256,13 @@ fn times<'a>(
 }
 
 fn next(definition: Scheduled) -> Option<Next> {
-    let state = state(&definition);
+    let mut state = state(&definition).to_owned();
     let next_run_at = definition.next_run_at.filter(|_| state == "fires");
+    match (&definition.schedule, definition.after) {
+        (None, None) => return None,
+        (None, Some(after)) if state == "fires" => state = format!("after {after}"),
+        _ => {}
+    }
     let zone = Zone::parse(&definition.time_zone).ok();
     Some(Next {
         next_run_at,
@@ -266,8 +274,8 @@ fn next(definition: Scheduled) -> Option<Next> {
             .and_then(|(at, usual)| timestamp::after(at, usual)),
         usual_seconds: definition.usual_seconds,
         job_type: definition.name,
-        schedule: definition.schedule?,
-        time_zone: definition.time_zone,
+        time_zone: definition.schedule.is_some().then_some(definition.time_zone),
+        schedule: definition.schedule,
         state,
         skipped_fires: definition.skipped_fires,
     })

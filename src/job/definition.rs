@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS, TIMEOUT_RANGE};
 use crate::job::backoff;
+use crate::job::enqueue::AfterRule;
 use crate::job::payload;
 use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
@@ -106,6 +107,8 @@ pub(super) enum Check {
     Text(fn(&str) -> Result<(), String>),
     Word(&'static [&'static str]),
     List(fn(&Value) -> Result<(), String>),
+    /// The names of other jobs, at most `MOST_PREDECESSORS`.
+    Jobs,
     /// The least and the most.
     Number(i32, i32),
     /// The least and the most.
@@ -117,7 +120,7 @@ pub(super) enum Check {
     /// jobs of the file.
     Hook,
 }
-use Check::{Any, Boolean, Hook, Length, List, Lock, Number, Text, Word};
+use Check::{Any, Boolean, Hook, Jobs, Length, List, Lock, Number, Text, Word};
 
 pub(super) const fn key(name: &'static str, check: Check) -> Key {
     Key { name, check, needs: None, default: || Value::Null, is_visible: true }
@@ -184,6 +187,8 @@ pub(super) const KEYS: &[Key] = &[
     key("on_dead", Hook),
     key("on_success", Hook),
     key("on_end", Hook),
+    key("after", Jobs),
+    key("when", Word(&AfterRule::WORDS)).needs("after").or(|| json!(AfterRule::default())),
     key("enqueuers", List(check_role)),
     key("enqueue_may_set", List(|word| check_word(MAY_SET, word))).or(|| json!([])),
     key("enabled", Boolean).or(|| json!(true)),
@@ -205,6 +210,8 @@ pub(crate) const EXPIRES_RANGE: (Duration, Duration) =
 /// The maximum of N in `catch_up = "all:N"`.
 const CATCH_UP_LIMIT: usize = 1000;
 
+/// The most jobs in `after`.
+const MOST_PREDECESSORS: usize = 100;
 /// The most jobs of a file. Reading that many takes about 100 MB.
 const MOST_JOBS: usize = 10_000;
 
@@ -408,6 +415,10 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         };
         mistakes.push(keys.mistake(key.name, format!("`{}` needs `{needed}`{rest}", key.name)));
     }
+    if keys.has("after") && keys.has("schedule") {
+        let why = "excludes `schedule`: the job has the times of those that it follows";
+        mistakes.push(keys.wrong("after", why));
+    }
     let schedule = accepted(read_schedule(keys, &row, now), &mut mistakes);
     if mistakes.is_empty() {
         Ok(Definition { name: name.to_owned(), row, schedule })
@@ -451,6 +462,16 @@ impl Check {
             List(check) => {
                 let list = value.as_array().ok_or("must be a list of strings")?;
                 list.iter().try_for_each(check)?;
+            }
+            Jobs => {
+                let names = value.as_array().ok_or("must be a list of jobs")?;
+                for (place, name) in names.iter().enumerate() {
+                    check_name(text(name)?).map_err(|why| format!("{name} {why}"))?;
+                    check(!names[..place].contains(name), || format!("{name} stands twice"))?;
+                }
+                check((1..=MOST_PREDECESSORS).contains(&names.len()), || {
+                    format!("must name 1 to {MOST_PREDECESSORS} jobs")
+                })?;
             }
             Number(least, most) => check_number(least, most, &value)?,
             Boolean => check(value.is_boolean(), || "must be true or false".to_owned())?,
@@ -734,7 +755,7 @@ mod tests {
                 "time_zone": "UTC", "catch_up": "one", "overlap": "skip", "when_full": "refuse",
                 "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
                 "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
-                "enabled": true, "pass_result": false, "result": "text",
+                "enabled": true, "pass_result": false, "result": "text", "when": "success",
                 "alert_after": 3,
             })
         );

@@ -10,6 +10,7 @@ pub(crate) mod definition_keys;
 pub(crate) mod enqueue;
 pub(crate) mod failure;
 pub(crate) mod finding_code;
+pub(crate) mod graph;
 pub(crate) mod next_status;
 pub(crate) mod payload;
 pub(crate) mod redact;

@@ -180,14 +180,15 @@ fn numbers(job: &ReportJob) -> Markup {
     }
 }
 
-/// When the due runs are done, how long a run takes, and how that grows.
+/// What it follows, when the due runs are done, how long a run takes, and how that grows.
 fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     let flow = view.snapshot.flow.iter().find(|flow| flow.job_type.as_ref() == Some(&job.name));
     let average = job.average.map(|average| {
         format!("takes {}{}", duration::show(store::seconds(average)), trend(job, average))
     });
+    let after = job.after.as_ref().map(|after| format!("after {after}"));
     html! {
-        @for part in [flow.and_then(pace), average].into_iter().flatten() {
+        @for part in [after, flow.and_then(pace), average].into_iter().flatten() {
             " " span.quiet { (part) }
         }
     }

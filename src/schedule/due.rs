@@ -57,6 +57,8 @@ pub(crate) struct Scheduled {
     pub(crate) name: String,
     pub(crate) schedule: Option<String>,
     pub(crate) time_zone: String,
+    /// The jobs that it follows.
+    pub(crate) after: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) paused_at: Option<DateTime<Utc>>,
     pub(crate) next_run_at: Option<DateTime<Utc>>,
@@ -279,6 +281,7 @@ mod tests {
             name: "a".to_owned(),
             schedule: Some("@hourly".to_owned()),
             time_zone: "Europe/Berlin".to_owned(),
+            after: None,
             enabled: true,
             paused_at: None,
             next_run_at: Some(clock(60)),

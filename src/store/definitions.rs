@@ -14,6 +14,7 @@ use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;
 use crate::job::definition_keys;
+use crate::job::graph::{self, Graph};
 use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
@@ -56,6 +57,8 @@ pub(crate) struct Applied {
     pub(crate) due: Vec<DueTimes>,
     /// Hooks that can't be. Nothing was changed if there are any.
     pub(crate) wrong_hooks: Vec<WrongHook>,
+    /// The jobs that follow others. Nothing was changed if it has mistakes.
+    pub(crate) graph: Graph,
     pub(crate) unknown_enqueuers: Vec<UnknownEnqueuer>,
     /// Definitions of other files, and the names of these. Nothing was changed if there are any,
     /// unless the terms allow to take them over.
@@ -72,14 +75,13 @@ pub(crate) struct DueTimes {
 }
 
 rows! {
-    /// A key that names a job which can't be the hook of this one, see operate/wrong_hooks.sql.
+    /// A key that names a job which can't be the hook of this one, or that it can't follow, see
+    /// operate/wrong_hooks.sql.
     pub(crate) struct WrongHook {
         pub(crate) job: String,
         pub(crate) key: String,
         pub(crate) hook: String,
         pub(crate) served: Option<String>,
-        /// Whether the hook would read results. It waits for no run, so it gets none.
-        pub(crate) passes_result: bool,
     }
 
     /// A role that does not exist, but that `enqueuers` name, see operate/unknown_enqueuers.sql.
@@ -171,6 +173,7 @@ impl Store {
             let due = due_times(was_due, due(transaction)?, &changed);
             let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
             let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
+            let graph = graph::read(&transaction.list(query!("operate/job_graph"))?, now);
             let unknown_enqueuers = transaction.list(query!("operate/unknown_enqueuers"; names))?;
             let of_file = |keys: &Value| keys["file"].as_str().unwrap_or_default().to_owned();
             let foreign: Vec<_> = changed
@@ -187,7 +190,8 @@ impl Store {
                 }
                 ApplyMode::Change | ApplyMode::DryRun => false,
             };
-            let is_refused = !wrong_hooks.is_empty() || !foreign.is_empty();
+            let is_refused =
+                !wrong_hooks.is_empty() || !graph.mistakes.is_empty() || !foreign.is_empty();
             if must_ask || *mode == ApplyMode::DryRun || is_refused {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
@@ -197,6 +201,7 @@ impl Store {
                 must_ask,
                 due,
                 wrong_hooks,
+                graph,
                 unknown_enqueuers,
                 foreign,
             }))

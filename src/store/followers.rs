@@ -1,6 +1,8 @@
-//! Blocked runs: the decision about those whose predecessors have ended.
+//! Blocked runs: the decision about those whose predecessors have ended. Jobs that follow others.
 
-use super::row::from_row;
+use chrono::{DateTime, Utc};
+
+use super::row::{column, from_row, rows, timestamp};
 use super::session::Transaction;
 use super::statement::query;
 use super::{Result, Store};
@@ -20,7 +22,30 @@ pub(crate) struct Decided {
 
 from_row!(Decided { decides, followed });
 
+rows! {
+    /// A job that follows others, and a time for which it is due, see enqueue_following.sql.
+    pub(crate) struct FollowingJob {
+        definition_id: i64,
+        pub(crate) job_type: String,
+        scheduled_for: Option<DateTime<Utc>> as "timestamp",
+    }
+}
+
 impl Store {
+    /// Returns the jobs that follow others and are due.
+    pub(crate) fn following_jobs(&self) -> Result<Vec<FollowingJob>> {
+        let statement = query!("tick/following_jobs");
+        self.query("look for jobs that follow others", Transaction::list, statement)
+    }
+
+    /// Enqueues these jobs. Returns whether anything has changed.
+    pub(crate) fn enqueue_following(&self, jobs: &[FollowingJob]) -> Result<bool> {
+        let definitions = column(jobs, |job| job.definition_id);
+        let times = column(jobs, |job| job.scheduled_for);
+        let statement = query!("tick/enqueue_following"; definitions, times);
+        self.query("enqueue jobs that follow others", Transaction::one, statement)
+    }
+
     /// Returns blocked runs to decide about, except `rejected`: those that wait for the runs of
     /// `ended`, or all.
     pub(crate) fn due_followers(

@@ -43,6 +43,7 @@ pub(crate) use definitions::{
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued};
 pub(crate) use error::{Error, Kind, MIGRATE, Result, WRITABLE, utf8_database};
+pub(crate) use followers::FollowingJob;
 pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,

@@ -113,6 +113,8 @@ rows! {
         pub(crate) to_retry: i64,
         pub(crate) running: i64,
         pub(crate) running_since: Option<DateTime<Utc>>,
+        /// The jobs that it follows.
+        pub(crate) after: Option<String>,
         /// The average run time of successes on the last day with one.
         pub(crate) average: Option<f64>,
         /// The same on a day a week or two before, if it was another.

@@ -21,6 +21,7 @@ use crate::job::attempt::HistoryOutcome;
 use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::finding_code::Code;
+use crate::job::graph::Job;
 use crate::job::status::{HoldScope, Status};
 use crate::schedule::due::{DueSchedule, Scheduled};
 use crate::text::listing::{ListedRow, Listing};
@@ -225,10 +226,12 @@ macro_rules! from_row {
 }
 pub(super) use from_row;
 
+from_row!(Job { name, schedule, time_zone, after, hooks });
 from_row!(Scheduled {
     name,
     schedule,
     time_zone,
+    after,
     enabled,
     paused_at,
     next_run_at,

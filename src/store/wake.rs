@@ -24,7 +24,8 @@ rows! {
         pub(crate) expired: bool,
         /// Leases or results are kept outside of their runs, because the rows were locked.
         pub(crate) locked: bool,
-        /// Blocked runs wait for the decision of a tick, see decide_followers.sql.
+        /// Blocked runs wait for the decision of a tick, see decide_followers.sql, or runs were
+        /// noted for jobs that follow theirs.
         pub(crate) followers: bool,
         /// Some schedule is due.
         pub(crate) fires: bool,

@@ -27,7 +27,7 @@ pub(crate) fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'
 /// Names of keys in other tools, and jobctl's: the first that a reader knows is meant.
 const OF_OTHERS: [(&str, &[&str]); 26] = [
     ("cmd command exec program run script shell", &["shell", "command"]),
-    ("cron every interval when crontab", &["schedule"]),
+    ("cron every interval crontab", &["schedule"]),
     ("max_retries retries retry tries attempts", &["max_attempts"]),
     ("tz timezone", &["time_zone"]),
     ("chdir dir directory workdir working_dir working_directory", &["cwd"]),

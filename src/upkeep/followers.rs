@@ -1,14 +1,40 @@
-//! Decides about blocked runs whose predecessors have ended.
+//! Enqueues jobs that follow others, and decides about blocked runs whose predecessors have ended.
 
 use std::collections::BTreeSet;
+use std::sync::Once;
 
 use super::Turn;
-use crate::store::{self, Store};
+use super::turn::Item;
+use crate::store::{self, FollowingJob, Store};
 
-/// Releases or cancels blocked runs as long as there is time: those that wait for the runs of
-/// `ended`, which the caller has ended, or all. The second also finds those that the first has
-/// left, whose predecessors were ended without jobctl, and new ones. `ended` gets the cancelled
-/// runs that others wait for, and is empty if the caller need not try again.
+impl Item for FollowingJob {
+    fn run(&self) -> Option<i64> {
+        None
+    }
+}
+
+/// Enqueues jobs that follow others as long as there is time. Their runs are blocked, and other
+/// jobs may follow them in turn.
+fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
+    static LOGGED: Once = Once::new();
+    let set_aside = |FollowingJob { job_type: job, .. }, why| {
+        LOGGED.call_once(|| log::error!(job = job; "job {job} does not follow others: {why}"));
+        Ok(false)
+    };
+    loop {
+        let due = store.following_jobs()?;
+        let enqueue = |part: &[_]| store.enqueue_following(part);
+        if !turn.work_off(due, enqueue, set_aside)? || !turn.begins() {
+            return Ok(());
+        }
+    }
+}
+
+/// Enqueues jobs that follow others. Releases or cancels blocked runs as long as there is time:
+/// those that wait for the runs of `ended`, which the caller has ended, or all. The second also
+/// finds those that the first has left, whose predecessors were ended without jobctl, and new ones.
+/// `ended` gets the cancelled runs that others wait for, and is empty if the caller need not try
+/// again.
 pub(crate) fn release_followers(
     store: &Store,
     turn: &mut Turn,
@@ -16,7 +42,11 @@ pub(crate) fn release_followers(
 ) -> store::Result<()> {
     let mut left_out: BTreeSet<_> = turn.state.slow().into_iter().collect();
     let mut is_locked = false;
+    let mut has_noted = true;
     loop {
+        if std::mem::take(&mut has_noted) {
+            enqueue_following(store, turn)?;
+        }
         let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
         if due.is_empty() {
             // A wake tries rejected ones again, not the caller.
@@ -28,6 +58,7 @@ pub(crate) fn release_followers(
         let tried = due.clone();
         let decide = |ids: &[i64]| {
             let decided = store.decide_followers(ids.to_vec())?;
+            has_noted |= !decided.followed.is_empty();
             if let Some(ended) = ended.as_deref_mut() {
                 ended.extend(decided.followed);
             }

@@ -315,9 +315,15 @@ impl Sequence {
                 let file = random.of(&["", "", "billing"]);
                 let is_full = self.is_full;
                 let specs = JOBS[..count].iter().map(|name| spec(random, name, file, is_full));
-                let specs = specs.collect();
+                let mut specs: Vec<_> = specs.collect();
                 let unlisted = random.of(&[Unlisted::Disable, Unlisted::Remove]);
-                Operation::Apply(specs, unlisted, random.chance(50))
+                let takes_over = random.chance(50);
+                // Its own numbers leave those of the other operations as they are.
+                let random = &mut Random::new(seed + step as u64);
+                if is_full && count == 3 && random.chance(50) {
+                    follow(random, &mut specs);
+                }
+                Operation::Apply(specs, unlisted, takes_over)
             }
             88..91 => {
                 let expired = self.tables.runs.values().filter(|run| run.status == Status::Running);
@@ -531,6 +537,21 @@ impl Sequence {
     }
 }
 
+/// Lets the last job follow the others. Mostly all of these have scheduled times, or none has.
+fn follow(random: &mut Random, specs: &mut [Value]) {
+    if random.chance(90) {
+        specs[1]["schedule"] = specs[0]["schedule"].clone();
+    }
+    let following = &mut specs[2];
+    following["schedule"] = Value::Null;
+    following["after"] = random.of(&[json!(["d1", "d2"]), json!(["d2", "d1"]), json!(["d1"])]);
+    following["when"] = random.of(&["success", "success", "any_end", "or_cancel"]).into();
+    // A hook of another job would be a circle.
+    for hook in ["on_dead", "on_success", "on_end"] {
+        following[hook] = Value::Null;
+    }
+}
+
 /// The row of a definition.
 fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
     // Most hooks are `d1`, which few definitions lack. If a hook is wrong, nothing is applied.
@@ -557,7 +578,7 @@ fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
         "schedule": random.maybe(&["* * * * *", "*/5 * * * *", "0 * * * *"]),
         "time_zone": random.of(&["UTC", "Europe/Berlin"]),
         "catch_up": random.of(&["skip", "one", "all", "all:3"]),
-        "each_worker": false,
+        "each_worker": is_full && limit == 2,
         "workers": null,
         "overlap": random.of(&["allow", "skip", if limit == 5 { "queue" } else { "skip" }]),
         "max_running": limited(0, 0),
@@ -587,6 +608,8 @@ fn spec(random: &mut Random, name: &str, file: &str, is_full: bool) -> Value {
         "on_dead": hooks[0],
         "on_success": hooks[1],
         "on_end": hooks[2],
+        "after": null,
+        "when": "success",
         "file": file,
         "enqueuers": null,
         "enqueue_may_set": [],

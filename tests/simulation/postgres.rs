@@ -89,6 +89,7 @@ const RESET: &str = "
     DELETE FROM jobctl.job_locked_runs;
     DELETE FROM jobctl.job_holds;
     DELETE FROM jobctl.job_dependencies;
+    DELETE FROM jobctl.job_predecessors;
     DELETE FROM jobctl.job_events;
     DELETE FROM jobctl.job_figures;
     DELETE FROM public.refused;
@@ -122,7 +123,7 @@ const ROWS: &str = "
             'claimed_at', started_at))
     FROM jobctl.job_locked_runs AS kept
     UNION ALL SELECT 'dependency ' || after_id || ' ' || run_id,
-        to_jsonb(it) - '{after_id, run_id}'::text[]
+        to_jsonb(it) - '{after_id, run_id, attempt}'::text[]
     FROM jobctl.job_dependencies AS it
     UNION ALL SELECT 'last_run',
         to_jsonb(coalesce(pg_sequence_last_value('jobctl.job_runs_id_seq'), 0))
@@ -331,7 +332,10 @@ impl Party<'_> {
                     mode: ApplyMode::Change,
                 };
                 let applied = store.apply(names, rows, terms, cause);
-                Reply::Done(applied.map(|it| it.wrong_hooks.is_empty() && it.foreign.is_empty()))
+                Reply::Done(applied.map(|it| {
+                    let is_right = it.wrong_hooks.is_empty() && it.graph.mistakes.is_empty();
+                    is_right && it.foreign.is_empty()
+                }))
             }
             Operation::Recover(expired) => Reply::Recovered(store.recover(expired, WHAT)),
             Operation::Fire(plans) => Reply::Fired(store.fire(plans.clone())),

@@ -121,6 +121,13 @@ pub(super) struct Definition {
     pub(super) skipped_fires: i64,
 }
 
+impl Definition {
+    /// Whether a fire makes a run for each worker.
+    pub(super) fn pins(&self) -> bool {
+        self.spec.rest["each_worker"] == true
+    }
+}
+
 /// A row of `job_workers`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Worker {

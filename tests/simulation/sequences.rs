@@ -48,6 +48,13 @@ struct Past {
     starts: BTreeMap<String, (Value, Vec<Time>)>,
     /// The runs that a command changed, before and after it.
     commands: BTreeMap<String, BTreeMap<i64, [Run; 2]>>,
+    /// The jobs whose runs a definition must follow, but does not yet, and since when; by
+    /// definition and scheduled time.
+    noted: BTreeMap<(i64, Option<Time>), (Time, BTreeSet<String>)>,
+    /// The runs without a scheduled time that have ended as a definition asks.
+    counted: BTreeSet<(i64, i64)>,
+    /// The ends that such a definition has followed.
+    followed: BTreeSet<(i64, i64, Time)>,
 }
 
 impl Change<'_> {
@@ -58,6 +65,7 @@ impl Change<'_> {
         self.keys_and_times()?;
         self.history()?;
         self.edges()?;
+        self.following(past)?;
         // Operations at the same time: each alone is checked in other sequences.
         if matches!(self.operation, Operation::Race(..)) {
             return Ok(());
@@ -114,7 +122,8 @@ impl Change<'_> {
                 must(keys.insert((key, &run.key_scope)), format!("two runs have key {key}"))?;
             }
             if let Some(time) = run.definition_id.zip(run.scheduled_for) {
-                must(times.insert(time), format!("{} fired twice for {}", run.job_type, time.1))?;
+                let is_first = times.insert((time, &run.worker));
+                must(is_first, format!("{} fired twice for {}", run.job_type, time.1))?;
             }
         }
         Ok(())
@@ -144,7 +153,13 @@ impl Change<'_> {
                     (Some(run), AfterRule::AnyEnd) => run.finished_at.is_some(),
                     (Some(run), _) => run.status == Status::Succeeded,
                 };
-                must(is_met, format!("run {follower} need not wait for run {id} any more"))?;
+                // The second of two operations may retry or remove it after its end.
+                let is_raced = matches!(self.operation, Operation::Race(raced, _) if raced == id);
+                let is_over = self.after.runs.get(id).is_some_and(|it| it.finished_at.is_some());
+                must(
+                    is_met || is_raced && !is_over,
+                    format!("run {follower} need not wait for run {id} any more"),
+                )?;
             }
         }
         for (key @ (id, follower), edge) in &self.before.dependencies {
@@ -165,6 +180,9 @@ impl Change<'_> {
             let has_cause = self.after.runs.values().any(tells);
             return must(has_cause, "a hook of an end that did not happen");
         }
+        if self.is_following(run) {
+            return if run.status == Status::Blocked { Ok(()) } else { self.released(run) };
+        }
         let Some(time) = run.scheduled_for else {
             let is_asked = matches!(self.operation, Operation::Enqueue(..));
             return must(is_asked, "nothing enqueued it");
@@ -172,6 +190,8 @@ impl Change<'_> {
         let is_fire =
             matches!(self.operation, Operation::Fire(_) | Operation::Tick(_, Request::Wake(_)));
         must(is_fire, "no tick fired it")?;
+        let pins = self.before.definitions[&run.job_type].pins();
+        must(run.worker.is_some() == pins, "it is for the wrong worker")?;
         let next = self.after.definitions[&run.job_type].next_run_at;
         must(time <= self.now, "it was fired before its time")?;
         must(next.is_none_or(|next| next > time), "its time may fire again")
@@ -275,6 +295,100 @@ impl Change<'_> {
         });
         let is_expired = new.is_expired(self.now);
         must(has_cause || is_expired, "cancelled without a cause")
+    }
+
+    /// The enabled definitions that follow others, the jobs that each follows, and its rule.
+    fn followers(database: &Database) -> impl Iterator<Item = (i64, Vec<&str>, &Value)> {
+        let all = database.definitions.values().filter(|it| it.spec.enabled);
+        all.filter(|it| it.paused_at.is_none()).filter_map(|it| {
+            let jobs = it.spec.rest["after"].as_array()?.iter().filter_map(Value::as_str);
+            Some((it.id, jobs.collect(), &it.spec.rest["when"]))
+        })
+    }
+
+    /// Whether a tick has enqueued a run because its job follows others.
+    fn is_following(&self, run: &Run) -> bool {
+        let is_tick = matches!(
+            self.operation,
+            Operation::Tick(_, Request::Wake(_) | Request::Step { .. } | Request::Leave { .. })
+        );
+        let job = self.before.definitions.get(&run.job_type);
+        is_tick && job.is_some_and(|it| !it.spec.rest["after"].is_null())
+    }
+
+    /// A job that follows others has one run for each time, or after an end of each of them.
+    fn following(&self, past: &mut Past) -> Broken {
+        let new = || self.after.runs.values().filter(|it| !self.before.runs.contains_key(&it.id));
+        for (id, jobs, rule) in Self::followers(self.before) {
+            let of_job = |run: &&Run| jobs.contains(&&*run.job_type);
+            let fired = new().filter(of_job).filter(|run| run.scheduled_for.is_some());
+            let ended = self.after.runs.values().filter(of_job).filter(|run| {
+                let is_as_asked = run.status == Status::Succeeded || rule == "any_end";
+                run.scheduled_for.is_none() && is_as_asked && self.ends(run)
+            });
+            let ended: Vec<_> = ended.collect();
+            past.counted.extend(ended.iter().map(|run| (id, run.id)));
+            for run in fired.chain(ended) {
+                let noted = past.noted.entry((id, run.scheduled_for));
+                noted.or_insert((self.now, BTreeSet::new())).1.insert(run.job_type.clone());
+            }
+        }
+        // What a definition has missed meanwhile is not made up. See also the age in the view.
+        let follows = |database, id| {
+            Self::followers(database).find(|(it, ..)| *it == id).map(|(_, jobs, _)| jobs)
+        };
+        past.noted.retain(|(id, time), (since, _)| {
+            let is_new = time.is_none() || self.now - *since < TimeDelta::days(6);
+            let jobs = follows(self.before, *id);
+            is_new && jobs.is_some() && jobs == follows(self.after, *id)
+        });
+        for run in new().filter(|run| self.is_following(run)) {
+            let definition = &self.before.definitions[&run.job_type];
+            self.follows(run, definition, past).map_err(|why| format!("run {}: {why}", run.id))?;
+            past.noted.remove(&(definition.id, run.scheduled_for));
+        }
+        let Operation::Tick(index, Request::Wake(_)) = self.operation else { return Ok(()) };
+        let Reply::Tick(Answer::Wake { woken: Ok(woken), .. }) = self.reply else { return Ok(()) };
+        if woken.has_more || self.sequence.sessions[*index].filter.only_run.is_some() {
+            return Ok(());
+        }
+        for (id, jobs, _) in Self::followers(self.after) {
+            let is_complete = |noted: &BTreeSet<String>| jobs.iter().all(|it| noted.contains(*it));
+            let mut due =
+                past.noted.iter().filter(|((it, _), (_, noted))| *it == id && is_complete(noted));
+            // A trigger rejects its runs with a scheduled time.
+            let due = due.find(|((_, time), _)| {
+                time.is_none() || !self.sequence.tables.refused_jobs.contains("d3")
+            });
+            must(due.is_none(), format!("definition {id} does not follow: {due:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// The run follows a run of each job for its time, or the end of one that no other run follows.
+    fn follows(&self, run: &Run, definition: &Definition, past: &mut Past) -> Broken {
+        let jobs = definition.spec.rest["after"].as_array().map_or(0, Vec::len);
+        let edges: Vec<_> = self.after.predecessors(run.id).collect();
+        // A job may have a run for each worker. One that has ended may have been deleted since.
+        let is_whole = match run.scheduled_for {
+            Some(_) => edges.len() >= jobs,
+            None => edges.len() <= jobs,
+        };
+        must(is_whole, format!("it follows {} runs of {jobs} jobs", edges.len()))?;
+        for (before, _) in
+            edges.iter().filter_map(|(id, edge)| self.after.runs.get(id).zip(Some(edge)))
+        {
+            must(before.scheduled_for == run.scheduled_for, "it follows a run of another time")?;
+            if run.scheduled_for.is_some() {
+                continue;
+            }
+            let is_counted = past.counted.contains(&(definition.id, before.id));
+            must(is_counted, "it follows a run that has not ended as asked")?;
+            let end = before.finished_at.map(|at| (definition.id, before.id, at));
+            let is_first = end.is_none_or(|end| past.followed.insert(end));
+            must(is_first, format!("another run follows run {}, too", before.id))?;
+        }
+        Ok(())
     }
 
     /// Whether a run has ended by this operation.
@@ -419,7 +533,9 @@ impl Change<'_> {
                 for (id, runs) in fired {
                     let times = plans.iter().filter(|plan| plan.due.id == *id);
                     let times: usize = times.map(|plan| plan.times.len()).sum();
-                    must(runs.len() <= times, format!("{} runs of {times} times", runs.len()))?;
+                    let pins = self.before.definitions.values().any(|it| it.id == *id && it.pins());
+                    let most = if pins { times * self.before.workers.len() } else { times };
+                    must(runs.len() <= most, format!("{} runs of {times} times", runs.len()))?;
                 }
                 Ok(())
             }
@@ -891,6 +1007,7 @@ const CLAIM: &str = text!("functions/claim_runs");
 const LIMITED: &str = text!("functions/limited_runs");
 const END: &str = text!("functions/end_runs");
 const DECIDE: &str = text!("functions/decide_followers");
+const FOLLOW: &str = text!("functions/enqueue_following");
 
 macro_rules! defects {
     ($($name:literal in $sql:expr; $replaced:literal => $by:literal; $found:literal)*) => {
@@ -913,6 +1030,8 @@ defects! {
         "now() + count(*) * definition.share_interval" => "now()"; "of share"
     "claimed by another worker" in CLAIM;
         "coalesce(run.worker = claim_runs.worker, true)" => "true"; "for another worker"
+    "one run for all workers" in text!("functions/fire");
+        "definition.each_worker OR" => "false AND"; "it is for the wrong worker"
     "claimed within a limit by another worker" in LIMITED;
         "coalesce(run.worker = limited_runs.worker, true)" => "true"; "for another worker"
     "hold ignored" in CLAIM; "FROM jobctl.current_holds AS hold" =>
@@ -950,6 +1069,16 @@ defects! {
         "IF snoozed IS NOT NULL" => "IF false"; "its job is not held"
     "follower released early" in DECIDE;
         "AND waits.state <> 'met'" => "AND waits.state = 'stuck'"; "released before the runs"
+    "fire not noted" in text!("functions/fire");
+        "PERFORM jobctl.note_predecessors(fired);" => ""; "does not follow"
+    "end not noted" in END; "|| jobctl.note_predecessors(finals)" => ""; "does not follow"
+    "failed run followed" in text!("functions/note_predecessors");
+        "ELSE run.status = 'succeeded'" => "ELSE run.finished_at IS NOT NULL";
+        "has not ended as asked"
+    "followed before all are noted" in text!("views/following_jobs");
+        "following.after <@ noted.jobs" => "following.after && noted.jobs"; "runs of 2 jobs"
+    "following run not blocked" in FOLLOW;
+        "WHEN before.runs > 0" => "WHEN false"; "released before the runs"
     "any end is met" in DECIDE; "WHEN waits.rule = 'any_end'" => "WHEN true"; "need not wait"
 }
 

@@ -15,8 +15,10 @@ FROM jobctl.job_definitions AS definition
 CROSS JOIN LATERAL (
     SELECT CASE
         WHEN NOT definition.enabled THEN 'disabled'
-        WHEN definition.schedule IS NULL THEN NULL
+        WHEN num_nonnulls(definition.schedule, definition.after) = 0 THEN NULL
         WHEN definition.paused_at IS NOT NULL THEN 'paused'
+        WHEN definition.after IS NOT NULL
+            THEN 'after ' || array_to_string(definition.after, ', ')
         ELSE 'fires'
     END AS state
 ) AS state

@@ -6,6 +6,7 @@ SELECT
     definition.name,
     definition.schedule,
     definition.time_zone,
+    array_to_string(definition.after, ', ') AS after,
     definition.enabled,
     definition.paused_at,
     definition.next_run_at,

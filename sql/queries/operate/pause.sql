@@ -7,12 +7,12 @@ WITH paused AS (
         paused_at = coalesce(definition.paused_at, now()),
         updated_at = now()
     WHERE definition.name = $1::text
-    RETURNING definition.name, definition.schedule
+    RETURNING definition.name, definition.schedule, definition.after
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason)
     SELECT 'pause', paused.name, $2::text, $3::text
     FROM paused
 )
-SELECT paused.schedule IS NOT NULL AS has_schedule
+SELECT num_nonnulls(paused.schedule, paused.after) > 0 AS has_schedule
 FROM paused

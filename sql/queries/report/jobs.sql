@@ -125,7 +125,7 @@ dropped AS (
     GROUP BY figures.job_type
 ),
 defined AS (
-    SELECT definition.name AS job
+    SELECT definition.name AS job, array_to_string(definition.after, ', ') AS after
     FROM jobctl.job_definitions AS definition
     WHERE definition.enabled
 ),
@@ -144,6 +144,7 @@ shown AS (
         coalesce(waiting.to_retry, 0) AS to_retry,
         coalesce(running.running, 0) AS running,
         running.running_since,
+        defined.after,
         count(*) OVER () AS total,
         coalesce(sum(finished.succeeded) OVER (), 0)::bigint AS all_succeeded,
         coalesce(sum(finished.failed) OVER (), 0)::bigint AS all_failed,

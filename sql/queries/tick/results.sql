@@ -26,6 +26,6 @@ FROM (
     LEFT JOIN jobctl.job_runs AS run ON run.id = waits.after_id
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
-        AND attempt.attempt = run.attempts
+        AND attempt.attempt = coalesce(waits.attempt, run.attempts)
     WHERE waits.run_id = $1::bigint
 ) AS before

@@ -30,6 +30,9 @@ WITH seen AS MATERIALIZED (
         EXISTS (
             SELECT FROM jobctl.job_dependencies AS waits
             WHERE waits.state = 'due'
+        ) OR EXISTS (
+            SELECT FROM jobctl.job_predecessors AS noted
+            WHERE noted.is_new
         ) AS followers
 ),
 reported AS (

@@ -1,0 +1,167 @@
+-- Enqueues jobs that follow others, each at most once per time, if every job in their `after` has a
+-- run for that time, see job_predecessors. All its runs of a scheduled time count; without one, the
+-- newest does. The new run is blocked, and decide_followers decides about it as about any other.
+--
+-- A job follows each run once, because this function deletes the rows of job_predecessors. It
+-- leaves out a time if another session has locked one of its rows, which stay new. It also deletes
+-- the rows of definitions that follow nothing now, all but the newest row of a job, and those of a
+-- scheduled time after a week, because then some job was not fired for it.
+--
+-- Reads definitions and locks none, so an application that has locked one delays nothing.
+--
+-- SECURITY DEFINER: a tick may not enqueue. It chooses only which of the due times to handle now.
+-- Returns whether a row was deleted. Internal: no part of the contract of the schema.
+CREATE OR REPLACE FUNCTION jobctl.enqueue_following(definitions bigint[], times timestamptz[])
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET row_security = off
+AS $$
+DECLARE
+    free uuid[];
+    enqueued bigint[];
+    has_changed boolean;
+BEGIN
+    free := ARRAY(
+        SELECT noted.id
+        FROM jobctl.job_predecessors AS noted
+        WHERE EXISTS (
+            SELECT FROM unnest(definitions, times) AS asked (definition_id, scheduled_for)
+            WHERE asked.definition_id = noted.definition_id
+                AND asked.scheduled_for IS NOT DISTINCT FROM noted.scheduled_for
+        )
+        ORDER BY noted.id
+        FOR UPDATE SKIP LOCKED
+    );
+    WITH due AS MATERIALIZED (
+        SELECT following.*
+        FROM jobctl.following_jobs AS following
+        WHERE following.ids <@ free
+    ),
+    seen AS MATERIALIZED (
+        SELECT
+            noted.id,
+            due.is_complete
+                OR due.is_over
+                OR (
+                    noted.scheduled_for IS NOT NULL
+                    AND noted.noted_at <= now() - interval '7 days'
+                )
+                OR EXISTS (
+                    SELECT FROM jobctl.job_predecessors AS newer
+                    WHERE noted.scheduled_for IS NULL
+                        AND newer.id = ANY (due.ids)
+                        AND newer.job_type = noted.job_type
+                        AND newer.run_id > noted.run_id
+                ) AS is_done
+        FROM due
+        JOIN jobctl.job_predecessors AS noted ON noted.id = ANY (due.ids)
+    ),
+    kept AS (
+        UPDATE jobctl.job_predecessors AS noted
+        SET is_new = false
+        FROM seen
+        WHERE noted.id = seen.id
+            AND noted.is_new
+            AND NOT seen.is_done
+    ),
+    noted AS (
+        DELETE FROM jobctl.job_predecessors AS noted
+        USING seen
+        WHERE noted.id = seen.id
+            AND seen.is_done
+        RETURNING noted.*
+    ),
+    predecessors AS MATERIALIZED (
+        -- Of a scheduled time, a job may have a run for each worker.
+        SELECT DISTINCT ON (
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.job_type,
+            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END
+        )
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.run_id,
+            run.traceparent
+        FROM noted
+        JOIN jobctl.job_definitions AS following ON following.id = noted.definition_id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
+        WHERE noted.job_type = ANY (following.after)
+            -- A run without a scheduled time has ended as asked, even if it was pruned since.
+            AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
+        ORDER BY
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.job_type,
+            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END,
+            noted.run_id DESC
+    ),
+    new AS (
+        INSERT INTO jobctl.job_runs AS run (
+            definition_id,
+            job_type,
+            payload,
+            queue,
+            priority,
+            run_at,
+            status,
+            max_attempts,
+            backoff,
+            scheduled_for,
+            expires_at,
+            traceparent,
+            enqueued_by
+        )
+        SELECT
+            following.id,
+            following.name,
+            following.payload,
+            following.queue,
+            following.priority,
+            coalesce(due.scheduled_for, now()),
+            CASE WHEN before.runs > 0 THEN 'blocked' ELSE 'queued' END,
+            following.max_attempts,
+            following.backoff,
+            due.scheduled_for,
+            coalesce(due.scheduled_for, now())
+                + extract(epoch FROM following.expires) * interval '1 second',
+            before.traceparent,
+            -- An application whose run is followed must not become the owner of this one.
+            CURRENT_USER
+        FROM due
+        JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
+        CROSS JOIN LATERAL (
+            SELECT
+                count(*) AS runs,
+                (
+                    array_agg(before.traceparent ORDER BY before.run_id)
+                        FILTER (WHERE before.traceparent IS NOT NULL)
+                )[1] AS traceparent
+            FROM predecessors AS before
+            WHERE before.definition_id = due.definition_id
+                AND before.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+        ) AS before
+        WHERE due.is_complete
+        ORDER BY due.scheduled_for, following.id
+        ON CONFLICT DO NOTHING
+        RETURNING run.id, run.definition_id, run.scheduled_for
+    ),
+    edges AS (
+        INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+        SELECT new.id, before.run_id, following.when, 'due'
+        FROM new
+        JOIN jobctl.job_definitions AS following ON following.id = new.definition_id
+        JOIN predecessors AS before
+            ON before.definition_id = new.definition_id
+            AND before.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
+    )
+    SELECT
+        ARRAY(SELECT new.id FROM new),
+        EXISTS (SELECT FROM noted)
+    INTO enqueued, has_changed;
+    PERFORM jobctl.note_predecessors(enqueued);
+    RETURN has_changed;
+END
+$$;

@@ -1,0 +1,244 @@
+//! The graph of the jobs that follow others: its circles, and the times that its jobs have in
+//! common. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::schedule::Schedule;
+
+/// A job, the jobs that it follows, and its hooks.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) schedule: Option<String>,
+    pub(crate) time_zone: String,
+    pub(crate) after: Vec<String>,
+    pub(crate) hooks: Vec<String>,
+}
+
+/// What `apply` says about the graph.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Graph {
+    pub(crate) mistakes: Vec<String>,
+    /// A job, and the jobs that it follows; jobs stand before those that follow them.
+    pub(crate) edges: Vec<(String, Vec<String>)>,
+}
+
+/// Expressions and time zones. `@every` counts from the fires of a job, so it has the job's name.
+/// `None` stands for runs without a scheduled time.
+type Times<'a> = BTreeSet<Option<(&'a str, &'a str, Option<&'a str>)>>;
+
+struct Search<'a> {
+    now: DateTime<Utc>,
+    jobs: BTreeMap<&'a str, &'a Job>,
+    /// From a job to the one before, and so on.
+    path: Vec<&'a str>,
+    /// Of the jobs that were visited.
+    times: BTreeMap<&'a str, Times<'a>>,
+    /// Whether some schedules have a common time.
+    meet: BTreeMap<Times<'a>, bool>,
+    graph: Graph,
+}
+
+/// How many times of schedules are compared: those of an hourly job within a year.
+const MOST_TIMES: usize = 10_000;
+/// How far in the future: all calendars repeat within a century.
+const CENTURY: TimeDelta = TimeDelta::days(36_525);
+
+/// Reads the graph of these jobs.
+pub(crate) fn read(jobs: &[Job], now: DateTime<Utc>) -> Graph {
+    let mut search = Search {
+        now,
+        jobs: jobs.iter().map(|job| (&*job.name, job)).collect(),
+        path: Vec::new(),
+        times: BTreeMap::new(),
+        meet: BTreeMap::new(),
+        graph: Graph::default(),
+    };
+    let mut hooked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for job in jobs {
+        job.hooks.iter().for_each(|hook| hooked.entry(hook).or_default().push(&job.name));
+    }
+    for job in jobs.iter().filter(|job| !job.after.is_empty()) {
+        search.visit(&job.name, &hooked);
+    }
+    search.graph
+}
+
+impl<'a> Search<'a> {
+    /// Visits a job after the jobs that enqueue it.
+    fn visit(&mut self, name: &'a str, hooked: &BTreeMap<&'a str, Vec<&'a str>>) {
+        if let Some(start) = self.path.iter().position(|other| *other == name) {
+            let circle = self.path[start..].iter().rev();
+            let circle: Vec<_> = [&name].into_iter().chain(circle).copied().collect();
+            let why =
+                format!("job `{name}`: its end would enqueue it again: {}", circle.join(" -> "));
+            self.graph.mistakes.push(why);
+            return;
+        }
+        let Some(job) = self.jobs.get(name).copied().filter(|_| !self.times.contains_key(name))
+        else {
+            return;
+        };
+        self.path.push(name);
+        let hooked_by = hooked.get(name).into_iter().flatten().copied();
+        job.after.iter().map(String::as_str).chain(hooked_by).for_each(|it| self.visit(it, hooked));
+        self.path.pop();
+        let times = match job.after.is_empty() {
+            true => Times::from([job
+                .schedule
+                .as_ref()
+                .map(|it| (&**it, &*job.time_zone, it.starts_with("@every").then_some(name)))]),
+            false => self.follows(job),
+        };
+        self.times.insert(name, times);
+    }
+
+    /// Returns the times of a job that follows others.
+    fn follows(&mut self, job: &'a Job) -> Times<'a> {
+        let Job { name, after, .. } = job;
+        self.graph.edges.push((name.clone(), after.clone()));
+        let with = |has_time: bool| {
+            let times = |it: &&String| self.times.get(&***it).into_iter().flatten();
+            after.iter().find(|it| times(it).any(|time| time.is_some() == has_time))
+        };
+        if let Some((with, without)) = with(true).zip(with(false)) {
+            self.graph.mistakes.push(format!(
+                "job `{name}`: `after`: `{with}` has scheduled times and `{without}` has none; \
+                 name jobs of one kind"
+            ));
+            return Times::new();
+        }
+        let of_job = |it| self.times.get(it).into_iter().flatten();
+        let times: Times<'_> = after.iter().flat_map(|it| of_job(&**it)).copied().collect();
+        if after.len() > 1 && times.len() > 1 {
+            let now = self.now;
+            let meets = *self.meet.entry(times.clone()).or_insert_with(|| meet(&times, now));
+            if !meets {
+                self.graph.mistakes.push(format!(
+                    "job `{name}`: `after`: the schedules of {} have no time in common; give \
+                     them one schedule",
+                    after.join(", ")
+                ));
+            }
+        }
+        times
+    }
+}
+
+/// Whether the schedules have a time in common.
+fn meet(times: &Times<'_>, now: DateTime<Utc>) -> bool {
+    let read =
+        times.iter().flatten().map(|(expression, zone, _)| Schedule::parse(expression, zone));
+    // Any program may insert a schedule that can't be read.
+    let Ok(schedules) = read.collect::<Result<Vec<_>, _>>() else { return true };
+    let mut at = now;
+    for _ in 0..MOST_TIMES {
+        let before = at - TimeDelta::nanoseconds(1);
+        let next: Option<Vec<_>> = schedules.iter().map(|it| it.after(before)).collect();
+        match next.and_then(|next| next.into_iter().max()) {
+            Some(latest) if latest == at => return true,
+            Some(latest) if latest < now + CENTURY => at = latest,
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, schedule: &str, after: &[&str], hooks: &[&str]) -> Job {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Job {
+            name: name.to_owned(),
+            schedule: Some(schedule.to_owned()).filter(|it| !it.is_empty()),
+            time_zone: "UTC".to_owned(),
+            after: list(after),
+            hooks: list(hooks),
+        }
+    }
+
+    fn graph(jobs: &[Job]) -> Graph {
+        read(jobs, DateTime::UNIX_EPOCH + TimeDelta::days(20_000))
+    }
+
+    #[test]
+    fn only_the_jobs_of_a_circle_are_named() {
+        let jobs = [
+            job("a", "", &["c", "free"], &[]),
+            job("b", "", &["a"], &[]),
+            job("c", "", &["b"], &[]),
+            job("free", "", &[], &[]),
+            job("last", "", &["a"], &[]),
+        ];
+        let why = "job `a`: its end would enqueue it again: a -> b -> c -> a";
+        assert_eq!(graph(&jobs).mistakes, [why]);
+        let jobs = [job("a", "", &["b"], &["b"]), job("b", "", &[], &[])];
+        let why = "job `a`: its end would enqueue it again: a -> b -> a";
+        assert_eq!(graph(&jobs).mistakes, [why]);
+        let why = "job `a`: its end would enqueue it again: a -> a";
+        assert_eq!(graph(&[job("a", "", &["a"], &[])]).mistakes, [why]);
+    }
+
+    #[test]
+    fn jobs_stand_before_those_that_follow_them() {
+        let jobs = [
+            job("a", "", &["b", "c"], &[]),
+            job("b", "", &["d"], &[]),
+            job("c", "", &["d"], &[]),
+            job("d", "@daily", &[], &[]),
+        ];
+        let Graph { mistakes, edges } = graph(&jobs);
+        assert_eq!(mistakes.len(), 0);
+        assert_eq!(edges.iter().map(|(job, _)| &**job).collect::<Vec<_>>(), ["b", "c", "a"]);
+    }
+
+    #[test]
+    fn schedules_that_never_meet_are_a_mistake() {
+        let mistakes = |first: &str, second: &str| {
+            let jobs = [
+                job("a", first, &[], &[]),
+                job("b", second, &[], &[]),
+                job("c", "", &["a"], &[]),
+                job("d", "", &["b", "c"], &[]),
+                job("e", "", &["d"], &[]),
+            ];
+            let why = "job `d`: `after`: the schedules of b, c have no time in common; give them \
+                       one schedule";
+            let Graph { mistakes, .. } = graph(&jobs);
+            assert!(mistakes.iter().all(|it| it == why), "{mistakes:?}");
+            mistakes.len()
+        };
+        for (first, second, is_wrong) in [
+            ("0 2 * * *", "0 2 * * *", false),
+            ("0 2 * * *", "0 * * * *", false),
+            ("0 2 * * *", "0 2 1 1 *", false),
+            ("0 2 * * *", "1 2 * * *", true),
+            ("*/2 * * * *", "1-59/2 * * * *", true),
+            ("0 2 * * mon", "0 2 * * tue", true),
+            ("0 2 29 2 *", "0 2 * * mon", false),
+            ("0 2 29 2 *", "0 3 * * *", true),
+            ("@every 7m", "0 2 * * *", true),
+            ("@every 7m", "@every 7m", true),
+            ("*/30 * * * *", "30 * * * *", false),
+        ] {
+            assert_eq!(mistakes(first, second) > 0, is_wrong, "{first}, {second}");
+        }
+    }
+
+    #[test]
+    fn a_job_can_t_follow_jobs_with_and_without_times() {
+        let jobs = [
+            job("a", "@daily", &[], &[]),
+            job("b", "", &["a"], &[]),
+            job("c", "", &[], &[]),
+            job("d", "", &["c", "b"], &[]),
+        ];
+        let why =
+            "job `d`: `after`: `b` has scheduled times and `c` has none; name jobs of one kind";
+        assert_eq!(graph(&jobs).mistakes, [why]);
+    }
+}
