@@ -590,7 +590,8 @@ BEGIN
                 WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
                 WHEN waits.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
-            END
+            END,
+            attempt = CASE WHEN before.finished_at IS NOT NULL THEN before.attempts END
         FROM jobctl.job_dependencies AS due
         LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
         WHERE due.run_id = ANY (free)
@@ -766,6 +767,7 @@ END)::double precision)) STORED,
     file text DEFAULT ''::text NOT NULL,
     enabled boolean DEFAULT true NOT NULL,
     paused_at timestamp with time zone,
+    resumed_at timestamp with time zone,
     next_run_at timestamp with time zone,
     put_off_until timestamp with time zone,
     skipped_fires bigint DEFAULT 0 NOT NULL,
@@ -805,7 +807,7 @@ END)::double precision)) STORED,
     CONSTRAINT snooze_is_known CHECK ((snooze = ANY (ARRAY['run'::text, 'job'::text]))),
     CONSTRAINT spread_is_at_most_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval))),
     CONSTRAINT timeout_is_positive CHECK ((timeout > '00:00:00'::interval)),
-    CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT times_are_dates CHECK (((LEAST(paused_at, resumed_at, put_off_until, rate_next_at, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(paused_at, resumed_at, put_off_until, rate_next_at, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT usual_is_known CHECK ((usual ~ '^(off|[1-9][0-9]{0,5}[smhd][.][.][1-9][0-9]{0,5}[smhd])$'::text)),
     CONSTRAINT when_full_is_known CHECK ((when_full = ANY (ARRAY['refuse'::text, 'drop_new'::text, 'drop_oldest'::text]))),
     CONSTRAINT when_is_known CHECK (("when" = ANY (ARRAY['success'::text, 'any_end'::text, 'or_cancel'::text])))
@@ -855,6 +857,8 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
         'on_dead', definition.on_dead,
         'on_success', definition.on_success,
         'on_end', definition.on_end,
+        'after', definition.after,
+        'when', definition.when,
         'file', nullif(definition.file, ''),
         'enqueuers', definition.enqueuers,
         'enqueue_may_set', definition.enqueue_may_set,
@@ -1225,6 +1229,13 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
+        -- Cheaper than a call of the function, which each end would make.
+        IF EXISTS (
+            SELECT FROM jobctl.job_definitions AS following
+            WHERE following.after IS NOT NULL
+        ) THEN
+            followed := followed || jobctl.note_predecessors(finals);
+        END IF;
         queues_runs := jobctl.enqueue_hooks(finals) OR followed <> '{}';
     END IF;
 END
@@ -1266,6 +1277,158 @@ BEGIN
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
+CREATE FUNCTION jobctl.enqueue_following(definitions bigint[], times timestamp with time zone[]) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+DECLARE
+    free uuid[];
+    enqueued bigint[];
+    has_changed boolean;
+BEGIN
+    free := ARRAY(
+        SELECT noted.id
+        FROM jobctl.job_predecessors AS noted
+        WHERE EXISTS (
+            SELECT FROM unnest(definitions, times) AS asked (definition_id, scheduled_for)
+            WHERE asked.definition_id = noted.definition_id
+                AND asked.scheduled_for IS NOT DISTINCT FROM noted.scheduled_for
+        )
+        ORDER BY noted.id
+        FOR UPDATE SKIP LOCKED
+    );
+    WITH due AS MATERIALIZED (
+        SELECT following.*
+        FROM jobctl.following_jobs AS following
+        WHERE following.ids <@ free
+    ),
+    seen AS MATERIALIZED (
+        SELECT
+            noted.id,
+            due.is_complete
+                OR due.is_over
+                OR (
+                    noted.scheduled_for IS NOT NULL
+                    AND noted.noted_at <= now() - interval '7 days'
+                )
+                OR EXISTS (
+                    SELECT FROM jobctl.job_predecessors AS newer
+                    WHERE noted.scheduled_for IS NULL
+                        AND newer.id = ANY (due.ids)
+                        AND newer.job_type = noted.job_type
+                        AND newer.run_id > noted.run_id
+                ) AS is_done
+        FROM due
+        JOIN jobctl.job_predecessors AS noted ON noted.id = ANY (due.ids)
+    ),
+    kept AS (
+        UPDATE jobctl.job_predecessors AS noted
+        SET is_new = false
+        FROM seen
+        WHERE noted.id = seen.id
+            AND noted.is_new
+            AND NOT seen.is_done
+    ),
+    noted AS (
+        DELETE FROM jobctl.job_predecessors AS noted
+        USING seen
+        WHERE noted.id = seen.id
+            AND seen.is_done
+        RETURNING noted.*
+    ),
+    predecessors AS MATERIALIZED (
+        -- Of a scheduled time, a job may have a run for each worker.
+        SELECT DISTINCT ON (
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.job_type,
+            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END
+        )
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.run_id,
+            run.traceparent
+        FROM noted
+        JOIN jobctl.job_definitions AS following ON following.id = noted.definition_id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
+        WHERE noted.job_type = ANY (following.after)
+            -- A run without a scheduled time has ended as asked, even if it was pruned since.
+            AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
+        ORDER BY
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.job_type,
+            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END,
+            noted.run_id DESC
+    ),
+    new AS (
+        INSERT INTO jobctl.job_runs AS run (
+            definition_id,
+            job_type,
+            payload,
+            queue,
+            priority,
+            run_at,
+            status,
+            max_attempts,
+            backoff,
+            scheduled_for,
+            expires_at,
+            traceparent,
+            enqueued_by
+        )
+        SELECT
+            following.id,
+            following.name,
+            following.payload,
+            following.queue,
+            following.priority,
+            coalesce(due.scheduled_for, now()),
+            CASE WHEN before.runs > 0 THEN 'blocked' ELSE 'queued' END,
+            following.max_attempts,
+            following.backoff,
+            due.scheduled_for,
+            coalesce(due.scheduled_for, now())
+                + extract(epoch FROM following.expires) * interval '1 second',
+            before.traceparent,
+            -- An application whose run is followed must not become the owner of this one.
+            CURRENT_USER
+        FROM due
+        JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
+        CROSS JOIN LATERAL (
+            SELECT
+                count(*) AS runs,
+                (
+                    array_agg(before.traceparent ORDER BY before.run_id)
+                        FILTER (WHERE before.traceparent IS NOT NULL)
+                )[1] AS traceparent
+            FROM predecessors AS before
+            WHERE before.definition_id = due.definition_id
+                AND before.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+        ) AS before
+        WHERE due.is_complete
+        ORDER BY due.scheduled_for, following.id
+        ON CONFLICT DO NOTHING
+        RETURNING run.id, run.definition_id, run.scheduled_for
+    ),
+    edges AS (
+        INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+        SELECT new.id, before.run_id, following.when, 'due'
+        FROM new
+        JOIN jobctl.job_definitions AS following ON following.id = new.definition_id
+        JOIN predecessors AS before
+            ON before.definition_id = new.definition_id
+            AND before.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
+    )
+    SELECT
+        ARRAY(SELECT new.id FROM new),
+        EXISTS (SELECT FROM noted)
+    INTO enqueued, has_changed;
+    PERFORM jobctl.note_predecessors(enqueued);
+    RETURN has_changed;
+END
+$$;
 CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1274,6 +1437,7 @@ CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
 DECLARE
     hooked record;
     refusal text;
+    hook bigint;
     enqueues boolean := false;
 BEGIN
     IF NOT EXISTS (
@@ -1331,7 +1495,7 @@ BEGIN
         ORDER BY run.id, hook.key
     LOOP
         BEGIN
-            SELECT enqueued.reason INTO refusal
+            SELECT enqueued.id, enqueued.reason INTO hook, refusal
             FROM jobctl.try_enqueue(
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
@@ -1367,6 +1531,14 @@ BEGIN
                 key_scope => 'live',
                 traceparent => hooked.traceparent
             ) AS enqueued;
+            -- With pass_result, the hook reads the output of the attempt that ended.
+            INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
+            SELECT run.id, hooked.id, 'any_end', 'met', hooked.attempts
+            FROM jobctl.job_runs AS run
+            JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
+            WHERE run.id = hook
+                AND definition.pass_result
+            ON CONFLICT DO NOTHING;
         EXCEPTION
             -- The calling transaction is tried again.
             WHEN deadlock_detected OR serialization_failure THEN
@@ -1903,44 +2075,66 @@ CREATE FUNCTION jobctl.find_key(job text, payload jsonb, key text, key_scope tex
         )
         AND kind.result IS NOT NULL
 $$;
-CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS bigint[]
+CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone, schedule_id bigint DEFAULT NULL::bigint) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
+    own jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
     -- NULL: any worker may run it.
     workers text[] := '{NULL}';
-    left_out bigint;
+    skipped bigint;
 BEGIN
-    -- `coalesce` keeps the planner from using job_definitions_next_run: at midnight, all schedules
-    -- match there.
-    SELECT * INTO definition
-    FROM jobctl.job_definitions AS seen
-    WHERE seen.id = fire.definition_id
-        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.schedule IS NOT NULL, false)
-        AND seen.next_run_at IS NOT DISTINCT FROM fire.seen
-        AND seen.schedule = fire.schedule
-        AND seen.time_zone = fire.time_zone
+    IF fire.schedule_id IS NULL THEN
+        SELECT * INTO definition
+        FROM jobctl.job_definitions AS seen
+        WHERE seen.id = fire.definition_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+    ELSE
+        SELECT * INTO own
+        FROM jobctl.job_schedules AS seen
+        WHERE seen.id = fire.schedule_id
+            AND seen.definition_id = fire.definition_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+        SELECT * INTO definition
+        FROM jobctl.job_definitions AS seen
+        WHERE seen.id = own.definition_id;
+        definition.schedule := own.schedule;
+        definition.time_zone := own.time_zone;
+        definition.next_run_at := own.next_run_at;
+        definition.payload := own.payload;
+    END IF;
+    IF (
+        definition.enabled
+        AND definition.paused_at IS NULL
+        AND definition.next_run_at IS NOT DISTINCT FROM fire.seen
+        AND definition.schedule = fire.schedule
+        AND definition.time_zone = fire.time_zone
         AND coalesce(fire.seen <= now(), true)
         -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
-        -- once. Only a schedule that is put off stays where it is.
+        -- once. Only a schedule that is put off stays where it is, and an application's schedule
+        -- without an end has a next time.
         AND CASE
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
             ELSE coalesce(
-                fire.next > coalesce(fire.seen, now() - interval '1 hour')
+                fire.next
+                    > coalesce(fire.seen, least(own.updated_at, now() - interval '1 hour'))
                     AND extract(epoch FROM fire.next) % 60 = 0,
-                true
+                own.id IS NULL OR own.ends_at IS NOT NULL
             )
         END
-        AND cardinality(fire.times) <= seen.most_fires
+        AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
-        AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM seen.spread)
+        AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
         -- A sum of honest numbers never overflows.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
@@ -1950,20 +2144,12 @@ BEGIN
                 nominal BETWEEN fire.seen AND now()
                 AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
                 AND coalesce(nominal < fire.next, true)
+                AND nominal BETWEEN coalesce(own.starts_at, '-infinity')
+                    AND coalesce(own.ends_at, 'infinity')
             ) IS NOT TRUE
         )
-    FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+    ) IS NOT TRUE THEN
         RETURN NULL;
-    END IF;
-    UPDATE jobctl.job_definitions AS moved
-    SET
-        next_run_at = fire.next,
-        put_off_until = fire.put_off_until
-    WHERE moved.id = definition.id;
-    IF fire.put_off_until IS NOT NULL THEN
-        -- The payload may be unreadable, so the rest of this function must not read it.
-        RETURN fired;
     END IF;
     IF definition.each_worker OR definition.workers IS NOT NULL THEN
         workers := jobctl.regular_workers(definition.workers);
@@ -1974,23 +2160,36 @@ BEGIN
         workers := ARRAY(
             SELECT pinned
             FROM unnest(workers) AS pinned
-            WHERE NOT EXISTS (
-                SELECT FROM jobctl.job_runs AS run
-                WHERE run.job_type = definition.name
-                    AND run.status = 'running'
-                    AND run.scheduled_for IS NOT NULL
-                    AND run.worker IS NOT DISTINCT FROM pinned
-            ) AND NOT EXISTS (
-                SELECT FROM jobctl.job_runs AS run
-                WHERE run.job_type = definition.name
-                    AND run.job_type NOT IN ('shell', 'http')
-                    AND run.status IN ('queued', 'failed')
-                    AND run.scheduled_for IS NOT NULL
-                    AND run.worker IS NOT DISTINCT FROM pinned
-            )
+            WHERE CASE
+                WHEN own.id IS NOT NULL THEN NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.schedule = own.name
+                        AND run.schedule IS NOT NULL
+                        AND run.finished_at IS NULL
+                        AND run.definition_id = definition.id
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                )
+                ELSE NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.job_type = definition.name
+                        AND run.status = 'running'
+                        AND run.scheduled_for IS NOT NULL
+                        AND run.schedule IS NULL
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                ) AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.job_type = definition.name
+                        AND run.job_type NOT IN ('shell', 'http')
+                        AND run.status IN ('queued', 'failed')
+                        AND run.scheduled_for IS NOT NULL
+                        AND run.schedule IS NULL
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                )
+            END
         );
     END IF;
-    -- As in try_enqueue.
+    -- As in try_enqueue. A schedule that is put off has no times; its payload may be unreadable, so
+    -- nothing else reads it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -2003,8 +2202,11 @@ BEGIN
             max_attempts,
             backoff,
             scheduled_for,
+            schedule,
             worker,
-            expires_at
+            share,
+            expires_at,
+            enqueued_by
         )
         SELECT
             definition.id,
@@ -2016,25 +2218,46 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
+            own.name,
             pinned,
-            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
+            own.share,
+            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second',
+            coalesce(own.owner, SESSION_USER)
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        ON CONFLICT (definition_id, scheduled_for, coalesce(worker, ''))
+        ON CONFLICT (
+            definition_id,
+            coalesce(schedule, ''),
+            scheduled_for,
+            coalesce(worker, '')
+        )
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.scheduled_for
     )
     SELECT
         coalesce(array_agg(queued.id ORDER BY queued.id), '{}'),
-        cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
-    INTO fired, left_out
+        fire.missed + cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
+    INTO fired, skipped
     FROM queued;
-    IF fire.missed > 0 OR left_out > 0 THEN
-        UPDATE jobctl.job_definitions AS skipped
-        SET skipped_fires = skipped.skipped_fires + fire.missed + left_out
-        WHERE skipped.id = definition.id;
+    PERFORM jobctl.note_predecessors(fired);
+    IF own.id IS NULL THEN
+        UPDATE jobctl.job_definitions AS moved
+        SET
+            next_run_at = fire.next,
+            put_off_until = fire.put_off_until,
+            skipped_fires = moved.skipped_fires + skipped
+        WHERE moved.id = definition.id;
+    ELSIF fire.next IS NULL AND fire.put_off_until IS NULL THEN
+        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = own.id;
+    ELSE
+        UPDATE jobctl.job_schedules AS moved
+        SET
+            next_run_at = fire.next,
+            put_off_until = fire.put_off_until,
+            skipped_fires = moved.skipped_fires + skipped
+        WHERE moved.id = own.id;
     END IF;
     RETURN fired;
 END
@@ -2049,6 +2272,7 @@ BEGIN
         -- TRUNCATE fails here if the same command already truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
         DELETE FROM jobctl.job_dependencies;
+        DELETE FROM jobctl.job_predecessors;
     ELSE
         -- An array forces the index, whatever size of the table the planner assumes.
         DELETE FROM jobctl.job_attempts AS attempt
@@ -2182,6 +2406,32 @@ CREATE FUNCTION jobctl.is_hook(job text) RETURNS boolean
             AND is_hook.job IN (other.on_dead, other.on_success, other.on_end)
     )
 $$;
+CREATE FUNCTION jobctl.is_on_day(day timestamp without time zone, part text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $_$
+    SELECT CASE
+        WHEN part = 'l' THEN number.rest = 0
+        WHEN part = 'lw'
+            THEN number.day < 6 AND number.rest = 0 OR number.day = 5 AND number.rest <= 2
+        WHEN part ~ '#'
+            THEN number.day = number.first
+                AND ceil(number.of_month / 7) = right(part, 1)::integer
+        WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
+        WHEN number.first <= number.last
+            THEN number.day BETWEEN number.first AND number.last
+        ELSE number.day >= number.first OR number.day <= number.last
+    END
+    FROM (
+        SELECT
+            array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], left(part, 3)) AS first,
+            array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], right(part, 3)) AS last,
+            extract(isodow FROM is_on_day.day)::integer AS day,
+            extract(day FROM is_on_day.day) AS of_month,
+            extract(
+                day FROM date_trunc('month', is_on_day.day) + interval '1 month' - interval '1 day'
+            ) - extract(day FROM is_on_day.day) AS rest
+    ) AS number
+$_$;
 CREATE FUNCTION jobctl.is_operator(role name) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2804,6 +3054,51 @@ CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
     FROM jobctl.job_definitions AS definition
     WHERE definition.lock_name = lock_most.lock
 $$;
+CREATE TABLE jobctl.job_schedules (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    definition_id bigint NOT NULL,
+    schedule text NOT NULL,
+    time_zone text NOT NULL,
+    payload jsonb NOT NULL,
+    share text COLLATE pg_catalog."C",
+    starts_at timestamp with time zone,
+    ends_at timestamp with time zone,
+    next_run_at timestamp with time zone,
+    put_off_until timestamp with time zone,
+    skipped_fires bigint DEFAULT 0 NOT NULL,
+    due_at timestamp with time zone GENERATED ALWAYS AS (COALESCE(put_off_until, next_run_at, '-infinity'::timestamp with time zone)) STORED NOT NULL,
+    owner text DEFAULT SESSION_USER NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT name_is_1_to_255_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 255))),
+    CONSTRAINT schedule_is_short CHECK ((octet_length(schedule) <= 1000)),
+    CONSTRAINT times_are_dates CHECK (((LEAST(starts_at, ends_at, next_run_at, put_off_until, created_at, updated_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(starts_at, ends_at, next_run_at, put_off_until, created_at, updated_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+)
+WITH (autovacuum_vacuum_scale_factor='0.05');
+CREATE FUNCTION jobctl.lock_schedule(name text, caller name) RETURNS jobctl.job_schedules
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    stored jobctl.job_schedules;
+BEGIN
+    SELECT * INTO stored
+    FROM jobctl.job_schedules AS locked
+    WHERE locked.name = lock_schedule.name
+    FOR UPDATE;
+    IF stored.owner <> SESSION_USER
+        AND pg_has_role(caller, to_regrole(quote_ident(stored.owner)), 'USAGE') IS NOT TRUE
+        AND jobctl.is_operator(caller) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION USING
+            ERRCODE = '42501',
+            MESSAGE = format('schedule `%s` belongs to another login', name),
+            DETAIL = name;
+    END IF;
+    RETURN stored;
+END
+$$;
 CREATE FUNCTION jobctl.lock_slot(lock text) RETURNS integer
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -2870,11 +3165,10 @@ BEGIN
 END
 $$;
 CREATE FUNCTION jobctl.next_time(at time without time zone, days text DEFAULT '*'::text, time_zone text DEFAULT 'UTC'::text, after timestamp with time zone DEFAULT now()) RETURNS timestamp with time zone
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 DECLARE
-    day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
     day_form CONSTANT text :=
         '(lw?|(mon|tue|wed|thu|fri|sat|sun)(#[1-5]|l|-(mon|tue|wed|thu|fri|sat|sun))?)';
     reason text;
@@ -2920,30 +3214,7 @@ BEGIN
             OR EXISTS (
                 SELECT
                 FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
-                CROSS JOIN LATERAL (
-                    SELECT
-                        array_position(day_names, left(part, 3)) AS first,
-                        array_position(day_names, right(part, 3)) AS last,
-                        extract(isodow FROM candidate.day)::integer AS day,
-                        extract(day FROM candidate.day) AS of_month,
-                        extract(
-                            day FROM date_trunc('month', candidate.day) + interval '1 month'
-                                - interval '1 day'
-                        ) - extract(day FROM candidate.day) AS rest
-                ) AS number
-                WHERE CASE
-                    WHEN part = 'l' THEN number.rest = 0
-                    WHEN part = 'lw'
-                        THEN number.day < 6 AND number.rest = 0
-                            OR number.day = 5 AND number.rest <= 2
-                    WHEN part ~ '#'
-                        THEN number.day = number.first
-                            AND ceil(number.of_month / 7) = right(part, 1)::integer
-                    WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
-                    WHEN number.first <= number.last
-                        THEN number.day BETWEEN number.first AND number.last
-                    ELSE number.day >= number.first OR number.day <= number.last
-                END
+                WHERE jobctl.is_on_day(candidate.day, part)
             )
         ORDER BY candidate.day
     LOOP
@@ -2977,6 +3248,40 @@ BEGIN
     END LOOP;
 END
 $_$;
+CREATE FUNCTION jobctl.note_predecessors(runs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    noted bigint[];
+BEGIN
+    WITH noted AS (
+        INSERT INTO jobctl.job_predecessors AS new (
+            definition_id,
+            scheduled_for,
+            job_type,
+            run_id
+        )
+        SELECT following.id, planned.scheduled_for, run.job_type, run.id
+        FROM jobctl.job_runs AS run
+        -- Schedules of applications have their own times.
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN run.schedule IS NULL THEN run.scheduled_for END AS scheduled_for
+        ) AS planned
+        JOIN jobctl.job_definitions AS following ON run.job_type = ANY (following.after)
+        WHERE run.id = ANY (runs)
+            AND following.after IS NOT NULL
+            AND CASE
+                WHEN planned.scheduled_for IS NOT NULL THEN run.finished_at IS NULL
+                WHEN following.when = 'any_end' THEN run.finished_at IS NOT NULL
+                ELSE run.status = 'succeeded'
+            END
+        RETURNING new.run_id
+    )
+    SELECT coalesce(array_agg(DISTINCT noted.run_id), '{}') INTO noted FROM noted;
+    RETURN noted;
+END
+$$;
 CREATE FUNCTION jobctl.own_words(run bigint, attempt integer, OUT error text, OUT last_line text) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3350,6 +3655,307 @@ CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average do
         ON abs(newest.seconds - older.seconds) >= greatest(1, older.seconds / 5)
         AND older.seconds > 0
 $$;
+CREATE FUNCTION jobctl.schedule(name text, job text, schedule text, time_zone text DEFAULT 'UTC'::text, payload jsonb DEFAULT '{}'::jsonb, share text DEFAULT NULL::text, starts timestamp with time zone DEFAULT NULL::timestamp with time zone, ends timestamp with time zone DEFAULT NULL::timestamp with time zone, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET lock_timeout TO '2s'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+#variable_conflict use_variable
+DECLARE
+    most CONSTANT integer := 100000;
+    definition jobctl.job_definitions;
+    stored jobctl.job_schedules;
+    refusal record;
+    reason text;
+    has_same_times boolean;
+    keeps_time boolean;
+BEGIN
+    time_zone := coalesce(time_zone, 'UTC');
+    payload := coalesce(payload, '{}');
+    SELECT * INTO definition FROM jobctl.job_definitions AS known WHERE known.name = job;
+    refusal := jobctl.enqueue_refusal(job, definition, NULL, NULL, caller);
+    IF refusal.code IS NULL THEN
+        reason := CASE
+            WHEN name IS NULL THEN 'name is NULL'
+            WHEN ends <= greatest(starts, now()) THEN 'ends must be later than now and starts'
+            WHEN ends >= '10000-01-01 00:00Z'
+                THEN 'ends is out of range; allowed are the years 1 to 9999'
+        END;
+        reason := coalesce(reason, jobctl.wrong_value(
+            definition, payload, octet_length(payload::text), name, starts, NULL, NULL, NULL, NULL,
+            NULL, NULL, NULL, NULL, NULL, NULL, NULL, share, NULL, NULL, NULL, caller
+        ));
+        reason := regexp_replace(regexp_replace(reason, '^key', 'name'), '^run_at', 'starts');
+        reason := coalesce(reason, jobctl.schedule_error(schedule, time_zone));
+        IF reason IS NOT NULL THEN
+            refusal.code := '22023';
+            refusal.reason := reason;
+        END IF;
+    END IF;
+    -- Tries again if another session stores or deletes the schedule meanwhile.
+    FOR try IN 1..5 LOOP
+        EXIT WHEN refusal.code IS NOT NULL;
+        stored := jobctl.lock_schedule(name, caller);
+        IF (
+            stored.definition_id, stored.schedule, stored.time_zone, stored.payload, stored.share,
+            stored.starts_at, stored.ends_at
+        ) IS NOT DISTINCT FROM (
+            definition.id, schedule, time_zone, payload, share, starts, ends
+        ) THEN
+            RETURN 'unchanged';
+        ELSIF stored.id IS NOT NULL THEN
+            has_same_times := (
+                stored.definition_id, stored.schedule, stored.time_zone, stored.starts_at
+            ) IS NOT DISTINCT FROM (definition.id, schedule, time_zone, starts);
+            keeps_time := stored.definition_id = definition.id
+                AND stored.next_run_at
+                    BETWEEN coalesce(starts, '-infinity') AND coalesce(ends, 'infinity')
+                AND (stored.next_run_at <= now() OR has_same_times);
+            UPDATE jobctl.job_schedules AS replaced
+            SET
+                definition_id = definition.id,
+                schedule = schedule.schedule,
+                time_zone = schedule.time_zone,
+                payload = schedule.payload,
+                share = schedule.share,
+                starts_at = starts,
+                ends_at = ends,
+                next_run_at = CASE WHEN keeps_time THEN replaced.next_run_at END,
+                put_off_until = NULL,
+                -- The first time is computed from here.
+                updated_at = CASE
+                    WHEN has_same_times AND replaced.next_run_at IS NULL THEN replaced.updated_at
+                    ELSE now()
+                END
+            WHERE replaced.id = stored.id;
+            RETURN CASE
+                WHEN keeps_time THEN 'replaced'
+                ELSE 'replaced; the next tick computes the next time'
+            END;
+        END IF;
+        -- Counts them only if there can be so many: ids are unique.
+        IF (
+            SELECT max(own.id) - min(own.id)
+            FROM jobctl.job_schedules AS own
+            WHERE own.owner = SESSION_USER AND own.definition_id = definition.id
+        ) >= most - 1 THEN
+            PERFORM
+            FROM jobctl.job_schedules AS own
+            WHERE own.owner = SESSION_USER AND own.definition_id = definition.id
+            OFFSET most - 1;
+            IF FOUND THEN
+                refusal.code := '53400';
+                refusal.reason := format(
+                    'login `%s` has %s schedules of job `%s`; that is the limit',
+                    SESSION_USER,
+                    most,
+                    job
+                );
+                EXIT;
+            END IF;
+        END IF;
+        INSERT INTO jobctl.job_schedules (
+            name, definition_id, schedule, time_zone, payload, share, starts_at, ends_at
+        )
+        VALUES (name, definition.id, schedule, time_zone, payload, share, starts, ends)
+        ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            RETURN 'scheduled; the next tick computes the first time';
+        END IF;
+    END LOOP;
+    RAISE EXCEPTION USING
+        ERRCODE = coalesce(refusal.code, '55P03'),
+        MESSAGE = coalesce(refusal.reason, 'other sessions store this schedule; try again'),
+        DETAIL = coalesce(job, '');
+END
+$$;
+CREATE FUNCTION jobctl.schedule_error(expression text, time_zone text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $_$
+DECLARE
+    aliases CONSTANT jsonb := '{
+        "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+        "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+        "@annually": "0 0 1 1 *"
+    }';
+    names CONSTANT text[] := '{minute,hour,day-of-month,month,day-of-week}';
+    lowest CONSTANT integer[] := '{0,0,1,1,0}';
+    highest CONSTANT integer[] := '{59,23,31,12,7}';
+    months CONSTANT text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
+    days CONSTANT text[] := '{sun,mon,tue,wed,thu,fri,sat}';
+    allowed CONSTANT text[] := ARRAY[
+        '0 to 59', '0 to 23', '1 to 31, L or LW', '1 to 12 or jan to dec',
+        '0 to 7 or sun to sat, also with #1 to #5 or L'
+    ];
+    spaces CONSTANT text := E' \t\n\f\r';
+    wanted text := btrim(schedule_error.expression, spaces);
+    fields text[];
+    words text[];
+    item text;
+    lower_item text;
+    parts text[];
+    low integer;
+    high integer;
+    step integer;
+    seconds numeric;
+    numbers integer[];
+    -- What the last three fields match; special_days depend on the month.
+    of_month integer[];
+    in_months integer[];
+    special_days text[] := '{}';
+    weekdays text[] := '{}';
+    needs_both boolean;
+BEGIN
+    PERFORM jobctl.next_time('00:00', '*', schedule_error.time_zone);
+    IF wanted IS NULL THEN
+        RETURN 'schedule is NULL';
+    ELSIF octet_length(wanted) > 1000 THEN
+        RETURN 'schedule is longer than 1000 bytes';
+    ELSIF wanted ~ '^@every ' THEN
+        wanted := btrim(substr(wanted, 8), spaces);
+        IF wanted ~ '^-[0-9]' THEN
+            RETURN format('`%s` is negative; write 30s, 5m, 2h, 1d or 1h30m', wanted);
+        ELSIF wanted !~ E'^([0-9]{1,12}([.][0-9]{1,9})?[ \t]*(ms|[smhdw])[ \t]*)+$' THEN
+            RETURN format('`%s` is not a duration; write 30s, 5m, 2h, 1d or 1h30m', wanted);
+        END IF;
+        SELECT sum(
+            part[1]::numeric * CASE part[2]
+                WHEN 'ms' THEN 0.001
+                WHEN 's' THEN 1
+                WHEN 'm' THEN 60
+                WHEN 'h' THEN 3600
+                WHEN 'd' THEN 86400
+                WHEN 'w' THEN 604800
+            END
+        )
+        INTO seconds
+        FROM regexp_matches(wanted, E'([0-9.]+)[ \t]*(ms|[smhdw])', 'g') AS part;
+        RETURN CASE
+            WHEN seconds NOT BETWEEN 60 AND 365 * 86400
+                THEN format('`%s` is out of range; allowed are 1m to 365d', wanted)
+            WHEN seconds % 60 <> 0
+                THEN format('`%s` in `@every` is not a number of whole minutes', wanted)
+        END;
+    ELSIF wanted ~ '^@' AND NOT aliases ? wanted THEN
+        RETURN format(
+            '`%s` is not a schedule; write @hourly, @daily, @midnight, @weekly, @monthly, '
+            '@yearly, @annually, @every 90m or five fields',
+            wanted
+        );
+    END IF;
+    fields := regexp_split_to_array(coalesce(aliases ->> wanted, wanted), '[' || spaces || ']+');
+    IF cardinality(fields) <> 5 THEN
+        RETURN format(
+            '`%s` does not have five fields: minute, hour, day of month, month, day of week',
+            wanted
+        );
+    END IF;
+    FOR place IN 1..5 LOOP
+        words := CASE place WHEN 4 THEN months WHEN 5 THEN days ELSE '{}' END;
+        numbers := '{}';
+        FOREACH item IN ARRAY string_to_array(fields[place], ',') LOOP
+            lower_item := lower(item COLLATE "C");
+            IF place = 3 AND lower_item IN ('l', 'lw') THEN
+                special_days := special_days || lower_item;
+                CONTINUE;
+            END IF;
+            -- The star, two values, the step, and what comes after a day of the week.
+            parts := regexp_match(
+                lower_item,
+                replace(
+                    '^(?:([*])|VALUE(?:-VALUE)?)(?:/0*([0-9]{1,9}))?(#[1-5]|l)?$',
+                    'VALUE',
+                    '(' || array_to_string(array_prepend('[0-9]+', words), '|') || ')'
+                )
+            );
+            low := CASE
+                WHEN parts[2] ~ '^[0-9]' THEN least(parts[2]::numeric, 1000)::integer
+                WHEN parts[1] IS NULL
+                    THEN array_position(words, parts[2]) + lowest[place] - 1
+                ELSE lowest[place]
+            END;
+            high := CASE
+                WHEN parts[3] ~ '^[0-9]' THEN least(parts[3]::numeric, 1000)::integer
+                WHEN parts[3] IS NOT NULL
+                    THEN array_position(words, parts[3]) + lowest[place] - 1
+                WHEN parts[1] IS NULL THEN low
+                WHEN place = 5 THEN 6
+                ELSE highest[place]
+            END;
+            -- Sunday is also the end of the week: `sat-sun`.
+            IF place = 5 AND high = 0 AND low > 0 THEN
+                high := 7;
+            END IF;
+            step := least(coalesce(parts[4]::numeric, 1), 1000)::integer;
+            IF (low >= lowest[place] AND greatest(low, high) <= highest[place]) IS NOT TRUE
+                OR parts[5] IS NOT NULL
+                AND (place < 5 OR num_nonnulls(parts[1], parts[3], parts[4]) > 0)
+            THEN
+                RETURN format(
+                    '`%s` in the %s field is wrong; allowed are %s',
+                    item,
+                    names[place],
+                    allowed[place]
+                );
+            ELSIF low > high THEN
+                RETURN format('`%s` in the %s field runs backwards', item, names[place]);
+            ELSIF step = 0 OR parts[4] IS NOT NULL AND num_nonnulls(parts[1], parts[3]) = 0 THEN
+                RETURN format(
+                    'the step of `%s` in the %s field is wrong; write a range and a number, as '
+                    'in %s-%s/2',
+                    item,
+                    names[place],
+                    low,
+                    highest[place]
+                );
+            END IF;
+            IF place = 5 THEN
+                weekdays := weekdays || ARRAY(
+                    SELECT days[value % 7 + 1] || coalesce(parts[5], '')
+                    FROM generate_series(low, high, step) AS value
+                );
+            ELSE
+                numbers := numbers || ARRAY(SELECT generate_series(low, high, step));
+            END IF;
+        END LOOP;
+        of_month := CASE place WHEN 3 THEN numbers ELSE of_month END;
+        in_months := CASE place WHEN 4 THEN numbers ELSE in_months END;
+    END LOOP;
+    needs_both := fields[3] ~ '^[*]' OR fields[5] ~ '^[*]';
+    -- Reads days only up to the first one that matches. Within 40 years, every date falls on every
+    -- day of the week.
+    IF NOT EXISTS (
+        SELECT
+        FROM (
+            SELECT current_date + generate_series(0, 41 * 366 - 1) + time '00:00' AS day
+        ) AS candidate
+        CROSS JOIN LATERAL (
+            SELECT
+                extract(day FROM candidate.day)::integer = ANY (of_month)
+                    OR EXISTS (
+                        SELECT FROM unnest(special_days) AS part
+                        WHERE jobctl.is_on_day(candidate.day, part)
+                    ) AS is_day,
+                EXISTS (
+                    SELECT FROM unnest(weekdays) AS part
+                    WHERE jobctl.is_on_day(candidate.day, part)
+                ) AS is_weekday
+        ) AS found
+        WHERE extract(month FROM candidate.day)::integer = ANY (in_months)
+            AND CASE
+                WHEN needs_both THEN found.is_day AND found.is_weekday
+                ELSE found.is_day OR found.is_weekday
+            END
+    ) THEN
+        RETURN format('`%s` never fires', wanted);
+    END IF;
+    RETURN NULL;
+END
+$_$;
 CREATE FUNCTION jobctl.serving(job text, queue text, tick_age double precision, OUT served boolean, OUT accepted boolean, OUT served_by_held boolean, OUT accepted_by_held boolean) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3661,6 +4267,18 @@ BEGIN
         'statement that corrects it';
 END
 $$;
+CREATE FUNCTION jobctl.unschedule(name text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    SET lock_timeout TO '2s'
+    AS $$
+BEGIN
+    DELETE FROM jobctl.job_schedules AS deleted
+    WHERE deleted.id = (SELECT (jobctl.lock_schedule(unschedule.name, caller)).id);
+    RETURN FOUND;
+END
+$$;
 CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3831,7 +4449,7 @@ BEGIN
         END;
         RETURN;
     END IF;
-    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
+    INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
     SELECT DISTINCT ON (run.id, before.id)
         run.id,
         before.id,
@@ -3840,7 +4458,8 @@ BEGIN
             WHEN before.status = 'succeeded' THEN 'met'
             WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
             ELSE 'due'
-        END
+        END,
+        CASE WHEN before.status = 'succeeded' THEN before.attempts END
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS before ON before.id = asked.after_id
@@ -4060,8 +4679,13 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            THEN 'share, lock and worker must be 1 to 255 bytes, not only blanks, without control '
-                'and invisible characters, and must not begin with -'
+            THEN concat_ws(
+                ', ',
+                CASE WHEN share IS NOT NULL THEN 'share' END,
+                CASE WHEN lock IS NOT NULL THEN 'lock' END,
+                CASE WHEN worker IS NOT NULL THEN 'worker' END
+            ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('lock: the definition has the lock %s', definition.lock_name)
         -- Versions differ only after these parts.
@@ -4124,6 +4748,7 @@ CREATE TABLE jobctl.job_runs (
     idempotency_key text,
     key_scope text DEFAULT 'retained'::text NOT NULL,
     scheduled_for timestamp with time zone,
+    schedule text COLLATE pg_catalog."C",
     expires_at timestamp with time zone,
     share text COLLATE pg_catalog."C",
     worker text,
@@ -4156,6 +4781,7 @@ CREATE TABLE jobctl.job_runs (
     CONSTRAINT payload_is_bounded CHECK (((pg_column_size(payload) <= (8 * 262144)) AND (payload_bytes <= (64 * 262144)))),
     CONSTRAINT queue_is_short_and_plain CHECK (((queue = 'default'::text) OR (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'::text))),
     CONSTRAINT run_at_is_a_date CHECK (((run_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (run_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT schedule_is_1_to_255_bytes CHECK (((octet_length(schedule) >= 1) AND (octet_length(schedule) <= 255))),
     CONSTRAINT share_is_1_to_255_bytes CHECK (((octet_length(share) >= 1) AND (octet_length(share) <= 255))),
     CONSTRAINT share_is_plain CHECK ((share !~ '^-|[\u0001-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]'::text)),
     CONSTRAINT snoozed_attempts_in_range CHECK (((snoozed_attempts >= 0) AND (snoozed_attempts <= 100))),
@@ -4318,6 +4944,38 @@ CREATE VIEW jobctl.failing_jobs AS
           ORDER BY attempt.attempt DESC
          LIMIT 1) newest ON (true))
   WHERE (run.status = ANY (ARRAY['blocked'::text, 'queued'::text, 'failed'::text, 'running'::text]));
+CREATE TABLE jobctl.job_predecessors (
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    definition_id bigint NOT NULL,
+    scheduled_for timestamp with time zone,
+    job_type text NOT NULL,
+    run_id bigint NOT NULL,
+    noted_at timestamp with time zone DEFAULT now() NOT NULL,
+    is_new boolean DEFAULT true NOT NULL,
+    CONSTRAINT times_are_dates CHECK (((LEAST(scheduled_for, noted_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_for, noted_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
+CREATE VIEW jobctl.following_jobs AS
+ SELECT noted.definition_id,
+    following.name AS job_type,
+    noted.scheduled_for,
+    noted.ids,
+    COALESCE((following.follows AND (following.after <@ noted.jobs)), false) AS is_complete,
+    (following.follows IS NOT TRUE) AS is_over
+   FROM (( SELECT predecessor.definition_id,
+            predecessor.scheduled_for,
+            array_agg(predecessor.id) AS ids,
+            array_agg(predecessor.job_type) AS jobs,
+            min(predecessor.noted_at) AS noted_at,
+            bool_or(predecessor.is_new) AS has_new
+           FROM jobctl.job_predecessors predecessor
+          GROUP BY predecessor.definition_id, predecessor.scheduled_for) noted
+     LEFT JOIN ( SELECT definition.id,
+            definition.name,
+            definition.after,
+            (definition.enabled AND (definition.paused_at IS NULL) AND (definition.after IS NOT NULL)) AS follows
+           FROM jobctl.job_definitions definition) following ON ((following.id = noted.definition_id)))
+  WHERE (noted.has_new OR (following.follows IS NOT TRUE) OR (following.after <@ noted.jobs) OR ((noted.scheduled_for IS NOT NULL) AND (noted.noted_at <= (now() - '7 days'::interval))));
 ALTER TABLE jobctl.job_definitions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME jobctl.job_definitions_id_seq
     START WITH 1
@@ -4380,6 +5038,14 @@ CREATE TABLE jobctl.job_locked_runs (
 );
 ALTER TABLE jobctl.job_runs ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME jobctl.job_runs_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+ALTER TABLE jobctl.job_schedules ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME jobctl.job_schedules_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -4476,6 +5142,21 @@ CREATE VIEW jobctl.running_locks AS
      CROSS JOIN LATERAL ( SELECT COALESCE(definition.lock_name, run.lock) AS lock) held)
   WHERE ((run.status = 'running'::text) AND (held.lock IS NOT NULL))
   GROUP BY held.lock;
+CREATE VIEW jobctl.scheduling_jobs AS
+ WITH RECURSIVE found AS (
+         SELECT min(schedule.definition_id) AS id
+           FROM jobctl.job_schedules schedule
+        UNION ALL
+         SELECT ( SELECT min(schedule.definition_id) AS min
+                   FROM jobctl.job_schedules schedule
+                  WHERE (schedule.definition_id > found_1.id)) AS min
+           FROM found found_1
+          WHERE (found_1.id IS NOT NULL)
+        )
+ SELECT definition.id
+   FROM (found
+     JOIN jobctl.job_definitions definition ON ((definition.id = found.id)))
+  WHERE (definition.enabled AND (definition.paused_at IS NULL));
 CREATE TABLE jobctl.schema_migrations (
     version integer,
     name text NOT NULL,
@@ -4519,8 +5200,14 @@ ALTER TABLE ONLY jobctl.job_lock_slots
     ADD CONSTRAINT job_lock_slots_pkey PRIMARY KEY (slot);
 ALTER TABLE ONLY jobctl.job_locked_runs
     ADD CONSTRAINT job_locked_runs_pkey PRIMARY KEY (run_id);
+ALTER TABLE ONLY jobctl.job_predecessors
+    ADD CONSTRAINT job_predecessors_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY jobctl.job_runs
     ADD CONSTRAINT job_runs_pkey PRIMARY KEY (id) WITH (fillfactor='50');
+ALTER TABLE ONLY jobctl.job_schedules
+    ADD CONSTRAINT job_schedules_name_key UNIQUE (name);
+ALTER TABLE ONLY jobctl.job_schedules
+    ADD CONSTRAINT job_schedules_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY jobctl.job_workers
     ADD CONSTRAINT job_workers_pkey PRIMARY KEY (worker);
 ALTER TABLE ONLY jobctl.schema_migrations
@@ -4530,6 +5217,7 @@ ALTER TABLE ONLY jobctl.schema_migrations
 CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts USING btree (cause, finished_at) WHERE (incident IS NOT NULL);
 CREATE INDEX job_attempts_by_incident ON jobctl.job_attempts USING btree (incident, finished_at) WHERE (incident IS NOT NULL);
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts USING btree (finished_at, run_id, attempt) WHERE (outcome = ANY (ARRAY['failed'::text, 'lease_expired'::text]));
+CREATE INDEX job_definitions_following ON jobctl.job_definitions USING btree (id) WHERE (after IS NOT NULL);
 CREATE INDEX job_definitions_hooked ON jobctl.job_definitions USING btree (id) WHERE has_hooks;
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions USING btree (id) WHERE is_limited;
 CREATE INDEX job_definitions_lock ON jobctl.job_definitions USING btree (lock_name) WHERE (lock_name IS NOT NULL);
@@ -4546,20 +5234,25 @@ CREATE INDEX job_events_restore ON jobctl.job_events USING btree (id) WHERE (act
 CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run_id IS NOT NULL);
 CREATE INDEX job_figures_failing ON jobctl.job_figures USING btree (job_type) WHERE (failing_since IS NOT NULL);
 CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
+CREATE INDEX job_predecessors_new ON jobctl.job_predecessors USING btree (definition_id) WHERE is_new;
 CREATE INDEX job_runs_blocked ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'blocked'::text);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));
 CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'dead'::text);
 CREATE INDEX job_runs_ended_key ON jobctl.job_runs USING btree (idempotency_key text_pattern_ops, id) WHERE ((idempotency_key IS NOT NULL) AND (finished_at IS NOT NULL));
 CREATE INDEX job_runs_expiring ON jobctl.job_runs USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (status = ANY (ARRAY['queued'::text, 'failed'::text])));
 CREATE INDEX job_runs_finished ON jobctl.job_runs USING btree (finished_at, id) WHERE (finished_at IS NOT NULL);
-CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, scheduled_for, COALESCE(worker, ''::text)) WHERE (scheduled_for IS NOT NULL);
+CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs USING btree (definition_id, COALESCE(schedule, ''::text), scheduled_for, COALESCE(worker, ''::text)) WHERE (scheduled_for IS NOT NULL);
 CREATE INDEX job_runs_job ON jobctl.job_runs USING btree (job_type, id) WITH (fillfactor='50') WHERE (status <> 'running'::text);
 CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs USING btree (idempotency_key, key_scope) WHERE ((idempotency_key IS NOT NULL) AND ((key_scope = 'retained'::text) OR ((key_scope = 'live'::text) AND (status = ANY (ARRAY['blocked'::text, 'queued'::text, 'running'::text, 'failed'::text])))));
 CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) WHERE ((status = 'running'::text) AND (key_scope = 'replaced'::text));
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
+CREATE INDEX job_runs_unfinished_of_schedule ON jobctl.job_runs USING btree (schedule) WHERE ((schedule IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (lock IS NOT NULL));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
+CREATE INDEX job_schedules_due ON jobctl.job_schedules USING btree (definition_id, due_at);
+CREATE INDEX job_schedules_owner ON jobctl.job_schedules USING btree (owner, definition_id, id);
+CREATE INDEX job_schedules_put_off ON jobctl.job_schedules USING btree (definition_id) WHERE (put_off_until IS NOT NULL);
 CREATE INDEX job_share_rates_old ON jobctl.job_share_rates USING btree (definition_id, next_at);
 CREATE UNIQUE INDEX job_share_rates_share ON jobctl.job_share_rates USING btree (definition_id, share);
 CREATE TRIGGER attempts_only_go_up AFTER UPDATE OF attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.attempts < old.attempts) AND ((new.attempts < (old.attempts - 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
@@ -4570,16 +5263,7 @@ CREATE TRIGGER failures_name_their_incident BEFORE INSERT ON jobctl.job_attempts
 CREATE TRIGGER key_scope_only_follows_a_replacement AFTER UPDATE OF key_scope ON jobctl.job_runs FOR EACH ROW WHEN (((new.key_scope <> old.key_scope) AND (new.idempotency_key = old.idempotency_key) AND ((old.key_scope <> 'replaced'::text) OR (new.key_scope <> 'live'::text)) AND ((old.key_scope <> 'live'::text) OR (new.key_scope <> 'replaced'::text) OR (old.status <> 'running'::text)))) EXECUTE FUNCTION jobctl.refuse_update('key_scope', 'change between live and replaced');
 CREATE TRIGGER no_runs_have_no_history AFTER TRUNCATE ON jobctl.job_runs FOR EACH STATEMENT EXECUTE FUNCTION jobctl.forget_history();
 CREATE TRIGGER uncounted_attempts_follow_attempts AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs FOR EACH ROW WHEN (((new.uncounted_attempts <> old.uncounted_attempts) AND ((new.uncounted_attempts <> (old.uncounted_attempts + 1)) OR (old.status <> 'running'::text) OR (new.status <> ALL (ARRAY['queued'::text, 'cancelled'::text]))))) EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');
+ALTER TABLE ONLY jobctl.job_schedules
+    ADD CONSTRAINT job_schedules_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES jobctl.job_definitions(id) ON DELETE CASCADE;
 ALTER TABLE ONLY jobctl.job_share_rates
     ADD CONSTRAINT job_share_rates_definition_id_fkey FOREIGN KEY (definition_id) REFERENCES jobctl.job_definitions(id) ON DELETE CASCADE;
-
-CREATE TABLE jobctl.job_predecessors (
-    id uuid DEFAULT gen_random_uuid() NOT NULL,
-    definition_id bigint NOT NULL,
-    scheduled_for timestamp with time zone,
-    job_type text NOT NULL,
-    run_id bigint NOT NULL,
-    noted_at timestamp with time zone DEFAULT now() NOT NULL,
-    is_new boolean DEFAULT true NOT NULL,
-    CONSTRAINT times_are_dates CHECK (((LEAST(scheduled_for, noted_at) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(scheduled_for, noted_at) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
-);

@@ -872,6 +872,11 @@ fn each_change_of_the_schema_is_found() {
         }
     }
     let db = TestDb::new();
+    db.execute("CREATE TABLE jobctl.mine (id bigint GENERATED ALWAYS AS IDENTITY)");
+    db.jobctl(["migrate"]).run().success();
+    let said = db.jobctl(["doctor"]).run().exits(1).stdout;
+    assert!(said.contains(&foreign("table mine")), "{said}");
+    let db = TestDb::new();
     // Settings of the role do not matter, and an index that makes reports faster is allowed.
     db.execute(&format!(
         "CREATE INDEX mine ON jobctl.job_runs (created_at);

@@ -164,7 +164,9 @@ fn insert_sample_rows(db: &TestDb) {
              NULL);
          INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
              VALUES (3, 2, 'met'), (4, 3, 'met');
-         UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4",
+         UPDATE jobctl.job_runs SET settled_at = now() WHERE id = 4;
+         SELECT jobctl.schedule('s', 'nightly', '@hourly');
+         UPDATE jobctl.job_runs SET schedule = 's' WHERE id = 3",
     );
 }
 
@@ -214,6 +216,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
         "next NAME",
         &[
             "next nightly",
+            "next --within 1d",
             "next --schedule @hourly --time-zone America/New_York --from 2026-11-01T00:00:00Z \
              --count 9",
         ],

@@ -247,7 +247,7 @@ fn list_shows_the_newest_runs_first() {
         shown,
         json!([{
             "last_line": null, "usual_end_at": null, "trace_id": null, "lock": null,
-            "only_worker": null,
+            "only_worker": null, "schedule": null,
             "id": dead, "job_type": "shell", "status": "dead", "queue": "default", "priority": 0,
             "attempts": 2,
             "max_attempts": 10, "error_type": null, "last_error": "exit status \

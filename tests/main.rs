@@ -12,6 +12,7 @@ mod support;
 
 // A file per behaviour, alphabetical.
 mod after;
+mod app_schedules;
 mod apply;
 mod backoff;
 mod batch;

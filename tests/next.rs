@@ -72,7 +72,8 @@ fn json_is_one_array() {
         .stdout(
             "[{\"scheduled_for\":\"2027-01-01T00:00:00.000000Z\",\
                   \"local_time\":\"2027-01-01T00:00:00.000000+00:00\",\"clock_change\":null,\
-                  \"usual_seconds\":null,\"usual_end_at\":null,\"job_type\":null}]\n",
+                  \"usual_seconds\":null,\"usual_end_at\":null,\"job_type\":null,\
+                  \"application_schedule\":null,\"owner\":null}]\n",
         );
 }
 

@@ -73,7 +73,8 @@ fn with_schedule(workers: &[&str], definition: &str) -> TestDb {
 
 fn fall_due(db: &TestDb) {
     db.execute(
-        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now());
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
+         WHERE schedule IS NOT NULL;
          UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 hour'",
     );
 }

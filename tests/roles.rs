@@ -707,11 +707,16 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "schedule" => "'@yearly'",
         "traceparent" => "'00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'",
         "time_zone" => "'UTC'",
+        "name" => "'kept'",
+        "part" => "'mon'",
+        "day" => "'2026-01-01'",
+        "expression" => "'@daily'",
         "seen" => due,
         "times" => times,
         "next" => "'2100-01-01 00:00Z'",
         "delay" => "'0'",
-        "run_in" | "debounce" | "debounce_max" | "put_off_until" => "NULL",
+        "run_in" | "debounce" | "debounce_max" | "put_off_until" | "schedule_id" | "starts"
+        | "ends" => "NULL",
         _ => panic!("a value for the parameter {name}"),
     }
 }
@@ -722,6 +727,8 @@ const PROTECTED: &str = "SELECT
          WHERE id <= {last}),
     (SELECT count(*) FROM jobctl.job_runs WHERE id > {last} AND job_type <> 'nightly'),
     (SELECT count(*) FROM jobctl.job_runs WHERE id > {last}),
+    (SELECT md5(string_agg(schedule::text, ';')) FROM jobctl.job_schedules AS schedule
+         WHERE name = 'kept'),
     (SELECT md5(string_agg(effect::text, ';' ORDER BY key)) FROM jobctl.job_effects AS effect),
     (SELECT md5(string_agg(jobctl.definition_keys(definition)::text, ';' ORDER BY id))
          FROM jobctl.job_definitions AS definition)";
@@ -737,6 +744,8 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
     let last = db.enqueue(["closed", "\"SECRET\""].into_iter().chain(taken)).to_string();
     db.execute(
         "SELECT jobctl.record_effect('taken', 'SECRET');
+         SELECT jobctl.schedule('kept', 'nightly', '@yearly', payload => '\"SECRET\"');
+         UPDATE jobctl.job_schedules SET owner = 'another';
          UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
          WHERE name = 'nightly'",
     );
@@ -808,24 +817,24 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
         });
         client.batch_execute("ROLLBACK").unwrap();
         let row = row.unwrap();
-        (said, [0, 1, 2, 3, 4].map(|at| row.get(at).unwrap().to_owned()))
+        (said, [0, 1, 2, 3, 4, 5].map(|at| row.get(at).unwrap_or_default().to_owned()))
     };
     let (_, before) = run("postgres", "SELECT");
     // The calls are worth a check: as the owner they read the secret and change the rows.
     let owners: Vec<_> = calls.iter().map(|call| run("postgres", call)).collect();
     assert!(owners.iter().any(|(said, _)| said.contains("SECRET")));
-    for at in [0, 2] {
+    for at in [0, 2, 3] {
         assert!(owners.iter().any(|(_, after)| after[at] != before[at]), "{at}");
     }
     let mut roles = vec![("no set", Role::new(&db))];
     roles.extend(PARTS.map(|part| (part, Role::granted(&db, part))));
     let mut otherwise = String::new();
     for (part, role) in &roles {
-        // A worker fires schedules; an operator may enqueue and replace.
+        // A worker fires schedules; an operator may enqueue, replace and unschedule.
         let kept: &[usize] = match *part {
-            "worker" => &[0, 1, 3, 4],
-            "operator" => &[3, 4],
-            _ => &[0, 1, 2, 3, 4],
+            "worker" => &[0, 1, 3, 4, 5],
+            "operator" => &[4, 5],
+            _ => &[0, 1, 2, 3, 4, 5],
         };
         for call in &calls {
             let (said, after) = run(role.name(), call);

@@ -224,7 +224,8 @@ fn json_has_every_column_the_reason_and_the_history() {
         expected[runs] = json!([]);
     }
     let unset = "share expires_at schedule_state payload_error settled_at held_at held_until \
-                 held_by hold_reason live_output after_rule usual_end_at trace_id lock only_worker";
+                 held_by hold_reason live_output after_rule usual_end_at trace_id lock only_worker \
+                 schedule";
     unset.split(' ').for_each(|unset| expected[unset] = Value::Null);
     assert_eq!(json_of(&db, id), expected);
 }

@@ -1,8 +1,9 @@
--- Fires a schedule: moves next_run_at forward from `seen`, which may be NULL, and queues a run for
--- each of `times`, or one for each worker. If several ticks fire the same times, only the first
--- one succeeds. With overlap `skip`, a time is left out while an earlier run is not finished. A
--- schedule that can't be fired is put off: next_run_at stays at `seen`. Returns the ids of the
--- runs.
+-- Fires a schedule, of a definition or of an application: moves next_run_at forward from `seen`,
+-- which may be NULL, and queues a run for each of `times`, or one for each worker. If several ticks
+-- fire the same times, only the first one succeeds. With overlap `skip`, a time is left out while
+-- an earlier run of the schedule is not finished. A schedule that can't be fired is put off:
+-- next_run_at stays at `seen`. An application's schedule without a next time has ended, and is
+-- deleted. Returns the ids of the runs.
 --
 -- Returns NULL and changes nothing if another tick fired first or is firing, if the schedule is not
 -- due, or if its expression or time zone differs from the arguments. The same applies to times that
@@ -17,47 +18,72 @@ CREATE OR REPLACE FUNCTION jobctl.fire(
     times timestamptz[],
     delay interval,
     missed bigint,
-    put_off_until timestamptz DEFAULT NULL
+    put_off_until timestamptz DEFAULT NULL,
+    -- An application's schedule; NULL for that of the definition.
+    schedule_id bigint DEFAULT NULL
 )
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
+-- New plans would triple the time of a call. Plans of an empty table must not read a full one.
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
+    own jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
     -- NULL: any worker may run it.
     workers text[] := '{NULL}';
-    left_out bigint;
+    skipped bigint;
 BEGIN
-    -- `coalesce` keeps the planner from using job_definitions_next_run: at midnight, all schedules
-    -- match there.
-    SELECT * INTO definition
-    FROM jobctl.job_definitions AS seen
-    WHERE seen.id = fire.definition_id
-        AND coalesce(seen.enabled AND seen.paused_at IS NULL AND seen.schedule IS NOT NULL, false)
-        AND seen.next_run_at IS NOT DISTINCT FROM fire.seen
-        AND seen.schedule = fire.schedule
-        AND seen.time_zone = fire.time_zone
+    IF fire.schedule_id IS NULL THEN
+        SELECT * INTO definition
+        FROM jobctl.job_definitions AS seen
+        WHERE seen.id = fire.definition_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+    ELSE
+        SELECT * INTO own
+        FROM jobctl.job_schedules AS seen
+        WHERE seen.id = fire.schedule_id
+            AND seen.definition_id = fire.definition_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+        SELECT * INTO definition
+        FROM jobctl.job_definitions AS seen
+        WHERE seen.id = own.definition_id;
+        definition.schedule := own.schedule;
+        definition.time_zone := own.time_zone;
+        definition.next_run_at := own.next_run_at;
+        definition.payload := own.payload;
+    END IF;
+    IF (
+        definition.enabled
+        AND definition.paused_at IS NULL
+        AND definition.next_run_at IS NOT DISTINCT FROM fire.seen
+        AND definition.schedule = fire.schedule
+        AND definition.time_zone = fire.time_zone
         AND coalesce(fire.seen <= now(), true)
         -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
-        -- once. Only a schedule that is put off stays where it is.
+        -- once. Only a schedule that is put off stays where it is, and an application's schedule
+        -- without an end has a next time.
         AND CASE
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
             ELSE coalesce(
-                fire.next > coalesce(fire.seen, now() - interval '1 hour')
+                fire.next
+                    > coalesce(fire.seen, least(own.updated_at, now() - interval '1 hour'))
                     AND extract(epoch FROM fire.next) % 60 = 0,
-                true
+                own.id IS NULL OR own.ends_at IS NOT NULL
             )
         END
-        AND cardinality(fire.times) <= seen.most_fires
+        AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
-        AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM seen.spread)
+        AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
         -- A sum of honest numbers never overflows.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
@@ -67,20 +93,12 @@ BEGIN
                 nominal BETWEEN fire.seen AND now()
                 AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
                 AND coalesce(nominal < fire.next, true)
+                AND nominal BETWEEN coalesce(own.starts_at, '-infinity')
+                    AND coalesce(own.ends_at, 'infinity')
             ) IS NOT TRUE
         )
-    FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+    ) IS NOT TRUE THEN
         RETURN NULL;
-    END IF;
-    UPDATE jobctl.job_definitions AS moved
-    SET
-        next_run_at = fire.next,
-        put_off_until = fire.put_off_until
-    WHERE moved.id = definition.id;
-    IF fire.put_off_until IS NOT NULL THEN
-        -- The payload may be unreadable, so the rest of this function must not read it.
-        RETURN fired;
     END IF;
     IF definition.each_worker OR definition.workers IS NOT NULL THEN
         workers := jobctl.regular_workers(definition.workers);
@@ -91,23 +109,36 @@ BEGIN
         workers := ARRAY(
             SELECT pinned
             FROM unnest(workers) AS pinned
-            WHERE NOT EXISTS (
-                SELECT FROM jobctl.job_runs AS run
-                WHERE run.job_type = definition.name
-                    AND run.status = 'running'
-                    AND run.scheduled_for IS NOT NULL
-                    AND run.worker IS NOT DISTINCT FROM pinned
-            ) AND NOT EXISTS (
-                SELECT FROM jobctl.job_runs AS run
-                WHERE run.job_type = definition.name
-                    AND run.job_type NOT IN ('shell', 'http')
-                    AND run.status IN ('queued', 'failed')
-                    AND run.scheduled_for IS NOT NULL
-                    AND run.worker IS NOT DISTINCT FROM pinned
-            )
+            WHERE CASE
+                WHEN own.id IS NOT NULL THEN NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.schedule = own.name
+                        AND run.schedule IS NOT NULL
+                        AND run.finished_at IS NULL
+                        AND run.definition_id = definition.id
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                )
+                ELSE NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.job_type = definition.name
+                        AND run.status = 'running'
+                        AND run.scheduled_for IS NOT NULL
+                        AND run.schedule IS NULL
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                ) AND NOT EXISTS (
+                    SELECT FROM jobctl.job_runs AS run
+                    WHERE run.job_type = definition.name
+                        AND run.job_type NOT IN ('shell', 'http')
+                        AND run.status IN ('queued', 'failed')
+                        AND run.scheduled_for IS NOT NULL
+                        AND run.schedule IS NULL
+                        AND run.worker IS NOT DISTINCT FROM pinned
+                )
+            END
         );
     END IF;
-    -- As in try_enqueue.
+    -- As in try_enqueue. A schedule that is put off has no times; its payload may be unreadable, so
+    -- nothing else reads it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -120,8 +151,11 @@ BEGIN
             max_attempts,
             backoff,
             scheduled_for,
+            schedule,
             worker,
-            expires_at
+            share,
+            expires_at,
+            enqueued_by
         )
         SELECT
             definition.id,
@@ -133,26 +167,46 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
+            own.name,
             pinned,
-            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second'
+            own.share,
+            nominal + delay + extract(epoch FROM definition.expires) * interval '1 second',
+            coalesce(own.owner, SESSION_USER)
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        ON CONFLICT (definition_id, scheduled_for, coalesce(worker, ''))
+        ON CONFLICT (
+            definition_id,
+            coalesce(schedule, ''),
+            scheduled_for,
+            coalesce(worker, '')
+        )
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.scheduled_for
     )
     SELECT
         coalesce(array_agg(queued.id ORDER BY queued.id), '{}'),
-        cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
-    INTO fired, left_out
+        fire.missed + cardinality(fire.times) - count(DISTINCT queued.scheduled_for)
+    INTO fired, skipped
     FROM queued;
     PERFORM jobctl.note_predecessors(fired);
-    IF fire.missed > 0 OR left_out > 0 THEN
-        UPDATE jobctl.job_definitions AS skipped
-        SET skipped_fires = skipped.skipped_fires + fire.missed + left_out
-        WHERE skipped.id = definition.id;
+    IF own.id IS NULL THEN
+        UPDATE jobctl.job_definitions AS moved
+        SET
+            next_run_at = fire.next,
+            put_off_until = fire.put_off_until,
+            skipped_fires = moved.skipped_fires + skipped
+        WHERE moved.id = definition.id;
+    ELSIF fire.next IS NULL AND fire.put_off_until IS NULL THEN
+        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = own.id;
+    ELSE
+        UPDATE jobctl.job_schedules AS moved
+        SET
+            next_run_at = fire.next,
+            put_off_until = fire.put_off_until,
+            skipped_fires = moved.skipped_fires + skipped
+        WHERE moved.id = own.id;
     END IF;
     RETURN fired;
 END

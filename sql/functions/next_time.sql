@@ -12,10 +12,10 @@ CREATE OR REPLACE FUNCTION jobctl.next_time(
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE
+SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    day_names CONSTANT text[] := '{mon,tue,wed,thu,fri,sat,sun}';
     day_form CONSTANT text :=
         '(lw?|(mon|tue|wed|thu|fri|sat|sun)(#[1-5]|l|-(mon|tue|wed|thu|fri|sat|sun))?)';
     reason text;
@@ -61,30 +61,7 @@ BEGIN
             OR EXISTS (
                 SELECT
                 FROM unnest(string_to_array(lower(days COLLATE "C"), ',')) AS part
-                CROSS JOIN LATERAL (
-                    SELECT
-                        array_position(day_names, left(part, 3)) AS first,
-                        array_position(day_names, right(part, 3)) AS last,
-                        extract(isodow FROM candidate.day)::integer AS day,
-                        extract(day FROM candidate.day) AS of_month,
-                        extract(
-                            day FROM date_trunc('month', candidate.day) + interval '1 month'
-                                - interval '1 day'
-                        ) - extract(day FROM candidate.day) AS rest
-                ) AS number
-                WHERE CASE
-                    WHEN part = 'l' THEN number.rest = 0
-                    WHEN part = 'lw'
-                        THEN number.day < 6 AND number.rest = 0
-                            OR number.day = 5 AND number.rest <= 2
-                    WHEN part ~ '#'
-                        THEN number.day = number.first
-                            AND ceil(number.of_month / 7) = right(part, 1)::integer
-                    WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
-                    WHEN number.first <= number.last
-                        THEN number.day BETWEEN number.first AND number.last
-                    ELSE number.day >= number.first OR number.day <= number.last
-                END
+                WHERE jobctl.is_on_day(candidate.day, part)
             )
         ORDER BY candidate.day
     LOOP

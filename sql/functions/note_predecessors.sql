@@ -17,13 +17,17 @@ BEGIN
             job_type,
             run_id
         )
-        SELECT following.id, run.scheduled_for, run.job_type, run.id
+        SELECT following.id, planned.scheduled_for, run.job_type, run.id
         FROM jobctl.job_runs AS run
+        -- Schedules of applications have their own times.
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN run.schedule IS NULL THEN run.scheduled_for END AS scheduled_for
+        ) AS planned
         JOIN jobctl.job_definitions AS following ON run.job_type = ANY (following.after)
         WHERE run.id = ANY (runs)
             AND following.after IS NOT NULL
             AND CASE
-                WHEN run.scheduled_for IS NOT NULL THEN run.finished_at IS NULL
+                WHEN planned.scheduled_for IS NOT NULL THEN run.finished_at IS NULL
                 WHEN following.when = 'any_end' THEN run.finished_at IS NOT NULL
                 ELSE run.status = 'succeeded'
             END

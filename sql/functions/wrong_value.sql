@@ -94,8 +94,13 @@ AS $$
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            THEN 'share, lock and worker must be 1 to 255 bytes, not only blanks, without control '
-                'and invisible characters, and must not begin with -'
+            THEN concat_ws(
+                ', ',
+                CASE WHEN share IS NOT NULL THEN 'share' END,
+                CASE WHEN lock IS NOT NULL THEN 'lock' END,
+                CASE WHEN worker IS NOT NULL THEN 'worker' END
+            ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
+                'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('lock: the definition has the lock %s', definition.lock_name)
         -- Versions differ only after these parts.

@@ -24,7 +24,7 @@ GRANT UPDATE (
     settled_at,
     updated_at
 ), DELETE ON jobctl.job_runs TO {role};
-GRANT UPDATE (next_run_at, put_off_until, paused_at, updated_at)
+GRANT UPDATE (next_run_at, put_off_until, paused_at, resumed_at, updated_at)
     ON jobctl.job_definitions
     TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
@@ -48,9 +48,11 @@ GRANT EXECUTE ON FUNCTION
     jobctl.result,
     jobctl.results,
     jobctl.run_states,
+    jobctl.schedule,
     jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.try_enqueue,
+    jobctl.unschedule,
     jobctl.usual,
     jobctl.wait_again,
     jobctl.wait_for,

@@ -15,6 +15,7 @@ GRANT SELECT ON
     jobctl.leases,
     jobctl.pending_runs,
     jobctl.running_locks,
+    jobctl.scheduling_jobs,
     jobctl.schema_migrations,
     jobctl.seen_workers,
     jobctl.unaccepted_restores
@@ -46,6 +47,7 @@ GRANT SELECT (
     updated_at
 ) ON jobctl.job_runs TO {role};
 GRANT SELECT (
+    id,
     name,
     kind,
     queue,
@@ -68,9 +70,27 @@ GRANT SELECT (
     created_at,
     enabled,
     paused_at,
+    resumed_at,
     next_run_at,
     skipped_fires
 ) ON jobctl.job_definitions TO {role};
+GRANT SELECT (
+    id,
+    name,
+    definition_id,
+    schedule,
+    time_zone,
+    share,
+    starts_at,
+    ends_at,
+    next_run_at,
+    put_off_until,
+    skipped_fires,
+    due_at,
+    owner,
+    created_at,
+    updated_at
+) ON jobctl.job_schedules TO {role};
 GRANT SELECT (
     run_id,
     attempt,

@@ -126,7 +126,7 @@ pub(super) fn with_candidates(command: Command) -> Command {
 
 fn definitions() -> Vec<CompletionCandidate> {
     ask(|store| {
-        let names = store.list_schedules(None)?.into_iter().map(|definition| definition.name);
+        let names = store.list_schedules(None, 0)?.into_iter().map(|definition| definition.name);
         // A shell inserts a single candidate verbatim, so a forged name could be a command.
         Ok(names.filter(|name| definition::check_name(name).is_ok()).collect())
     })

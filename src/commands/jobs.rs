@@ -136,10 +136,17 @@ fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> 
     let now = answer.definition.now;
     let mut facts = fields.cells(
         "job_type as job, state, since_at as since, changed_by as by, reason, \
-         skipped_fires as skipped times",
+         skipped_fires as skipped times, application_schedules as schedules of applications, \
+         schedule_owners as schedule owners",
         Some(now),
     );
-    facts.retain(|(name, _)| *name != "skipped times" || answer.definition.skipped_fires > 0);
+    facts.retain(|(name, _)| match *name {
+        "skipped times" => answer.definition.skipped_fires > 0,
+        "schedules of applications" | "schedule owners" => {
+            answer.definition.application_schedules > 0
+        }
+        _ => true,
+    });
     let times = answer.next_times.join(", ");
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));

@@ -343,7 +343,7 @@ fn hint_stops(store: &Store, output: Output, job: Option<String>) -> anyhow::Res
 
 /// Returns the definition of that name. The error suggests a similar name.
 fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
-    if let Some(found) = store.list_schedules(Some(name.to_owned()))?.pop() {
+    if let Some(found) = store.list_schedules(Some(name.to_owned()), 0)?.pop() {
         return Ok(found);
     }
     Err(no_definition(store, name).into())
@@ -385,7 +385,7 @@ fn no_definition(store: &Store, name: &str) -> Fault {
     if action::is_built_in(name) {
         return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
     }
-    let definitions = store.list_schedules(None).unwrap_or_default();
+    let definitions = store.list_schedules(None, 0).unwrap_or_default();
     let words = definitions
         .iter()
         .map(|definition| definition.name.as_str())

@@ -12,6 +12,7 @@ use crate::exit::{Exit, Fault};
 use crate::print::{self, Format, Output, Table};
 use crate::schedule::due::{self, Scheduled};
 use crate::schedule::{Fire, HORIZON_YEARS, Schedule, Zone};
+use crate::store;
 use crate::text::duration::{DAY, SECOND};
 use crate::text::plain::plain;
 use crate::text::{duration, plural, timestamp};
@@ -69,7 +70,10 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A definition's next time.
+/// The schedules of applications that `--within` reads for each job.
+const MOST_WITHIN: i64 = 10_000;
+
+/// A schedule's next time.
 #[derive(Default, Serialize)]
 struct Next {
     #[serde(with = "timestamp")]
@@ -88,12 +92,16 @@ struct Next {
     usual_seconds: Option<f64>,
     #[serde(with = "timestamp")]
     usual_end_at: Option<DateTime<Utc>>,
+    /// The name and the login of a schedule that an application made.
+    application_schedule: Option<String>,
+    owner: Option<String>,
 }
 
 const DEFINITIONS: Table<'_> = Table::new(
     "next_run_at|state as next, usual_seconds as usual, usual_end_at as usual end, \
      local_time as local time, job_type as job, schedule, time_zone as time zone, \
-     last_status as last result, last_succeeded_at as last success, skipped_fires as skipped",
+     last_status as last result, last_succeeded_at as last success, skipped_fires as skipped, \
+     application_schedule as name, owner as made by",
     "no definition has a schedule",
 );
 
@@ -107,8 +115,11 @@ struct Nominal {
     usual_seconds: Option<f64>,
     #[serde(with = "timestamp")]
     usual_end_at: Option<DateTime<Utc>>,
-    /// With `--within`.
+    /// With `--within`, like those below.
     job_type: Option<String>,
+    /// As in `Next`.
+    application_schedule: Option<String>,
+    owner: Option<String>,
 }
 
 const TIMES: Table<'_> =
@@ -117,7 +128,8 @@ const TIMES: Table<'_> =
 /// With `--within`.
 const FIRES: Table<'_> = Table::new(
     "scheduled_for as at, job_type as job, usual_seconds as usual, usual_end_at as usual end, \
-     local_time as local time, clock_change as clock change",
+     local_time as local time, clock_change as clock change, \
+     application_schedule as name, owner as made by",
     "no schedule fires within this time",
 );
 
@@ -135,21 +147,30 @@ impl Arguments {
         }
         let store = database.open()?;
         let Some(name) = &self.name else {
-            let definitions = store.list_schedules(None)?;
-            let now = definitions.first().map(|definition| definition.now);
+            let most = match self.within {
+                Some(_) => MOST_WITHIN,
+                None => store::SHOWN_APPLICATION_SCHEDULES,
+            };
+            let definitions = store.list_schedules(None, most)?;
+            hint_more(&definitions, most);
             if let Some(within) = self.within {
                 self.show_all(definitions, within)?;
                 return super::hint_stops(&store, self.output, None);
             }
-            let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
-            next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
-            print::rows(self.output, &next, &DEFINITIONS.since(now))?;
+            self.list(definitions)?;
             return super::hint_stops(&store, self.output, None);
         };
         let definition = super::definition(&store, name)?;
         let from = self.from.unwrap_or(definition.now);
         let name = &definition.name;
         let Some(expression) = &definition.schedule else {
+            let most = store::SHOWN_APPLICATION_SCHEDULES;
+            let schedules = store.list_schedules(Some(name.clone()), most)?;
+            if schedules.len() > 1 {
+                hint_more(&schedules, most);
+                self.list(schedules)?;
+                return super::hint_stops(&store, self.output, Some(definition.name));
+            }
             let why = match &definition.after {
                 Some(after) => format!("definition `{name}` has no schedule: it follows {after}"),
                 None => format!("definition `{name}` has no schedule"),
@@ -168,6 +189,14 @@ impl Arguments {
         let usual = definition.usual_seconds;
         self.show(expression, &definition.time_zone, from, stored, usual)?;
         super::hint_stops(&store, self.output, Some(definition.name))
+    }
+
+    /// Lists the next time of each schedule.
+    fn list(&self, definitions: Vec<Scheduled>) -> anyhow::Result<()> {
+        let now = definitions.first().map(|definition| definition.now);
+        let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
+        next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
+        print::rows(self.output, &next, &DEFINITIONS.since(now))
     }
 
     /// Shows the times after `from`, see `times`.
@@ -211,8 +240,12 @@ impl Arguments {
             let times = times(&schedule, &zone, *now, *next_run_at, *usual_seconds);
             let times = times.map_err(Fault::usage)?;
             let times = times.take_while(|fire| fire.scheduled_for <= *now + within);
-            let job_type = Some(&definition.name);
-            fires.extend(times.map(|fire| Nominal { job_type: job_type.cloned(), ..fire }));
+            fires.extend(times.map(|fire| Nominal {
+                job_type: Some(definition.name.clone()),
+                application_schedule: definition.application_schedule.clone(),
+                owner: definition.owner.clone(),
+                ..fire
+            }));
         }
         fires.sort_by_key(|fire| fire.scheduled_for);
         let now = definitions.first().map(|definition| definition.now);
@@ -251,7 +284,7 @@ fn times<'a>(
         clock_change: fire.mark,
         usual_seconds,
         usual_end_at: usual_seconds.and_then(|usual| timestamp::after(fire.at, usual)),
-        job_type: None,
+        ..Nominal::default()
     }))
 }
 
@@ -278,7 +311,22 @@ fn next(definition: Scheduled) -> Option<Next> {
         schedule: definition.schedule,
         state,
         skipped_fires: definition.skipped_fires,
+        application_schedule: definition.application_schedule,
+        owner: definition.owner,
     })
+}
+
+/// Says how many schedules of applications are not listed, by job.
+fn hint_more(definitions: &[Scheduled], most: i64) {
+    let mut jobs: Vec<_> = definitions.iter().filter(|one| one.schedules > most).collect();
+    jobs.dedup_by_key(|one| &one.name);
+    for one in jobs {
+        print::complain(&format!(
+            "applications made {} for {}; the next {most} are listed",
+            plural::grouped_of(one.schedules, "schedule"),
+            one.name
+        ));
+    }
 }
 
 fn local_time(at: DateTime<FixedOffset>) -> String {

@@ -225,7 +225,7 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
         "id as run, job_type as job, status, why_not_running as why, schedule_state as schedule, \
          queue, priority, idempotency_key as key, share, lock, only_worker as only worker, \
          trace_id as trace, \
-         scheduled_for as scheduled for, \
+         scheduled_for as scheduled for, schedule as fired by, \
          created_at as created, run_at as due, expires_at as expires, started_at as started, \
          usual_end_at as usual end, locked_by as worker, locked_until as lease until, \
          cancel_requested_at as cancel asked, after, after_rule as after rule, \

@@ -65,7 +65,8 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
             job_type: Some(schedule.name.clone()),
             ..Fact::default()
         };
-        work.scheduled.iter().filter(|schedule| fails(schedule)).map(fact).collect::<Vec<_>>()
+        let of_definitions = work.scheduled.iter().filter(|it| it.application_schedule.is_none());
+        of_definitions.filter(|schedule| fails(schedule)).map(fact).collect::<Vec<_>>()
     };
     let broken = failing(Code::ScheduleBroken, due::is_broken);
     // A schedule that can't fire is late, too.
@@ -162,6 +163,10 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     let run = fact.run_id.unwrap_or_default();
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
+    let schedules = || {
+        let such = fact.schedule.as_deref().unwrap_or_default();
+        format!("{} (such as {such})", plural::of(fact.runs, "schedule"))
+    };
     let seconds = || show(store::seconds(fact.seconds.unwrap_or(0.0)));
     let each_tick = |does: &str| {
         format!(
@@ -263,6 +268,16 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                 if fact.runs == 1 { "it" } else { "them" }
             ),
             each_tick("does so"),
+        ),
+        Code::ScheduleBroken if fact.schedule.is_some() => (
+            format!("{} for {job} can't fire", schedules()),
+            "the log of the ticks has the error; store it again with `jobctl.schedule`, or remove \
+             it with `jobctl.unschedule`"
+                .to_owned(),
+        ),
+        Code::ScheduleLate if fact.schedule.is_some() => (
+            format!("{} for {job} {is} late", schedules()),
+            "each tick fires due schedules; see the log of the ticks".to_owned(),
         ),
         Code::ScheduleBroken => (
             format!("schedule {job} can't fire"),

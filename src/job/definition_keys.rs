@@ -96,7 +96,7 @@ pub(crate) fn summary(stored: &Value) -> String {
     }
 }
 
-/// Returns the value of a key. `None`: it has no effect, like `overlap` without a schedule.
+/// Returns the value of a key. `None`: it has no effect, like `time_zone` without a schedule.
 fn value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
@@ -106,6 +106,7 @@ fn value(stored: &Value, key: Key) -> Option<Value> {
         {
             None
         }
+        "catch_up" | "overlap" if *value == (key.default)() && stored["schedule"].is_null() => None,
         "spread" if value.as_f64() == Some(0.0) => None,
         _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
         _ if matches!(key.check, Check::Length(..)) => {

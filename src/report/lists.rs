@@ -95,11 +95,17 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
         let is_unknown = one.next_run_at.is_none();
         (!one.enabled, one.paused_at.is_some(), is_unknown, one.next_run_at, &one.name)
     });
+    let mut jobs: Vec<_> = fires.iter().map(|(one, _)| (&one.name, one.schedules)).collect();
+    jobs.retain(|(_, schedules)| *schedules > 0);
+    jobs.sort_unstable();
+    jobs.dedup();
+    let of_definitions = fires.iter().filter(|(one, _)| one.application_schedule.is_none()).count();
+    let all = of_definitions as i64 + jobs.iter().map(|(_, schedules)| schedules).sum::<i64>();
     let list = List {
         heading: "Schedules",
         columns: ["Job", "Next", "Last success", "Schedule"],
         none: html! { "No job has a schedule." },
-        all: i64::try_from(fires.len()).unwrap_or(i64::MAX),
+        all,
         noun: "schedule",
         rest: html! { code { "jobctl next" } " lists all of them" },
     };
@@ -114,6 +120,9 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
             code { (expression) }
             @if let Ok(schedule) = Schedule::parse(expression, &fire.time_zone) {
                 " " span.quiet { (schedule.words()) }
+            }
+            @if let (Some(name), Some(owner)) = (&fire.application_schedule, &fire.owner) {
+                " " span.quiet { (name) " of login " (owner) }
             }
         };
         let success = html! {

@@ -19,8 +19,12 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
 /// A schedule whose next nominal time has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DueSchedule {
+    /// Of the definition, as the name.
     pub(crate) id: i64,
     pub(crate) name: String,
+    /// Of a schedule that an application made, with its name.
+    pub(crate) schedule_id: Option<i64>,
+    pub(crate) application_schedule: Option<String>,
     pub(crate) schedule: String,
     pub(crate) time_zone: String,
     pub(crate) catch_up: String,
@@ -30,8 +34,22 @@ pub(crate) struct DueSchedule {
     pub(crate) spread: f64,
     /// The stored next time, which has come; `None` if no next time is stored yet.
     pub(crate) seen: Option<DateTime<Utc>>,
+    /// When an application stored its schedule: its first time is later.
+    pub(crate) stored_at: Option<DateTime<Utc>>,
+    /// The bounds of the times of an application's schedule, both inclusive.
+    pub(crate) starts_at: Option<DateTime<Utc>>,
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+    /// An application's schedule skips earlier times, because its job was paused.
+    pub(crate) resumed_at: Option<DateTime<Utc>>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
+}
+
+impl DueSchedule {
+    /// The name for log lines: that of the job, or the one that the application gave.
+    pub(crate) fn label(&self) -> &str {
+        self.application_schedule.as_ref().unwrap_or(&self.name)
+    }
 }
 
 /// The nominal times of a due schedule: those to fire now, and the next one.
@@ -64,6 +82,11 @@ pub(crate) struct Scheduled {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
     /// Nominal times that were left out.
     pub(crate) skipped_fires: i64,
+    /// The name and the login of a schedule that an application made, and how many schedules
+    /// applications made for the job; `None` and 0 for the schedule of the definition.
+    pub(crate) application_schedule: Option<String>,
+    pub(crate) owner: Option<String>,
+    pub(crate) schedules: i64,
     /// How the job's last run ended, scheduled or not.
     pub(crate) last_status: Option<String>,
     /// When a run of the job last succeeded.
@@ -74,6 +97,13 @@ pub(crate) struct Scheduled {
     pub(crate) now: DateTime<Utc>,
 }
 
+impl FirePlan {
+    /// Whether the next time is due, too: the first time of a schedule that was stored before it.
+    pub(crate) fn is_due_again(&self) -> bool {
+        self.put_off_until.is_none() && self.next.is_some_and(|next| next <= self.due.now)
+    }
+}
+
 /// Plans each due schedule. Puts off unreadable ones, so that they delay no other, and returns an
 /// error text for each.
 pub(crate) fn plan_fires(due: Vec<DueSchedule>) -> (Vec<FirePlan>, Vec<String>) {
@@ -81,7 +111,7 @@ pub(crate) fn plan_fires(due: Vec<DueSchedule>) -> (Vec<FirePlan>, Vec<String>) 
     let mut plans: Vec<_> = due.into_iter().map(put_off).collect();
     for plan in &mut plans {
         if let Err(why) = set_times(plan) {
-            errors.push(format!("schedule of `{}` does not fire: {why}", plan.due.name));
+            errors.push(format!("schedule of `{}` does not fire: {why}", plan.due.label()));
         }
     }
     (plans, errors)
@@ -115,14 +145,26 @@ pub(crate) fn put_off(due: DueSchedule) -> FirePlan {
 fn set_times(plan: &mut FirePlan) -> Result<(), String> {
     let due = &plan.due;
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
-    let Some(seen) = due.seen else {
-        plan.next = Some(schedule.first(due.now)?);
+    let lasts = |time: &DateTime<Utc>| due.ends_at.is_none_or(|ends| *time <= ends);
+    let counts = |seen: &DateTime<Utc>| {
+        let begin = due.starts_at.max(due.resumed_at);
+        lasts(seen) && begin.is_none_or(|begin| *seen >= begin)
+    };
+    let Some(seen) = due.seen.filter(counts) else {
+        // A time since then may be due already.
+        let from = due.seen.max(due.stored_at).max(due.resumed_at).unwrap_or(due.now).min(due.now);
+        let next = match due.starts_at.filter(|starts| *starts > from) {
+            Some(starts) => schedule.first_at(starts)?,
+            None => schedule.first(from)?,
+        };
+        plan.next = Some(next).filter(lasts);
         plan.put_off_until = None;
         return Ok(());
     };
     let newest = usize::try_from(due.most_fires).unwrap_or(1);
     // The stored time is due whatever the expression says; later times come from the expression.
-    let (mut times, mut skipped) = schedule.missed(seen, due.now, newest);
+    let until = due.ends_at.map_or(due.now, |ends| ends.min(due.now));
+    let (mut times, mut skipped) = schedule.missed(seen, until, newest);
     if times.len() < newest {
         times.insert(0, seen);
     } else {
@@ -134,8 +176,8 @@ fn set_times(plan: &mut FirePlan) -> Result<(), String> {
         skipped += (before - times.len()) as u64;
     }
     let spread = Duration::try_from_secs_f64(due.spread).unwrap_or_default();
-    plan.delay = delay_of(&due.name, spread).as_secs_f64();
-    plan.next = schedule.after(due.now);
+    plan.delay = delay_of(due.label(), spread).as_secs_f64();
+    plan.next = schedule.after(due.now).filter(lasts);
     plan.times = times;
     plan.missed = i64::try_from(skipped).unwrap_or(i64::MAX);
     plan.put_off_until = None;
@@ -159,7 +201,8 @@ pub(crate) fn mark_broken(
     state: &mut Option<String>,
     next: &mut Option<DateTime<Utc>>,
 ) {
-    if scheduled.iter().any(|one| one.name == job && is_broken(one)) {
+    let is_own = |one: &Scheduled| one.name == job && one.application_schedule.is_none();
+    if scheduled.iter().any(|one| is_own(one) && is_broken(one)) {
         (*state, *next) = (Some("broken".to_owned()), None);
     }
 }
@@ -286,6 +329,9 @@ mod tests {
             paused_at: None,
             next_run_at: Some(clock(60)),
             skipped_fires: 0,
+            application_schedule: None,
+            owner: None,
+            schedules: 0,
             last_status: None,
             last_succeeded_at: None,
             usual_seconds: None,

@@ -93,6 +93,14 @@ impl Schedule {
         })
     }
 
+    /// Returns the first nominal time from `start` on; `@every` counts from it. Fails as `first`.
+    pub(crate) fn first_at(&self, start: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+        match &self.rule {
+            Rule::Every(_) => self.first(start),
+            Rule::Cron(_) => self.first(start - NANOSECOND),
+        }
+    }
+
     /// Returns the first nominal time after `instant`; `None` if there is none within the horizon.
     pub(crate) fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match &self.rule {

@@ -121,6 +121,10 @@ rows! {
         #[serde(skip)]
         pub(crate) next_run_at: Option<DateTime<Utc>>,
         pub(crate) skipped_fires: i64,
+        /// The number of schedules that applications made; 0 in a list of several definitions.
+        pub(crate) application_schedules: i64,
+        /// The logins that made them.
+        pub(crate) schedule_owners: Vec<String>,
         /// By the database's clock.
         #[serde(skip)]
         pub(crate) now: DateTime<Utc>,
@@ -129,6 +133,8 @@ rows! {
 
 /// The longest wait for another `apply`, well within the limit of a transaction.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The schedules of applications that are shown for each job.
+pub(crate) const SHOWN_APPLICATION_SCHEDULES: i64 = 5;
 /// Schedules fired per statement.
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
@@ -154,7 +160,8 @@ impl Store {
             }
             let now = transaction.one(query!("look/now"))?;
             let due = |transaction: &mut Transaction| -> PgResult<Vec<DueSchedule>> {
-                transaction.list(query!("tick/due_schedules"; limit = i64::MAX))
+                transaction
+                    .list(query!("tick/due_schedules"; limit = i64::MAX, with_applications = false))
             };
             let was_due = due(transaction)?;
             let changed: Vec<(String, Option<String>, Option<String>)> =
@@ -217,17 +224,19 @@ impl Store {
 
     /// Returns due schedules, the oldest first, at most `FIRED_AT_ONCE`.
     pub(crate) fn due_schedules(&self) -> Result<Vec<DueSchedule>> {
-        let statement = query!("tick/due_schedules"; limit = FIRED_AT_ONCE);
+        let statement =
+            query!("tick/due_schedules"; limit = FIRED_AT_ONCE, with_applications = true);
         self.query("look for due schedules", Transaction::list, statement)
     }
 
-    /// Fires schedules. Returns the queued runs of each, by id. Leaves out schedules that another
-    /// tick fired first and schedules that have changed since they were read.
-    pub(crate) fn fire(&self, fires: Vec<FirePlan>) -> Result<Vec<(i64, Vec<i64>)>> {
+    /// Fires schedules. Returns the queued runs of each, by its place. Leaves out schedules that
+    /// another tick fired first and schedules that have changed since they were read.
+    pub(crate) fn fire(&self, fires: Vec<FirePlan>) -> Result<Vec<(usize, Vec<i64>)>> {
         self.transact("fire schedules", |transaction| {
-            let times =
-                fires.iter().flat_map(|fire| fire.times.iter().map(|time| (fire.due.id, *time)));
-            let (fire_ids, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
+            let times = (1_i64..)
+                .zip(&fires)
+                .flat_map(|(place, fire)| fire.times.iter().map(move |time| (place, *time)));
+            let (places, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
             let fired: Vec<(i64, Option<Vec<i64>>)> = transaction.list(query!(
                 "tick/fire";
                 ids = column(&fires, |fire| fire.due.id),
@@ -238,19 +247,28 @@ impl Store {
                 put_off_until = column(&fires, |fire| fire.put_off_until),
                 schedules = column(&fires, |fire| fire.due.schedule.as_str()),
                 time_zones = column(&fires, |fire| fire.due.time_zone.as_str()),
-                fire_ids,
+                schedule_ids = column(&fires, |fire| fire.due.schedule_id),
+                places,
                 nominal,
             ))?;
-            Ok(fired.into_iter().filter_map(|(id, runs)| Some((id, runs?))).collect())
+            Ok(fired
+                .into_iter()
+                .filter_map(|(place, runs)| Some((usize::try_from(place - 1).ok()?, runs?)))
+                .collect())
         })
     }
 
-    /// Returns all definitions by name, or the definition of that name.
-    pub(crate) fn list_schedules(&self, name: Option<String>) -> Result<Vec<Scheduled>> {
+    /// Returns all definitions by name, or the definition of that name, and for each job the next
+    /// schedules of applications, at most `applications`.
+    pub(crate) fn list_schedules(
+        &self,
+        name: Option<String>,
+        applications: i64,
+    ) -> Result<Vec<Scheduled>> {
         self.query(
             "read definitions",
             Transaction::list,
-            query!("look/list_schedules"; name, with_figures = true),
+            query!("look/list_schedules"; name, with_figures = true, applications),
         )
     }
 
@@ -259,8 +277,12 @@ impl Store {
         self.transact("read definitions", |transaction| {
             let mut definitions: Vec<StoredDefinition> =
                 transaction.list(query!("look/list_definitions"; name))?;
-            let scheduled: Vec<_> =
-                transaction.list(query!("look/list_schedules"; name, with_figures = false))?;
+            let scheduled: Vec<_> = transaction.list(query!(
+                "look/list_schedules";
+                name,
+                with_figures = false,
+                applications = 0_i64,
+            ))?;
             for job in &mut definitions {
                 let StoredDefinition { job_type, state, next_run_at, .. } = job;
                 due::mark_broken(&scheduled, job_type, state, next_run_at);

@@ -37,8 +37,8 @@ pub(crate) use claim::{
     LastShare, Position, SetAside,
 };
 pub(crate) use definitions::{
-    Applied, ApplyMode, ApplyTerms, EndedDefinition, FIRED_AT_ONCE, StoredDefinition,
-    UnknownEnqueuer, Unlisted, WrongHook,
+    Applied, ApplyMode, ApplyTerms, EndedDefinition, FIRED_AT_ONCE, SHOWN_APPLICATION_SCHEDULES,
+    StoredDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued};

@@ -236,12 +236,31 @@ from_row!(Scheduled {
     paused_at,
     next_run_at,
     skipped_fires,
+    application_schedule,
+    owner,
+    schedules,
     last_status,
     last_succeeded_at,
     usual_seconds,
     now,
 });
-from_row!(DueSchedule { id, name, schedule, time_zone, catch_up, most_fires, spread, seen, now });
+from_row!(DueSchedule {
+    id,
+    schedule_id,
+    name,
+    application_schedule,
+    schedule,
+    time_zone,
+    catch_up,
+    most_fires,
+    spread,
+    seen,
+    stored_at,
+    starts_at,
+    ends_at,
+    resumed_at,
+    now,
+});
 
 /// Returns a column as JSON.
 fn json(row: &Row, column: usize) -> PgResult<Value> {

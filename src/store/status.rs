@@ -8,6 +8,7 @@ use postgres::types::Json;
 use serde::{Deserialize, Serialize};
 
 use super::claim::ClaimFilter;
+use super::definitions::SHOWN_APPLICATION_SCHEDULES;
 use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
 use super::statement::query;
@@ -158,8 +159,10 @@ pub(crate) struct Fact {
     pub(crate) since_at: Option<DateTime<Utc>>,
     /// Whose runs they are, if those of several jobs are one problem.
     pub(crate) jobs: Vec<String>,
-    /// The number of runs, attempts or effects.
+    /// The number of runs, attempts, effects or schedules.
     pub(crate) runs: i64,
+    /// The name and the login of one of these schedules of applications.
+    pub(crate) schedule: Option<String>,
     /// An error, or the tick that found an older database.
     pub(crate) detail: Option<String>,
     /// The last line of output of the attempt with this error, for a role that may read outputs.
@@ -295,8 +298,14 @@ pub(super) fn read_work(
     thresholds: &Thresholds,
     with_figures: bool,
 ) -> PgResult<WorkFacts> {
-    let mut scheduled: Vec<Scheduled> =
-        transaction.list(query!("look/list_schedules"; name = None::<String>, with_figures))?;
+    // Only the report shows figures, and schedules of applications.
+    let applications = if with_figures { SHOWN_APPLICATION_SCHEDULES } else { 0 };
+    let mut scheduled: Vec<Scheduled> = transaction.list(query!(
+        "look/list_schedules";
+        name = None::<String>,
+        with_figures,
+        applications,
+    ))?;
     scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
     let (tick_age, lag) = (thresholds.tick_age.as_secs_f64(), thresholds.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());

@@ -17,6 +17,7 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let (fires, broken) = due::plan_fires(store.due_schedules()?);
         let due = fires.len();
+        let is_due_again = fires.iter().any(FirePlan::is_due_again);
         broken.iter().for_each(|why| log::error!("{why}"));
         let mut moved = false;
         for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
@@ -27,7 +28,7 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
             moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
         let is_full = i64::try_from(due).is_ok_and(|due| due >= store::FIRED_AT_ONCE);
-        if !turn.goes_on(moved, is_full) {
+        if !turn.goes_on(moved, is_full || is_due_again) {
             return Ok(());
         }
     }
@@ -36,8 +37,8 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
 /// Fires some schedules. Returns whether any of them moved on to its next time.
 fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
     let fired = store.fire(part.to_vec())?;
-    for (id, runs) in &fired {
-        if let Some(fire) = part.iter().find(|fire| fire.due.id == *id) {
+    for (place, runs) in &fired {
+        if let Some(fire) = part.get(*place) {
             log_fired(fire, runs);
         }
     }
@@ -46,7 +47,7 @@ fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
 
 /// Puts off a schedule whose runs the database rejects. Returns whether that was possible.
 fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result<bool> {
-    log::error!(job = due.name; "schedule of `{}` does not fire: {why}", due.name);
+    log::error!(job = due.name; "schedule of `{}` does not fire: {why}", due.label());
     match store.fire(vec![due::put_off(due)]) {
         Ok(put_off) => Ok(!put_off.is_empty()),
         // It must not keep runs from being claimed.
@@ -56,15 +57,18 @@ fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result
 }
 
 fn log_fired(fire: &FirePlan, runs: &[i64]) {
-    let name = &fire.due.name;
+    let (job, name) = (&fire.due.name, fire.due.label());
     match (fire.times.len(), fire.missed) {
         _ if !runs.is_empty() => {
             let runs: Vec<_> = runs.iter().map(|run| format!("run {run}")).collect();
-            log::info!(job = name; "schedule {name}: fired, {}", runs.join(", "));
+            log::info!(job = job; "schedule {name}: fired, {}", runs.join(", "));
+        }
+        (0, 0) if fire.next.is_none() && fire.put_off_until.is_none() => {
+            log::info!(job = job; "schedule {name}: ended");
         }
         // It was put off, or got its first time.
         (0, 0) => {}
-        (0, _) => log::info!(job = name; "schedule {name}: not fired, its time was missed"),
-        _ => log::info!(job = name; "schedule {name}: not fired, its last run is not finished"),
+        (0, _) => log::info!(job = job; "schedule {name}: not fired, its time was missed"),
+        _ => log::info!(job = job; "schedule {name}: not fired, its last run is not finished"),
     }
 }

@@ -1136,6 +1136,7 @@ impl Database {
             spread: definition.spec.spread,
             seen: definition.next_run_at,
             now,
+            ..DueSchedule::default()
         });
         let mut due: Vec<_> = due.collect();
         due.sort_by_key(|it| (it.seen.is_none(), it.seen, it.id));
@@ -1143,15 +1144,16 @@ impl Database {
         due
     }
 
-    /// jobctl.fire, for times that were planned just now. Returns the new runs of each schedule.
-    fn fire_planned(&mut self, plans: &[FirePlan]) -> store::Result<Vec<(i64, Vec<i64>)>> {
+    /// jobctl.fire, for times that were planned just now. Returns the new runs of each schedule, by
+    /// its place.
+    fn fire_planned(&mut self, plans: &[FirePlan]) -> store::Result<Vec<(usize, Vec<i64>)>> {
         self.transact("fire schedules", |it| {
             let mut fired = Vec::new();
-            for plan in plans {
+            for (place, plan) in plans.iter().enumerate() {
                 let definition = &it.definitions[&plan.due.name];
                 if !it.locked_definitions.contains(&plan.due.name) {
                     let runs = it.fire_one(definition.clone(), plan)?;
-                    fired.push((plan.due.id, runs));
+                    fired.push((place, runs));
                 }
             }
             Ok(fired)

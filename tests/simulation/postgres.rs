@@ -98,7 +98,7 @@ const RESET: &str = "
 const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
         - '{payload_bytes, enqueued_by, live_output, settled_at, created_at,
-        traceparent}'::text[]
+        traceparent, schedule}'::text[]
         || jsonb_build_object('timeout', extract(epoch FROM timeout), 'payload',
             payload::text) AS row
     FROM jobctl.job_runs AS run
@@ -107,7 +107,7 @@ const ROWS: &str = "
         output_truncated}'::text[]
     FROM jobctl.job_attempts AS it
     UNION ALL SELECT 'definition ' || name, to_jsonb(definition) - '{action_bytes, payload_bytes,
-        usual_least, usual_most,
+        usual_least, usual_most, resumed_at,
         most_fires, most_running, most_at_once, rate_interval, share_interval,
         most_at_once_per_share, lock_name, lock_most, is_limited, has_hooks, created_at,
         updated_at}'::text[] || jsonb_build_object('timeout', extract(epoch FROM timeout),
@@ -140,7 +140,7 @@ pub(super) enum Reply {
     Tick(Answer),
     Acted(store::Result<Vec<OperationResult>>),
     Queued(store::Result<Vec<Queued>>),
-    Fired(store::Result<Vec<(i64, Vec<i64>)>>),
+    Fired(store::Result<Vec<(usize, Vec<i64>)>>),
     Recovered(store::Result<Vec<Recovered>>),
     /// Whether a command for definitions or holds, or a prune, was granted.
     Done(store::Result<bool>),
@@ -288,7 +288,7 @@ impl Party<'_> {
             }
             Operation::Resume(name) => {
                 // As `jobctl resume`.
-                let found = store.list_schedules(Some(name.clone())).unwrap().pop();
+                let found = store.list_schedules(Some(name.clone()), 0).unwrap().pop();
                 let next = |it: &due::Scheduled| {
                     let schedule = it.schedule.as_ref().filter(|_| it.enabled)?;
                     first_fire(schedule, &it.time_zone, it.now)

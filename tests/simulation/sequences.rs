@@ -530,10 +530,12 @@ impl Change<'_> {
                 must(holds(self.rows[1]).iter().any(is_it), format!("{target:?} is not held"))
             }
             (Operation::Fire(plans), Reply::Fired(Ok(fired))) => {
-                for (id, runs) in fired {
-                    let times = plans.iter().filter(|plan| plan.due.id == *id);
-                    let times: usize = times.map(|plan| plan.times.len()).sum();
-                    let pins = self.before.definitions.values().any(|it| it.id == *id && it.pins());
+                for (place, runs) in fired {
+                    let plan = &plans[*place];
+                    let times = plan.times.len();
+                    let of_plan = |it: &&Definition| it.id == plan.due.id;
+                    let definition = self.before.definitions.values().find(of_plan);
+                    let pins = definition.is_some_and(Definition::pins);
                     let most = if pins { times * self.before.workers.len() } else { times };
                     must(runs.len() <= most, format!("{} runs of {times} times", runs.len()))?;
                 }

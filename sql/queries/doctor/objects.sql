@@ -121,7 +121,11 @@ definitions AS (
             sequence.seqcache,
             CASE WHEN sequence.seqcycle THEN ' CYCLE' ELSE '' END
         ),
-        NULL
+        format(
+            'ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
+            owned.refobjid::regclass,
+            attribute.attname
+        )
     FROM relations
     JOIN pg_sequence AS sequence ON sequence.seqrelid = relations.oid
     JOIN pg_depend AS owned ON owned.objid = relations.oid AND owned.deptype = 'i'

@@ -28,6 +28,7 @@ ticking AS (
 ),
 definition AS (
     SELECT
+        definition.id,
         definition.name,
         definition.kind,
         definition.schedule,
@@ -44,6 +45,7 @@ definition AS (
         definition.created_at,
         definition.enabled,
         definition.paused_at,
+        definition.resumed_at,
         definition.next_run_at
     FROM jobctl.job_definitions AS definition
     WHERE $1::text[] IS NULL
@@ -320,6 +322,36 @@ found (facts) AS (
         AND definition.paused_at IS NULL
         AND definition.next_run_at < now() - make_interval(secs => $3::float8)
         AND ticking.workers > 0
+    UNION ALL
+    -- A tick puts off a schedule of an application that it can't fire.
+    SELECT jsonb_build_object(
+        'code', CASE WHEN found.is_broken THEN 'schedule_broken' ELSE 'schedule_late' END,
+        'job_type', definition.name,
+        'since_at', found.since_at,
+        'runs', found.schedules,
+        'schedule', found.example
+    )
+    FROM definition
+    CROSS JOIN ticking
+    CROSS JOIN LATERAL (
+        SELECT
+            schedule.put_off_until IS NOT NULL AS is_broken,
+            count(*) AS schedules,
+            min(coalesce(schedule.next_run_at, schedule.updated_at)) AS since_at,
+            min(format('%s of login %s', schedule.name, schedule.owner)) AS example
+        FROM jobctl.job_schedules AS schedule
+        WHERE schedule.definition_id = definition.id
+            AND (
+                schedule.put_off_until IS NOT NULL
+                OR ticking.workers > 0
+                AND schedule.due_at < now() - make_interval(secs => $3::float8)
+                AND greatest(schedule.updated_at, definition.resumed_at)
+                    < now() - make_interval(secs => $3::float8)
+            )
+        GROUP BY schedule.put_off_until IS NOT NULL
+    ) AS found
+    WHERE definition.enabled
+        AND definition.paused_at IS NULL
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'runs_dead',

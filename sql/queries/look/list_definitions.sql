@@ -10,15 +10,28 @@ SELECT
     held.reason,
     CASE WHEN state.state = 'fires' THEN definition.next_run_at END AS next_run_at,
     definition.skipped_fires,
+    (
+        SELECT count(*)
+        FROM jobctl.job_schedules AS schedule
+        WHERE schedule.definition_id = definition.id
+            AND $1::text IS NOT NULL
+    ) AS application_schedules,
+    ARRAY(
+        SELECT DISTINCT schedule.owner
+        FROM jobctl.job_schedules AS schedule
+        WHERE schedule.definition_id = definition.id
+            AND $1::text IS NOT NULL
+        ORDER BY schedule.owner
+    ) AS schedule_owners,
     now() AS now
 FROM jobctl.job_definitions AS definition
 CROSS JOIN LATERAL (
     SELECT CASE
         WHEN NOT definition.enabled THEN 'disabled'
-        WHEN num_nonnulls(definition.schedule, definition.after) = 0 THEN NULL
         WHEN definition.paused_at IS NOT NULL THEN 'paused'
         WHEN definition.after IS NOT NULL
             THEN 'after ' || array_to_string(definition.after, ', ')
+        WHEN definition.schedule IS NULL THEN NULL
         ELSE 'fires'
     END AS state
 ) AS state

@@ -49,6 +49,7 @@ SELECT
     substr(run.traceparent, 4, 32) AS trace_id,
     coalesce(definition.lock_name, run.lock) AS lock,
     run.worker AS only_worker,
+    run.schedule,
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff

@@ -1,32 +1,90 @@
--- The definitions and their schedules, by name.
+-- The definitions and their schedules, by name, each before the next schedules of applications.
 -- $1  name; NULL for all
 -- $2  with_figures: how the last runs ended, and the usual run time
+-- $3  applications: how many schedules of applications to return for each job
+WITH definition AS MATERIALIZED (
+    SELECT
+        now() AS now,
+        definition.id,
+        definition.name,
+        definition.schedule,
+        definition.time_zone,
+        array_to_string(definition.after, ', ') AS after,
+        definition.enabled,
+        definition.paused_at,
+        definition.next_run_at,
+        definition.skipped_fires,
+        last.status AS last_status,
+        last.succeeded_at AS last_succeeded_at,
+        CASE
+            WHEN $2::boolean
+                THEN (SELECT usual.median_seconds FROM jobctl.usual(definition.name) AS usual)
+        END AS usual_seconds
+    FROM jobctl.job_definitions AS definition
+    LEFT JOIN LATERAL (
+        SELECT
+            (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
+                AS status,
+            max(figures.last_succeeded_at) AS succeeded_at
+        FROM jobctl.job_figures AS figures
+        WHERE figures.job_type = definition.name
+            AND $2::boolean
+    ) AS last ON true
+    WHERE $1::text IS NULL
+        OR definition.name = $1::text
+)
 SELECT
-    now() AS now,
+    definition.now,
     definition.name,
     definition.schedule,
     definition.time_zone,
-    array_to_string(definition.after, ', ') AS after,
+    definition.after,
     definition.enabled,
     definition.paused_at,
     definition.next_run_at,
     definition.skipped_fires,
-    last.status AS last_status,
-    last.succeeded_at AS last_succeeded_at,
-    CASE
-        WHEN $2::boolean
-            THEN (SELECT usual.median_seconds FROM jobctl.usual(definition.name) AS usual)
-    END AS usual_seconds
-FROM jobctl.job_definitions AS definition
-LEFT JOIN LATERAL (
+    definition.last_status,
+    definition.last_succeeded_at,
+    definition.usual_seconds,
+    NULL AS application_schedule,
+    NULL AS owner,
+    0::bigint AS schedules
+FROM definition
+UNION ALL
+SELECT
+    definition.now,
+    definition.name,
+    schedule.schedule,
+    schedule.time_zone,
+    NULL,
+    definition.enabled,
+    definition.paused_at,
+    schedule.next_run_at,
+    schedule.skipped_fires,
+    definition.last_status,
+    definition.last_succeeded_at,
+    definition.usual_seconds,
+    schedule.name,
+    schedule.owner,
+    counted.schedules
+FROM (
+    SELECT schedule.definition_id, count(*) AS schedules
+    FROM jobctl.job_schedules AS schedule
+    WHERE $3::bigint > 0
+    GROUP BY schedule.definition_id
+) AS counted
+JOIN definition ON definition.id = counted.definition_id
+CROSS JOIN LATERAL (
     SELECT
-        (array_agg(figures.last_status ORDER BY figures.last_ended_at DESC NULLS LAST))[1]
-            AS status,
-        max(figures.last_succeeded_at) AS succeeded_at
-    FROM jobctl.job_figures AS figures
-    WHERE figures.job_type = definition.name
-        AND $2::boolean
-) AS last ON true
-WHERE $1::text IS NULL
-    OR definition.name = $1::text
-ORDER BY definition.name
+        schedule.name,
+        schedule.schedule,
+        schedule.time_zone,
+        schedule.next_run_at,
+        schedule.skipped_fires,
+        schedule.owner
+    FROM jobctl.job_schedules AS schedule
+    WHERE schedule.definition_id = definition.id
+    ORDER BY schedule.due_at
+    LIMIT $3::bigint
+) AS schedule
+ORDER BY name, application_schedule NULLS FIRST

@@ -30,5 +30,11 @@ FROM (
         events.last_value + events.is_called::integer,
         (SELECT max(event.id) FROM jobctl.job_events AS event)
     FROM jobctl.job_events_id_seq AS events
+    UNION ALL
+    SELECT
+        'job_schedules',
+        schedules.last_value + schedules.is_called::integer,
+        (SELECT max(schedule.id) FROM jobctl.job_schedules AS schedule)
+    FROM jobctl.job_schedules_id_seq AS schedules
 ) AS sequence
 WHERE sequence.next <= sequence.newest

@@ -88,6 +88,7 @@ SELECT
     run.idempotency_key,
     run.key_scope,
     run.scheduled_for,
+    run.schedule,
     run.expires_at,
     run.share,
     substr(run.traceparent, 4, 32) AS trace_id,

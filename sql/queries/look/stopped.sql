@@ -110,7 +110,14 @@ LEFT JOIN LATERAL (
 ) AS event ON true
 WHERE CASE
     WHEN definition.enabled
-        THEN definition.schedule IS NOT NULL AND definition.paused_at IS NOT NULL
+        THEN definition.paused_at IS NOT NULL
+            AND (
+                definition.schedule IS NOT NULL
+                OR EXISTS (
+                    SELECT FROM jobctl.job_schedules AS schedule
+                    WHERE schedule.definition_id = definition.id
+                )
+            )
     ELSE definition.max_age IS NOT NULL
 END
     AND ($1::text[] IS NULL OR definition.name = ANY ($1::text[]))

@@ -169,6 +169,10 @@ applied AS (
                 THEN coalesce(definition.next_run_at, excluded.next_run_at)
             ELSE excluded.next_run_at
         END,
+        resumed_at = CASE
+            WHEN excluded.enabled AND NOT definition.enabled THEN now()
+            ELSE definition.resumed_at
+        END,
         put_off_until = NULL,
         updated_at = now()
     -- The keys leave out what only another program stores in an action.

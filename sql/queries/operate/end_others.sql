@@ -3,8 +3,9 @@
 -- one as dead.
 -- $1  names in the file    $2  file, its name    $3  removes    $4  host_user
 -- $5  reason, for the trail
--- A row per definition that was disabled or deleted: its name, whether its schedule was enabled,
--- how many waiting runs a claim will end, and whether these lose hooks.
+-- A row per definition that was disabled or deleted: its name, whether it had an enabled schedule,
+-- of its own or of an application, how many waiting runs a claim will end, and whether these lose
+-- hooks.
 WITH disabled AS (
     UPDATE jobctl.job_definitions AS definition
     SET
@@ -16,7 +17,10 @@ WITH disabled AS (
         AND NOT $3::boolean
     RETURNING
         definition.name,
-        definition.schedule IS NOT NULL AS is_scheduled,
+        definition.schedule IS NOT NULL OR EXISTS (
+            SELECT FROM jobctl.job_schedules AS schedule
+            WHERE schedule.definition_id = definition.id
+        ) AS is_scheduled,
         definition.has_hooks
 ),
 removed AS (
@@ -26,7 +30,11 @@ removed AS (
         AND $3::boolean
     RETURNING
         definition.name,
-        definition.schedule IS NOT NULL AND definition.enabled AS is_scheduled,
+        definition.enabled
+        AND (definition.schedule IS NOT NULL OR EXISTS (
+            SELECT FROM jobctl.job_schedules AS schedule
+            WHERE schedule.definition_id = definition.id
+        )) AS is_scheduled,
         definition.has_hooks
 ),
 ended AS (

@@ -1,4 +1,5 @@
--- Pauses a schedule. Runs can still be enqueued, and waiting runs still start.
+-- Pauses the schedule of a definition, and those that applications made for it. Runs can still be
+-- enqueued, and waiting runs still start.
 -- $1  name    $2  host_user    $3  reason, for the trail
 -- Zero rows: no such definition.
 WITH paused AS (
@@ -7,12 +8,30 @@ WITH paused AS (
         paused_at = coalesce(definition.paused_at, now()),
         updated_at = now()
     WHERE definition.name = $1::text
-    RETURNING definition.name, definition.schedule, definition.after
+    RETURNING
+        definition.name,
+        definition.schedule,
+        definition.after,
+        (
+            SELECT string_agg(format('%s of %s', own.schedules, own.owner), ', ' ORDER BY own.owner)
+            FROM (
+                SELECT schedule.owner, count(*) AS schedules
+                FROM jobctl.job_schedules AS schedule
+                WHERE schedule.definition_id = definition.id
+                GROUP BY schedule.owner
+            ) AS own
+        ) AS schedules
 ),
 trail AS (
-    INSERT INTO jobctl.job_events (action, job, host_user, reason)
-    SELECT 'pause', paused.name, $2::text, $3::text
+    INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
+    SELECT
+        'pause',
+        paused.name,
+        $2::text,
+        $3::text,
+        left('schedules of applications: ' || paused.schedules, 1000)
     FROM paused
 )
-SELECT num_nonnulls(paused.schedule, paused.after) > 0 AS has_schedule
+SELECT
+    num_nonnulls(paused.schedule, paused.after, paused.schedules) > 0 AS has_schedule
 FROM paused

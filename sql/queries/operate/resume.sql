@@ -11,6 +11,10 @@ WITH resumed AS (
             ELSE $2::timestamptz
         END,
         put_off_until = NULL,
+        resumed_at = CASE
+            WHEN definition.paused_at IS NULL THEN definition.resumed_at
+            ELSE now()
+        END,
         paused_at = NULL,
         updated_at = now()
     WHERE definition.name = $1::text

@@ -1,25 +1,71 @@
 -- Schedules whose next nominal time is due or unknown, the oldest first. fire.sql checks them
 -- again.
--- $1  limit
+-- $1  limit    $2  with_applications: also those that applications made
+WITH due AS (
+    (
+        SELECT
+            definition.id,
+            NULL::bigint AS schedule_id,
+            NULL::text AS application_schedule,
+            definition.schedule,
+            definition.time_zone,
+            definition.next_run_at AS seen,
+            NULL::timestamptz AS stored_at,
+            NULL::timestamptz AS starts_at,
+            NULL::timestamptz AS ends_at
+        FROM jobctl.job_definitions AS definition
+        WHERE definition.enabled
+            AND definition.paused_at IS NULL
+            AND definition.schedule IS NOT NULL
+            AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
+            -- As in wake.sql.
+            AND (
+                definition.put_off_until IS NULL
+                OR definition.put_off_until
+                    NOT BETWEEN now() AND now() + interval '1 hour 1 minute'
+            )
+        ORDER BY definition.next_run_at, definition.id
+        LIMIT $1::bigint
+    )
+    UNION ALL
+    SELECT
+        job.id,
+        schedule.id,
+        schedule.name,
+        schedule.schedule,
+        schedule.time_zone,
+        schedule.next_run_at,
+        schedule.updated_at,
+        schedule.starts_at,
+        schedule.ends_at
+    FROM jobctl.scheduling_jobs AS job
+    CROSS JOIN LATERAL (
+        SELECT schedule.*
+        FROM jobctl.job_schedules AS schedule
+        WHERE schedule.definition_id = job.id
+            AND schedule.due_at <= now()
+        ORDER BY schedule.due_at
+        LIMIT $1::bigint
+    ) AS schedule
+    WHERE $2::boolean
+)
 SELECT
     now() AS now,
     definition.id,
+    due.schedule_id,
     definition.name,
-    definition.schedule,
-    definition.time_zone,
+    due.application_schedule,
+    due.schedule,
+    due.time_zone,
     definition.catch_up,
     definition.most_fires,
     extract(epoch FROM definition.spread)::float8 AS spread,
-    definition.next_run_at AS seen
-FROM jobctl.job_definitions AS definition
-WHERE definition.enabled
-    AND definition.paused_at IS NULL
-    AND definition.schedule IS NOT NULL
-    AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-    -- As in wake.sql.
-    AND (
-        definition.put_off_until IS NULL
-        OR definition.put_off_until NOT BETWEEN now() AND now() + interval '1 hour 1 minute'
-    )
-ORDER BY definition.next_run_at, definition.id
+    due.seen,
+    due.stored_at,
+    due.starts_at,
+    due.ends_at,
+    CASE WHEN due.schedule_id IS NOT NULL THEN definition.resumed_at END AS resumed_at
+FROM due
+JOIN jobctl.job_definitions AS definition ON definition.id = due.id
+ORDER BY due.seen, due.id, due.schedule_id
 LIMIT $1::bigint

@@ -1,13 +1,14 @@
 -- Fires schedules, each at most once per nominal time; see the function.
--- Arrays, one element a definition: $1  ids    $2  seen, nominal times    $3  next nominal times
--- $4  delays, seconds    $5  missed: number of times that are skipped
+-- Arrays, one element a schedule: $1  ids of definitions    $2  seen, nominal times
+-- $3  next nominal times    $4  delays, seconds    $5  missed: number of times that are skipped
 -- $6  put_off_until; NULL if the schedule is fired
 -- $7  schedules    $8  time_zones: the times were computed from them
--- Arrays, one element a fire: $9  fire_ids    $10 nominal times
--- Returns a row per definition. NULL runs: another tick fired first or is firing, or the definition
--- has changed.
+-- $9  schedule_ids: those of applications; NULL: the definition's own
+-- Arrays, one element a fire: $10 places of its schedule, from 1    $11 nominal times
+-- Returns a row per schedule, with its place. NULL runs: another tick fired first or is firing, or
+-- the definition or the schedule has changed.
 SELECT
-    schedule.id,
+    schedule.place,
     jobctl.fire(
         schedule.id,
         schedule.seen,
@@ -16,13 +17,14 @@ SELECT
         schedule.next,
         ARRAY(
             SELECT nominal.at
-            FROM unnest($9::bigint[], $10::timestamptz[]) AS nominal (id, at)
-            WHERE nominal.id = schedule.id
+            FROM unnest($10::bigint[], $11::timestamptz[]) AS nominal (place, at)
+            WHERE nominal.place = schedule.place
             ORDER BY nominal.at
         ),
         make_interval(secs => schedule.delay),
         schedule.missed,
-        schedule.put_off_until
+        schedule.put_off_until,
+        schedule.schedule_id
     ) AS runs
 FROM unnest(
     $1::bigint[],
@@ -32,5 +34,17 @@ FROM unnest(
     $5::bigint[],
     $6::timestamptz[],
     $7::text[],
-    $8::text[]
-) AS schedule (id, seen, next, delay, missed, put_off_until, expression, time_zone)
+    $8::text[],
+    $9::bigint[]
+) WITH ORDINALITY AS schedule (
+    id,
+    seen,
+    next,
+    delay,
+    missed,
+    put_off_until,
+    expression,
+    time_zone,
+    schedule_id,
+    place
+)

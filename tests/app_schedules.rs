@@ -1,0 +1,668 @@
+//! Schedules that an application makes, one for each of its customers.
+
+use crate::next_time::random;
+use crate::support::{Role, TestDb, jobctl};
+
+/// Two jobs for applications.
+fn with_jobs(keys: &str) -> TestDb {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "[jobs.report]\nshell = 'cat'\ntimeout = '1h'\n{keys}\n[jobs.other]\nshell = 'cat'\n"
+    ));
+    db
+}
+
+/// Returns the answer to a statement of a role, or the SQLSTATE and the message.
+#[track_caller]
+fn ask(role: &Role<'_>, sql: &str) -> String {
+    match role.client().query_one(sql, &[]) {
+        Ok(row) => {
+            row.try_get::<_, String>(0).unwrap_or_else(|_| row.get::<_, bool>(0).to_string())
+        }
+        Err(error) => {
+            let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error:?}"));
+            format!("{} {}", error.code().code(), error.message())
+        }
+    }
+}
+
+#[track_caller]
+fn schedule(role: &Role<'_>, name: &str, more: &str) -> String {
+    ask(role, &format!("SELECT jobctl.schedule('{name}', 'report', {more})"))
+}
+
+/// Makes the schedules due since `time` ago.
+fn missed(db: &TestDb, time: &str) {
+    db.execute(&format!(
+        "UPDATE jobctl.job_schedules SET next_run_at = date_trunc('minute', now() - interval \
+         '{time}')"
+    ));
+}
+
+/// A tick that fires, and claims nothing.
+fn fire(db: &TestDb) {
+    db.jobctl(["tick", "--queue", "none"]).run().success();
+}
+
+fn runs(db: &TestDb) -> String {
+    db.query("SELECT count(*) FROM jobctl.job_runs")
+}
+
+const ADDED: &str = "scheduled; the next tick computes the first time";
+const CHANGED: &str = "replaced; the next tick computes the next time";
+
+#[test]
+fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
+    let db = with_jobs("result = 'json'");
+    let app = Role::granted(&db, "enqueuer");
+    let weekly = "'0 9 * * mon', 'Europe/Berlin', '{\"customer\": 7}', share => 'c7'";
+    assert_eq!(schedule(&app, "weekly:7", weekly), ADDED);
+    fire(&db);
+    let next = "SELECT to_char(next_run_at AT TIME ZONE 'Europe/Berlin', 'Dy HH24:MI'),
+        next_run_at > now(), next_run_at < now() + interval '7 days 1 hour', owner
+        FROM jobctl.job_schedules";
+    assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
+    assert_eq!(runs(&db), "0");
+    missed(&db, "1 minute");
+    let tick = Role::granted(&db, "worker").jobctl(["tick"]).run().success();
+    tick.stderr_has("schedule weekly:7: fired, run 1");
+    assert_eq!(
+        db.query(
+            "SELECT job_type, payload, share, schedule, enqueued_by, scheduled_for = run_at,
+             definition_id = (SELECT id FROM jobctl.job_definitions WHERE name = 'report')
+             FROM jobctl.job_runs"
+        ),
+        format!("report|{{\"customer\": 7}}|c7|weekly:7|{}|t|t", app.name())
+    );
+    assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
+    assert_eq!(ask(&app, "SELECT (jobctl.result(1)).result ->> 'customer'"), "7");
+    assert_eq!(ask(&app, "SELECT jobctl.unschedule('weekly:7')"), "true");
+    assert_eq!(ask(&app, "SELECT jobctl.unschedule('weekly:7')"), "false");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
+}
+
+#[test]
+fn a_schedule_belongs_to_the_transaction_that_makes_it() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    let mut client = app.client();
+    let make = "BEGIN; SELECT jobctl.schedule('a', 'report', '@daily')";
+    client.batch_execute(&format!("{make}; ROLLBACK")).unwrap();
+    assert_eq!(ask(&app, "SELECT jobctl.unschedule('a')"), "false");
+    client
+        .batch_execute(&format!("{make}; COMMIT; BEGIN; SELECT jobctl.unschedule('a'); ROLLBACK"))
+        .unwrap();
+    assert_eq!(ask(&app, "SELECT jobctl.unschedule('a')"), "true");
+}
+
+#[test]
+fn only_the_enqueuers_of_a_job_may_schedule_it() {
+    let db = with_jobs("");
+    let [app, other, none] =
+        [Role::granted(&db, "enqueuer"), Role::granted(&db, "enqueuer"), Role::new(&db)];
+    db.apply(&format!(
+        "[jobs.report]\nshell = 'cat'\nenqueuers = ['{}']\n[jobs.off]\nshell = 'cat'\nenabled = \
+         false\n[jobs.page]\nshell = 'cat'\non_dead = 'hook'\n[jobs.hook]\nshell = 'cat'\n",
+        app.name()
+    ));
+    assert_eq!(schedule(&app, "a", "'@daily'"), ADDED);
+    let refused = schedule(&other, "b", "'@daily'");
+    assert!(refused.starts_with("42501 role ") && refused.contains("enqueuers"), "{refused}");
+    assert!(schedule(&none, "b", "'@daily'").starts_with("42501 permission denied"));
+    for (job, code) in [("off", "55000"), ("hook", "42501"), ("x", "JC003"), ("shell", "JC003")] {
+        let sql = format!("SELECT jobctl.schedule('b', '{job}', '@daily')");
+        assert!(ask(&app, &sql).starts_with(code), "{job}: {}", ask(&app, &sql));
+        // The same as for a run.
+        let enqueued = ask(&app, &format!("SELECT jobctl.enqueue('{job}')::text"));
+        assert_eq!(ask(&app, &sql), enqueued);
+    }
+    // An operator may, and may change the schedules of other logins, which stay theirs.
+    let operator = Role::granted(&db, "operator");
+    assert_eq!(schedule(&operator, "b", "'@daily'"), ADDED);
+    for role in [&other, &none] {
+        for sql in ["jobctl.unschedule('a')", "jobctl.schedule('a', 'page', '@hourly')"] {
+            assert!(ask(role, &format!("SELECT {sql}")).starts_with("42501 "), "{sql}");
+        }
+    }
+    let taken = ask(&other, "SELECT jobctl.schedule('a', 'page', '@hourly')");
+    assert_eq!(taken, "42501 schedule `a` belongs to another login");
+    assert_eq!(ask(&operator, "SELECT jobctl.schedule('a', 'page', '@hourly')"), CHANGED);
+    let owners = "SELECT string_agg(name || ' ' || (owner = session_user), ',' ORDER BY name)
+        FROM jobctl.job_schedules";
+    assert_eq!(db.query(owners), "a false,b false");
+    // A member of the owning role may, after SET ROLE too.
+    db.execute(&format!("GRANT {} TO {}", app.name(), other.name()));
+    assert_eq!(ask(&other, "SELECT jobctl.unschedule('a')"), "true");
+    assert_eq!(
+        ask(&app, "SELECT jobctl.unschedule('b')"),
+        "42501 schedule `b` belongs to another login"
+    );
+    db.execute("SELECT jobctl.unschedule('b')");
+}
+
+#[test]
+fn a_wrong_argument_is_named() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    for (name, arguments, message) in [
+        ("", "'@daily'", "name must be 1 to 255 bytes"),
+        ("-a", "'@daily'", "name must be 1 to 255 bytes"),
+        (&"x".repeat(256), "'@daily'", "name must be 1 to 255 bytes"),
+        ("a", "NULL", "schedule is NULL"),
+        ("a", "'@daily', 'Berlin'", "cannot compute a time: time_zone must be UTC, or an area"),
+        ("a", "'@daily', 'Mars/Phobos'", "time zone \"Mars/Phobos\" not recognized"),
+        ("a", "'@daily', share => ''", "share must be 1 to 255 bytes"),
+        ("a", "'@daily', payload => ('[1' || repeat('0', 400) || ']')::jsonb", "payload has a"),
+        ("a", "'@daily', starts => 'infinity'", "starts is out of range"),
+        ("a", "'@daily', ends => 'infinity'", "ends is out of range"),
+        ("a", "'@daily', ends => now()", "ends must be later than now and starts"),
+        (
+            "a",
+            "'@daily', starts => now() + interval '2 d', ends => now() + interval '1 d'",
+            "ends must be later than now and starts",
+        ),
+        ("a", "repeat('* ', 600)", "schedule is longer than 1000 bytes"),
+    ] {
+        let refused = schedule(&app, name, arguments);
+        assert!(refused.starts_with(&format!("22023 {message}")), "{arguments}: {refused}");
+    }
+    let unnamed = ask(&app, "SELECT jobctl.schedule(NULL, 'report', '@daily')");
+    assert_eq!(unnamed, "22023 name is NULL");
+    // These are defaults.
+    assert_eq!(schedule(&app, "a", "'@daily', NULL, NULL, NULL, NULL, NULL"), ADDED);
+    assert_eq!(db.query("SELECT time_zone, payload FROM jobctl.job_schedules"), "UTC|{}");
+}
+
+/// Expressions that are right, wrong, or never fire.
+fn expressions() -> Vec<String> {
+    let parts: [&[&str]; 5] = [
+        &["0", "*", "*/15", "5-10", "5-10/3", "1,2", "60", "1,,2", "**", "5/2", "9-3", "007"],
+        &["0", "*", "23", "24", "*/25", "1-2-3", "-1", "+1", "*/0", "1.5", "2/", "1-5/2"],
+        &["*", "1", "31", "30", "29", "L", "lw", "*/2", "32", "0", "l,15", "*/31", "LWL", "1L"],
+        &["*", "2", "feb", "JAN-mar", "13", "0", "2,4", "febr", "dec-jan", "4,6", "jan/2", "2L"],
+        &[
+            "*",
+            "mon",
+            "sat-sun",
+            "fri-mon",
+            "mon#1",
+            "mon#5",
+            "5L",
+            "friL",
+            "7",
+            "8",
+            "mon#6",
+            "*/2",
+            "*/7",
+            "L",
+            "mon-fri#1",
+            "#1",
+            "mon#",
+            "0-7",
+            "sun-sat",
+            "6-0",
+            "5-7/2",
+        ],
+    ];
+    let mut expressions: Vec<_> = [
+        "",
+        " ",
+        "* * * *",
+        "* * * * * *",
+        "@daily",
+        " @weekly ",
+        "@Daily",
+        "@every 90m",
+        "@every 1h30m",
+        "@every 1h 30m",
+        "@every  2d",
+        "@every 30s",
+        "@every 90s",
+        "@every 366d",
+        "@every 365d",
+        "@every",
+        "@every x",
+        "@every 1.5h",
+        "@every 1w",
+        "@every -5m",
+        "@every 5",
+        "@every 60000ms",
+        "@every 1M",
+        "@reboot",
+        "0\t0  1 1\t*",
+        "0 0 30 2 *",
+        "0 0 31 4,6 *",
+        "0 0 29 2 *",
+        "0 0 30 2 mon",
+        "0 0 LW * */7",
+        "0 0 */31 * mon#5",
+        "0 0 */31 * mon#1",
+        "0 0 29 2 */2",
+        "0 0 */15 * tue#2",
+        "0 0 L 2 *",
+        "0 0 31 */2 *",
+        "0 0 31 2-3 *",
+    ]
+    .map(str::to_owned)
+    .into();
+    let mut state = 11;
+    for _ in 0..400 {
+        let mut any = |part: &[&str]| {
+            // Most parts are right: a wrong one hides those after it.
+            let end = if random(&mut state) & 1 == 0 { part.len() / 2 } else { part.len() };
+            part[random(&mut state) as usize % end].to_owned()
+        };
+        expressions.push(parts.map(&mut any).join(" "));
+    }
+    expressions
+}
+
+#[test]
+fn sql_accepts_the_expressions_that_a_file_accepts() {
+    let db = with_jobs("");
+    let fields = ["minute", "hour", "day-of-month", "month", "day-of-week"];
+    let field =
+        |text: &str| fields.iter().rposition(|name| text.contains(&format!("{name} field")));
+    let (mut accepted, mut client) = (0, db.client());
+    for expression in expressions() {
+        let file = jobctl(["next", "--schedule", &expression, "--count", "1"]).run();
+        let sql = client.query_one("SELECT jobctl.schedule_error($1, 'UTC')", &[&expression]);
+        let sql: Option<String> = sql.unwrap().get(0);
+        assert_eq!(file.stdout.is_empty(), sql.is_some(), "`{expression}`: {sql:?}");
+        let sql = sql.unwrap_or_default();
+        assert_eq!(field(&file.stderr), field(&sql), "{expression}: {} {sql}", file.stderr);
+        for words in ["never fires", "runs backwards", "is not a duration", "out of range"] {
+            assert_eq!(file.stderr.contains(words), sql.contains(words), "{expression}: {sql}");
+        }
+        accepted += usize::from(sql.is_empty());
+    }
+    assert!((60..360).contains(&accepted), "{accepted}");
+}
+
+#[test]
+fn the_same_name_replaces_the_schedule() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    assert_eq!(schedule(&app, "a", "'@yearly'"), ADDED);
+    assert_eq!(schedule(&app, "a", "'@yearly'"), "unchanged");
+    fire(&db);
+    let next = || db.query("SELECT next_run_at FROM jobctl.job_schedules");
+    let first = next();
+    assert!(!first.is_empty());
+    assert_eq!(schedule(&app, "a", "'@yearly', payload => '[1]'"), "replaced");
+    assert_eq!(
+        (next(), schedule(&app, "a", "'@yearly', payload => '[1]'")),
+        (first, "unchanged".to_owned())
+    );
+    for change in ["'@daily'", "'@daily', 'Asia/Tokyo'", "'@daily', starts => '2100-01-01 00:00Z'"]
+    {
+        fire(&db);
+        assert_eq!(schedule(&app, "a", change), CHANGED, "{change}");
+        assert_eq!(next(), "", "{change}");
+    }
+    fire(&db);
+    assert_eq!(ask(&app, "SELECT jobctl.schedule('a', 'other', '@daily')"), CHANGED);
+    // A time that is due when the expression changes is fired.
+    fire(&db);
+    missed(&db, "5 minutes");
+    assert_eq!(ask(&app, "SELECT jobctl.schedule('a', 'other', '@yearly')"), "replaced");
+    fire(&db);
+    assert_eq!(db.query("SELECT job_type FROM jobctl.job_runs"), "other");
+    assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_schedules"), "t");
+}
+
+#[test]
+fn a_schedule_fires_from_its_start_to_its_end() {
+    let db = with_jobs("overlap = 'allow'\ncatch_up = 'all'\n");
+    let app = Role::granted(&db, "enqueuer");
+    schedule(&app, "at", "'0 9 * * *', starts => '2100-06-01 09:00Z'");
+    schedule(&app, "after", "'0 9 * * *', starts => '2100-06-01 09:01Z'");
+    schedule(&app, "every", "'@every 90m', starts => '2100-06-01 09:00Z'");
+    schedule(&app, "past", "'@yearly', starts => '2000-06-01 09:00Z', ends => '2100-01-02 00:00Z'");
+    schedule(
+        &app,
+        "never",
+        "'0 0 1 1 *', starts => '2100-06-01 09:00Z', ends => '2100-07-01 00:00Z'",
+    );
+    fire(&db);
+    assert_eq!(
+        db.query(
+            "SELECT name, to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
+             FROM jobctl.job_schedules WHERE name <> 'past' ORDER BY name"
+        ),
+        "after|2100-06-02 09:00\nat|2100-06-01 09:00\nevery|2100-06-01 10:30"
+    );
+    // The last three hours are missed, and the last of them are over.
+    db.execute("DELETE FROM jobctl.job_schedules");
+    schedule(&app, "hourly", "'@hourly', ends => now() + interval '1 day'");
+    db.execute(
+        "UPDATE jobctl.job_schedules SET
+         next_run_at = date_trunc('hour', now()) - interval '4 hours',
+         starts_at = date_trunc('hour', now()) - interval '4 hours',
+         ends_at = date_trunc('hour', now()) - interval '2 hours'",
+    );
+    let tick = db.jobctl(["tick", "--queue", "none"]).run().success();
+    tick.stderr_has("schedule hourly: fired, run 1, run 2, run 3");
+    let fired =
+        "SELECT string_agg(extract(epoch FROM date_trunc('hour', now()) - scheduled_for)::int
+        / 3600 || '', ' ' ORDER BY id) FROM jobctl.job_runs";
+    assert_eq!(db.query(fired), "4 3 2");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
+}
+
+#[test]
+fn the_first_time_is_the_first_one_after_the_schedule_was_stored() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    schedule(&app, "a", "'*/5 * * * *'");
+    schedule(&app, "b", "'*/5 * * * *', ends => now() + interval '1 h'");
+    let no_tick = |name: &str, more: &str| {
+        db.execute(&format!(
+            "UPDATE jobctl.job_schedules SET updated_at = now() - interval '17 minutes'{more}
+             WHERE name = '{name}'"
+        ));
+    };
+    no_tick("a", "");
+    no_tick("b", ", ends_at = now() - interval '11 minutes'");
+    // A new payload does not postpone the first time.
+    assert_eq!(schedule(&app, "a", "'*/5 * * * *', payload => '[1]'"), CHANGED);
+    fire(&db);
+    let of = "SELECT schedule, payload, scheduled_for > now() - interval '5 minutes 10 seconds',
+        scheduled_for < now() - interval '11 minutes' FROM jobctl.job_runs ORDER BY schedule";
+    assert_eq!(db.query(of), "a|[1]|t|f\nb|{}|f|t");
+    // The last time of `b` was fired.
+    assert_eq!(db.query("SELECT name, next_run_at > now() FROM jobctl.job_schedules"), "a|t");
+    // A due time that a new start excludes is not fired.
+    missed(&db, "1 minute");
+    let over = "'@yearly', starts => now(), ends => now() + interval '1 ms'";
+    assert_eq!(schedule(&app, "a", over), CHANGED);
+    fire(&db);
+    assert_eq!(runs(&db), "2");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
+}
+
+#[test]
+fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
+    for (keys, fired, skipped) in [
+        ("overlap = 'allow'", 1, "2"),
+        ("overlap = 'allow'\ncatch_up = 'all'", 3, "0"),
+        ("overlap = 'allow'\ncatch_up = 'all:2'", 2, "1"),
+        ("overlap = 'allow'\ncatch_up = 'skip'", 0, "3"),
+        ("catch_up = 'all'", 1, "2"),
+    ] {
+        let db = with_jobs(keys);
+        let app = Role::granted(&db, "enqueuer");
+        for name in ["a", "b"] {
+            schedule(&app, name, "'*/20 * * * *'");
+        }
+        db.execute(
+            "UPDATE jobctl.job_schedules SET next_run_at =
+             date_bin('20 minutes', now() - interval '3 minutes', '2026-01-01 00:00Z')
+             - interval '40 minutes'",
+        );
+        // At the start of an interval, its own time is due, too.
+        let due = "SELECT floor(extract(epoch FROM now() - min(next_run_at)) / 1200) FROM \
+            jobctl.job_schedules";
+        if db.query(due) != "2" {
+            continue;
+        }
+        fire(&db);
+        let of = |name: &str| {
+            db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE schedule = '{name}'"))
+        };
+        assert_eq!([of("a"), of("b")], [fired.to_string(), fired.to_string()], "{keys}");
+        let counted = "SELECT DISTINCT skipped_fires FROM jobctl.job_schedules";
+        assert_eq!(db.query(counted), skipped, "{keys}");
+    }
+    // A waiting run of one schedule, and of the definition's, delays no other.
+    let db = with_jobs("schedule = '@yearly'\nspread = '1h'");
+    let app = Role::granted(&db, "enqueuer");
+    for name in ["a", "b"] {
+        schedule(&app, name, "'@yearly'");
+    }
+    let again = |time: &str| {
+        missed(&db, time);
+        fire(&db);
+        db.query(
+            "SELECT string_agg(coalesce(schedule, '-'), '' ORDER BY schedule) FROM jobctl.job_runs",
+        )
+    };
+    let own = "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) \
+        WHERE name = 'report'";
+    db.execute(own);
+    assert_eq!(again("9 minutes"), "ab-");
+    assert_eq!(again("8 minutes"), "ab-");
+    assert_eq!(db.query("SELECT count(DISTINCT run_at - scheduled_for) FROM jobctl.job_runs"), "3");
+    db.execute("DELETE FROM jobctl.job_runs WHERE schedule = 'a'");
+    assert_eq!(again("7 minutes"), "ab-");
+    db.execute("DELETE FROM jobctl.job_runs WHERE schedule IS NULL");
+    db.execute(own);
+    assert_eq!(again("6 minutes"), "ab-");
+}
+
+#[test]
+fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
+    let db = with_jobs("");
+    db.execute(
+        "SELECT jobctl.schedule('s' || n, 'report', '@yearly', payload => to_jsonb(n))
+         FROM generate_series(1, 10000) AS n;
+         UPDATE jobctl.job_schedules SET next_run_at = date_trunc('minute', now())",
+    );
+    let workers: Vec<_> = (0..4).map(|n| format!("w{n}")).collect();
+    let tick =
+        |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
+    let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
+    ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+    let counts = "SELECT count(*), count(DISTINCT (schedule, payload)) FROM jobctl.job_runs";
+    assert_eq!(db.query(counts), "10000|10000");
+    let moved =
+        "SELECT bool_and(next_run_at > now()), sum(skipped_fires) FROM jobctl.job_schedules";
+    assert_eq!(db.query(moved), "t|0");
+    // A time that was fired is not fired again, whatever its schedule says.
+    db.execute(
+        "DELETE FROM jobctl.job_schedules WHERE name <> 's1';
+         UPDATE jobctl.job_runs SET status = 'cancelled', finished_at = now();
+         UPDATE jobctl.job_schedules
+         SET next_run_at = (SELECT max(scheduled_for) FROM jobctl.job_runs)",
+    );
+    fire(&db);
+    assert_eq!(runs(&db), "10000");
+}
+
+#[test]
+fn a_worker_fires_no_times_that_the_schedule_cannot_have() {
+    let db = with_jobs("overlap = 'allow'\ncatch_up = 'all'");
+    schedule(&Role::granted(&db, "enqueuer"), "a", "'@hourly'");
+    missed(&db, "3 hours");
+    let fires = |definition: &str, seen: &str, next: &str, times: &str| {
+        db.query(&format!(
+            "SELECT jobctl.fire((SELECT id FROM jobctl.job_definitions WHERE name = '{definition}'),
+                 {seen}, schedule, time_zone, {next}, ARRAY[{times}]::timestamptz[], '0', 0, NULL,
+                 id) IS NOT NULL
+             FROM jobctl.job_schedules"
+        )) == "t"
+    };
+    let (seen, next) = ("next_run_at", "next_run_at + interval '1 day'");
+    assert!(!fires("other", seen, next, seen));
+    assert!(!fires("report", "next_run_at - interval '1 minute'", next, seen));
+    assert!(!fires("report", seen, seen, seen));
+    // It would delete the schedule.
+    assert!(!fires("report", seen, "NULL", seen));
+    for change in [
+        "UPDATE jobctl.job_schedules SET starts_at = next_run_at + interval '1 minute'",
+        "UPDATE jobctl.job_schedules SET ends_at = next_run_at - interval '1 minute'",
+        "UPDATE jobctl.job_definitions SET paused_at = now()",
+        "UPDATE jobctl.job_definitions SET enabled = false",
+    ] {
+        db.execute(change);
+        assert!(!fires("report", seen, next, seen), "{change}");
+        db.execute(
+            "UPDATE jobctl.job_schedules SET starts_at = NULL, ends_at = NULL;
+             UPDATE jobctl.job_definitions SET paused_at = NULL, enabled = true",
+        );
+    }
+    assert_eq!(runs(&db), "0");
+    assert!(fires("report", seen, next, seen));
+    assert_eq!(runs(&db), "1");
+}
+
+#[test]
+fn a_paused_or_disabled_job_pauses_its_schedules() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    schedule(&app, "a", "'@monthly'");
+    fire(&db);
+    let file = |enabled: bool| {
+        db.apply(&format!("[jobs.report]\nshell = 'cat'\nenabled = {enabled}\n"));
+    };
+    let begins: [&dyn Fn(); 2] =
+        [&|| drop(db.jobctl(["pause", "report"]).run().success().stderr("")), &|| file(false)];
+    let ends: [&dyn Fn(); 2] =
+        [&|| drop(db.jobctl(["resume", "report"]).run().success()), &|| file(true)];
+    for (begin, end) in begins.into_iter().zip(ends) {
+        begin();
+        missed(&db, "1 hour");
+        fire(&db);
+        assert_eq!(runs(&db), "0");
+        end();
+        // Its times of before are skipped.
+        fire(&db);
+        assert_eq!(runs(&db), "0");
+        assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_schedules"), "t");
+    }
+    let trail = db.jobctl(["trail", "--format", "tsv"]).run().success();
+    trail.stdout_has(&format!("schedules of applications: 1 of {}", app.name()));
+    // `resume` of a job that is not paused skips nothing.
+    db.execute("UPDATE jobctl.job_definitions SET resumed_at = now() - interval '1 day'");
+    missed(&db, "1 hour");
+    db.jobctl(["resume", "report"]).run().success();
+    fire(&db);
+    assert_eq!(runs(&db), "1");
+}
+
+#[test]
+fn apply_leaves_schedules_alone_but_a_removed_job_takes_its_schedules_with_it() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    schedule(&app, "a", "'@daily'");
+    let row = || db.query("SELECT schedule::text FROM jobctl.job_schedules AS schedule");
+    fire(&db);
+    missed(&db, "1 hour");
+    let before = row();
+    let answer = db.apply("[jobs.report]\nshell = 'true'\nschedule = '@hourly'\n");
+    assert!(!answer.contains("due"), "{answer}");
+    assert_eq!(row(), before);
+    let folder = crate::support::temp_dir();
+    std::fs::write(folder.path().join("jobs.toml"), "[jobs.x]\nshell = 'true'\n").unwrap();
+    db.apply("[jobs.report]\nshell = 'true'\n[jobs.x]\nshell = 'true'\n");
+    let words = ["apply", "--prune", "jobs.toml"];
+    let apply = || db.jobctl(words).current_dir(folder.path());
+    // It asks, as for a definition with a schedule.
+    apply().run().exits(2);
+    assert_eq!(row(), before);
+    apply().args(["--yes"]).run().success();
+    assert_eq!(row(), "");
+}
+
+#[test]
+fn each_login_has_a_limit_for_each_job() {
+    let db = with_jobs("");
+    let [app, other] = [(); 2].map(|()| Role::granted(&db, "enqueuer"));
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_schedules (name, definition_id, schedule, time_zone, payload, owner)
+         SELECT 's' || n, definition.id, '@daily', 'UTC', '{{}}', '{}'
+         FROM generate_series(1, 100000) AS n
+         JOIN jobctl.job_definitions AS definition ON definition.name = 'report'",
+        app.name()
+    ));
+    let full = format!(
+        "53400 login `{}` has 100000 schedules of job `report`; that is the limit",
+        app.name()
+    );
+    assert_eq!(schedule(&app, "one", "'@daily'"), full);
+    assert_eq!(schedule(&app, "s7", "'@hourly'"), CHANGED);
+    assert_eq!(schedule(&other, "two", "'@daily'"), ADDED);
+    assert_eq!(ask(&app, "SELECT jobctl.schedule('one', 'other', '@daily')"), ADDED);
+    assert_eq!(ask(&app, "SELECT jobctl.unschedule('s7')"), "true");
+    assert_eq!(schedule(&app, "three", "'@daily'"), ADDED);
+    assert!(schedule(&app, "four", "'@daily'").starts_with("53400"));
+    // A list shows the next ones, and how many there are.
+    let next = db.jobctl(["next", "--format", "json"]).run().success();
+    let next =
+        next.stderr_has("applications made 100,001 schedules for report; the next 5 are listed");
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&next.stdout).unwrap();
+    assert_eq!(listed.len(), 6);
+    db.jobctl(["next", "--within", "1h", "--quiet"]).run().exits(2);
+}
+
+#[test]
+fn commands_show_whose_the_schedules_are() {
+    let db = with_jobs("");
+    let [app, viewer] = ["enqueuer", "viewer"].map(|part| Role::granted(&db, part));
+    schedule(&app, "weekly:7", "'0 9 * * mon', payload => '\"SECRET\"'");
+    fire(&db);
+    let next = viewer.jobctl(["next", "--format", "json"]).run().success();
+    let next: Vec<serde_json::Value> = serde_json::from_str(&next.stdout).unwrap();
+    let fact = |key: &str| next[0][key].as_str().unwrap();
+    assert_eq!(next.len(), 1);
+    assert_eq!(
+        ["job_type", "application_schedule", "owner", "schedule", "state"].map(fact),
+        ["report", "weekly:7", app.name(), "0 9 * * mon", "fires"]
+    );
+    let named = db.jobctl(["next", "report", "--format", "json"]).run().success();
+    assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&named.stdout).unwrap(), next);
+    db.jobctl(["next", "other"]).run().exits(4).stderr_has("definition `other` has no schedule");
+    schedule(&app, "hourly:8", "'@hourly'");
+    fire(&db);
+    let within = viewer.jobctl(["next", "--within", "1h"]).run().success();
+    within.stdout_has(&format!("hourly:8\t{}", app.name()));
+    let job = db.jobctl(["jobs", "report", "--format", "json"]).run().success();
+    let job: serde_json::Value = serde_json::from_str(&job.stdout).unwrap();
+    assert_eq!(job["application_schedules"], 2);
+    assert_eq!(job["schedule_owners"], serde_json::json!([app.name()]));
+    db.jobctl(["pause", "report"]).run().success().stderr("");
+    db.jobctl(["jobs", "report"]).run().success().stdout_has("state\tpaused");
+    db.jobctl(["next"]).run().success().stdout_has("paused");
+    let folder = crate::support::temp_dir();
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
+    db.jobctl(["report", "--output", page]).run().success();
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains(&format!("weekly:7 of login {}", app.name())), "{html}");
+    assert!(html.contains("2 schedules"), "{html}");
+    assert!(!html.contains("SECRET"));
+    let read = "SELECT name, owner, due_at FROM jobctl.job_schedules";
+    viewer.client().query(read, &[]).unwrap();
+    assert!(ask(&viewer, "SELECT payload FROM jobctl.job_schedules").starts_with("42501"));
+    assert!(ask(&app, read).starts_with("42501"));
+}
+
+#[test]
+fn check_names_schedules_that_do_not_fire() {
+    let db = with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    for name in ["a", "b", "c"] {
+        schedule(&app, name, "'@yearly'");
+    }
+    fire(&db);
+    db.jobctl(["check"]).run().success();
+    // As after a restore on a server with other zones.
+    db.execute("UPDATE jobctl.job_schedules SET time_zone = 'Mars/Phobos' WHERE name < 'c'");
+    missed(&db, "10 minutes");
+    db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
+    let tick = db.jobctl(["tick", "--queue", "none"]).run().success();
+    tick.stderr_has("schedule of `a` does not fire: there is no time zone `Mars/Phobos`");
+    assert_eq!(runs(&db), "1");
+    let login = app.name();
+    let broken = format!("2 schedules (such as a of login {login}) for report can't fire");
+    db.jobctl(["check"]).run().exits(1).stdout_has(&broken);
+    // The next ticks leave them alone.
+    db.jobctl(["tick", "--queue", "none"]).run().success().stderr("");
+    assert_eq!(schedule(&app, "a", "'@yearly'"), "replaced");
+    assert_eq!(schedule(&app, "b", "'@yearly'"), "replaced");
+    let late = format!("2 schedules (such as a of login {login}) for report are late");
+    db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
+    db.jobctl(["check"]).run().exits(1).stdout_has(&late);
+    fire(&db);
+    assert_eq!(runs(&db), "3");
+}
