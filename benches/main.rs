@@ -16,6 +16,7 @@ mod bulk;
 mod claim;
 mod database;
 mod drain;
+mod floods;
 mod history;
 mod limits;
 mod linger;
@@ -51,7 +52,7 @@ impl Scale {
 type Measure = fn(Scale) -> Vec<Measured>;
 
 /// All measurements, in the order of the table.
-const MEASURES: [(&str, Measure); 15] = [
+const MEASURES: [(&str, Measure); 16] = [
     ("tick", short::empty_tick),
     ("enqueue", short::enqueue),
     ("shell", drain::shell),
@@ -64,6 +65,7 @@ const MEASURES: [(&str, Measure); 15] = [
     ("beside", beside::beside),
     ("hosts", drain::hosts),
     ("limits", limits::limits),
+    ("floods", floods::floods),
     ("after", after::after),
     ("memory", drain::memory),
     ("look", look::look),

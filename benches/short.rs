@@ -52,7 +52,10 @@ pub fn enqueue(scale: Scale) -> Vec<Measured> {
 
 /// Returns the median ratio of jobctl's time to its reference's. Both run in turn, so that other
 /// load on the machine affects both.
-fn pairs(count: usize, pair: impl Fn() -> (std::time::Duration, std::time::Duration)) -> Measured {
+pub fn pairs(
+    count: usize,
+    pair: impl Fn() -> (std::time::Duration, std::time::Duration),
+) -> Measured {
     for _ in 0..WARM_UP {
         pair();
     }

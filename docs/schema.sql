@@ -39,9 +39,10 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_waits AND EXISTS (
+    any_locks := any_waits AND after_definition IS NULL AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+        WHERE coalesce(run.status IN ('queued', 'failed'), false)
+            AND run.lock IS NOT NULL
     );
     -- Without a row, NULLs.
     SELECT found.*
@@ -58,7 +59,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND (after_definition IS NOT NULL OR any_locks);
+    WHERE any_waits AND (after_definition >= 0 OR any_locks);
     skips_runs := false;
     IF any_waits THEN
         WITH RECURSIVE lanes AS (
@@ -1290,37 +1291,70 @@ BEGIN
     free := ARRAY(
         SELECT noted.id
         FROM jobctl.job_predecessors AS noted
-        WHERE EXISTS (
-            SELECT FROM unnest(definitions, times) AS asked (definition_id, scheduled_for)
-            WHERE asked.definition_id = noted.definition_id
-                AND asked.scheduled_for IS NOT DISTINCT FROM noted.scheduled_for
-        )
-        ORDER BY noted.id
-        FOR UPDATE SKIP LOCKED
+        JOIN (
+            SELECT DISTINCT given.definition_id, coalesce(given.time, '-infinity') AS time
+            FROM unnest(definitions, times) AS given (definition_id, time)
+        ) AS asked
+            ON asked.definition_id = noted.definition_id
+            AND asked.time = coalesce(noted.scheduled_for, '-infinity')
+        ORDER BY noted.scheduled_for, noted.definition_id, noted.run_id
+        LIMIT 10000
+        FOR UPDATE OF noted SKIP LOCKED
     );
-    WITH due AS MATERIALIZED (
-        SELECT following.*
-        FROM jobctl.following_jobs AS following
-        WHERE following.ids <@ free
+    WITH found AS MATERIALIZED (
+        SELECT
+            noted.*,
+            max(noted.run_id) OVER (
+                PARTITION BY noted.definition_id, noted.scheduled_for, noted.job_type
+            ) AS newest
+        FROM unnest(free) AS free (id)
+        JOIN jobctl.job_predecessors AS noted ON noted.id = free.id
+    ),
+    due AS MATERIALIZED (
+        SELECT
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.is_old,
+            following.after IS NULL AS is_over,
+            coalesce(following.after <@ noted.jobs, false)
+            -- Without a scheduled time, other rows stay for the next run.
+            AND (
+                noted.scheduled_for IS NULL
+                OR noted.rows = (
+                    SELECT count(*)
+                    FROM jobctl.job_predecessors AS other
+                    WHERE other.definition_id = noted.definition_id
+                        AND other.scheduled_for = noted.scheduled_for
+                )
+            ) AS is_complete
+        FROM (
+            SELECT
+                found.definition_id,
+                found.scheduled_for,
+                array_agg(DISTINCT found.job_type) AS jobs,
+                count(*) AS rows,
+                found.scheduled_for IS NOT NULL
+                    AND min(found.noted_at) <= now() - interval '7 days' AS is_old
+            FROM found
+            GROUP BY found.definition_id, found.scheduled_for
+        ) AS noted
+        LEFT JOIN jobctl.job_definitions AS following
+            ON following.id = noted.definition_id
+            AND following.enabled
+            AND following.paused_at IS NULL
     ),
     seen AS MATERIALIZED (
         SELECT
-            noted.id,
+            found.id,
             due.is_complete
                 OR due.is_over
-                OR (
-                    noted.scheduled_for IS NOT NULL
-                    AND noted.noted_at <= now() - interval '7 days'
-                )
-                OR EXISTS (
-                    SELECT FROM jobctl.job_predecessors AS newer
-                    WHERE noted.scheduled_for IS NULL
-                        AND newer.id = ANY (due.ids)
-                        AND newer.job_type = noted.job_type
-                        AND newer.run_id > noted.run_id
-                ) AS is_done
-        FROM due
-        JOIN jobctl.job_predecessors AS noted ON noted.id = ANY (due.ids)
+                OR due.is_old
+                OR found.scheduled_for IS NULL AND found.run_id < found.newest AS is_done
+        FROM found
+        JOIN due
+            ON due.definition_id = found.definition_id
+            AND coalesce(due.scheduled_for, '-infinity')
+                = coalesce(found.scheduled_for, '-infinity')
     ),
     kept AS (
         UPDATE jobctl.job_predecessors AS noted
@@ -1409,7 +1443,14 @@ BEGIN
         ) AS before
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
-        ON CONFLICT DO NOTHING
+        ON CONFLICT (
+            definition_id,
+            coalesce(schedule, ''),
+            scheduled_for,
+            coalesce(worker, '')
+        )
+            WHERE scheduled_for IS NOT NULL
+            DO NOTHING
         RETURNING run.id, run.definition_id, run.scheduled_for
     ),
     edges AS (
@@ -2500,6 +2541,7 @@ DECLARE
     are_locked boolean;
     full_locks text[] := '{}';
     by_lock record;
+    started record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
@@ -2511,7 +2553,8 @@ BEGIN
         WHERE definition.lock_name IS NOT NULL
     ) OR EXISTS (
         SELECT FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+        WHERE coalesce(run.status IN ('queued', 'failed'), false)
+            AND run.lock IS NOT NULL
     );
     IF are_locked THEN
         full_locks := ARRAY(
@@ -2914,7 +2957,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
             FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
+            WHERE coalesce(run.status IN ('queued', 'failed'), false)
                 AND run.lock IS NOT NULL
                 AND (run.lock COLLATE "C", run.queue, run.priority) > (
                     -- No lock has a control character, so this is behind all groups of the lock.
@@ -2953,19 +2996,21 @@ BEGIN
                 WHERE hold.scope = 'queue'
             ))
     ),
-    locked AS MATERIALIZED (
-        SELECT waiting.*
+    claimable AS MATERIALIZED (
+        SELECT
+            waiting.id,
+            waiting.priority,
+            waiting.run_at,
+            row_number() OVER (
+                PARTITION BY due.lock
+                ORDER BY waiting.priority, waiting.run_at, waiting.id
+            ) <= jobctl.lock_most(due.lock) AS is_within
         FROM due
         CROSS JOIN LATERAL (
-            SELECT
-                run.id,
-                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
-                run.payload_bytes,
-                run.priority,
-                run.queue,
-                run.run_at
+            SELECT run.id, run.priority, run.run_at
             FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
+            WHERE coalesce(run.status IN ('queued', 'failed'), false)
+                AND run.lock IS NOT NULL
                 AND run.lock COLLATE "C" = due.lock
                 AND run.queue = due.queue
                 AND run.priority = due.priority
@@ -2986,8 +3031,31 @@ BEGIN
                 )
             ORDER BY run.run_at, run.id
             LIMIT least(at_most, jobctl.lock_most(due.lock))
-            FOR NO KEY UPDATE SKIP LOCKED
         ) AS waiting
+    ),
+    -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
+    locked AS MATERIALIZED (
+        SELECT free.*
+        FROM (
+            SELECT claimable.id
+            FROM claimable
+            WHERE claimable.is_within
+            ORDER BY claimable.priority, claimable.run_at, claimable.id
+        ) AS chosen
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes,
+                run.priority,
+                run.queue,
+                run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.id = chosen.id
+                AND run.status IN ('queued', 'failed')
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS free
+        LIMIT at_most
     )
     SELECT
         array_agg(locked.id) AS ids,
@@ -3008,6 +3076,21 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
+    SELECT allowed.*
+    INTO started
+    FROM jobctl.within_locks(
+        ARRAY(
+            SELECT candidate.id
+            FROM unnest(
+                ids || by_lock.ids,
+                place_priorities || by_lock.priorities,
+                place_run_at || by_lock.run_at,
+                place_ids || by_lock.ids
+            ) AS candidate (id, priority, run_at, place_of)
+            ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+        )
+    ) AS allowed;
+    skipped_job := coalesce(skipped_job, started.skipped_job);
     SELECT
         array_agg(chosen.id ORDER BY chosen.place),
         array_agg(chosen.is_last_attempt ORDER BY chosen.place),
@@ -3034,16 +3117,7 @@ BEGIN
         place_ids || by_lock.ids
     ) WITH ORDINALITY
         AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
-    WHERE chosen.id = ANY (jobctl.within_locks(ARRAY(
-        SELECT candidate.id
-        FROM unnest(
-            ids || by_lock.ids,
-            place_priorities || by_lock.priorities,
-            place_run_at || by_lock.run_at,
-            place_ids || by_lock.ids
-        ) AS candidate (id, priority, run_at, place_of)
-        ORDER BY candidate.priority, candidate.run_at, candidate.place_of
-    )));
+    WHERE chosen.id = ANY (started.runs);
 END
 $$;
 CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
@@ -3053,6 +3127,7 @@ CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
     SELECT coalesce(min(definition.lock_most), 1)
     FROM jobctl.job_definitions AS definition
     WHERE definition.lock_name = lock_most.lock
+        AND definition.enabled
 $$;
 CREATE TABLE jobctl.job_schedules (
     id bigint NOT NULL,
@@ -3680,6 +3755,9 @@ BEGIN
         reason := CASE
             WHEN name IS NULL THEN 'name is NULL'
             WHEN ends <= greatest(starts, now()) THEN 'ends must be later than now and starts'
+            -- Some expressions have no time for decades.
+            WHEN starts >= '9900-01-01 00:00Z'
+                THEN 'starts is out of range; allowed are the years 1 to 9899'
             WHEN ends >= '10000-01-01 00:00Z'
                 THEN 'ends is out of range; allowed are the years 1 to 9999'
         END;
@@ -3704,6 +3782,10 @@ BEGIN
         ) IS NOT DISTINCT FROM (
             definition.id, schedule, time_zone, payload, share, starts, ends
         ) THEN
+            UPDATE jobctl.job_schedules AS tried
+            SET put_off_until = NULL
+            WHERE tried.id = stored.id
+                AND tried.put_off_until IS NOT NULL;
             RETURN 'unchanged';
         ELSIF stored.id IS NOT NULL THEN
             has_same_times := (
@@ -4564,7 +4646,7 @@ BEGIN
     LIMIT most;
 END
 $$;
-CREATE FUNCTION jobctl.within_locks(runs bigint[]) RETURNS bigint[]
+CREATE FUNCTION jobctl.within_locks(INOUT runs bigint[], OUT skipped_job text) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -4575,6 +4657,7 @@ CREATE FUNCTION jobctl.within_locks(runs bigint[]) RETURNS bigint[]
 DECLARE
     locks text[];
     slots integer[];
+    skipped bigint;
 BEGIN
     locks := ARRAY(
         SELECT coalesce(definition.lock_name, run.lock, '')
@@ -4584,7 +4667,7 @@ BEGIN
         ORDER BY chosen.place
     );
     IF NOT EXISTS (SELECT FROM unnest(locks) AS lock WHERE lock <> '') THEN
-        RETURN runs;
+        RETURN;
     END IF;
     slots := ARRAY(
         SELECT slot.slot
@@ -4593,24 +4676,28 @@ BEGIN
         ORDER BY slot.slot
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    RETURN ARRAY(
-        SELECT chosen.id
-        FROM (
-            SELECT
-                given.id,
-                given.place,
-                given.lock,
-                row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
-            FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
-        ) AS chosen
-        LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock
-        WHERE chosen.lock = ''
-            OR (
-                jobctl.lock_slot(chosen.lock) = ANY (slots)
-                AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
-            )
-        ORDER BY chosen.place
-    );
+    SELECT
+        coalesce(
+            array_agg(chosen.id ORDER BY chosen.place) FILTER (
+                WHERE chosen.lock = ''
+                    OR chosen.is_free
+                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
+            ),
+            '{}'
+        ),
+        min(chosen.id) FILTER (WHERE NOT chosen.is_free AND chosen.lock <> '')
+    INTO runs, skipped
+    FROM (
+        SELECT
+            given.id,
+            given.place,
+            given.lock,
+            jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
+            row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
+        FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
+    ) AS chosen
+    LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock;
+    skipped_job := (SELECT run.job_type FROM jobctl.job_runs AS run WHERE run.id = skipped);
 END
 $$;
 CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, lock text, worker text, traceparent text, caller name) RETURNS text
@@ -4687,7 +4774,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
             ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
-            THEN format('lock: the definition has the lock %s', definition.lock_name)
+            THEN format('the definition has the lock %s; leave lock out', definition.lock_name)
         -- Versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'
@@ -4956,26 +5043,12 @@ CREATE TABLE jobctl.job_predecessors (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');
 CREATE VIEW jobctl.following_jobs AS
- SELECT noted.definition_id,
-    following.name AS job_type,
-    noted.scheduled_for,
-    noted.ids,
-    COALESCE((following.follows AND (following.after <@ noted.jobs)), false) AS is_complete,
-    (following.follows IS NOT TRUE) AS is_over
-   FROM (( SELECT predecessor.definition_id,
-            predecessor.scheduled_for,
-            array_agg(predecessor.id) AS ids,
-            array_agg(predecessor.job_type) AS jobs,
-            min(predecessor.noted_at) AS noted_at,
-            bool_or(predecessor.is_new) AS has_new
-           FROM jobctl.job_predecessors predecessor
-          GROUP BY predecessor.definition_id, predecessor.scheduled_for) noted
-     LEFT JOIN ( SELECT definition.id,
-            definition.name,
-            definition.after,
-            (definition.enabled AND (definition.paused_at IS NULL) AND (definition.after IS NOT NULL)) AS follows
-           FROM jobctl.job_definitions definition) following ON ((following.id = noted.definition_id)))
-  WHERE (noted.has_new OR (following.follows IS NOT TRUE) OR (following.after <@ noted.jobs) OR ((noted.scheduled_for IS NOT NULL) AND (noted.noted_at <= (now() - '7 days'::interval))));
+ SELECT DISTINCT noted.definition_id,
+    definition.name AS job_type,
+    noted.scheduled_for
+   FROM (jobctl.job_predecessors noted
+     LEFT JOIN jobctl.job_definitions definition ON ((definition.id = noted.definition_id)))
+  WHERE (noted.is_new OR ((noted.scheduled_for IS NOT NULL) AND (noted.noted_at <= (now() - '7 days'::interval))));
 ALTER TABLE jobctl.job_definitions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME jobctl.job_definitions_id_seq
     START WITH 1
@@ -5235,6 +5308,8 @@ CREATE INDEX job_events_run ON jobctl.job_events USING btree (run_id) WHERE (run
 CREATE INDEX job_figures_failing ON jobctl.job_figures USING btree (job_type) WHERE (failing_since IS NOT NULL);
 CREATE INDEX job_figures_job ON jobctl.job_figures USING btree (job_type, day, part);
 CREATE INDEX job_predecessors_new ON jobctl.job_predecessors USING btree (definition_id) WHERE is_new;
+CREATE INDEX job_predecessors_noted ON jobctl.job_predecessors USING btree (noted_at) WHERE (scheduled_for IS NOT NULL);
+CREATE INDEX job_predecessors_time ON jobctl.job_predecessors USING btree (definition_id, scheduled_for);
 CREATE INDEX job_runs_blocked ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'blocked'::text);
 CREATE INDEX job_runs_dead ON jobctl.job_runs USING btree (finished_at, id) WHERE ((status = 'dead'::text) AND (settled_at IS NULL));
 CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs USING btree (job_type, id) WHERE (status = 'dead'::text);
@@ -5248,7 +5323,7 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) 
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_unfinished_of_schedule ON jobctl.job_runs USING btree (schedule) WHERE ((schedule IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
-CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (lock IS NOT NULL));
+CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE (COALESCE((status = ANY (ARRAY['queued'::text, 'failed'::text])), false) AND (lock IS NOT NULL));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
 CREATE INDEX job_schedules_due ON jobctl.job_schedules USING btree (definition_id, due_at);
 CREATE INDEX job_schedules_owner ON jobctl.job_schedules USING btree (owner, definition_id, id);

@@ -666,3 +666,22 @@ fn check_names_schedules_that_do_not_fire() {
     fire(&db);
     assert_eq!(runs(&db), "3");
 }
+
+#[test]
+fn schedules_of_one_job_do_not_keep_others_waiting() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nschedule = '* * * * *'\n");
+    db.execute(
+        "INSERT INTO jobctl.job_schedules
+             (name, definition_id, schedule, time_zone, payload, next_run_at)
+         SELECT 'a' || number, id, '* * * * *', 'UTC', '{}', date_trunc('minute', now())
+         FROM jobctl.job_definitions, generate_series(1, 600) AS number WHERE name = 'a';
+         UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
+         WHERE name = 'b'",
+    );
+    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    // A tick fires five hundred at a time.
+    let place = "SELECT count(*) FROM jobctl.job_runs WHERE id <= (
+                     SELECT id FROM jobctl.job_runs WHERE job_type = 'b')";
+    assert_eq!(db.query(place), "1");
+}

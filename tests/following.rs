@@ -578,6 +578,10 @@ fn circles_and_unknown_jobs_are_refused() {
             "schedule = '@daily'\nafter = ['b']",
             "excludes `schedule`: the job has the times of those that it follows",
         ),
+        (
+            "each_worker = true\nafter = ['b']",
+            "excludes `each_worker`: the job has the times of those that it follows",
+        ),
     ] {
         let line = 3 + keys.matches('\n').count();
         refused(&job("a", keys), &format!("-:{line}: job `a`: `after`: {why}"));
@@ -626,4 +630,24 @@ fn commands_say_what_a_job_follows() {
     let viewer = Role::granted(&db, "viewer");
     viewer.jobctl(["next"]).run().success().stdout_has(says);
     viewer.jobctl(["report"]).run().success().stdout_has(says);
+}
+
+#[test]
+fn ends_that_another_session_has_locked_delay_no_follower() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nafter = ['a']\npriority = 9\n");
+    db.execute(
+        "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
+         SELECT id, 'a', 1 FROM jobctl.job_definitions WHERE name = 'b'",
+    );
+    let mut other = db.client();
+    let mut other = other.transaction().unwrap();
+    other.execute("SELECT FROM jobctl.job_predecessors WHERE run_id = 1 FOR UPDATE", &[]).unwrap();
+    db.enqueue(["a"]);
+    let runs = "SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'b'";
+    let before: i64 = db.query(runs).parse().unwrap();
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["tick"]).run().success();
+    let after: i64 = db.query(runs).parse().unwrap();
+    assert!(after > before, "{before} {after}");
 }

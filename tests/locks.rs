@@ -141,7 +141,7 @@ fn a_wrong_lock_is_refused() {
         let flag = format!("--lock={lock}");
         db.jobctl(["enqueue", "shell", &flag, "--", "true"]).run().exits(2).stderr_has("lock");
     }
-    let refused = "lock: the definition has the lock warehouse";
+    let refused = "the definition has the lock warehouse; leave lock out";
     db.jobctl(["enqueue", "a", "--lock", "b"]).run().exits(2).stderr_has(refused);
 }
 
@@ -240,4 +240,70 @@ fn a_hold_an_expiry_and_an_excluded_job_keep_runs_with_locks() {
     db.execute("UPDATE jobctl.job_runs SET expires_at = now()");
     tick(&db);
     assert_eq!(db.status(c), "cancelled");
+}
+
+#[test]
+fn a_disabled_definition_has_no_say_in_the_number_of_a_lock() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    let most = "SELECT jobctl.lock_most('warehouse')";
+    assert_eq!(db.query(most), "1");
+    db.apply("[jobs.c]\nshell = 'true'\nlock = { name = 'warehouse', most = 2 }\n");
+    assert_eq!(db.query(most), "2");
+}
+
+#[test]
+fn a_thousand_locks_delay_no_claim() {
+    let db = TestDb::new();
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, payload, lock)
+         SELECT 'shell', '{\"command\": \"true\"}', 'account:' || number
+         FROM generate_series(1, 1500) AS number",
+    );
+    let begun = std::time::Instant::now();
+    db.jobctl(["tick", "--limit", "20"]).run().success();
+    // A claim that read all runs for each of them took a minute.
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    let done = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'";
+    assert_eq!(db.query(done), "20");
+}
+
+#[test]
+fn a_claim_leaves_the_runs_of_other_locks_to_others() {
+    let db = TestDb::new();
+    db.leaves_running();
+    for lock in ["a", "b", "c"] {
+        db.enqueue(["shell", "--lock", lock, "--", "true"]);
+    }
+    for worker in ["w1", "w2"] {
+        db.execute(&format!(
+            "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick,
+                 claiming_until)
+             VALUES ('{worker}', '', now(), 't', now() + interval '1 hour')"
+        ));
+    }
+    let claim = |worker: &str| {
+        format!(
+            "SELECT id FROM jobctl.claim_runs('{worker}', 't', 1, 60, '{{}}', '{{}}', '{{}}',
+                 '{{}}', NULL, NULL, NULL, NULL, 1000000, 8, NULL, NULL, 0, '{{}}', '{{}}', NULL,
+                 false)"
+        )
+    };
+    let mut first = db.client();
+    let mut first = first.transaction().unwrap();
+    let id: i64 = first.query_one(&claim("w1"), &[]).unwrap().get(0);
+    assert_eq!((id, db.query(&claim("w2"))), (1, "2".to_owned()));
+}
+
+#[test]
+fn a_lock_that_another_claim_counts_is_named() {
+    let db = TestDb::new();
+    let run = db.enqueue(["shell", "--lock", "a", "--", "true"]);
+    let mut other = db.client();
+    let mut other = other.transaction().unwrap();
+    other.execute("SELECT FROM jobctl.job_lock_slots FOR UPDATE", &[]).unwrap();
+    let within = format!("SELECT runs, skipped_job FROM jobctl.within_locks('{{{run}}}')");
+    assert_eq!(db.query(&within), "{}|shell");
+    other.rollback().unwrap();
+    assert_eq!(db.query(&within), format!("{{{run}}}|"));
 }

@@ -14,7 +14,7 @@
 --                      continue; NULL for a full scan
 --   lane_queue, lane_priority: full scan of the lanes after this lane; NULL starts at the first one
 --   after_definition, after_definitions, after_shares: see limited_runs; NULL leaves out the runs
---                      of limited definitions
+--                      of limited definitions, less than 0 also those with a lock of their own
 --   only_run           NULL for any
 --   releases_right     whether to release the claim right if no more runs are due
 --
@@ -136,9 +136,10 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_waits AND EXISTS (
+    any_locks := any_waits AND after_definition IS NULL AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+        WHERE coalesce(run.status IN ('queued', 'failed'), false)
+            AND run.lock IS NOT NULL
     );
     -- Without a row, NULLs.
     SELECT found.*
@@ -155,7 +156,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND (after_definition IS NOT NULL OR any_locks);
+    WHERE any_waits AND (after_definition >= 0 OR any_locks);
     skips_runs := false;
     IF any_waits THEN
         WITH RECURSIVE lanes AS (

@@ -3,9 +3,10 @@
 -- newest does. The new run is blocked, and decide_followers decides about it as about any other.
 --
 -- A job follows each run once, because this function deletes the rows of job_predecessors. It
--- leaves out a time if another session has locked one of its rows, which stay new. It also deletes
--- the rows of definitions that follow nothing now, all but the newest row of a job, and those of a
--- scheduled time after a week, because then some job was not fired for it.
+-- leaves out a scheduled time if another session has locked one of its rows, which stay new. It
+-- also deletes the rows of definitions that follow nothing now, all but the newest row of a job,
+-- and those of a scheduled time after a week, because then some job was not fired for it. A call
+-- looks at ten thousand rows.
 --
 -- Reads definitions and locks none, so an application that has locked one delays nothing.
 --
@@ -26,37 +27,70 @@ BEGIN
     free := ARRAY(
         SELECT noted.id
         FROM jobctl.job_predecessors AS noted
-        WHERE EXISTS (
-            SELECT FROM unnest(definitions, times) AS asked (definition_id, scheduled_for)
-            WHERE asked.definition_id = noted.definition_id
-                AND asked.scheduled_for IS NOT DISTINCT FROM noted.scheduled_for
-        )
-        ORDER BY noted.id
-        FOR UPDATE SKIP LOCKED
+        JOIN (
+            SELECT DISTINCT given.definition_id, coalesce(given.time, '-infinity') AS time
+            FROM unnest(definitions, times) AS given (definition_id, time)
+        ) AS asked
+            ON asked.definition_id = noted.definition_id
+            AND asked.time = coalesce(noted.scheduled_for, '-infinity')
+        ORDER BY noted.scheduled_for, noted.definition_id, noted.run_id
+        LIMIT 10000
+        FOR UPDATE OF noted SKIP LOCKED
     );
-    WITH due AS MATERIALIZED (
-        SELECT following.*
-        FROM jobctl.following_jobs AS following
-        WHERE following.ids <@ free
+    WITH found AS MATERIALIZED (
+        SELECT
+            noted.*,
+            max(noted.run_id) OVER (
+                PARTITION BY noted.definition_id, noted.scheduled_for, noted.job_type
+            ) AS newest
+        FROM unnest(free) AS free (id)
+        JOIN jobctl.job_predecessors AS noted ON noted.id = free.id
+    ),
+    due AS MATERIALIZED (
+        SELECT
+            noted.definition_id,
+            noted.scheduled_for,
+            noted.is_old,
+            following.after IS NULL AS is_over,
+            coalesce(following.after <@ noted.jobs, false)
+            -- Without a scheduled time, other rows stay for the next run.
+            AND (
+                noted.scheduled_for IS NULL
+                OR noted.rows = (
+                    SELECT count(*)
+                    FROM jobctl.job_predecessors AS other
+                    WHERE other.definition_id = noted.definition_id
+                        AND other.scheduled_for = noted.scheduled_for
+                )
+            ) AS is_complete
+        FROM (
+            SELECT
+                found.definition_id,
+                found.scheduled_for,
+                array_agg(DISTINCT found.job_type) AS jobs,
+                count(*) AS rows,
+                found.scheduled_for IS NOT NULL
+                    AND min(found.noted_at) <= now() - interval '7 days' AS is_old
+            FROM found
+            GROUP BY found.definition_id, found.scheduled_for
+        ) AS noted
+        LEFT JOIN jobctl.job_definitions AS following
+            ON following.id = noted.definition_id
+            AND following.enabled
+            AND following.paused_at IS NULL
     ),
     seen AS MATERIALIZED (
         SELECT
-            noted.id,
+            found.id,
             due.is_complete
                 OR due.is_over
-                OR (
-                    noted.scheduled_for IS NOT NULL
-                    AND noted.noted_at <= now() - interval '7 days'
-                )
-                OR EXISTS (
-                    SELECT FROM jobctl.job_predecessors AS newer
-                    WHERE noted.scheduled_for IS NULL
-                        AND newer.id = ANY (due.ids)
-                        AND newer.job_type = noted.job_type
-                        AND newer.run_id > noted.run_id
-                ) AS is_done
-        FROM due
-        JOIN jobctl.job_predecessors AS noted ON noted.id = ANY (due.ids)
+                OR due.is_old
+                OR found.scheduled_for IS NULL AND found.run_id < found.newest AS is_done
+        FROM found
+        JOIN due
+            ON due.definition_id = found.definition_id
+            AND coalesce(due.scheduled_for, '-infinity')
+                = coalesce(found.scheduled_for, '-infinity')
     ),
     kept AS (
         UPDATE jobctl.job_predecessors AS noted
@@ -145,7 +179,14 @@ BEGIN
         ) AS before
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
-        ON CONFLICT DO NOTHING
+        ON CONFLICT (
+            definition_id,
+            coalesce(schedule, ''),
+            scheduled_for,
+            coalesce(worker, '')
+        )
+            WHERE scheduled_for IS NOT NULL
+            DO NOTHING
         RETURNING run.id, run.definition_id, run.scheduled_for
     ),
     edges AS (

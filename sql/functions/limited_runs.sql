@@ -22,7 +22,8 @@
 -- Returns arrays, one element a run in the order of turns, with its place among the runs of all
 -- jobs. The first run in turn gets the place of the job's oldest run, the second that of the second
 -- oldest. So turns do not change when the job is served. Returns also
---   skipped_job       the first name of a definition that another session has locked
+--   skipped_job       the first name of a definition that another session has locked, or the job
+--                     of a run whose lock another claim counts
 --   last_definition   the last definition that this call looked at, if there may be more
 --   last_definitions, last_shares: the last share that this call looked at, of each definition that
 --                     has more
@@ -64,6 +65,7 @@ DECLARE
     are_locked boolean;
     full_locks text[] := '{}';
     by_lock record;
+    started record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
@@ -75,7 +77,8 @@ BEGIN
         WHERE definition.lock_name IS NOT NULL
     ) OR EXISTS (
         SELECT FROM jobctl.job_runs AS run
-        WHERE run.status IN ('queued', 'failed') AND run.lock IS NOT NULL
+        WHERE coalesce(run.status IN ('queued', 'failed'), false)
+            AND run.lock IS NOT NULL
     );
     IF are_locked THEN
         full_locks := ARRAY(
@@ -478,7 +481,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
             FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
+            WHERE coalesce(run.status IN ('queued', 'failed'), false)
                 AND run.lock IS NOT NULL
                 AND (run.lock COLLATE "C", run.queue, run.priority) > (
                     -- No lock has a control character, so this is behind all groups of the lock.
@@ -517,19 +520,21 @@ BEGIN
                 WHERE hold.scope = 'queue'
             ))
     ),
-    locked AS MATERIALIZED (
-        SELECT waiting.*
+    claimable AS MATERIALIZED (
+        SELECT
+            waiting.id,
+            waiting.priority,
+            waiting.run_at,
+            row_number() OVER (
+                PARTITION BY due.lock
+                ORDER BY waiting.priority, waiting.run_at, waiting.id
+            ) <= jobctl.lock_most(due.lock) AS is_within
         FROM due
         CROSS JOIN LATERAL (
-            SELECT
-                run.id,
-                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
-                run.payload_bytes,
-                run.priority,
-                run.queue,
-                run.run_at
+            SELECT run.id, run.priority, run.run_at
             FROM jobctl.job_runs AS run
-            WHERE run.status IN ('queued', 'failed')
+            WHERE coalesce(run.status IN ('queued', 'failed'), false)
+                AND run.lock IS NOT NULL
                 AND run.lock COLLATE "C" = due.lock
                 AND run.queue = due.queue
                 AND run.priority = due.priority
@@ -550,8 +555,31 @@ BEGIN
                 )
             ORDER BY run.run_at, run.id
             LIMIT least(at_most, jobctl.lock_most(due.lock))
-            FOR NO KEY UPDATE SKIP LOCKED
         ) AS waiting
+    ),
+    -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
+    locked AS MATERIALIZED (
+        SELECT free.*
+        FROM (
+            SELECT claimable.id
+            FROM claimable
+            WHERE claimable.is_within
+            ORDER BY claimable.priority, claimable.run_at, claimable.id
+        ) AS chosen
+        CROSS JOIN LATERAL (
+            SELECT
+                run.id,
+                run.attempts + 1 >= run.max_attempts + run.uncounted_attempts AS is_last_attempt,
+                run.payload_bytes,
+                run.priority,
+                run.queue,
+                run.run_at
+            FROM jobctl.job_runs AS run
+            WHERE run.id = chosen.id
+                AND run.status IN ('queued', 'failed')
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS free
+        LIMIT at_most
     )
     SELECT
         array_agg(locked.id) AS ids,
@@ -572,6 +600,21 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
+    SELECT allowed.*
+    INTO started
+    FROM jobctl.within_locks(
+        ARRAY(
+            SELECT candidate.id
+            FROM unnest(
+                ids || by_lock.ids,
+                place_priorities || by_lock.priorities,
+                place_run_at || by_lock.run_at,
+                place_ids || by_lock.ids
+            ) AS candidate (id, priority, run_at, place_of)
+            ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+        )
+    ) AS allowed;
+    skipped_job := coalesce(skipped_job, started.skipped_job);
     SELECT
         array_agg(chosen.id ORDER BY chosen.place),
         array_agg(chosen.is_last_attempt ORDER BY chosen.place),
@@ -598,15 +641,6 @@ BEGIN
         place_ids || by_lock.ids
     ) WITH ORDINALITY
         AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
-    WHERE chosen.id = ANY (jobctl.within_locks(ARRAY(
-        SELECT candidate.id
-        FROM unnest(
-            ids || by_lock.ids,
-            place_priorities || by_lock.priorities,
-            place_run_at || by_lock.run_at,
-            place_ids || by_lock.ids
-        ) AS candidate (id, priority, run_at, place_of)
-        ORDER BY candidate.priority, candidate.run_at, candidate.place_of
-    )));
+    WHERE chosen.id = ANY (started.runs);
 END
 $$;

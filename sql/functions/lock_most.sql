@@ -1,5 +1,5 @@
--- Returns how many runs with a lock may run at once: one, unless definitions with it say more; then
--- the least of their numbers. Internal: no part of the contract of the schema.
+-- Returns how many runs with a lock may run at once: one, unless enabled definitions with it say
+-- more; then the least of their numbers. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.lock_most(lock text)
 RETURNS integer
 LANGUAGE sql
@@ -9,4 +9,5 @@ AS $$
     SELECT coalesce(min(definition.lock_most), 1)
     FROM jobctl.job_definitions AS definition
     WHERE definition.lock_name = lock_most.lock
+        AND definition.enabled
 $$;

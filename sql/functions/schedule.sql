@@ -46,6 +46,9 @@ BEGIN
         reason := CASE
             WHEN name IS NULL THEN 'name is NULL'
             WHEN ends <= greatest(starts, now()) THEN 'ends must be later than now and starts'
+            -- Some expressions have no time for decades.
+            WHEN starts >= '9900-01-01 00:00Z'
+                THEN 'starts is out of range; allowed are the years 1 to 9899'
             WHEN ends >= '10000-01-01 00:00Z'
                 THEN 'ends is out of range; allowed are the years 1 to 9999'
         END;
@@ -70,6 +73,10 @@ BEGIN
         ) IS NOT DISTINCT FROM (
             definition.id, schedule, time_zone, payload, share, starts, ends
         ) THEN
+            UPDATE jobctl.job_schedules AS tried
+            SET put_off_until = NULL
+            WHERE tried.id = stored.id
+                AND tried.put_off_until IS NOT NULL;
             RETURN 'unchanged';
         ELSIF stored.id IS NOT NULL THEN
             has_same_times := (

@@ -1,9 +1,8 @@
 -- Returns those of the runs that their locks let start, in the given order. Runs without a lock
 -- are among them. Keeps each lock's slot locked until the end of the transaction, and counts the
--- running runs in a later snapshot; leaves out runs whose slot another claim has locked. Internal:
--- no part of the contract of the schema.
-CREATE OR REPLACE FUNCTION jobctl.within_locks(runs bigint[])
-RETURNS bigint[]
+-- running runs in a later snapshot. Leaves out runs whose slot another claim has locked, and
+-- returns the job of one of them, `skipped_job`. Internal: no part of the contract of the schema.
+CREATE OR REPLACE FUNCTION jobctl.within_locks(INOUT runs bigint[], OUT skipped_job text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
@@ -14,6 +13,7 @@ AS $$
 DECLARE
     locks text[];
     slots integer[];
+    skipped bigint;
 BEGIN
     locks := ARRAY(
         SELECT coalesce(definition.lock_name, run.lock, '')
@@ -23,7 +23,7 @@ BEGIN
         ORDER BY chosen.place
     );
     IF NOT EXISTS (SELECT FROM unnest(locks) AS lock WHERE lock <> '') THEN
-        RETURN runs;
+        RETURN;
     END IF;
     slots := ARRAY(
         SELECT slot.slot
@@ -32,23 +32,27 @@ BEGIN
         ORDER BY slot.slot
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    RETURN ARRAY(
-        SELECT chosen.id
-        FROM (
-            SELECT
-                given.id,
-                given.place,
-                given.lock,
-                row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
-            FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
-        ) AS chosen
-        LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock
-        WHERE chosen.lock = ''
-            OR (
-                jobctl.lock_slot(chosen.lock) = ANY (slots)
-                AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
-            )
-        ORDER BY chosen.place
-    );
+    SELECT
+        coalesce(
+            array_agg(chosen.id ORDER BY chosen.place) FILTER (
+                WHERE chosen.lock = ''
+                    OR chosen.is_free
+                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
+            ),
+            '{}'
+        ),
+        min(chosen.id) FILTER (WHERE NOT chosen.is_free AND chosen.lock <> '')
+    INTO runs, skipped
+    FROM (
+        SELECT
+            given.id,
+            given.place,
+            given.lock,
+            jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
+            row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
+        FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
+    ) AS chosen
+    LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock;
+    skipped_job := (SELECT run.job_type FROM jobctl.job_runs AS run WHERE run.id = skipped);
 END
 $$;

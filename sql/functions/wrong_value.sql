@@ -102,7 +102,7 @@ AS $$
             ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
-            THEN format('lock: the definition has the lock %s', definition.lock_name)
+            THEN format('the definition has the lock %s; leave lock out', definition.lock_name)
         -- Versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'

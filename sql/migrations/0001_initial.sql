@@ -522,10 +522,11 @@ CREATE INDEX job_runs_waiting_of_job
     ON jobctl.job_runs (job_type, coalesce(share, ''), queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 
--- The waiting runs with a lock of their own, see limited_runs.sql.
+-- The waiting runs with a lock of their own, see limited_runs.sql. `coalesce` keeps the planner
+-- from reading all waiting runs instead.
 CREATE INDEX job_runs_waiting_for_lock
     ON jobctl.job_runs (lock COLLATE "C", queue, priority, run_at, id)
-    WHERE status IN ('queued', 'failed') AND lock IS NOT NULL;
+    WHERE coalesce(status IN ('queued', 'failed'), false) AND lock IS NOT NULL;
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;
@@ -649,6 +650,11 @@ WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
 CREATE INDEX job_predecessors_new ON jobctl.job_predecessors (definition_id)
     WHERE is_new;
+
+CREATE INDEX job_predecessors_time ON jobctl.job_predecessors (definition_id, scheduled_for);
+
+CREATE INDEX job_predecessors_noted ON jobctl.job_predecessors (noted_at)
+    WHERE scheduled_for IS NOT NULL;
 
 -- The history. There is no foreign key: the statement that changes a run also writes its history,
 -- and checking each row would add a tenth to the cost of a run. See forget_history for deletion.

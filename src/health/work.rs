@@ -201,11 +201,18 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
                 };
                 format!("worker {worker} {ticks}{pinned}")
             },
-            format!(
-                "{}; if it is gone: {operator}`jobctl forget {}`",
-                see_cron(),
-                shell::argument(worker)
-            ),
+            if fact.is_new {
+                format!(
+                    "start its ticks with --worker {}, or cancel the runs; `jobctl show {run}`",
+                    shell::argument(worker)
+                )
+            } else {
+                format!(
+                    "{}; if it is gone: {operator}`jobctl forget {}`",
+                    see_cron(),
+                    shell::argument(worker)
+                )
+            },
         ),
         Code::DatabaseSlow => (
             format!("the database is slow: a tick of {worker} waited {} for an answer", seconds()),

@@ -415,9 +415,11 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         };
         mistakes.push(keys.mistake(key.name, format!("`{}` needs `{needed}`{rest}", key.name)));
     }
-    if keys.has("after") && keys.has("schedule") {
-        let why = "excludes `schedule`: the job has the times of those that it follows";
-        mistakes.push(keys.wrong("after", why));
+    for key in ["schedule", "each_worker", "workers"] {
+        if keys.has("after") && keys.has(key) {
+            let why = format!("excludes `{key}`: the job has the times of those that it follows");
+            mistakes.push(keys.wrong("after", &why));
+        }
     }
     let schedule = accepted(read_schedule(keys, &row, now), &mut mistakes);
     if mistakes.is_empty() {

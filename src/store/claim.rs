@@ -99,6 +99,8 @@ pub(crate) struct Claim {
     pub(crate) release_right: bool,
     /// Whether the claim must check the limits of definitions.
     pub(crate) limits: bool,
+    /// Whether it may take runs with a lock of their own.
+    pub(crate) locks: bool,
 }
 
 impl Claim {
@@ -300,6 +302,7 @@ impl Store {
             after_shares: Vec::new(),
             release_right: false,
             limits: true,
+            locks: true,
         };
         self.transact("claim runs", |transaction| {
             transaction.request(async |client| claim(client, holder, &one, &wanted).await)?;
@@ -358,7 +361,11 @@ pub(super) async fn claim(
         free_threads = claim.free_threads,
         lane_queue = lane.map(|(queue, _)| queue),
         lane_priority = lane.map(|(_, priority)| priority),
-        after_definition = claim.limits.then(|| claim.after_definition.unwrap_or(0)),
+        after_definition = match (claim.limits, claim.locks) {
+            (true, _) => Some(claim.after_definition.unwrap_or(0)),
+            (false, true) => None,
+            (false, false) => Some(-1),
+        },
         after_definitions = column(&claim.after_shares, |last| last.definition),
         after_shares = column(&claim.after_shares, |last| last.share.as_str()),
         only_run,

@@ -37,7 +37,8 @@ rows! {
     pub(crate) struct BeforeWork {
         /// How many runs the worker's other ticks hold.
         held: i32,
-        /// Whether some definition limits how many of its runs may run at once.
+        /// Whether some definition limits how many of its runs may run at once, or some waiting run
+        /// has a lock of its own.
         pub(crate) limits: bool,
         /// When a tick of any worker noticed a restore that no operator has accepted.
         restored_at: Option<DateTime<Utc>>,

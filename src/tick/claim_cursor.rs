@@ -138,6 +138,7 @@ mod tests {
             after_shares: Vec::new(),
             release_right: false,
             limits,
+            locks: true,
         }
     }
 

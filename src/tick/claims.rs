@@ -168,6 +168,7 @@ impl Claims {
             after_definition: self.cursor.after_definition,
             after_shares: self.cursor.after_shares.clone(),
             limits: self.woken.limits && now >= self.limited_from,
+            locks: now >= self.limited_from,
         })
     }
 

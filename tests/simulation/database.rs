@@ -378,7 +378,7 @@ impl Database {
         let Holder { worker, tick } = &session.holder.clone();
         let has_time = session.now < asked.until;
         if session.filter.only_run.is_some() {
-            let limits = self.definitions.values().any(|it| it.most_running().is_some());
+            let limits = self.limits();
             self.search_all(session, asked, true)?;
             return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
@@ -483,7 +483,7 @@ impl Database {
         let locked = !self.kept.is_empty();
         self.write_worker(worker, row)?;
         let fires = self.definitions.values().any(|definition| definition.fires(now));
-        let limits = self.definitions.values().any(|it| it.most_running().is_some());
+        let limits = self.limits();
         let followers = self.dependencies.values().any(|it| it.state == State::Due);
         Ok(Seen { claiming_tick, locked, lost, expired, fires, followers, limits })
     }
@@ -756,6 +756,12 @@ impl Database {
         (runs, skipped)
     }
 
+    /// Whether claims must check limits or locks.
+    fn limits(&self) -> bool {
+        self.definitions.values().any(|it| it.most_running().is_some())
+            || self.waiting().any(|run| run.lock.is_some())
+    }
+
     /// Whether a run with the same lock is running. Definitions have no locks here.
     fn is_taken(&self, run: &Run) -> bool {
         run.lock.is_some() && self.running().any(|it| it.lock == run.lock)
@@ -822,12 +828,17 @@ impl Database {
                 && filter.serves(&run.queue)
                 && self.is_job_served(&run.job_type, filter)
                 && !self.is_limited(&run.job_type)
-                && !self.is_locked(run.id)
+                && (run.lock.is_some() || !self.is_locked(run.id))
                 && run.is_for(&holder.worker)
         };
         // Priority, age of the lane, queue, then place in the lane.
         let (with_lock, free): (Vec<_>, Vec<_>) =
             self.waiting().filter(is_free).partition(|run| run.lock.is_some());
+        // The first one of each lock, unless it is locked.
+        let with_lock = self.within_locks(with_lock).into_iter();
+        let with_lock = with_lock
+            .filter(|run| (claim.limits || claim.locks) && !self.is_locked(run.id))
+            .take(at_most);
         let by_id = self.within_locks(within_limits.into_iter().chain(with_lock).collect());
         let mut due: Vec<_> = free
             .into_iter()

@@ -463,6 +463,7 @@ impl Sequence {
             after_shares: Vec::new(),
             release_right: random.chance(30),
             limits: random.chance(85),
+            locks: true,
         });
         Request::Step { results, kept, unstarted, claim, skips_locked: random.chance(50) }
     }

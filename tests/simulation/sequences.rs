@@ -1077,7 +1077,7 @@ defects! {
     "failed run followed" in text!("functions/note_predecessors");
         "ELSE run.status = 'succeeded'" => "ELSE run.finished_at IS NOT NULL";
         "has not ended as asked"
-    "followed before all are noted" in text!("views/following_jobs");
+    "followed before all are noted" in FOLLOW;
         "following.after <@ noted.jobs" => "following.after && noted.jobs"; "runs of 2 jobs"
     "following run not blocked" in FOLLOW;
         "WHEN before.runs > 0" => "WHEN false"; "released before the runs"

@@ -1,7 +1,8 @@
 -- What a tick must know before it changes anything: how many runs the worker's other ticks hold,
--- whether some definition limits how many of its runs may run at once, and when a tick noticed a
--- restore that no operator has accepted; see src/job/seen_ticks.rs. It is not part of wake.sql,
--- because planning it would cost each tick without work a millisecond.
+-- whether some definition limits how many of its runs may run at once or some waiting run has a
+-- lock of its own, and when a tick noticed a restore that no operator has accepted; see
+-- src/job/seen_ticks.rs. It is not part of wake.sql, because planning it would cost each tick
+-- without work a millisecond.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
 -- Always one row.
 SELECT
@@ -9,6 +10,10 @@ SELECT
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.is_limited
+    ) OR EXISTS (
+        SELECT FROM jobctl.job_runs AS run
+        WHERE coalesce(run.status IN ('queued', 'failed'), false)
+            AND run.lock IS NOT NULL
     ) AS limits,
     (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
 FROM jobctl.leases AS lease

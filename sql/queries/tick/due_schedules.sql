@@ -64,8 +64,21 @@ SELECT
     due.stored_at,
     due.starts_at,
     due.ends_at,
-    CASE WHEN due.schedule_id IS NOT NULL THEN definition.resumed_at END AS resumed_at
+    -- A later time was written while the database's clock was ahead.
+    CASE
+        WHEN due.schedule_id IS NOT NULL AND definition.resumed_at <= now() + interval '1 minute'
+            THEN definition.resumed_at
+    END AS resumed_at
 FROM due
 JOIN jobctl.job_definitions AS definition ON definition.id = due.id
-ORDER BY due.seen, due.id, due.schedule_id
+-- Those of applications come after the definitions' own, and jobs take turns, so that none keeps
+-- the others waiting.
+ORDER BY
+    due.schedule_id IS NOT NULL,
+    row_number() OVER (
+        PARTITION BY due.id
+        ORDER BY due.seen NULLS FIRST, due.schedule_id
+    ),
+    due.seen,
+    due.id
 LIMIT $1::bigint

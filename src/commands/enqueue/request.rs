@@ -73,11 +73,11 @@ pub(super) struct Request {
     #[arg(long, value_name = "NAME", value_parser = share)]
     #[serde(default, deserialize_with = "read::share")]
     share: Option<String>,
-    /// Of all runs with this lock, whatever their jobs, only one runs at a time
+    /// One run with this lock runs at a time, over all jobs; an error if the definition has a lock
     #[arg(long, value_name = "NAME", value_parser = lock)]
     #[serde(default, deserialize_with = "read::lock")]
     lock: Option<String>,
-    /// Only this worker runs it, see its --worker
+    /// Only this worker starts it: a host's name, or the --worker of its ticks
     #[arg(long, value_name = "NAME", value_parser = worker)]
     #[serde(default, deserialize_with = "read::worker")]
     pub(super) worker: Option<String>,
