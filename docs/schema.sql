@@ -5323,7 +5323,7 @@ CREATE INDEX job_runs_replaced ON jobctl.job_runs USING btree (idempotency_key) 
 CREATE INDEX job_runs_running ON jobctl.job_runs USING btree (job_type, locked_by) WHERE (status = 'running'::text);
 CREATE INDEX job_runs_unfinished_of_schedule ON jobctl.job_runs USING btree (schedule) WHERE ((schedule IS NOT NULL) AND (finished_at IS NULL));
 CREATE INDEX job_runs_waiting ON jobctl.job_runs USING btree (queue, priority, run_at, id) WHERE (status = ANY (ARRAY['queued'::text, 'failed'::text]));
-CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE (COALESCE((status = ANY (ARRAY['queued'::text, 'failed'::text])), false) AND (lock IS NOT NULL));
+CREATE INDEX job_runs_waiting_for_lock ON jobctl.job_runs USING btree (lock COLLATE "C", queue, priority, run_at, id) WHERE ((lock IS NOT NULL) AND COALESCE((status = ANY (ARRAY['queued'::text, 'failed'::text])), false));
 CREATE INDEX job_runs_waiting_of_job ON jobctl.job_runs USING btree (job_type, COALESCE(share, ''::text), queue, priority, run_at, id) WHERE ((status = ANY (ARRAY['queued'::text, 'failed'::text])) AND (job_type <> ALL (ARRAY['shell'::text, 'http'::text])));
 CREATE INDEX job_schedules_due ON jobctl.job_schedules USING btree (definition_id, due_at);
 CREATE INDEX job_schedules_owner ON jobctl.job_schedules USING btree (owner, definition_id, id);

@@ -526,7 +526,7 @@ CREATE INDEX job_runs_waiting_of_job
 -- from reading all waiting runs instead.
 CREATE INDEX job_runs_waiting_for_lock
     ON jobctl.job_runs (lock COLLATE "C", queue, priority, run_at, id)
-    WHERE coalesce(status IN ('queued', 'failed'), false) AND lock IS NOT NULL;
+    WHERE lock IS NOT NULL AND coalesce(status IN ('queued', 'failed'), false);
 
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;
