@@ -13,10 +13,10 @@ use crate::text::timestamp;
 
 /// Stop a definition's schedule until it is resumed
 ///
-/// It also stops the schedules that applications made for the job, and a paused job
-/// follows no others. Waiting runs still run, and the job can still be enqueued. After
-/// a day, `check` reports the pause; `enabled = false` in the file stops a schedule for
-/// good.
+/// It also stops the schedules that applications made for the job, and a paused
+/// job follows no others. Waiting runs still run, and the job can still be
+/// enqueued. After a day, `check` reports the pause; `enabled = false` in the
+/// file stops a schedule for good.
 ///
 ///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]

@@ -758,7 +758,7 @@ mod tests {
                 "snooze": "run", "max_attempts": 10, "backoff": "exponential:1m..30m",
                 "priority": 0, "queue": "default", "spread": 0.0, "enqueue_may_set": [],
                 "enabled": true, "pass_result": false, "result": "text", "when": "success",
-                "alert_after": 3,
+                "alert_after": 3, "each_worker": false,
             })
         );
         assert!(job.schedule.is_none());
