@@ -82,6 +82,8 @@ BEGIN
     seen AS MATERIALIZED (
         SELECT
             found.id,
+            -- Of a scheduled time, a job may have a run for each worker.
+            found.scheduled_for IS NOT NULL OR found.run_id = found.newest AS is_followed,
             due.is_complete
                 OR due.is_over
                 OR due.is_old
@@ -105,16 +107,11 @@ BEGIN
         USING seen
         WHERE noted.id = seen.id
             AND seen.is_done
-        RETURNING noted.*
+        RETURNING noted.*, seen.is_followed
     ),
     predecessors AS MATERIALIZED (
-        -- Of a scheduled time, a job may have a run for each worker.
-        SELECT DISTINCT ON (
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.job_type,
-            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END
-        )
+        -- A run may have ended twice.
+        SELECT DISTINCT
             noted.definition_id,
             noted.scheduled_for,
             noted.run_id,
@@ -122,15 +119,10 @@ BEGIN
         FROM noted
         JOIN jobctl.job_definitions AS following ON following.id = noted.definition_id
         LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
-        WHERE noted.job_type = ANY (following.after)
+        WHERE noted.is_followed
+            AND noted.job_type = ANY (following.after)
             -- A run without a scheduled time has ended as asked, even if it was pruned since.
             AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
-        ORDER BY
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.job_type,
-            CASE WHEN noted.scheduled_for IS NOT NULL THEN noted.run_id END,
-            noted.run_id DESC
     ),
     new AS (
         INSERT INTO jobctl.job_runs AS run (
