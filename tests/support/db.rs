@@ -297,7 +297,6 @@ impl TestDb {
         }
     }
 
-    /// Declares that this test leaves running runs.
     /// A trigger returns NULL for updates of runs of which this holds.
     pub fn skip_updates(&self, condition: &str) {
         self.execute(&format!(
@@ -308,6 +307,7 @@ impl TestDb {
         ));
     }
 
+    /// Declares that this test leaves running runs.
     pub fn leaves_running(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
     }
