@@ -333,5 +333,5 @@ fn colour_flags_override_variables_and_auto_needs_a_terminal() {
     let shown = status.stdout;
     let counts: Vec<_> = shown.lines().filter(|line| line.contains(" shell ")).collect();
     assert_eq!(counts.len(), 2, "{shown}");
-    assert_eq!(counts[0].matches("\u{1b}[38;5;1m").count(), 1, "{counts:?}");
+    assert_eq!(counts[0].matches("\u{1b}[31m").count(), 1, "{counts:?}");
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use comfy_table::{CellAlignment, Color};
 
 use super::colour::is_coloured;
 use crate::job::status::Status;
@@ -69,66 +68,50 @@ impl Cell {
         }
     }
 
-    /// Shortens a text in its middle, because names differ at their ends.
-    pub(super) fn within(&self, width: usize) -> Self {
-        match self {
-            Self::Text(text) if text.chars().count() > width => {
-                let chars: Vec<_> = plain(text).chars().collect();
-                let end = width.saturating_sub(1) / 2;
-                let begin = width.saturating_sub(1) - end;
-                let of = |part: &[char]| part.iter().collect::<String>();
-                Self::Text(format!("{}…{}", of(&chars[..begin]), of(&chars[chars.len() - end..])))
-            }
-            _ => self.clone(),
-        }
+    /// Returns whether people see it aligned to the right.
+    pub(super) fn is_right(&self) -> bool {
+        matches!(self, Self::Number(..) | Self::Length(_))
     }
 
-    pub(super) fn shown(&self, is_short: bool, is_coloured: bool) -> comfy_table::Cell {
-        let cell = comfy_table::Cell::new(self.text(is_short));
-        let cell = match self.colour().filter(|_| is_coloured) {
-            Some(colour) => cell.fg(colour),
-            None => cell,
+    /// Returns a part of the cell's text in its colour.
+    pub(super) fn in_colour(&self, text: String) -> String {
+        let word = match self {
+            Self::Status(word) => word.as_str(),
+            Self::Number(_, Some(status)) => status.as_str(),
+            _ => return text,
         };
-        match self {
-            Self::Number(..) | Self::Length(_) => cell.set_alignment(CellAlignment::Right),
-            _ => cell,
-        }
-    }
-
-    fn colour(&self) -> Option<Color> {
-        match self {
-            Self::Status(word) => colour_of(word),
-            Self::Number(_, status) => colour_of(status.as_ref()?.as_str()),
-            _ => None,
+        match colour_of(word) {
+            Some(colour) => format!("\x1b[{}m{text}\x1b[0m", colour as u8),
+            None => text,
         }
     }
 
     /// The text of the cell alone, in colour if stdout is.
     pub(super) fn coloured(&self) -> String {
         let text = self.bare();
-        let code = match self.colour().filter(|_| is_coloured(&io::stdout())) {
-            Some(Color::DarkRed) => 31,
-            Some(Color::DarkGreen) => 32,
-            Some(Color::DarkYellow) => 33,
-            Some(Color::DarkCyan) => 36,
-            _ => return text,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        if is_coloured(&io::stdout()) { self.in_colour(text) } else { text }
     }
 }
 
-/// One of the terminal's own eight colours, which its user can read on its background.
-fn colour_of(word: &str) -> Option<Color> {
+/// One of the terminal's own eight colours, which its user can read on its background: SGR codes.
+enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+fn colour_of(word: &str) -> Option<Colour> {
     Some(match word.parse().ok() {
-        Some(Status::Succeeded) => Color::DarkGreen,
-        Some(Status::Running) => Color::DarkCyan,
-        Some(Status::Failed) => Color::DarkYellow,
-        Some(Status::Dead) => Color::DarkRed,
+        Some(Status::Succeeded) => Colour::Green,
+        Some(Status::Running) => Colour::Cyan,
+        Some(Status::Failed) => Colour::Yellow,
+        Some(Status::Dead) => Colour::Red,
         Some(Status::Blocked | Status::Queued | Status::Cancelled) => return None,
         None => match word {
-            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Color::DarkYellow,
-            "bad" => Color::DarkRed,
-            "ok" => Color::DarkGreen,
+            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Colour::Yellow,
+            "bad" => Colour::Red,
+            "ok" => Colour::Green,
             _ => return None,
         },
     })
@@ -137,15 +120,6 @@ fn colour_of(word: &str) -> Option<Color> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_shortened_in_its_middle() {
-        let within = |text: &str, width| Cell::Text(text.to_owned()).within(width).bare();
-        assert_eq!(within("nightly_backup_of_db", 20), "nightly_backup_of_db");
-        assert_eq!(within("nightly_backup_of_db", 9), "nigh…f_db");
-        assert_eq!(within("nightly_backup_of_db", 8), "nigh…_db");
-        assert_eq!(within("äöü", 2), "ä…");
-    }
 
     #[test]
     fn a_short_time_has_one_unit() {

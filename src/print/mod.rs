@@ -4,6 +4,7 @@ mod answer;
 mod cell;
 mod colour;
 mod fields;
+mod fit;
 mod log_writer;
 mod logger;
 mod message;

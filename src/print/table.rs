@@ -1,14 +1,14 @@
 //! Tables for people: aligned, as wide as the terminal, one line a row, the status in colour.
 
-use std::io;
+use std::{io, iter};
 
 use chrono::{DateTime, Utc};
-use comfy_table::{ColumnConstraint, ContentArrangement, Row, Width, presets};
 use serde::Serialize;
 
 use super::cell::Cell;
 use super::colour::is_coloured;
 use super::fields::{Fields, columns};
+use super::fit::{cut_end, cut_middle, take_line, width_of};
 
 /// Columns that are left out only if all their cells are empty; times also below `NARROW` columns.
 const KEPT: [&str; 17] = [
@@ -98,49 +98,47 @@ impl<'a> Table<'a> {
     }
 
     fn table(&self, header: &[&str], rows: &[Vec<Cell>]) -> String {
-        let wraps = self.wraps;
         let is_coloured = is_coloured(&io::stdout());
         let width = rustix::termios::tcgetwinsize(io::stdout())
             .ok()
             .map(|size| size.ws_col)
-            .filter(|width| *width > 0);
-        let width = width.map(|width| width.max(NARROWEST));
-        let Layout { columns, has_short_times, widths } =
-            Layout::fitting(header, rows, self, width.map_or(usize::MAX, usize::from));
-        let mut table = comfy_table::Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_truncation_indicator("…")
-            .set_header(columns.iter().map(|column| header[*column].to_uppercase()))
-            .add_rows(rows.iter().map(|row| {
-                let cells = columns.iter().zip(&widths).filter_map(|(column, width)| {
-                    let cell = row.get(*column)?;
-                    let is_name = !wraps && NAMES.contains(&header[*column]);
-                    Some(if is_name { cell.within(*width) } else { cell.clone() })
-                });
-                let mut row = Row::from(cells.map(|cell| cell.shown(has_short_times, is_coloured)));
-                if !wraps {
-                    row.max_height(1);
-                }
-                row
-            }));
-        for ((column, text), shown) in columns.iter().zip(&widths).zip(table.column_iter_mut()) {
-            if rows.iter().any(|row| row.get(*column).is_some_and(Cell::is_whole)) {
-                shown.set_constraint(ColumnConstraint::ContentWidth);
-            } else if width.is_some() && !wraps {
-                let text = u16::try_from(PADDING + *text).unwrap_or(u16::MAX);
-                shown.set_constraint(ColumnConstraint::Absolute(Width::Fixed(text)));
+            .filter(|width| *width > 0)
+            .map_or(usize::MAX, |width| width.max(NARROWEST).into());
+        let layout = Layout::fitting(header, rows, self, width);
+        let headings: Vec<_> = header.iter().map(|name| Cell::Text(name.to_uppercase())).collect();
+        let rows = iter::once(&headings).chain(rows);
+        rows.map(|row| self.lines(header, row, &layout, is_coloured)).collect()
+    }
+
+    /// Returns the lines of one row.
+    fn lines(&self, header: &[&str], row: &[Cell], layout: &Layout, is_coloured: bool) -> String {
+        let shown = layout.columns.iter().zip(&layout.widths);
+        let cells = shown.filter_map(|(column, width)| {
+            let cell = row.get(*column)?;
+            let text = cell.text(layout.has_short_times);
+            let text = match self.wraps {
+                true => text,
+                false if NAMES.contains(&header[*column]) => cut_middle(&text, *width),
+                false => cut_end(&text, *width),
+            };
+            Some((cell, text, *width))
+        });
+        let mut cells: Vec<_> = cells.collect();
+        let mut lines = String::new();
+        while cells.iter().any(|(_, rest, _)| !rest.is_empty()) {
+            for (cell, rest, width) in &mut cells {
+                let text = take_line(rest, *width);
+                let padding = " ".repeat(width.saturating_sub(width_of(&text)));
+                let text = if is_coloured { cell.in_colour(text) } else { text };
+                lines += &match cell.is_right() {
+                    true => format!(" {padding}{text} "),
+                    false => format!(" {text}{padding} "),
+                };
             }
+            lines.truncate(lines.trim_end().len());
+            lines.push('\n');
         }
-        if is_coloured {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        if let Some(width) = width {
-            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-        }
-        table.to_string().lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+        lines
     }
 }
 
@@ -163,7 +161,7 @@ impl<'a> Column<'a> {
     fn of((number, name): (usize, &&'a str), rows: &[Vec<Cell>], width: usize) -> Self {
         let cells = || rows.iter().filter_map(|row| row.get(number));
         let widest = |is_short| {
-            let widths = cells().map(|cell| cell.text(is_short).chars().count());
+            let widths = cells().map(|cell| width_of(&cell.text(is_short)));
             widths.max().unwrap_or_default().max(name.len())
         };
         let is_empty = cells().all(|cell| matches!(cell, Cell::Nothing));
@@ -244,12 +242,22 @@ impl Layout {
         }
         let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
         let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
+        let all = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
+        if table.wraps {
+            // The widest text first: each has about the same number of lines then.
+            while all(&widths) > width
+                && let Some(widest) = cut.iter().max_by_key(|i| widths[**i])
+                && widths[*widest] > NARROW_TEXT
+            {
+                widths[*widest] -= 1;
+            }
+            cut.clear();
+        }
         for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
             cut.sort_by_key(|i| last.contains(&columns[*i].name));
             for i in &cut {
-                let all: usize = widths.iter().map(|width| PADDING + width).sum();
                 let spare = widths[*i].saturating_sub(least);
-                widths[*i] -= spare.min(all.saturating_sub(width));
+                widths[*i] -= spare.min(all(&widths).saturating_sub(width));
             }
         }
         let columns = columns.iter().map(|column| column.number).collect();
