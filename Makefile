@@ -5,6 +5,10 @@ PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # The build folder. If cargo's configuration file names another one, set CARGO_TARGET_DIR, too.
 TARGET = $${CARGO_TARGET_DIR:-target}
+# The simulation computes for minutes without it, and all else compiles faster without it.
+OPTIMIZED = --config profile.test.package.jobctl.opt-level=1
+UNIT_TESTS = $(OPTIMIZED) --lib
+TESTS = $(if $(filter --lib,$(ARGS)),$(OPTIMIZED)) $(or $(ARGS),--test integration)
 # In this file, tests list the parts that they skip on this machine.
 LEFT_OUT = $(TARGET)/tests-left-out
 
@@ -19,6 +23,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
 
 build: toolchain ## build the release binary
+	@test -e "$(TARGET)/release/jobctl" || \
+		echo 'Compiling with optimizations takes 3 to 15 minutes the first time; the last crate, a third of it.'
 	$(CARGO) build --release --locked
 
 # The first check, because compiling and installing take minutes.
@@ -31,8 +37,13 @@ demo: toolchain ## watch it run real jobs against a PostgreSQL of its own
 
 test: toolchain ## run all tests; ARGS="..." goes to cargo test
 	@rm -f "$(LEFT_OUT)"
-	tests/with-postgres $(CARGO) test --no-run --locked $(ARGS)
-	JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)" tests/with-postgres $(CARGO) test --locked $(ARGS); status=$$?; \
+	@ls "$(TARGET)"/debug/deps/integration-* >/dev/null 2>&1 || \
+		echo 'Compiling the tests takes 2 to 15 minutes the first time, and the last crate prints nothing meanwhile.'
+	tests/with-postgres $(CARGO) test --no-run --locked $(TESTS)
+	$(if $(ARGS),,$(CARGO) test --no-run --locked $(UNIT_TESTS))
+	export JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)"; status=0; \
+		$(if $(ARGS),,tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) || status=$$?;) \
+		tests/with-postgres $(CARGO) test --locked $(TESTS) || status=$$?; \
 		! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
 			echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)");" \
 				"on Debian and Ubuntu, \`make tools\` installs what most of them need"; \
@@ -48,15 +59,16 @@ chaos: toolchain ## crash, stop and cut off real ticks for SECONDS=180; SEED=N r
 		--test integration -- --exact --nocapture chaos::every_promise_holds_while_everything_fails
 
 simulate: toolchain ## run the tick in SEEDS=10000 simulated worlds; SEED=N replays one, HOSTS=1000 shows how it grows
-	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked --lib simulation -- --nocapture
+	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked $(UNIT_TESTS) simulation -- --nocapture
 
 fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=1000 of statements
-	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked --lib -- schedule:: backoff::
-	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked --lib \
+	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked $(UNIT_TESTS) -- schedule:: backoff::
+	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) \
 		the_model_and_postgres_answer_alike random_sequences_break_no_invariant
 
 # The exit status is 3 if a mutant did not end and all others were found.
 mutants: toolchain ## change each pure rule and check that a test fails; SHARD=0/8 takes one of 8 parts
+	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || echo 'Installing cargo-mutants takes some minutes.'
 	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || \
 		$(CARGO) install --quiet --locked --version 27.1.0 --root "$(TARGET)/mutants-27.1.0" cargo-mutants
 	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants \
