@@ -164,6 +164,26 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
 }
 
 #[test]
+fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
+    let db = TestDb::new();
+    let full = "no space left on device";
+    let [first, second] = [0, 1].map(|minute| fail(&db, "backup", "dead", "web1", minute, full));
+    db.jobctl(["prune", &first.to_string()]).run().success();
+    let incident = format!("{first}.1");
+    let found = incidents(&db, &["--until", "2026-02-01"]);
+    assert_eq!(found[0]["incident"], incident.as_str());
+    for member in [incident, format!("{second}.1")] {
+        let failures = db.jobctl(["failures", "--incident", &member]).run().success().stdout;
+        assert!(failures.starts_with(&format!("{second}\t")), "{failures}");
+        let listed = db.jobctl(["list", "--incident", &member]).run().success();
+        listed.stdout_has(&format!("{second}\tdead\t"));
+        let retry = ["retry", "--all-dead", "--yes", "--verbose", "--incident", &member];
+        db.jobctl(retry).run().success().stdout(&format!("{second}\tqueued\n"));
+        db.execute("UPDATE jobctl.job_runs SET status = 'dead', finished_at = now()");
+    }
+}
+
+#[test]
 fn a_trickle_of_one_cause_is_one_line() {
     let db = TestDb::new();
     let full = "no space left on device";

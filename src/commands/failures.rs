@@ -109,12 +109,14 @@ impl Arguments {
         let is_bounded = until.is_some() || incident.is_some();
         let since = since.or((!is_bounded).then_some(When::Ago(DAY)));
         let [mut since, mut until] = time_zone.window(&store, [since, until])?;
+        let mut incident_name = None;
         if let Some((run, attempt)) = incident {
             let window = store.incident_window(run, attempt)?;
             let window = window.ok_or_else(|| no_incident((run, attempt)))?;
             let end = window.last_at + TimeDelta::microseconds(1);
             since = since.max(Some(window.first_at));
             until = Some(until.map_or(end, |until| until.min(end)));
+            incident_name = Some(window.incident);
         }
         let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter {
@@ -126,7 +128,7 @@ impl Arguments {
             share,
             error_type,
             error,
-            like: incident,
+            incident: incident_name,
         };
         let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
         print_first(self.output, &self.shown, self.limit, which, table, |wanted| match self.group {

@@ -67,18 +67,18 @@ pub(crate) struct FailureFilter {
     pub(crate) error_type: Option<ErrorType>,
     /// A text in the error or in the last line of output.
     pub(crate) error: Option<String>,
-    /// The run and the number of an attempt: only those that failed like it.
-    pub(crate) like: Option<(i64, i32)>,
+    /// Only attempts of this incident.
+    pub(crate) incident: Option<String>,
 }
 
 impl FailureFilter {
     /// Returns whether it selects all failed attempts of its window.
     fn is_window(&self) -> bool {
         let Self { since: _, until: _, jobs, worker, queue, share, .. } = self;
-        let Self { error_type, error, like, .. } = self;
+        let Self { error_type, error, incident, .. } = self;
         let texts = [worker, queue, share, error];
         let has_text = texts.into_iter().any(Option::is_some);
-        !has_text && jobs.is_empty() && error_type.is_none() && like.is_none()
+        !has_text && jobs.is_empty() && error_type.is_none() && incident.is_none()
     }
 }
 
@@ -89,8 +89,9 @@ rows! {
         attempt: i32,
     }
 
-    /// The ends of the first and the last attempt of an incident.
+    /// The name of an incident, and the ends of its first and its last attempt.
     pub(crate) struct IncidentWindow {
+        pub(crate) incident: String,
         pub(crate) first_at: DateTime<Utc>,
         pub(crate) last_at: DateTime<Utc>,
     }
@@ -271,13 +272,13 @@ impl Store {
         })
     }
 
-    /// Returns when the incident of this attempt began and ended; `None` if it did not fail.
+    /// Returns the incident of this attempt; `None` if it did not fail.
     pub(crate) fn incident_window(
         &self,
         run_id: i64,
         attempt: i32,
     ) -> Result<Option<IncidentWindow>> {
-        let statement = query!("look/incident_window"; run_id, attempt);
+        let statement = query!("look/incident"; run_id, attempt);
         self.query("read an incident", Transaction::first, statement)
     }
 
@@ -291,8 +292,11 @@ impl Store {
     /// Returns the runs whose last failed attempt is in the incident of this attempt; `None` if
     /// this attempt did not fail.
     pub(crate) fn incident_runs(&self, run_id: i64, attempt: i32) -> Result<Option<Vec<i64>>> {
-        let statement = query!("look/incident_runs"; run_id, attempt);
-        self.query("read an incident", Transaction::first, statement)
+        self.transact("read an incident", |transaction| {
+            let window = transaction.first(query!("look/incident"; run_id, attempt))?;
+            let incident = window.map(|it: IncidentWindow| it.incident);
+            transaction.first(query!("look/incident_runs"; incident, run_id, attempt))
+        })
     }
 }
 
@@ -301,13 +305,13 @@ fn failed_attempts(
     filter: &FailureFilter,
     limit: Option<i64>,
 ) -> PgResult<(Vec<i64>, Vec<i32>)> {
-    let FailureFilter { since, until, worker, queue, share, error_type, error, .. } = filter;
+    let FailureFilter { since, until, worker, queue, share, error_type, .. } = filter;
+    let FailureFilter { incident, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
-    let (of_run, of_attempt) = filter.like.unzip();
     let within = limit.filter(|_| error.is_none());
     let found: Vec<Attempt> = transaction.list(query!(
         "look/failed_attempts";
-        since, until, jobs, worker, queue, share, error_type, of_run, of_attempt, limit = within,
+        since, until, jobs, worker, queue, share, error_type, incident, limit = within,
     ))?;
     let ids = |found: Vec<Attempt>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
     let (run_ids, attempts) = ids(found);

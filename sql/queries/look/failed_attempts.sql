@@ -2,8 +2,8 @@
 -- $1  since    $2  until, exclusive; NULL for no bound
 -- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type
 --     NULL for any, like the others
--- $8  of_run   $9  of_attempt: only attempts of the incident of this one; NULL for all
--- $10 limit; NULL for all
+-- $8  incident; NULL for any
+-- $9  limit; NULL for all
 -- Reads only columns that a viewer may read.
 SELECT attempt.run_id, attempt.attempt
 FROM jobctl.job_attempts AS attempt
@@ -17,14 +17,6 @@ WHERE attempt.outcome IN ('failed', 'lease_expired')
     AND ($5::text IS NULL OR run.queue = $5::text)
     AND ($6::text IS NULL OR run.share = $6::text)
     AND ($7::text IS NULL OR attempt.error_type = $7::text)
-    AND (
-        $8::bigint IS NULL
-        OR attempt.incident = (
-            SELECT given.incident
-            FROM jobctl.job_attempts AS given
-            WHERE given.run_id = $8::bigint
-                AND given.attempt = $9::integer
-        )
-    )
+    AND ($8::text IS NULL OR attempt.incident = $8::text)
 ORDER BY attempt.finished_at DESC, attempt.run_id DESC, attempt.attempt DESC
-LIMIT $10::bigint
+LIMIT $9::bigint

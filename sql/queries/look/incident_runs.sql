@@ -1,6 +1,7 @@
--- The runs whose last failed attempt is in the incident of this attempt; no row if the attempt did
--- not fail. Attempt 0 stands for a run that died without a failed attempt, see list_incidents.sql.
--- $1  run_id    $2  attempt
+-- The runs whose last failed attempt is in an incident; no row if there is no such incident.
+-- Attempt 0 stands for a run that died without a failed attempt, see list_incidents.sql.
+-- $1  incident; NULL for none
+-- $2  run_id    $3  attempt
 SELECT coalesce(
     array_agg(member.run_id) FILTER (
         WHERE NOT EXISTS (
@@ -14,18 +15,16 @@ SELECT coalesce(
     ),
     ARRAY[]::bigint[]
 ) AS ids
-FROM jobctl.job_attempts AS given
-JOIN jobctl.job_attempts AS member ON member.incident = given.incident
+FROM jobctl.job_attempts AS member
 JOIN jobctl.job_runs AS run
     ON run.id = member.run_id
-WHERE given.run_id = $1::bigint
-    AND given.attempt = $2::integer
-GROUP BY given.run_id
+WHERE member.incident = $1::text
+GROUP BY member.incident
 UNION ALL
 SELECT ARRAY[run.id]
 FROM jobctl.job_runs AS run
-WHERE run.id = $1::bigint
-    AND $2::integer = 0
+WHERE run.id = $2::bigint
+    AND $3::integer = 0
     AND run.status = 'dead'
     AND NOT EXISTS (
         SELECT

@@ -1,0 +1,19 @@
+-- The incident of a failed attempt, and the ends of its first and its last attempt. An incident
+-- keeps its name when the attempt that it is named after is deleted.
+-- $1  run_id    $2  attempt
+-- Zero rows: this attempt did not fail.
+SELECT
+    member.incident,
+    min(member.finished_at) AS first_at,
+    max(member.finished_at) AS last_at
+FROM jobctl.job_attempts AS member
+WHERE member.incident = coalesce(
+    (
+        SELECT given.incident
+        FROM jobctl.job_attempts AS given
+        WHERE given.run_id = $1::bigint
+            AND given.attempt = $2::integer
+    ),
+    $1::bigint || '.' || $2::integer
+)
+GROUP BY member.incident
