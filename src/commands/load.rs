@@ -41,8 +41,9 @@ const BATCH: usize = 2000;
 /// all ticks, those of the test fire due schedules and recover lost runs.
 ///
 /// The test's runs, definition, history and figures are removed at the end, also
-/// after Ctrl-C. After `kill -9`, the next `jobctl load` removes them. Only one
-/// test runs at a time. It needs the role that owns the schema:
+/// after Ctrl-C. After `kill -9`, the next `jobctl load` removes them, from half a
+/// minute later on. Only one test runs at a time. It needs the role that owns the
+/// schema:
 ///
 ///   jobctl load
 ///   jobctl load --runs 100000 --rate 500 --workers 2 --concurrency 16 --yes
