@@ -1,4 +1,4 @@
-//! Runs the code blocks of README.md and docs/*.md. CONTRIBUTING.md has the rules for blocks.
+//! Runs the code blocks of README.md and docs/. CONTRIBUTING.md has the rules for blocks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ macro_rules! pages {
 }
 
 pages! {
-    architecture: "docs/architecture.md",
+    architecture: "docs/internals/architecture.md",
     comparison: "docs/comparison.md",
     effects: "docs/effects.md",
     enqueue: "docs/enqueue.md",
@@ -67,14 +67,14 @@ pages! {
     json: "docs/json.md",
     operations: "docs/operations.md",
     performance: "docs/performance.md",
-    performance_reasons: "docs/performance-reasons.md",
+    performance_reasons: "docs/internals/performance-reasons.md",
     readme: "README.md",
     reference: "docs/reference.md",
     schedules: "docs/schedules.md",
     schema: "docs/schema.md",
     security: "docs/security.md",
-    simulation: "docs/simulation.md",
-    testing: "docs/testing.md",
+    simulation: "docs/internals/simulation.md",
+    testing: "docs/internals/testing.md",
 }
 
 /// A fenced block: its language, the words after it, and its text.
@@ -398,13 +398,17 @@ fn code_words(page: &str) -> impl Iterator<Item = &str> {
 fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let [page, variants, checker] =
-        ["docs/testing.md", "tests/simulation/variants.rs", "tests/chaos/checker.rs"].map(read);
+        ["docs/internals/testing.md", "tests/simulation/variants.rs", "tests/chaos/checker.rs"]
+            .map(read);
     let list = Command::new(env::current_exe().unwrap()).arg("--list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     let tests: BTreeSet<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     let named: Vec<_> = code_words(&page).filter(|word| word.contains("::")).collect();
     let missing: Vec<_> = named.iter().filter(|name| !tests.contains(**name)).collect();
-    assert!(missing.is_empty(), "docs/testing.md names tests that don't exist: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/internals/testing.md names tests that don't exist: {missing:?}"
+    );
 
     let defects = variants.lines().filter_map(|line| {
         let [name, seeds, what] = line.trim().splitn(3, ' ').collect::<Vec<_>>()[..] else {
@@ -426,9 +430,9 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
     let hundreds = tests.len() / 100;
     let more_than = format!("More than {},{}00 tests", hundreds / 10, hundreds % 10);
     for (path, count) in [
-        ("docs/testing.md", more_than),
-        ("docs/testing.md", format!("{} planted defects", defects.len())),
-        ("docs/simulation.md", format!("lists {} defects", defects.len())),
+        ("docs/internals/testing.md", more_than),
+        ("docs/internals/testing.md", format!("{} planted defects", defects.len())),
+        ("docs/internals/simulation.md", format!("lists {} defects", defects.len())),
     ] {
         assert!(read(path).contains(&count), "{path} does not say: {count}");
     }

@@ -1,4 +1,4 @@
-//! Ends of attempts and runs: jobctl.end_runs writes what docs/architecture.md says.
+//! Ends of attempts and runs: jobctl.end_runs writes what docs/internals/architecture.md says.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
 
 #[test]
 fn end_runs_writes_what_the_table_of_the_architecture_says() {
-    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/internals/architecture.md")).unwrap();
     let table = text.split_once("## Ends").unwrap().1.split_once("\n\n- ").unwrap().0;
     let rows = table.lines().filter(|line| line.starts_with("| `"));
     let mut ways = 0;

@@ -1,5 +1,5 @@
--- Ends attempts and runs; docs/architecture.md has the table of what each way writes. Internal: no
--- part of the contract of the schema.
+-- Ends attempts and runs; docs/internals/architecture.md has the table of what each way writes.
+-- Internal: no part of the contract of the schema.
 --
 -- `way`: what ends them.
 --   result: an attempt ended, as the arrays say         lost: its lease ended without a result

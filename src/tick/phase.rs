@@ -30,7 +30,7 @@ pub(super) enum PhaseEnd {
 }
 
 impl Phase {
-    /// The phase that follows; docs/architecture.md draws this table.
+    /// The phase that follows; docs/internals/architecture.md draws this table.
     pub(super) fn after(self, end: PhaseEnd) -> Self {
         match (self, end) {
             (Self::Working, PhaseEnd::Spent) => Self::Draining,
@@ -73,6 +73,9 @@ mod tests {
                 }
             }
         }
-        assert!(include_str!("../../docs/architecture.md").contains(&diagram), "{diagram}");
+        assert!(
+            include_str!("../../docs/internals/architecture.md").contains(&diagram),
+            "{diagram}"
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! A simulation of hosts, a network and a database that runs the tick's real machine. One seed
-//! gives one history. See docs/simulation.md.
+//! gives one history. See docs/internals/simulation.md.
 
 #![allow(clippy::print_stdout)]
 
@@ -142,7 +142,7 @@ fn every_promise_holds_in_every_world() {
     }
 }
 
-/// `make simulate HOSTS=1000` prints the figures of docs/simulation.md.
+/// `make simulate HOSTS=1000` prints the figures of docs/internals/simulation.md.
 #[test]
 fn large_worlds_wait_little_and_share_work() {
     let Some(most) = number("HOSTS") else { return };
