@@ -116,7 +116,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
             Err(error) => add("work", health::unreadable(error)),
         }
         let scheduled = work.map(|work| work.scheduled).unwrap_or_default();
-        let zones = store.inspect_zones(due::zones_in_use(&scheduled));
+        let zones = store.zone_facts(due::zones_in_use(&scheduled));
         add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
         let indexes = store.inspect_indexes();
         add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));

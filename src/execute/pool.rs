@@ -77,8 +77,8 @@ impl<T, R> Tasks<T, R> {
         if is_full { None } else { self.waiting.pop_front() }
     }
 
-    /// Returns whether to wake the owner now. It is woken once.
-    fn wakes(&mut self) -> bool {
+    /// Returns whether to wake the owner now, and if so, stops asking for it: it is woken once.
+    fn take_wake(&mut self) -> bool {
         let wakes = match self.wake_when {
             WakeWhen::Never => false,
             WakeWhen::Shortage { waiting, ended, bytes } => {
@@ -163,7 +163,7 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         }
         tasks.unrecorded = unrecorded;
         tasks.wake_when = wake_when;
-        tasks.wakes()
+        tasks.take_wake()
     }
 
     pub(crate) fn ended(&self) -> Vec<R> {
@@ -198,7 +198,7 @@ impl<T, R> Shared<T, R> {
         }
         loop {
             let task = tasks.take();
-            if tasks.wakes() {
+            if tasks.take_wake() {
                 (self.wake)();
             }
             if let Some(task) = task {

@@ -432,7 +432,7 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 }
 
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    // A number has no unit.
+    // A number is refused like a wrong text: it would not say its unit.
     let value = Value::deserialize(deserializer)?;
     let text = value.as_str().unwrap_or_default();
     let (least, most) = TIMEOUT_RANGE;

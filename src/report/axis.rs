@@ -71,10 +71,10 @@ impl Axis {
         self.bin >= DAY
     }
 
-    /// The place of an instant, in bins from the start. An instant outside is placed at the end.
-    pub(super) fn place(&self, at: DateTime<Utc>) -> f64 {
-        let place = (at - self.from).as_seconds_f64() / self.bin as f64;
-        place.clamp(0.0, f64::from(self.bins))
+    /// The position of an instant, in bins from the start. An instant outside is at the nearer end.
+    pub(super) fn position(&self, at: DateTime<Utc>) -> f64 {
+        let position = (at - self.from).as_seconds_f64() / self.bin as f64;
+        position.clamp(0.0, f64::from(self.bins))
     }
 
     pub(super) fn start(&self, bin: i32) -> DateTime<Utc> {
@@ -91,7 +91,7 @@ impl Axis {
         let labels = instants.filter_map(|at| {
             let local = self.clock.local(instant(at));
             let is_due = (at + offset(local)).rem_euclid(step) == 0;
-            is_due.then(|| Label { place: self.place(instant(at)), text: label(local, span) })
+            is_due.then(|| Label { place: self.position(instant(at)), text: label(local, span) })
         });
         labels.collect()
     }
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn an_instant_outside_the_window_is_placed_at_its_end() {
         let axis = axis("2026-01-05T12:07:09Z", 24, "UTC");
-        assert_eq!(axis.place(axis.start(-3)), 0.0);
-        assert_eq!(axis.place(axis.start(4)), 4.0);
-        assert_eq!(axis.place(axis.start(400)), 97.0);
+        assert_eq!(axis.position(axis.start(-3)), 0.0);
+        assert_eq!(axis.position(axis.start(4)), 4.0);
+        assert_eq!(axis.position(axis.start(400)), 97.0);
     }
 }

@@ -9,7 +9,7 @@
 use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Axis, Label};
-use super::{View, anchor, name, pace};
+use super::{View, anchor, name, when_none_is_due};
 use crate::health::{Finding, Severity};
 use crate::store::{self, Bin, ReportJob};
 use crate::text::duration;
@@ -188,7 +188,7 @@ fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     });
     let after = job.after.as_ref().map(|after| format!("after {after}"));
     html! {
-        @for part in [after, flow.and_then(pace), average].into_iter().flatten() {
+        @for part in [after, flow.and_then(when_none_is_due), average].into_iter().flatten() {
             " " span.quiet { (part) }
         }
     }
@@ -263,7 +263,7 @@ fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
         .collect();
     html! {
         @if let Some(since) = job.running_since {
-            @let (start, now) = (axis.place(since), axis.place(axis.now));
+            @let (start, now) = (axis.position(since), axis.position(axis.now));
             path.r d=(format!("M{start:.2} {BASE}v-36H{now:.2}v36z")) {}
         }
         @if !long.is_empty() { path.long d=(long) {} }

@@ -200,7 +200,7 @@ fn id(heading: &str) -> String {
 }
 
 /// When no run is due any more; `None` if none is due now, or if that can't be said.
-fn pace(flow: &Flow) -> Option<String> {
+fn when_none_is_due(flow: &Flow) -> Option<String> {
     let show = |seconds| duration::show_whole(store::seconds(seconds));
     let at_best = flow.at_best_seconds.map(|seconds| format!("{} at best", show(seconds)));
     let at_this_pace = match (flow.empty_in_seconds, flow.trend.as_deref()) {

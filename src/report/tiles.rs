@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{View, pace};
+use super::{View, when_none_is_due};
 use crate::job::finding_code::Code;
 use crate::store::{ReportSummary, StoppedFacts};
 use crate::text::plural::{grouped, listed};
@@ -68,12 +68,12 @@ fn due(view: &View<'_>) -> Tile {
     let oldest = summary.due_since.map(|at| format!("for up to {}", age(at, view.axis.now)));
     // The first row is that of all jobs.
     let flow = view.snapshot.flow.first().filter(|_| summary.due > 0);
-    let pace = flow.and_then(pace);
+    let none_due = flow.and_then(when_none_is_due);
     let rest = [counted(summary.later, "later"), counted(summary.failed, "to retry")];
     Tile {
         name: "Due now",
         value: grouped(summary.due),
-        notes: [oldest, pace].into_iter().chain(rest).flatten().collect(),
+        notes: [oldest, none_due].into_iter().chain(rest).flatten().collect(),
         is_bad: false,
     }
 }

@@ -114,8 +114,8 @@ impl EncodedRun {
         self.key.as_ref()
     }
 
-    /// The place of its key in the order of locks: a chunk replaces runs first.
-    fn place(&self) -> impl Ord {
+    /// Orders the locks of keys: a chunk replaces runs first.
+    fn lock_order(&self) -> impl Ord {
         (!self.replaces, &self.key)
     }
 }
@@ -234,7 +234,7 @@ fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs.len()).collect();
     let keyed: Vec<_> = order.iter().copied().filter(|index| runs[*index].key.is_some()).collect();
     let mut sorted = keyed.clone();
-    sorted.sort_by(|a, b| runs[*a].place().cmp(&runs[*b].place()));
+    sorted.sort_by(|a, b| runs[*a].lock_order().cmp(&runs[*b].lock_order()));
     for (place, index) in keyed.into_iter().zip(sorted) {
         order[place] = index;
     }

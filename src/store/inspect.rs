@@ -166,7 +166,7 @@ impl Store {
     }
 
     /// Returns the UTC offsets of zones at instants; reads nothing if `wanted` is empty.
-    pub(crate) fn inspect_zones(
+    pub(crate) fn zone_facts(
         &self,
         wanted: BTreeSet<(String, DateTime<Utc>)>,
     ) -> Result<ZoneFacts> {

@@ -326,9 +326,9 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     }
 }
 
-/// Checks that the newest version among the answers is that of the program. Returns when the schema
-/// was created.
-pub(super) fn check(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
+/// Returns when the schema was created. Fails if the newest version among the answers is not that of
+/// the program.
+pub(super) fn created_at(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
     let begins_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
     let migrations = answers.iter().filter_map(|answer| match answer {
         SimpleQueryMessage::Row(row) => Some(migration(row)),

@@ -220,7 +220,7 @@ fn run<'a, T>(
                 true => Error::silent(doing),
                 false => Error::of(doing, &error),
             });
-            match checked.and_then(|answers| schema::check(&answers)) {
+            match checked.and_then(|answers| schema::created_at(&answers)) {
                 Ok(created_at) => transaction.created_at = Some(created_at),
                 Err(error) => {
                     let _ = transaction.batch_execute("ROLLBACK");
@@ -242,9 +242,9 @@ fn run<'a, T>(
         let _ = transaction.batch_execute("ROLLBACK");
         // If no setting makes the session read-only, the server is a standby.
         if error::is_read_only(&error)
-            && let Ok(Some(now)) = transaction.client.session_state(&mut transaction.wait)
-            && now.read_only
-            && !now.standby
+            && let Ok(Some(session)) = transaction.client.session_state(&mut transaction.wait)
+            && session.read_only
+            && !session.standby
         {
             return Err(Error::read_only(doing));
         }

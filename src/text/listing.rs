@@ -79,18 +79,18 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 }
 
 impl ListedRow {
-    fn place(&self, name: &str) -> usize {
+    fn index_of(&self, name: &str) -> usize {
         self.names.iter().take_while(|other| *other != name).count()
     }
 
     /// Returns the value of a field; null if there is no such field.
     pub(crate) fn value(&self, name: &str) -> &Value {
-        self.values.get(self.place(name)).unwrap_or(&Value::Null)
+        self.values.get(self.index_of(name)).unwrap_or(&Value::Null)
     }
 
     /// Makes a field null.
     pub(crate) fn clear(&mut self, name: &str) {
-        let place = self.place(name);
+        let place = self.index_of(name);
         self.values.get_mut(place).map(Value::take);
     }
 }

@@ -185,7 +185,7 @@ impl Driver {
         }
         self.events.extend(runtime.take_connection().map(|connected| match connected {
             Ok(()) => Event::Connected,
-            Err(error) => Event::Disconnected(error),
+            Err(error) => Event::ConnectFailed(error),
         }));
     }
 

@@ -58,8 +58,7 @@ pub(crate) struct Bounds {
 #[derive(Debug)]
 pub(super) enum Event {
     Connected,
-    /// The attempt to connect failed.
-    Disconnected(anyhow::Error),
+    ConnectFailed(anyhow::Error),
     Answered(Answer),
     /// Attempts ended, or could not start, or were withdrawn.
     Ended(Vec<Ended>),
@@ -192,7 +191,7 @@ impl Machine {
         (self.now, self.pool) = (now, pool);
         match event {
             Event::Connected => self.connected(),
-            Event::Disconnected(error) => self.disconnected(error),
+            Event::ConnectFailed(error) => self.disconnected(error),
             Event::Answered(answer) => self.answered(answer),
             Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
             Event::Signal => self.signal(),

@@ -21,7 +21,7 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
         broken.iter().for_each(|why| log::error!("{why}"));
         let mut moved = false;
         for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
-            if batch > 0 && !turn.begins() {
+            if batch > 0 && !turn.try_begin() {
                 return Ok(());
             }
             let fire = |part: &[FirePlan]| fire_part(store, part);

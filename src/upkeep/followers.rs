@@ -24,7 +24,7 @@ fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let due = store.following_jobs()?;
         let enqueue = |part: &[_]| store.enqueue_following(part);
-        if !turn.work_off(due, enqueue, set_aside)? || !turn.begins() {
+        if !turn.work_off(due, enqueue, set_aside)? || !turn.try_begin() {
             return Ok(());
         }
     }
@@ -75,7 +75,7 @@ pub(crate) fn release_followers(
                 is_locked |= left_out.insert(run);
             }
         }
-        if !turn.begins() {
+        if !turn.try_begin() {
             return Ok(());
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
         if turn.state.is_slow(claim.id) {
             continue;
         }
-        if !turn.begins() {
+        if !turn.try_begin() {
             break;
         }
         match store.record_stored(claim) {

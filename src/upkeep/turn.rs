@@ -69,11 +69,12 @@ impl<'a> Turn<'a> {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// Whether there is time to begin work that is due. Otherwise the next turn does it.
-    pub(crate) fn begins(&mut self) -> bool {
-        let begins = self.has_time();
-        self.is_cut |= !begins;
-        begins
+    /// Returns whether there is time to begin work that is due. Otherwise this turn is cut short,
+    /// and the next one does the work.
+    pub(crate) fn try_begin(&mut self) -> bool {
+        let has_time = self.has_time();
+        self.is_cut |= !has_time;
+        has_time
     }
 
     /// Tries the items in parts, at least one part, and further ones as long as there is time.
@@ -128,7 +129,7 @@ impl<'a> Turn<'a> {
     /// Whether to look for more items: the last ones were as many as are looked up at a time. If
     /// none of them was changed, other sessions have locked them, or the database rejects them.
     pub(crate) fn goes_on(&mut self, has_changed: bool, is_full: bool) -> bool {
-        has_changed && is_full && self.begins()
+        has_changed && is_full && self.try_begin()
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
             assert_eq!(turn.work_off(vec![1, 2, 3], attempt, |_, why| Err(why)).unwrap(), changes);
             // Rows that other sessions have locked do not call for another turn.
             assert_eq!((tried, turn.has_changed, turn.is_cut), (2, changes, changes));
-            assert!(!turn.begins() && turn.is_cut);
+            assert!(!turn.try_begin() && turn.is_cut);
         }
         let mut state = two_at_a_time();
         let mut turn = Turn::new(Some(over), &mut state);
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(turn.state.batch.at_most(), 1);
         for until in [None, Some(over + Duration::from_secs(3600))] {
             let mut turn = Turn::new(until, &mut state);
-            assert!(turn.begins() && !turn.is_cut);
+            assert!(turn.try_begin() && !turn.is_cut);
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct UnclaimableSearch {
 impl UnclaimableSearch {
     /// Starts a search among the due runs after a claim failed. Returns its error if not even an
     /// empty claim works.
-    pub(crate) fn among_due(
+    pub(crate) fn start(
         store: &Store,
         holder: &Holder,
         wanted: &ClaimFilter,

@@ -91,19 +91,19 @@ impl Upkeep<'_> {
             store.leave(&holder.worker, dead)?;
             (seen, before) = report()?;
         }
-        if seen.fires && turn.begins() {
+        if seen.fires && turn.try_begin() {
             fire(store, &mut turn)?;
         }
-        if seen.locked && turn.begins() {
+        if seen.locked && turn.try_begin() {
             record_stored_results(store, &mut turn)?;
         }
-        if seen.lost && turn.begins() {
+        if seen.lost && turn.try_begin() {
             recover(store, &mut turn)?;
         }
-        if seen.expired && turn.begins() {
+        if seen.expired && turn.try_begin() {
             expire(store, &mut turn)?;
         }
-        if (seen.followers || turn.has_changed) && turn.begins() {
+        if (seen.followers || turn.has_changed) && turn.try_begin() {
             release_followers(store, &mut turn, None)?;
         }
         if turn.has_changed && seen.claiming_tick.is_none() {
@@ -142,7 +142,7 @@ impl Upkeep<'_> {
     ) -> store::Result<()> {
         let holder = self.holder;
         if let Some(failed) = begins {
-            let search = UnclaimableSearch::among_due(self.store, holder, self.filter, failed)?;
+            let search = UnclaimableSearch::start(self.store, holder, self.filter, failed)?;
             *self.search = Some(search);
         }
         while let Some(search) = self.search.as_mut() {

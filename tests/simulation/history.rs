@@ -43,7 +43,7 @@ pub(super) fn event(event: &Event) -> String {
         Ended::Exhausted(it, _) => format!("{} exhausted", run(it)),
     };
     match event {
-        Event::Disconnected(error) => format!("Disconnected: {error}"),
+        Event::ConnectFailed(error) => format!("connect failed: {error}"),
         Event::Failed(error) => format!("Failed: {error}"),
         Event::Answered(it) => format!("Answered {}", answer(it)),
         Event::Ended(attempts) => format!("Ended {}", list(attempts, ended)),

@@ -1,6 +1,6 @@
 -- The completed effects of runs: `once` does not run their commands again.
 -- $1  ids of runs
--- Zero rows: nothing does.
+-- Zero rows: these runs have no completed effect.
 SELECT
     count(*) AS effects,
     count(DISTINCT effect.run_id) AS runs,

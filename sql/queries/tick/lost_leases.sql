@@ -15,7 +15,7 @@ FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
     AND run.id <> ALL ($2::bigint[])
-    -- As in recover.sql.
+    -- What recover.sql recovers, so that no other lease is read.
     AND (lease.is_lost OR lease.is_ahead)
 ORDER BY random()
 LIMIT $1::bigint

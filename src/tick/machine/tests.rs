@@ -335,7 +335,7 @@ fn a_run_that_waits_too_long_for_a_thread_is_withdrawn() {
     tick.at(late);
     assert!(withdraws(&tick));
     let (late, mut tick) = waiting();
-    tick.on(Event::Disconnected(anyhow!("refused")));
+    tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(late);
     assert!(!withdraws(&tick), "without a connection, it could not be released");
     let (_, mut tick) = waiting();
@@ -1279,7 +1279,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     let mut tick = Tick::of(bounds).claims(vec![run(1)]);
     let lost = tick.machine.now;
     tick.machine.sent = None;
-    tick.on(Event::Disconnected(anyhow!("refused")));
+    tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(11.0));
     assert_eq!(tick.log, "");
     tick.pool.running = 0;
@@ -1289,7 +1289,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     tick.on(Event::Connected);
     assert_eq!(tick.machine.outage_end(), None);
     tick.machine.sent = None;
-    tick.on(Event::Disconnected(anyhow!("refused")));
+    tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(21.0));
     assert!(tick.log.contains("result not recorded, so it will run again"), "{}", tick.log);
     let Some(Instruction::Exit(Err(error))) = tick.instructions.pop() else { panic!() };
