@@ -72,6 +72,7 @@ pages! {
     reference: "docs/reference.md",
     schedules: "docs/schedules.md",
     schema: "docs/schema.md",
+    schema_internals: "docs/internals/schema.md",
     security: "docs/security.md",
     simulation: "docs/internals/simulation.md",
     testing: "docs/internals/testing.md",

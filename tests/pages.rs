@@ -7,29 +7,32 @@ use std::path::PathBuf;
 use crate::docs::{files, root};
 use crate::support::{TestDb, temp_dir};
 
-/// The columns on docs/schema.md, one a line: `TABLE.COLUMN TYPE`.
+/// The names and the type of an item, as of "- `queue`, `share`: text; its meaning".
+fn fields(line: &str) -> Option<(impl Iterator<Item = &str>, &str)> {
+    let (names, rest) = line.strip_prefix("- `")?.split_once("`: ")?;
+    Some((names.split("`, `"), rest.split(';').next()?))
+}
+
+/// The columns on the pages of the schema, one a line: `TABLE.COLUMN TYPE`.
 fn columns(page: &str) -> Vec<String> {
     let mut columns = Vec::new();
     let mut table = "";
-    let mut is_about_columns = false;
     for line in page.lines() {
         if let Some(title) = line.strip_prefix("### `jobctl.") {
             table = title.trim_end_matches('`');
-        } else if line.starts_with("| column |") {
-            is_about_columns = true;
-        } else if !line.starts_with('|') {
-            is_about_columns = false;
-        } else if is_about_columns && let Some(row) = line.strip_prefix("| `") {
-            let (column, rest) = row.split_once("` | ").unwrap();
-            columns.push(format!("{table}.{column} {}", rest.split(" | ").next().unwrap()));
+        } else if let Some((names, kind)) = fields(line) {
+            columns.extend(names.map(|name| format!("{table}.{name} {kind}")));
         }
     }
     columns.sort();
     columns
 }
 
-fn schema_page() -> String {
-    fs::read_to_string(root().join("docs/schema.md")).unwrap()
+/// docs/schema.md and docs/internals/schema.md.
+fn schema_pages() -> String {
+    ["docs/schema.md", "docs/internals/schema.md"]
+        .map(|page| fs::read_to_string(root().join(page)).unwrap())
+        .concat()
 }
 
 /// README.md and its neighbours, and docs/*.md, with their text outside of code blocks.
@@ -103,7 +106,7 @@ fn every_link_between_pages_leads_to_a_heading() {
 }
 
 #[test]
-fn the_schema_page_names_every_column_with_its_type() {
+fn the_schema_pages_name_every_column_with_its_type() {
     let db = TestDb::new();
     let found = db.query(
         "SELECT string_agg(
@@ -121,13 +124,15 @@ fn the_schema_page_names_every_column_with_its_type() {
             AND attnum > 0 AND NOT attisdropped",
     );
     let found: Vec<_> = found.split(',').map(str::to_owned).collect();
-    assert_eq!(columns(&schema_page()), found);
+    let page = schema_pages();
+    let (_, views_and_tables) = page.split_once("\n## Views\n").unwrap();
+    assert_eq!(columns(views_and_tables), found);
 }
 
 #[test]
-fn the_schema_page_names_every_function_and_the_arguments_of_enqueue() {
+fn the_schema_pages_name_every_function_and_the_arguments_of_enqueue() {
     let db = TestDb::new();
-    let page = schema_page();
+    let page = schema_pages();
     let names = db.query(
         "SELECT string_agg(DISTINCT proname, ',') FROM pg_proc
         WHERE pronamespace = 'jobctl'::regnamespace",
@@ -142,19 +147,19 @@ fn the_schema_page_names_every_function_and_the_arguments_of_enqueue() {
     );
     for argument in arguments.replace("timestamp with time zone", "timestamptz").split(',') {
         let (name, kind) = argument.split_once(' ').unwrap();
-        assert!(page.contains(&format!("| `{name}` | {kind} | ")), "{argument}");
+        assert!(page.contains(&format!("\n- `{name}`: {kind}; ")), "{argument}");
     }
 }
 
 /// The fields of each output: `TITLE: FIELD`.
-fn outputs(text: &str, title: &str, field: impl Fn(&str) -> Option<String>) -> Vec<String> {
+fn outputs(text: &str, title: &str, fields: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut outputs = Vec::new();
     let mut output = String::new();
     for line in text.lines() {
         if let Some(name) = line.strip_prefix(title) {
             output = name.replace('`', "").split(" (").next().unwrap().to_owned();
-        } else if let Some(field) = field(line).filter(|_| !output.is_empty()) {
-            outputs.push(format!("{output}: {field}"));
+        } else if !output.is_empty() {
+            outputs.extend(fields(line).iter().map(|field| format!("{output}: {field}")));
         }
     }
     outputs
@@ -165,11 +170,12 @@ fn the_json_page_names_every_field_in_order() {
     let page = fs::read_to_string(root().join("docs/json.md")).unwrap();
     let (page, _) = page.split_once("## Input").unwrap();
     let on_page = outputs(page, "## `jobctl ", |line| {
-        Some(line.strip_prefix("| `")?.split_once("` | ")?.0.to_owned())
+        fields(line).map_or_else(Vec::new, |(names, _)| names.map(str::to_owned).collect())
     });
     let found = fs::read_to_string(root().join("tests/interfaces.txt")).unwrap();
     let found = outputs(&found, "jobctl ", |line| {
-        Some(line.strip_prefix("  ")?.split_once(": ")?.0.to_owned())
+        let field = line.strip_prefix("  ").and_then(|line| line.split_once(": "));
+        field.map(|(name, _)| name.to_owned()).into_iter().collect()
     });
     assert_eq!(on_page, found);
 }
