@@ -1,6 +1,6 @@
 //! `make bench`: how fast jobctl is, each figure as a ratio to a reference on the same work in the
 //! same run. Whole processes, the release binary, a PostgreSQL with fsync on; see
-//! docs/performance.md for what bounds each figure.
+//! docs/internals/performance-reasons.md for what bounds each figure.
 //!
 //! `--quick` does less of everything, `--json FILE` writes the figures too, and names of
 //! measurements choose some. Nothing here fails because of a time: only wrong results do.

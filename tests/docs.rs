@@ -67,6 +67,7 @@ pages! {
     json: "docs/json.md",
     operations: "docs/operations.md",
     performance: "docs/performance.md",
+    performance_figures: "docs/internals/performance-figures.md",
     performance_reasons: "docs/internals/performance-reasons.md",
     readme: "README.md",
     reference: "docs/reference.md",
