@@ -65,6 +65,7 @@ pages! {
     guide: "docs/guide.md",
     hooks: "docs/hooks.md",
     json: "docs/json.md",
+    monitoring: "docs/monitoring.md",
     operations: "docs/operations.md",
     performance: "docs/performance.md",
     performance_figures: "docs/internals/performance-figures.md",
