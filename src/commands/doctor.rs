@@ -22,7 +22,9 @@ const CLOCK_QUERIES: usize = 3;
 /// Check the setup, and print a remedy for each problem
 ///
 /// Changes nothing. Each line is ok, warn, bad (a person must act: exit status 1)
-/// or unknown (this role may not see the facts). Run it as the user of the crontab:
+/// or unknown (this role may not see the facts). A dead run failed and gets no
+/// further attempt. A queue is a name by which workers choose runs. Run it as the
+/// user of the crontab:
 ///
 ///   jobctl doctor
 #[derive(Args, Debug)]

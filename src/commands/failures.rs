@@ -16,14 +16,16 @@ use crate::text::duration::DAY;
 
 /// List failed attempts, even of runs that succeeded later
 ///
-/// A row per attempt, the newest first. Cancelled, interrupted and
-/// snoozed attempts do not count. What failed last night, and why:
+/// A row per attempt, the newest first. Cancelled and interrupted
+/// attempts do not count, nor do snoozed ones, which asked to be made
+/// later. What failed last night, and why:
 ///
 ///   jobctl failures --since 22:00 --group
 ///   jobctl failures --since 22:00 --worker web1
 ///
-/// With --group, an incident is one line, over all jobs, shares and
-/// workers. Those with dead runs come first. If an incident of the
+/// With --group, an incident is one line: attempts that failed alike,
+/// over all jobs, shares and workers. Those with dead runs, which get
+/// no further attempt, come first. If an incident of the
 /// same jobs comes again within 8 hours, both are one line, and TIMES
 /// counts them. The id selects the attempts of its newest incident
 /// with dead runs, and their runs:

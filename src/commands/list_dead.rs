@@ -10,6 +10,9 @@ use crate::store::{RunFilter, RunList};
 
 /// List dead runs, the latest death first
 ///
+/// A dead run failed and gets no further attempt: none is left, or the failure was
+/// permanent.
+///
 /// The most frequent errors, and the dead runs of one job:
 ///
 ///   jobctl list-dead --group

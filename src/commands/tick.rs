@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Keep polling until --max-time instead of exiting when idle
     #[arg(long)]
     linger: bool,
-    /// Only these queues
+    /// Only runs in these queues: names that enqueues and definitions give
     #[arg(
         long,
         value_name = "QUEUE",

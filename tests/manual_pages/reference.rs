@@ -1,8 +1,9 @@
 //! Everything below the marker in `docs/reference.md`. The test in `mod.rs` keeps it up to date.
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 
 use crate::commands::Cli;
+use crate::commands::arguments::HEADING;
 use crate::commands::help::grouped;
 
 /// The generated part of the page follows this line.
@@ -75,16 +76,43 @@ pub(super) fn generated(command: &Command) -> String {
     text += "\nA command with several ids exits with the highest status of any of them.\n\n";
     text += "## Commands\n";
     text += &block(grouped(Cli::command()));
+    let list = command.find_subcommand("list").expect("`list` has the filters");
     for command in command.get_subcommands() {
         let about = command.get_long_about().or(command.get_about()).cloned().unwrap_or_default();
-        // The first block shows these flags.
+        let (name, shared) = (command.get_name(), shared(command, list));
         let own = command.clone().about(about).mut_args(|argument| {
+            // The first block shows the flags of all commands.
             let is_shown = argument.is_global_set() || argument.get_id() == "help";
+            let is_shown = is_shown || shared.contains(&&argument);
             argument.hide(is_shown)
         });
-        text += &format!("\n### jobctl {}\n{}", command.get_name(), block(own));
+        text += &format!("\n### jobctl {name}\n{}", block(own));
+        let has_filters = shared.iter().any(|argument| argument.get_id() == "key");
+        let flags = shared
+            .iter()
+            .filter(|argument| !has_filters || argument.get_help_heading() != Some(HEADING));
+        let flags = flags.map(|flag| format!("`--{}`", flag.get_id().as_str().replace('_', "-")));
+        let filters = has_filters.then(|| "the [filters](#filters)".to_owned());
+        let also: Vec<_> = filters.into_iter().chain(flags).collect();
+        if !also.is_empty() {
+            text += &format!("\nAlso, as [list](#jobctl-list): {}.\n", also.join(", "));
+        }
     }
     text
+}
+
+/// The flags that a command has like `list`. The page shows them once.
+fn shared<'a>(command: &'a Command, list: &Command) -> Vec<&'a Arg> {
+    let is_shared = |argument: &&Arg| {
+        let is_same = |other: &Arg| {
+            argument.get_help_heading().is_some()
+                && !argument.is_global_set()
+                && (argument.get_id(), argument.get_help().map(ToString::to_string))
+                    == (other.get_id(), other.get_help().map(ToString::to_string))
+        };
+        command.get_name() != list.get_name() && list.get_arguments().any(is_same)
+    };
+    command.get_arguments().filter(is_shared).collect()
 }
 
 /// The help with a line for each flag.
