@@ -57,6 +57,7 @@ macro_rules! pages {
 
 pages! {
     architecture: "docs/internals/architecture.md",
+    bounds: "docs/internals/bounds.md",
     comparison: "docs/comparison.md",
     effects: "docs/effects.md",
     enqueue: "docs/enqueue.md",
@@ -78,6 +79,7 @@ pages! {
     security: "docs/security.md",
     simulation: "docs/internals/simulation.md",
     testing: "docs/internals/testing.md",
+    tls: "docs/internals/tls.md",
 }
 
 /// A fenced block: its language, the words after it, and its text.
