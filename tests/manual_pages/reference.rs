@@ -63,7 +63,7 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
     ("TZDIR", "the folder of the time zone files, instead of `/usr/share/zoneinfo`"),
 ];
 
-/// Returns the generated part: environment, exit statuses, and the help of every command.
+/// Returns the generated part: environment, exit statuses, and the flags of every command.
 pub(super) fn generated(command: &Command) -> String {
     let mut text = "\n## Environment\n\n| variable | meaning |\n|---|---|\n".to_owned();
     for (names, meaning) in VARIABLES {
@@ -76,11 +76,11 @@ pub(super) fn generated(command: &Command) -> String {
     text += "\nA command with several ids exits with the highest status of any of them.\n\n";
     text += "## Commands\n";
     text += &block(grouped(Cli::command()));
+    text += "\n`jobctl help COMMAND` and `man jobctl-COMMAND` add rules and examples.\n";
     let list = command.find_subcommand("list").expect("`list` has the filters");
     for command in command.get_subcommands() {
-        let about = command.get_long_about().or(command.get_about()).cloned().unwrap_or_default();
         let (name, shared) = (command.get_name(), shared(command, list));
-        let own = command.clone().about(about).mut_args(|argument| {
+        let own = command.clone().mut_args(|argument| {
             // The first block shows the flags of all commands.
             let is_shown = argument.is_global_set() || argument.get_id() == "help";
             let is_shown = is_shown || shared.contains(&&argument);
