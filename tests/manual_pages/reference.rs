@@ -4,7 +4,6 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::commands::Cli;
 use crate::commands::arguments::HEADING;
-use crate::commands::help::grouped;
 
 /// The generated part of the page follows this line.
 pub(super) const MARKER: &str =
@@ -75,13 +74,13 @@ pub(super) fn generated(command: &Command) -> String {
     }
     text += "\nA command with several ids exits with the highest status of any of them.\n\n";
     text += "## Commands\n";
-    text += &block(grouped(Cli::command()));
-    text += "\n`jobctl help COMMAND` and `man jobctl-COMMAND` add rules and examples.\n";
+    let without_list = Cli::command().override_usage("jobctl [OPTIONS] <COMMAND>");
+    text += &block(without_list.mut_subcommands(|command| command.hide(true)));
     let list = command.find_subcommand("list").expect("`list` has the filters");
     for command in command.get_subcommands() {
         let (name, shared) = (command.get_name(), shared(command, list));
         let own = command.clone().mut_args(|argument| {
-            // The first block shows the flags of all commands.
+            // The first block shows the flags that all commands have.
             let is_shown = argument.is_global_set() || argument.get_id() == "help";
             let is_shown = is_shown || shared.contains(&&argument);
             argument.hide(is_shown)
@@ -95,7 +94,7 @@ pub(super) fn generated(command: &Command) -> String {
         let filters = has_filters.then(|| "the [filters](#filters)".to_owned());
         let also: Vec<_> = filters.into_iter().chain(flags).collect();
         if !also.is_empty() {
-            text += &format!("\nAlso, as [list](#jobctl-list): {}.\n", also.join(", "));
+            text += &format!("\nLike [list](#jobctl-list): {}.\n", also.join(", "));
         }
     }
     text
