@@ -10,8 +10,8 @@ pub(crate) const DEFAULT: &str = "exponential:1m..30m";
 const LONGEST: Duration = Duration::from_secs(30 * 86400);
 /// The cap of `exponential:BASE` without one.
 const DEFAULT_CAP: Duration = Duration::from_secs(3600);
-/// Each wait is longer or shorter by up to this fraction, at random, so that runs that failed together
-/// do not start together.
+/// Each wait is longer or shorter by up to this fraction, at random, so that runs that failed
+/// together do not start together.
 const JITTER: f64 = 0.2;
 
 /// Returns the wait after an attempt. Any program may have written the row: an unreadable rule must

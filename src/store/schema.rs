@@ -326,8 +326,8 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     }
 }
 
-/// Returns when the schema was created. Fails if the newest version among the answers is not that of
-/// the program.
+/// Returns when the schema was created. Fails if the newest version among the answers is not that
+/// of the program.
 pub(super) fn created_at(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
     let begins_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
     let migrations = answers.iter().filter_map(|answer| match answer {
