@@ -17,7 +17,7 @@ BENCH = env JOBCTL_TEST_DATABASE_URL= WITH_POSTGRES_DURABLE=1 \
 	tests/with-postgres $(CARGO) bench --locked --bench bench --
 
 .PHONY: help build toolchain demo test test-pg chaos simulate fuzz mutants bench soak bench-quick lint workflows deny \
-	install tools dist built-dist test-dist test-deb test-image notes publish clean
+	install uninstall tools dist built-dist test-dist test-deb test-image notes publish clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 13
@@ -122,6 +122,11 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 	umask 022 && "$(TARGET)/release/jobctl" completions bash >"$(SHARE)/bash-completion/completions/jobctl"
 	umask 022 && "$(TARGET)/release/jobctl" completions fish >"$(FISH)/jobctl.fish"
 	umask 022 && "$(TARGET)/release/jobctl" completions zsh >"$(SHARE)/zsh/site-functions/_jobctl"
+
+# With a glob, because an older version may have had other commands.
+uninstall: ## remove what `make install` wrote under PREFIX; first run `jobctl init --remove`
+	rm -f "$(DESTDIR)$(PREFIX)/bin/jobctl" "$(SHARE)/man/man1/jobctl.1" "$(SHARE)"/man/man1/jobctl-*.1 \
+		"$(SHARE)/bash-completion/completions/jobctl" "$(FISH)/jobctl.fish" "$(SHARE)/zsh/site-functions/_jobctl"
 
 dist: toolchain ## build the files of a release in target/dist
 	CARGO="$(CARGO)" packaging/dist "$(TARGET)/dist"

@@ -191,6 +191,45 @@ fn shells_and_man_find_the_installed_files() {
     }
 }
 
+#[test]
+fn make_uninstall_removes_what_make_install_wrote_and_nothing_else() {
+    let folder = temp_dir();
+    let release = folder.path().join("release");
+    fs::create_dir(&release).unwrap();
+    copy_jobctl(&release);
+    for prefix in ["/usr/local", "/usr", "/opt/a b"] {
+        let root = folder.path().join("root");
+        let run = |target: &str| {
+            let mut make = Command::new("make");
+            make.args(["--silent", target, &format!("PREFIX={prefix}")]);
+            make.arg(format!("DESTDIR={}", root.display()));
+            make.current_dir(env!("CARGO_MANIFEST_DIR")).env("CARGO_TARGET_DIR", folder.path());
+            for name in ["MAKEFLAGS", "MAKELEVEL"] {
+                make.env_remove(name);
+            }
+            let output = make.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+        };
+        let files = || {
+            let find = Command::new("find").arg(&root).args(["-type", "f"]).output().unwrap();
+            String::from_utf8(find.stdout).unwrap()
+        };
+        run("install");
+        let installed = files();
+        let man = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/man")).unwrap().count();
+        assert_eq!(installed.lines().count(), man + 4, "{installed}");
+        // A file of another program stays.
+        let other = Path::new(installed.lines().find(|file| file.ends_with(".1")).unwrap());
+        let other = other.with_file_name("jobctl.5");
+        fs::write(&other, "").unwrap();
+        run("uninstall");
+        assert_eq!(files(), format!("{}\n", other.display()));
+        // It can be repeated.
+        run("uninstall");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
+
 /// Lists skipped tests: three lines, two of them different. The exit status is that of the tests.
 const CARGO: &str = r#"
 case $* in
