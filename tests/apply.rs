@@ -728,3 +728,129 @@ fn a_removal_says_how_many_waiting_runs_will_die() {
     let shown = db.jobctl(["apply", &file, "--prune", "--dry-run", "--format", "table"]).run();
     shown.success().stdout_has("DUE SINCE").stdout_has("WAITING RUNS");
 }
+
+/// A value of each key that `[defaults]` can have, except hooks.
+const OF_ALL_JOBS: &str = "\
+    cwd = '/tmp'\nenv = { A = 'a' }\npermanent_exit_codes = [9]\nsnooze_exit_codes = [8]\n\
+    payload = { a = 1 }\ntime_zone = 'Europe/Berlin'\ncatch_up = 'skip'\neach_worker = true\n\
+    workers = ['web*']\noverlap = 'allow'\nmax_running = 2\nrate = '60/1m'\nburst = 3\n\
+    max_running_per_share = 1\nrate_per_share = '5/1m'\nlock = 'l'\nmax_waiting = 9\n\
+    when_full = 'drop_new'\nsnooze = 'job'\npass_result = true\nresult = 'json'\n\
+    max_attempts = 2\ntimeout = '5m'\nmax_age = '2d'\nmax_lag = '20m'\nalert_after = 1\n\
+    usual = '1m..2m'\nexpires = '1h'\nkeep = '1d'\nkeep_dead = '2d'\nbackoff = 'fixed:1m'\n\
+    priority = 7\nqueue = 'mail'\nspread = '1m'\nenqueuers = ['postgres']\n\
+    enqueue_may_set = ['queue']\nenabled = false\n";
+
+#[test]
+fn defaults_give_a_job_each_key_that_it_does_not_set() {
+    let db = TestDb::new();
+    let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
+    db.apply(&format!("{job}{OF_ALL_JOBS}"));
+    // The same definition, so nothing changes.
+    assert_eq!(db.apply(&format!("[defaults]\n{OF_ALL_JOBS}{job}")), "");
+    assert_eq!(
+        db.apply(&format!("[defaults]\n{OF_ALL_JOBS}{job}queue = 'own'\n")),
+        "change\ta\tqueue\t\"mail\"\t\"own\"\n"
+    );
+    // A key without its default has the value that it has without the table.
+    let fewer = OF_ALL_JOBS.replace("queue = 'mail'\n", "").replace("burst = 3\n", "");
+    assert_eq!(
+        db.apply(&format!("[defaults]\n{fewer}{job}")),
+        "change\ta\tburst\t3\nchange\ta\tqueue\t\"own\"\t\"default\"\n"
+    );
+    let reference = std::fs::read_to_string("docs/reference.md").unwrap();
+    let table = reference.split("| key | meaning | default |").nth(1).unwrap();
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
+    let keys = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let others = ["shell", "http", "schedule", "after", "when", "on_dead", "on_success", "on_end"];
+    for key in keys.filter(|key| !others.contains(key)) {
+        assert!(OF_ALL_JOBS.contains(&format!("{key} = ")), "{key}");
+    }
+}
+
+#[test]
+fn a_default_has_no_effect_on_jobs_that_can_t_have_it() {
+    let db = TestDb::new();
+    db.apply(&format!(
+        "[defaults]\n{OF_ALL_JOBS}when = 'any_end'\n\
+         [jobs.call]\nhttp = {{ url = 'http://a' }}\nenabled = true\n\
+         [jobs.first]\nshell = 'true'\nschedule = '@daily'\nspread = '0s'\n\
+         [jobs.next]\nshell = 'true'\nafter = ['first']\n"
+    ));
+    let has = |job: &str| {
+        let shown = db.jobctl(["jobs", job, "--json"]).run().success().stdout;
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        move |key: &str| shown["keys"].get(key).map(ToString::to_string).unwrap_or_default()
+    };
+    let (call, first, next) = (has("call"), has("first"), has("next"));
+    assert_eq!([call("cwd"), call("time_zone"), call("timeout")], ["", "", "\"5m\""]);
+    assert_eq!([first("when"), first("each_worker")], ["", "true"]);
+    assert_eq!([next("when"), next("each_worker"), next("workers")], ["\"any_end\"", "", ""]);
+}
+
+#[test]
+fn a_mistake_in_the_defaults_is_reported_once() {
+    let db = TestDb::new();
+    let refused = |defaults: &str, why: &str| {
+        let file =
+            format!("[defaults]\n{defaults}\n[jobs.a]\nshell = 'x'\n[jobs.b]\nshell = 'x'\n");
+        let apply = db.jobctl(["apply", "-"]).stdin(file).run().exits(2).stdout("");
+        apply.stderr(&format!("jobctl: cannot apply: -:2: {why}\n"));
+    };
+    for (key, value) in [
+        ("shell", "'x'"),
+        ("http", "{ url = 'http://a' }"),
+        ("schedule", "'@daily'"),
+        ("after", "['c']"),
+    ] {
+        let why = "says what one job runs, or when; write it in its [jobs.NAME] table";
+        refused(&format!("{key} = {value}"), &format!("`defaults`: `{key}` {why}"));
+    }
+    refused("queu = 'x'", "`defaults`: `queu`: unknown key; did you mean `queue`?");
+    refused(
+        "max_attempts = 0",
+        "`defaults`: `max_attempts`: must be a whole number from 1 to 1000",
+    );
+    let why = "there is no time zone `Mars`; write a name such as Europe/Berlin, or UTC";
+    refused("time_zone = 'Mars'", &format!("`defaults`: `time_zone`: {why}"));
+}
+
+/// Cron's times are local, so these would fire an hour or two late.
+#[test]
+fn apply_says_once_that_times_are_in_utc_if_the_host_has_another_zone() {
+    let says = "jobctl: schedules without `time_zone` fire in UTC, but this host's zone is";
+    let apply = |db: &TestDb, file: &str, zone: &str| {
+        db.jobctl(["apply", "-"]).stdin(file).env("TZ", zone).run().success().stderr
+    };
+    let job = |name: &str, schedule: &str| {
+        format!("[jobs.{name}]\nshell = 'true'\nschedule = '{schedule}'\n")
+    };
+    let daily = job("a", "0 2 * * *") + &job("b", "0 3 1 * *");
+    for (zone, is_said) in [
+        ("Europe/Berlin", true),
+        ("Europe/London", true),
+        ("Asia/Kolkata", true),
+        ("UTC", false),
+        ("Etc/UTC", false),
+        ("Africa/Abidjan", false),
+    ] {
+        let said = apply(&TestDb::new(), &daily, zone);
+        let line = if is_said { format!("{says} {zone}; ") } else { String::new() };
+        assert!(said.starts_with(&line) && said.lines().count() == usize::from(is_said), "{said}");
+    }
+    let berlin = |file: &str| apply(&TestDb::new(), file, "Europe/Berlin");
+    for file in [
+        format!("[defaults]\ntime_zone = 'UTC'\n{daily}"),
+        job("a", "0 2 * * *") + "time_zone = 'UTC'\n",
+        // They fire at the same instants everywhere.
+        job("a", "*/5 * * * *") + &job("b", "@every 90m") + &job("c", "@hourly"),
+        "[jobs.a]\nshell = 'true'\n".to_owned(),
+    ] {
+        assert_eq!(berlin(&file), "", "{file}");
+    }
+    // Applied again, it says nothing about jobs that stay as they are.
+    let db = TestDb::new();
+    assert!(apply(&db, &daily, "Europe/Berlin").starts_with(says));
+    assert_eq!(apply(&db, &daily, "Europe/Berlin"), "");
+    assert_eq!(apply(&db, &format!("{daily}priority = 1\n"), "Europe/Berlin").lines().count(), 1);
+}

@@ -394,10 +394,6 @@ fn a_hook_that_can_t_be_is_refused() {
         "[jobs.a]\nshell = 'true'\non_dead = 'shell'\n",
         "-:3: job `a`: `on_dead`: is the name of a built-in job",
     );
-    refused(
-        "[defaults]\nqueue = 'x'\n[jobs.a]\nshell = 'true'\n",
-        "-:2: `defaults`: `queue`: unknown key; known are on_dead, on_success, on_end",
-    );
     // A definition that is not in the file is disabled, and keeps its hooks.
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::DatabaseFlags;
 use super::arguments::Reason;
+use super::import_crontab::host_zone;
 use crate::exit::Fault;
 use crate::files::{self, MIB};
 use crate::job::action;
 use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Format, Output, Table};
+use crate::schedule::Schedule;
 use crate::store::{
     Applied, ApplyMode, ApplyTerms, EndedDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };
@@ -169,6 +171,8 @@ impl Arguments {
         let edges = applied.graph.edges.iter().filter(|(job, _)| is_changed(job));
         let edges: String =
             edges.map(|(job, after)| format!("{} -> {job}\n", after.join(", "))).collect();
+        let is_new = |definition: &&Definition| is_changed(&definition.name);
+        warn_of_zone(definitions.iter().filter(is_new), store.now()?);
         let changes = changes(applied, terms.unlisted);
         let has = |field: fn(&Change) -> bool| changes.iter().any(field);
         let (is_due, loses_runs) =
@@ -217,6 +221,27 @@ fn warn_of_headers(definitions: &[Definition]) {
                 ));
             }
         }
+    }
+}
+
+/// Warns, in one line, of schedules in UTC that would fire at other times in this host's zone.
+fn warn_of_zone<'a>(definitions: impl IntoIterator<Item = &'a Definition>, now: DateTime<Utc>) {
+    let zone = host_zone();
+    let fires_elsewhere = |definition: &Definition| {
+        let expression = definition.row["schedule"].as_str().unwrap_or_default();
+        let utc = definition.schedule.as_ref().filter(|_| definition.lacks_zone);
+        let both = utc.zip(Schedule::parse(expression, &zone).ok());
+        // Where clocks change, one half of the year may be like UTC.
+        let seasons = [now, now + TimeDelta::days(182)];
+        both.is_some_and(|(utc, host)| {
+            seasons.iter().any(|season| utc.after(*season) != host.after(*season))
+        })
+    };
+    if definitions.into_iter().any(fires_elsewhere) {
+        print::complain(&format!(
+            "schedules without `time_zone` fire in UTC, but this host's zone is {zone}; \
+             `time_zone` in [defaults] sets it for all jobs of the file"
+        ));
     }
 }
 

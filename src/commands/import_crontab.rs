@@ -95,7 +95,7 @@ fn is_account(accounts: &BTreeSet<String>, word: &str, path: Option<&str>) -> bo
 }
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.
-fn host_zone() -> String {
+pub(super) fn host_zone() -> String {
     let linked = fs::canonicalize("/etc/localtime").ok();
     let linked = linked.as_ref().and_then(|path| path.to_str()?.split_once("/zoneinfo/"));
     let candidates =

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS, TIMEOUT_RANGE};
@@ -53,6 +54,8 @@ pub(crate) struct Definition {
     /// is NULL.
     pub(crate) row: Value,
     pub(crate) schedule: Option<Schedule>,
+    /// Whether neither the job nor `[defaults]` gives a time zone.
+    pub(crate) lacks_zone: bool,
 }
 
 impl Definition {
@@ -116,8 +119,7 @@ pub(super) enum Check {
     Boolean,
     /// A name, or a table with `name` and `most`.
     Lock,
-    /// The name of another job, which a run enqueues when it ends. `[defaults]` holds them for all
-    /// jobs of the file.
+    /// The name of another job, which a run enqueues when it ends.
     Hook,
 }
 use Check::{Any, Boolean, Hook, Jobs, Length, List, Lock, Number, Text, Word};
@@ -155,7 +157,9 @@ pub(super) const KEYS: &[Key] = &[
     key("snooze_exit_codes", Any).needs("shell"),
     key("payload", Any).or(|| json!({})).hidden(),
     key("schedule", Text(|_| Ok(()))),
-    key("time_zone", Text(|_| Ok(()))).needs("schedule").or(|| json!("UTC")),
+    key("time_zone", Text(|zone| Zone::parse(zone).map(drop)))
+        .needs("schedule")
+        .or(|| json!("UTC")),
     key("catch_up", Text(check_catch_up)).or(|| json!("one")),
     key("each_worker", Boolean).or(|| json!(false)),
     key("workers", List(check_worker)),
@@ -193,6 +197,10 @@ pub(super) const KEYS: &[Key] = &[
     key("enqueue_may_set", List(|word| check_word(MAY_SET, word))).or(|| json!([])),
     key("enabled", Boolean).or(|| json!(true)),
 ];
+/// The keys that `[defaults]` can't have: what a job runs, and when.
+const OF_ONE_JOB: [&str; 4] = ["shell", "http", "schedule", "after"];
+/// The keys that a job with `after` can't have.
+const NOT_WITH_AFTER: [&str; 3] = ["schedule", "each_worker", "workers"];
 /// The keys of `[file]`.
 const FILE_KEYS: &[Key] = &[key("name", Text(|name| file(name).map(drop)))];
 /// The keys of a job's `http` table; the body is the run's payload.
@@ -227,6 +235,10 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
         numbered(text, vec![at(span.start, what + &key)])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
+    let defaults = file.get_ref().get("defaults").map(Spanned::get_ref);
+    // Mistakes in it are reported once, not for each job.
+    let is_right = |defaults: &&DeValue<'_>| read_table("defaults", defaults).is_ok();
+    let defaults = defaults.filter(is_right).and_then(DeValue::as_table);
     let mut tables = [("file", Map::new()), ("defaults", Map::new())];
     for (key, value) in file.get_ref() {
         let here = |what: String| at(key.span().start, what);
@@ -260,7 +272,7 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
             continue;
         }
         for (name, job) in jobs {
-            match read_job(name.get_ref(), job.get_ref(), now) {
+            match read_job(name.get_ref(), job.get_ref(), defaults, now) {
                 Ok(definition) => definitions.push(definition),
                 Err(mistakes) => problems.extend(mistakes.into_iter().map(|mistake| {
                     let what = format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why);
@@ -272,22 +284,27 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
     if !problems.is_empty() {
         return Err(numbered(text, problems));
     }
-    let [(_, of_file), (_, defaults)] = tables;
-    set_hooks(&mut definitions, &defaults);
+    let [(_, of_file), (_, mut of_all)] = tables;
+    of_all.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.is_hook()));
+    set_hooks(&mut definitions, &of_all);
     let name = of_file.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(DefinitionFile { name, definitions })
 }
 
 /// Reads `[defaults]` or `[file]`.
 fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec<Mistake>> {
-    let (known, prefix) = match name {
-        "file" => (FILE_KEYS.to_vec(), "`file`: "),
-        _ => (KEYS.iter().copied().filter(Key::is_hook).collect(), "`defaults`: "),
+    let (known, excluded, prefix) = match name {
+        "file" => (FILE_KEYS, &[][..], "`file`: "),
+        _ => (KEYS, &OF_ONE_JOB[..], "`defaults`: "),
     };
     let table = table.as_table().ok_or_else(|| vec![format!("`{name}` must be a table").into()])?;
     let keys = Keys { table, prefix };
     let mut mistakes = Vec::new();
-    let values = keys.read(&known, &mut mistakes);
+    let values = keys.read(known, &mut mistakes);
+    for key in excluded.iter().filter(|key| keys.has(key)) {
+        let why = "says what one job runs, or when; write it in its [jobs.NAME] table";
+        mistakes.push(keys.mistake(key, format!("`{key}` {why}")));
+    }
     if mistakes.is_empty() { Ok(values) } else { Err(mistakes) }
 }
 
@@ -305,6 +322,20 @@ fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
             }
         }
     }
+}
+
+/// Adds the defaults that a job does not set, except hooks, see `set_hooks`. A default has no
+/// effect without the key that it needs, or if the job's keys exclude it.
+fn with_defaults<'a>(job: &DeTable<'a>, defaults: &DeTable<'a>) -> DeTable<'a> {
+    let mut table = job.clone();
+    let has = |key: &str| job.contains_key(key) || defaults.contains_key(key);
+    let fits = |key: &&Key| {
+        let is_excluded = job.contains_key("after") && NOT_WITH_AFTER.contains(&key.name);
+        !key.is_hook() && !job.contains_key(key.name) && !is_excluded && key.needs.is_none_or(has)
+    };
+    let added = KEYS.iter().filter(fits).filter_map(|key| defaults.get_key_value(key.name));
+    table.extend(added.map(|(key, value)| (key.clone(), value.clone())));
+    table
 }
 
 /// Sorts problems by their offsets in the text, and replaces each offset by the line.
@@ -384,11 +415,17 @@ impl Keys<'_> {
     }
 }
 
-fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definition, Vec<Mistake>> {
+fn read_job<'a>(
+    name: &str,
+    job: &DeValue<'a>,
+    defaults: Option<&DeTable<'a>>,
+    now: DateTime<Utc>,
+) -> Result<Definition, Vec<Mistake>> {
     check_name(name).map_err(|why| vec![why.into()])?;
     let table =
         job.as_table().ok_or_else(|| vec!["must be a table, [jobs.NAME]".to_owned().into()])?;
-    let keys = Keys { table, prefix: "" };
+    let with_defaults = defaults.map(|defaults| with_defaults(table, defaults));
+    let keys = Keys { table: with_defaults.as_ref().unwrap_or(table), prefix: "" };
     let mut mistakes = Vec::new();
     let mut values = keys.read(KEYS, &mut mistakes);
     let has_action = JobKind::ALL
@@ -415,7 +452,7 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
         };
         mistakes.push(keys.mistake(key.name, format!("`{}` needs `{needed}`{rest}", key.name)));
     }
-    for key in ["schedule", "each_worker", "workers"] {
+    for key in NOT_WITH_AFTER {
         if keys.has("after") && keys.has(key) {
             let why = format!("excludes `{key}`: the job has the times of those that it follows");
             mistakes.push(keys.wrong("after", &why));
@@ -423,7 +460,8 @@ fn read_job(name: &str, job: &DeValue<'_>, now: DateTime<Utc>) -> Result<Definit
     }
     let schedule = accepted(read_schedule(keys, &row, now), &mut mistakes);
     if mistakes.is_empty() {
-        Ok(Definition { name: name.to_owned(), row, schedule })
+        let lacks_zone = schedule.is_some() && !keys.has("time_zone");
+        Ok(Definition { name: name.to_owned(), row, schedule, lacks_zone })
     } else {
         Err(mistakes)
     }
@@ -446,7 +484,6 @@ fn read_schedule(
     let Some((expression, time_zone)) = text("schedule").zip(text("time_zone")) else {
         return Ok(None);
     };
-    Zone::parse(time_zone).map_err(|why| keys.wrong("time_zone", &why))?;
     let schedule = Schedule::parse(expression, time_zone);
     let schedule = schedule.map_err(|why| keys.wrong("schedule", &why))?;
     schedule.first(now).map_err(|why| keys.wrong("schedule", &why))?;

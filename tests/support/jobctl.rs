@@ -67,6 +67,8 @@ impl<'db> Invocation<'db> {
         command
             .env_remove("RUST_LOG")
             .env_remove("RUST_BACKTRACE")
+            .env("TZ", "UTC")
+            .env("XDG_CONFIG_HOME", "/dev/null")
             .env("XDG_STATE_HOME", "/dev/null");
         Self { command, line: line.to_owned(), stdin: None, stdout: None, stderr: None, db }
     }
