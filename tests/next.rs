@@ -73,7 +73,7 @@ fn json_is_one_array() {
             "[{\"scheduled_for\":\"2027-01-01T00:00:00.000000Z\",\
                   \"local_time\":\"2027-01-01T00:00:00.000000+00:00\",\"clock_change\":null,\
                   \"usual_seconds\":null,\"usual_end_at\":null,\"job_type\":null,\
-                  \"application_schedule\":null,\"owner\":null}]\n",
+                  \"application_schedule\":null,\"owner\":null,\"time_zone\":null}]\n",
         );
 }
 
@@ -456,4 +456,23 @@ fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
     assert_eq!(none, "jobctl: no schedule fires within this time\n");
     db.jobctl(["next", "--within", "2d"]).run().exits(2).stderr_has("1d");
     db.jobctl(["next", "a", "--within", "1h"]).run().exits(2).stdout("");
+}
+
+#[test]
+fn every_list_of_times_has_their_time_zone() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'Asia/Tokyo'\n");
+    for (command, shown) in [
+        (&["jobs"][..], " @daily Asia/Tokyo"),
+        (&["next"], " @daily Asia/Tokyo"),
+        (&["next", "--within", "1d"], " Asia/Tokyo\n"),
+    ] {
+        let list = |format: &'static str| {
+            db.jobctl(command.iter().copied()).args(["--format", format]).run().success()
+        };
+        list("table").stdout_has(shown);
+        list("json").stdout_has("\"time_zone\":\"Asia/Tokyo\"");
+    }
+    db.jobctl(["next", "a", "--format", "table"]).run().success().stdout_has("(Asia/Tokyo time)");
+    db.jobctl(["jobs", "a", "--format", "table"]).run().success().stdout_has("Asia/Tokyo");
 }

@@ -52,8 +52,9 @@ struct Listed {
 }
 
 const TABLE: Table<'_> = Table::new(
-    "job_type as job, executes as runs, schedule, next_run_at|state as next, since_at as since, \
-     changed_by as by, queue, timeout_seconds as timeout",
+    "job_type as job, executes as runs, schedule+time_zone as schedule, \
+     next_run_at|state as next, since_at as since, changed_by as by, queue, \
+     timeout_seconds as timeout",
     "no definition; `jobctl apply` adds those of a file",
 );
 

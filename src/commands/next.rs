@@ -97,11 +97,12 @@ struct Next {
     owner: Option<String>,
 }
 
+// Of the numbers, the first ones are left out first on a narrow terminal.
 const DEFINITIONS: Table<'_> = Table::new(
     "next_run_at|state as next, usual_seconds as usual, usual_end_at as usual end, \
-     local_time as local time, job_type as job, schedule, time_zone as time zone, \
-     last_status as last result, last_succeeded_at as last success, skipped_fires as skipped, \
-     application_schedule as name, owner as made by",
+     skipped_fires as skipped, local_time as local time, job_type as job, \
+     schedule+time_zone as schedule, last_status as last result, \
+     last_succeeded_at as last success, application_schedule as name, owner as made by",
     "no definition has a schedule",
 );
 
@@ -120,6 +121,7 @@ struct Nominal {
     /// As in `Next`.
     application_schedule: Option<String>,
     owner: Option<String>,
+    time_zone: Option<String>,
 }
 
 const TIMES: Table<'_> =
@@ -128,7 +130,7 @@ const TIMES: Table<'_> =
 /// With `--within`.
 const FIRES: Table<'_> = Table::new(
     "scheduled_for as at, job_type as job, usual_seconds as usual, usual_end_at as usual end, \
-     local_time as local time, clock_change as clock change, \
+     local_time as local time, time_zone as time zone, clock_change as clock change, \
      application_schedule as name, owner as made by",
     "no schedule fires within this time",
 );
@@ -244,6 +246,7 @@ impl Arguments {
                 job_type: Some(definition.name.clone()),
                 application_schedule: definition.application_schedule.clone(),
                 owner: definition.owner.clone(),
+                time_zone: Some(time_zone.clone()),
                 ..fire
             }));
         }

@@ -54,7 +54,7 @@ impl Fields {
 
     /// Returns a value as people see it. The field's name tells its type: `_seconds` is a length of
     /// time; `_at`, `_until` and `_for` are times. `a/b` is a pair of fields, `a|b` the first that
-    /// is not null.
+    /// is not null, `a+b` two texts with a blank between them.
     pub(super) fn cell(&self, name: &str, now: Option<DateTime<Utc>>) -> Cell {
         if let Some((of, all)) = name.split_once('/') {
             return Cell::Whole(format!("{}/{}", self.json(of), self.json(all)));
@@ -62,6 +62,11 @@ impl Fields {
         if let Some((first, second)) = name.split_once('|') {
             let name = if self.json(first) == "null" { second } else { first };
             return self.cell(name, now);
+        }
+        if let Some((first, second)) = name.split_once('+') {
+            let texts = [first, second].into_iter().filter_map(|name| text(name, self.json(name)));
+            let texts = texts.collect::<Vec<_>>().join(" ");
+            return if texts.is_empty() { Cell::Nothing } else { Cell::Text(texts) };
         }
         let json = self.json(name);
         let Some(text) = text(name, json) else { return Cell::Nothing };
