@@ -5128,6 +5128,7 @@ CREATE TABLE jobctl.job_workers (
     last_tick_at timestamp with time zone NOT NULL,
     previous_tick_at timestamp with time zone,
     login text DEFAULT concat_ws(' as '::text, SESSION_USER, NULLIF(CURRENT_USER, SESSION_USER)) NOT NULL,
+    os_user text,
     ticking_since timestamp with time zone DEFAULT now() NOT NULL,
     missed_for interval GENERATED ALWAYS AS (
 CASE
@@ -5144,7 +5145,7 @@ END) STORED NOT NULL,
     slow_seconds double precision,
     slow_since timestamp with time zone,
     CONSTRAINT only_a_claiming_tick_has_a_lease CHECK (((claiming_tick IS NULL) = (claiming_until IS NULL))),
-    CONSTRAINT texts_are_short CHECK ((GREATEST(octet_length(worker), octet_length(version)) <= 255)),
+    CONSTRAINT texts_are_short CHECK ((GREATEST(octet_length(worker), octet_length(version), octet_length(os_user)) <= 255)),
     CONSTRAINT times_are_dates CHECK (((LEAST(last_tick_at, previous_tick_at, ticking_since, claiming_until, slow_at, slow_since) >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(last_tick_at, previous_tick_at, ticking_since, claiming_until, slow_at, slow_since) < '10000-01-01 00:00:00+00'::timestamp with time zone)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='100');

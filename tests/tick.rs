@@ -592,3 +592,45 @@ fn a_tick_works_even_if_its_log_is_not_read() {
     assert_eq!(lines.filter(|line| line.contains(": succeeded after ")).count(), 1500);
     tick.wait().success();
 }
+
+#[test]
+fn a_tick_at_a_terminal_says_that_its_user_is_another_one() {
+    let db = TestDb::new();
+    let user = rustix::process::geteuid();
+    let name = std::process::Command::new("id").arg("-un").output().unwrap();
+    let name = String::from_utf8(name.stdout).unwrap().trim().to_owned();
+    let says = |flags: &str| {
+        let id = db.enqueue_script("true");
+        let tick =
+            format!("script -qec \"'$jobctl' tick --worker w {flags}\" /dev/null </dev/null");
+        let shown = db.script(&tick.replace("ID", &id.to_string())).env("NO_COLOR", "1");
+        let shown = shown.run().success().stdout;
+        // It says so before the first job.
+        let line = shown.lines().find(|line| line.contains("this tick runs jobs as")).map(|line| {
+            let log = shown.find("succeeded").unwrap_or(shown.len());
+            assert!(shown.find(line).unwrap() < log, "{shown}");
+            line.split(" warn  ").nth(1).unwrap_or(line).trim().to_owned()
+        });
+        line.unwrap_or_default()
+    };
+    let is_known = || db.query("SELECT os_user FROM jobctl.job_workers WHERE worker = 'w'");
+    let of_root = if user.is_root() { "this tick runs jobs as root; Ctrl-C stops it" } else { "" };
+    assert_eq!(says("--run ID"), of_root);
+    assert_eq!(says(""), of_root);
+    assert_eq!(is_known(), name);
+    assert_eq!(says(""), "");
+    let elsewhere = || db.execute("UPDATE jobctl.job_workers SET os_user = 'ana'");
+    for flags in ["", "--quiet", "--run ID"] {
+        elsewhere();
+        let line = format!(
+            "this tick runs jobs as {name}, but the last tick of worker w ran them as ana; Ctrl-C \
+             stops it"
+        );
+        assert_eq!(says(flags), line, "{flags}");
+    }
+    // A preview starts nothing, another worker has other ticks, and cron has no terminal.
+    elsewhere();
+    assert_eq!(says("--dry-run"), "");
+    db.jobctl(["tick", "--worker", "w"]).run().success().nowhere("this tick runs jobs as");
+    assert_eq!(is_known(), name);
+}

@@ -821,6 +821,8 @@ CREATE TABLE jobctl.job_workers (
     -- Of the last tick, as recorded_by in job_events.
     login text NOT NULL
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
+    -- The user of the host that the jobs of the last tick got.
+    os_user text,
     -- The first tick of the current series; a gap of an hour starts a new series.
     ticking_since timestamptz NOT NULL DEFAULT now(),
     -- How long `check` reports this worker after it stops: as long as it ticked before. So a worker
@@ -866,7 +868,9 @@ CREATE TABLE jobctl.job_workers (
     CONSTRAINT only_a_claiming_tick_has_a_lease
         CHECK ((claiming_tick IS NULL) = (claiming_until IS NULL)),
     CONSTRAINT texts_are_short
-        CHECK (greatest(octet_length(worker), octet_length(version)) <= 255)
+        CHECK (
+            greatest(octet_length(worker), octet_length(version), octet_length(os_user)) <= 255
+        )
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 

@@ -1,14 +1,17 @@
 //! `jobctl tick`: the command that cron runs.
 
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::geteuid;
 
 use super::DatabaseFlags;
 use super::arguments::{host_name, length, run_id, up_to, within, worker};
 use super::outage::OUTAGE_LIMIT;
+use crate::connect;
 use crate::execute::{self, Executor, HostPolicy, ShellPolicy};
 use crate::exit::{Exit, Fault};
 use crate::health;
@@ -120,6 +123,7 @@ impl Arguments {
         }
         let Some(id) = self.run else {
             let (plan, executor) = (self.plan(), self.executor()?);
+            warn_of_user(&plan.worker, database);
             execute::raise_descriptor_limit(plan.concurrency);
             tick::run(database.target()?, plan, executor)?.result?;
             return Ok(Exit::Done);
@@ -137,6 +141,7 @@ impl Arguments {
             Ok(())
         };
         check(database.open()?)?;
+        warn_of_user(&self.plan().worker, database);
         let stopped = Arc::default();
         super::catch_signals(&stopped)?;
         let Outcome { runs_started, interrupted, result } =
@@ -220,6 +225,27 @@ impl Arguments {
             keep: self.prune.then(|| self.ages.keep()),
             is_remembered: true,
         }
+    }
+}
+
+/// Tells a person at a terminal that this tick runs the jobs as another system user than the
+/// worker's last tick, or as root without an earlier tick.
+fn warn_of_user(worker: &str, database: &DatabaseFlags) {
+    if !io::stderr().is_terminal() {
+        return;
+    }
+    // If the database can't be reached, the tick says so.
+    let last = database.open().and_then(|store| Ok(store.last_user(worker)?));
+    let user = connect::system_user();
+    match last {
+        Ok(Some(last)) if last != user => log::warn!(
+            "this tick runs jobs as {user}, but the last tick of worker {worker} ran them as \
+             {last}; Ctrl-C stops it"
+        ),
+        Ok(None) if geteuid().is_root() => {
+            log::warn!("this tick runs jobs as root; Ctrl-C stops it");
+        }
+        _ => {}
     }
 }
 

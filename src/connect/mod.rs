@@ -21,6 +21,9 @@ mod tls;
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::OnceLock;
+
+use rustix::process::geteuid;
 
 pub(crate) use self::client::{Client, Parameter};
 pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, Wait};
@@ -39,6 +42,12 @@ const WITH_SECRET: &str = "it has a parameter that may be secret, and would be w
 /// Returns the name of this process's user, if `/etc/passwd` has it.
 pub(crate) fn account_name() -> Option<String> {
     files::account().map(|(name, _)| name)
+}
+
+/// Returns the user of this process: its name, or else its number.
+pub(crate) fn system_user() -> &'static str {
+    static USER: OnceLock<String> = OnceLock::new();
+    USER.get_or_init(|| account_name().unwrap_or_else(|| geteuid().as_raw().to_string()))
 }
 
 /// Returns the variables that lead another process to the same database: `name` with `url`, or else

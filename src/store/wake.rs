@@ -8,6 +8,7 @@ use super::row::{PgResult, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::{ClaimFilter, Error, FencingToken, Holder, Result, Store};
+use crate::connect;
 use crate::job::seen_ticks::{SeenTicks, StoredTick};
 use crate::schedule::ZoneData;
 
@@ -83,13 +84,14 @@ impl Store {
     ) -> Result<(WakeResult, BeforeWork)> {
         let (Holder { worker, tick }, lasts) = (holder, lasts.as_secs_f64());
         let version = ZoneData::current().program_version();
+        let os_user = connect::system_user();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter;
         let woken = self.transact("look for due runs", |transaction| {
             let seen: WakeResult = transaction.one(query!(
                 "tick/wake";
-                worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds,
+                worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds, os_user,
             ))?;
             let mut before = BeforeWork::default();
             if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
@@ -143,6 +145,13 @@ impl Store {
             Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
         })?;
         seen.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))
+    }
+
+    /// Returns the system user of a worker's last tick, if it is known.
+    pub(crate) fn last_user(&self, worker: &str) -> Result<Option<String>> {
+        let statement = query!("tick/last_user"; worker);
+        let user = self.query("look for the last tick", Transaction::first, statement)?;
+        Ok(user.flatten())
     }
 
     /// Records that the database took long for an answer.

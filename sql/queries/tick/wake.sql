@@ -4,7 +4,7 @@
 -- $1  worker    $2  tick    $3  version    $4  lasts: seconds of the right
 -- $5  keep: whether to take the right even if nothing waits
 -- $6  queues that the tick serves, empty for all
--- $7  excluded_jobs    $8  excluded_kinds of definitions
+-- $7  excluded_jobs    $8  excluded_kinds of definitions    $9  os_user
 -- Times that no rule can have written are ignored, because the database's clock was ahead: no claim
 -- right lasts for ten minutes, no lease for longer than a day, and no schedule is put off for more
 -- than an hour.
@@ -43,6 +43,7 @@ reported AS (
         queues,
         excluded_jobs,
         excluded_kinds,
+        os_user,
         claiming_tick,
         claiming_until
     )
@@ -53,12 +54,14 @@ reported AS (
         $6::text[],
         $7::text[],
         $8::text[],
+        $9::text,
         CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
         CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
     FROM seen
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
         login = excluded.login,
+        os_user = excluded.os_user,
         last_tick_at = excluded.last_tick_at,
         -- If the database's clock was ahead, the latest tick is not the last one.
         previous_tick_at = greatest(worker.previous_tick_at, worker.last_tick_at),
