@@ -418,6 +418,7 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          \"$jobctl\" init --systemd --yes
          cat {units}/jobctl*
          {verify} verify --man=no {units}/jobctl*
+         \"$jobctl\" init
          echo ==; \"$jobctl\" init --systemd
          PGAPPNAME=shop \"$jobctl\" init --systemd --yes \
              --exec 'mail -s \"50%\" {{environment}}{{state}}'
@@ -488,6 +489,11 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     assert!(!written.contains("Unknown"), "{done}");
     let enable = "enable --now jobctl.timer jobctl-check.timer";
     assert!(written.contains(&run(&["daemon-reload", enable])), "{done}");
+    let also = format!(
+        "jobctl.timer in {units} ticks, too, and one tick a minute is enough; run `jobctl init \
+         --remove` first\n"
+    );
+    assert!(written.contains(&also), "{done}");
     // A changed unit ends the tick that has the old text.
     let changed = run(&["daemon-reload", "stop jobctl.service", enable]);
     assert!(again.contains("are up to date\n") && again.contains(&changed), "{done}");
@@ -512,4 +518,30 @@ fn a_worker_may_set_up_a_host_of_a_migrated_database() {
     let role = Role::granted(&db, "worker");
     let done = role.jobctl_with_pass_file(["init"], folder.path()).run().success();
     done.stderr_has(" is up to date\n").stdout_has("tick --quiet\n");
+}
+
+#[test]
+fn units_beside_lines_of_a_crontab_are_named() {
+    let (db, folder) = (TestDb::new(), temp_dir());
+    let block = db.jobctl(["init"]).run().success().stdout;
+    let crontab = folder.path().join("crontab");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let init = |text: &str| {
+        fs::write(folder.path().join("lines"), text).unwrap();
+        let script = format!("#!/bin/sh\ncat {}/lines\n", folder.path().display());
+        fs::write(&crontab, script).unwrap();
+        fs::set_permissions(&crontab, Permissions::from_mode(0o755)).unwrap();
+        // Without --yes, it changes nothing.
+        let init = db.jobctl(["init", "--systemd"]).env("PATH", &path);
+        let config = folder.path().to_str().unwrap();
+        init.env("XDG_CONFIG_HOME", config).run().exits(2).stderr
+    };
+    let has_block = "the crontab has lines of `jobctl init`, which tick and check, too; remove \
+                     them with `crontab -e`\n";
+    let tick = |line: usize| format!("line {line} of the crontab ticks, too; remove it, because");
+    let said = init(&format!("0 4 * * * backup\n{block}* * * * * jobctl tick\n"));
+    assert!(said.contains(has_block) && said.contains(&tick(2 + block.lines().count())), "{said}");
+    assert_eq!(said.matches("of the crontab").count(), 1, "{said}");
+    let said = init("0 4 * * * backup\n*/5 * * * * jobctl check\n# jobctl tick\n");
+    assert!(!said.contains("the crontab"), "{said}");
 }

@@ -81,7 +81,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.remove {
             let target = database.target()?;
-            let is_installed = fs::exists(unit_folder()?.join(UNITS[0].0)).unwrap_or(false);
+            let is_installed = has_units(&unit_folder()?);
             if is_installed {
                 self.change_units(None, "")?;
             }
@@ -98,7 +98,7 @@ impl Arguments {
             quote::argument("--exec", command)?;
         }
         // A host without cron can print the lines.
-        let old = if self.systemd { Ok(String::new()) } else { read_crontab() };
+        let old = read_crontab();
         let text = old.as_deref().unwrap_or_default();
         let installed = match self.systemd {
             true => read_unit(&unit_folder()?.join(UNITS[2].0))?,
@@ -116,6 +116,13 @@ impl Arguments {
             }
         }
         let Some(lines) = lines else {
+            if crontab_block::in_block(text).next().is_some() {
+                print::complain(
+                    "the crontab has lines of `jobctl init`, which tick and check, too; remove \
+                     them with `crontab -e`",
+                );
+            }
+            complain_of_ticks(text);
             self.change_units(Some(&environment), &installed)?;
             print::complain(&self.sender(&installed).map_or_else(
                 || {
@@ -131,14 +138,23 @@ impl Arguments {
         let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
         match self.sender(&installed) {
             Some(sender) => print::complain(&sends(sender)),
-            // `complain_of` says so.
+            // `complain_of_variables` says so.
             None if is_unsent => {}
             None if Path::new(SENDMAIL).exists() => print::complain(
                 "cron mails problems to MAILTO, or else to this user; --exec sends them elsewhere",
             ),
             None => print::complain(&format!("{LOST}; install a mail program, or add --exec")),
         }
-        complain_of(text, &environment);
+        complain_of_ticks(text);
+        complain_of_variables(text, &environment);
+        if let Some(folder) = unit_folder().ok().filter(|folder| has_units(folder)) {
+            print::complain(&format!(
+                "{} in {} ticks, too, and one tick a minute is enough; run `jobctl init --remove` \
+                 first",
+                TIMERS[0],
+                folder.display()
+            ));
+        }
         if self.crontab {
             return self.change_crontab(old, &block);
         }
@@ -334,6 +350,10 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
     Ok(Path::new(&config).join("systemd/user"))
 }
 
+fn has_units(folder: &Path) -> bool {
+    folder.join(UNITS[0].0).exists()
+}
+
 fn sends(sender: &str) -> String {
     format!("{sender} sends problems when they are new, and again if that failed")
 }
@@ -400,9 +420,8 @@ fn variables_above(text: &str) -> BTreeMap<String, String> {
     lines.filter_map(|line| variable(line.trim_start())).collect()
 }
 
-/// Complains of a tick outside the block of `init`, and of variables that hold in the block, unless
-/// it sets them: cron gives them to its lines.
-fn complain_of(text: &str, block: &[(String, String)]) {
+/// Complains of ticks outside the block of `init`.
+fn complain_of_ticks(text: &str) {
     let own = crontab_block::without_block(text).unwrap_or_default();
     let is_tick = |line: &str| subcommand_of_line(line) == Some("tick");
     for (number, _) in (1..).zip(own.lines()).filter(|(_, line)| is_tick(line)) {
@@ -411,6 +430,11 @@ fn complain_of(text: &str, block: &[(String, String)]) {
              enough"
         ));
     }
+}
+
+/// Complains of variables that hold in the block, unless it sets them: cron gives them to its
+/// lines.
+fn complain_of_variables(text: &str, block: &[(String, String)]) {
     let above = variables_above(text);
     let is_set = |name: &str| {
         let wins = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";
