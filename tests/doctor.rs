@@ -85,6 +85,7 @@ fn doctor_finds_nothing_in_a_healthy_database() {
         checks,
         [
             "connection",
+            "address",
             "pooler",
             "writes",
             "durability",
@@ -138,7 +139,10 @@ fn doctor_finds_nothing_in_a_healthy_database() {
 #[test]
 fn doctor_finds_a_missing_or_newer_schema() {
     let db = TestDb::empty();
-    finds(&db, "schema", "bad", "missing migrations: 0001_initial");
+    let (is, found, remedy) = find(&findings(db.jobctl(["doctor"])), "schema");
+    assert_eq!((is.as_str(), remedy.as_str()), ("bad", "run `jobctl migrate`"));
+    assert!(found.starts_with("missing migrations: 0001_initial (database "), "{found}");
+    assert!(found.ends_with(&format!("/{})", db.name())), "{found}");
     db.jobctl(["migrate"]).run().success();
     db.execute("UPDATE jobctl.schema_migrations SET version = 99 WHERE version = 1");
     let all = findings(db.jobctl(["doctor"]));

@@ -89,7 +89,7 @@ const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--http-allow", "a b"),
 ];
 /// Switches and flags that take any text or have tests of their own.
-const SWITCHES: [&str; 51] = [
+const SWITCHES: [&str; 52] = [
     "--direct",
     "--until-idle",
     "--result",
@@ -102,6 +102,7 @@ const SWITCHES: [&str; 51] = [
     "--header",
     "--database-url",
     "--crontab",
+    "--env-file",
     "--system",
     "--systemd",
     "--remove",

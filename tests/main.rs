@@ -11,6 +11,7 @@
 mod support;
 
 // A file per behaviour, alphabetical.
+mod address;
 mod after;
 mod app_schedules;
 mod apply;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::{Instant, SystemTime};
 
+use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 
@@ -38,7 +39,8 @@ const TABLE: Table<'_> = Table::new("severity, check, found, remedy", "");
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let (mut findings, now) = examine(&database.target()?)?;
+        let target = database.target()?;
+        let (mut findings, now) = examine(&target, &database.origin(&target))?;
         if let (Format::Table, Some(now)) = (self.output.format(), now) {
             findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
             findings.sort_by_key(|finding| Reverse(finding.severity));
@@ -51,9 +53,9 @@ impl Arguments {
 
 /// Runs the checks, and returns the database's time if the work could be read. Checks of jobctl's
 /// tables need a schema that this program knows.
-fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc>>)> {
+fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc>>)> {
     let opened = Instant::now();
-    let store = Store::connect(target)?;
+    let store = Store::connect(target).with_context(|| format!("the address is of {origin}"))?;
     let first = store.inspect_session()?;
     let open_for = opened.elapsed();
     let clock = clock(&store)?;
@@ -70,6 +72,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     let (mut findings, mut now) = (Vec::new(), None);
     let mut add = |check, finding: Finding| findings.push(Finding { check, ..finding });
     add("connection", health::connection(&connection, clock));
+    add("address", health::address(&connection.address, origin));
     add("pooler", health::pooler(&connection));
     add("writes", health::writes(&session));
     add("durability", health::durability(&session));
@@ -82,7 +85,7 @@ fn examine(target: &Target) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc
     add("database", encoding);
     add("clock", health::clock(clock));
     if let Some(missing) = &missing {
-        add("schema", health::schema(missing.as_deref()));
+        add("schema", health::schema(missing.as_deref(), &connection.address));
     }
     add("environment", health::environment(&environment::unknown_variables()));
     let proxies = environment::proxy_variables();

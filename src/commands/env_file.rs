@@ -1,12 +1,14 @@
 //! The file of variables, for secrets that jobs need: cron writes all variables of a crontab into
-//! the header of each mail, but this file only names itself there.
+//! the header of each mail, but this file only names itself there. The user's own file names the
+//! database for commands in a new shell.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::environment::is_blank;
+use super::environment::{is_blank, is_typed};
+use crate::connect;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
 use crate::job::action::is_variable;
@@ -14,22 +16,24 @@ use crate::job::action::is_variable;
 /// The variable with the path of the file.
 pub(super) const VARIABLE: &str = "JOBCTL_ENV_FILE";
 
-/// The names that the file set.
-static HAS_SET: OnceLock<BTreeSet<String>> = OnceLock::new();
+/// The file that was read, and the names that it set.
+static LOADED: OnceLock<(PathBuf, BTreeSet<String>)> = OnceLock::new();
 
 /// Sets the variables of the file for this process and its jobs, except those that are set already.
+/// Without `VARIABLE`, it is the user's own file, unless a flag or a variable names a database.
 /// Call it while the process has one thread.
 pub(crate) fn load() -> anyhow::Result<()> {
-    let Some(path) = path() else { return Ok(()) };
+    let given = env::var_os(VARIABLE).map(PathBuf::from);
+    let what = if given.is_some() { format!("{VARIABLE} ") } else { String::new() };
+    let is_named =
+        || is_typed("--database-url") || is_set(super::VARIABLE) || connect::is_named(is_set);
+    let own = || own_path().filter(|path| path.exists() && !is_named());
+    let Some(path) = given.or_else(own) else { return Ok(()) };
     if is_blank(path.as_os_str()) {
         return Err(Fault::empty(VARIABLE).into());
     }
-    let variables = read(&path).map_err(|cause| {
-        let line = format!("cannot use {VARIABLE} {}: {cause}", path.display());
-        Fault::new(Exit::Configuration, line)
-    })?;
-    // An empty variable counts as unset, because a crontab cannot unset one.
-    let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let variables =
+        read(&path).map_err(|cause| unusable(&format!("{what}{}", path.display()), &cause))?;
     let mut names = BTreeSet::new();
     for (name, value) in variables {
         if !is_set(&name) || names.contains(&name) {
@@ -42,18 +46,72 @@ pub(crate) fn load() -> anyhow::Result<()> {
         }
     }
     // Fails if it was set before; the file is loaded once.
-    let _ = HAS_SET.set(names);
+    let _ = LOADED.set((path, names));
     Ok(())
 }
 
-/// Returns the path of the file, if there is one.
-pub(super) fn path() -> Option<PathBuf> {
-    env::var_os(VARIABLE).map(PathBuf::from)
+/// An empty variable counts as unset, because a crontab cannot unset one.
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
+fn unusable(what: &str, cause: &str) -> Fault {
+    Fault::new(Exit::Configuration, format!("cannot use {what}: {cause}"))
+}
+
+/// Returns the path of the user's own file; `None`: this user has no folder for settings.
+pub(super) fn own_path() -> Option<PathBuf> {
+    Some(files::config_folder()?.join("jobctl/env"))
+}
+
+/// Returns the path of the file that was read, if one was.
+pub(super) fn path() -> Option<&'static Path> {
+    LOADED.get().map(|(path, _)| path.as_path())
 }
 
 /// Returns whether the value of a variable is from the file.
 pub(super) fn has_set(name: &str) -> bool {
-    HAS_SET.get().is_some_and(|names| names.contains(name))
+    LOADED.get().is_some_and(|(_, names)| names.contains(name))
+}
+
+/// The user's own file, with another address.
+pub(super) struct OwnFile {
+    pub(super) path: PathBuf,
+    pub(super) has_address: bool,
+    /// `None`: it has this address.
+    pub(super) new_text: Option<String>,
+}
+
+impl OwnFile {
+    /// Puts the variables of an address in the place of those that the file has. Changes nothing.
+    pub(super) fn with_address(address: &[(String, String)]) -> anyhow::Result<Self> {
+        let why = "cannot find your folder for settings: set HOME";
+        let path = own_path().ok_or_else(|| Fault::new(Exit::Configuration, why))?;
+        if address.is_empty() {
+            let why = "cannot write the address: no flag or variable names a database; set one";
+            return Err(Fault::usage(why).into());
+        }
+        let cannot_use = |cause: String| unusable(&path.display().to_string(), &cause);
+        let old = if path.exists() { text(&path).map_err(cannot_use)? } else { String::new() };
+        let mut of_address = parse(&old).map_err(cannot_use)?;
+        of_address.retain(|(name, _)| is_of_address(name));
+        let is_kept = |line: &&str| !variable(line).is_ok_and(|(name, _)| is_of_address(&name));
+        let kept = old.lines().filter(is_kept).map(str::to_owned);
+        let new = address.iter().map(|(name, value)| {
+            line(name, value).ok_or_else(|| {
+                let why = "it has quotes or control characters that a file can't have; shorten it";
+                Fault::new(Exit::Configuration, format!("cannot write {name} into a file: {why}"))
+            })
+        });
+        let new = kept.map(Ok).chain(new).map(|line| Ok(line? + "\n"));
+        let new = new.collect::<Result<String, Fault>>()?;
+        let has_address = !of_address.is_empty();
+        Ok(Self { path, has_address, new_text: (of_address != address).then_some(new) })
+    }
+}
+
+fn is_of_address(name: &str) -> bool {
+    name == super::VARIABLE || connect::is_of_address(name)
 }
 
 /// Returns whether a file sets a variable; `false` if it can't be read.
@@ -62,10 +120,13 @@ pub(super) fn sets(path: &str, name: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let text = files::open_private(path)
+    parse(&text(path)?)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    files::open_private(path)
         .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
-        .map_err(|error| error.to_string())?;
-    parse(&text)
+        .map_err(|error| error.to_string())
 }
 
 /// Reads lines `NAME=VALUE`. Quotes around a value are dropped, as in cron, systemd and shells. A
@@ -74,16 +135,29 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = (1_u32..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let variable = |line: &str| {
-        let given = line.strip_prefix("export ").unwrap_or(line).split_once('=');
-        let (name, value) = given
-            .filter(|(name, value)| is_variable(name) && !value.contains('\0'))
-            .ok_or("is not NAME=VALUE; correct it")?;
-        Ok((name.to_owned(), unquoted(value)?.to_owned()))
-    };
     // The error does not show the line, which may be a secret.
     let mistake = |number, why: &str| format!("line {number} {why}");
     lines.map(|(number, line)| variable(line).map_err(|why| mistake(number, why))).collect()
+}
+
+fn variable(line: &str) -> Result<(String, String), &'static str> {
+    let line = line.trim();
+    let given = line.strip_prefix("export ").unwrap_or(line).split_once('=');
+    let (name, value) = given
+        .filter(|(name, value)| is_variable(name) && !value.contains('\0'))
+        .ok_or("is not NAME=VALUE; correct it")?;
+    Ok((name.to_owned(), unquoted(value)?.to_owned()))
+}
+
+/// Returns the line that sets a variable, in quotes that shells and systemd read alike; `None` if
+/// no quotes fit.
+fn line(name: &str, value: &str) -> Option<String> {
+    let quoted = [format!("'{value}'"), format!("\"{value}\""), value.to_owned()];
+    let mut lines = quoted.into_iter().map(|value| format!("{name}={value}"));
+    let is_read = |line: &String| {
+        !value.contains(char::is_control) && variable(line).is_ok_and(|(_, read)| read == value)
+    };
+    lines.find(is_read)
 }
 
 fn unquoted(value: &str) -> Result<&str, &'static str> {

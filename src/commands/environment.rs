@@ -209,7 +209,7 @@ pub(super) fn given(commands: &Command) -> Option<&Command> {
     std::env::args_os().skip(1).find_map(|word| commands.find_subcommand(word))
 }
 
-fn is_typed(flag: &str) -> bool {
+pub(super) fn is_typed(flag: &str) -> bool {
     let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
     words.any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(flag)))
 }

@@ -221,15 +221,34 @@ impl DatabaseFlags {
         }
     }
 
-    /// Returns the variables that lead another process to the same database, except those of the
-    /// file of variables. They never contain a password.
-    fn variables(&self) -> anyhow::Result<Vec<(String, String)>> {
+    /// Returns the variables that lead another process to the same database. If they go into a
+    /// private file, these are all, else those that the file of variables does not set, and a
+    /// password in them is an error.
+    fn variables(&self, is_private: bool) -> anyhow::Result<Vec<(String, String)>> {
         let is_given = self.database_url.is_some();
-        let url = self.url()?.filter(|_| is_given || !env_file::has_set(VARIABLE));
-        let origin = if is_given { "--database-url" } else { VARIABLE };
-        connect::variables(VARIABLE, origin, url.as_deref(), &|name| {
-            std::env::var(name).ok().filter(|_| !env_file::has_set(name))
-        })
+        let is_wanted = |name: &str| is_private || !env_file::has_set(name);
+        let url = self.url()?.filter(|_| is_given || is_wanted(VARIABLE));
+        let environment = |name: &str| std::env::var(name).ok().filter(|_| is_wanted(name));
+        connect::variables(VARIABLE, self.given_by(), url.as_deref(), &environment, is_private)
+    }
+
+    fn given_by(&self) -> &'static str {
+        if self.database_url.is_some() { "--database-url" } else { VARIABLE }
+    }
+
+    /// Returns what names the database: the flag, variables, files.
+    fn origin(&self, target: &Target) -> String {
+        let with_file = |origin: &String| {
+            let name = if origin == connect::GIVEN { self.given_by() } else { origin };
+            match env_file::path().filter(|_| env_file::has_set(name)) {
+                Some(file) => format!("{name} in {}", file.display()),
+                None => name.to_owned(),
+            }
+        };
+        match target.origins.iter().map(with_file).collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => "libpq's defaults: no flag or variable names it".to_owned(),
+            origins => origins,
+        }
     }
 
     /// Connects to a database whose schema is this program's.

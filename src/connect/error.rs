@@ -132,8 +132,8 @@ impl ConnectError {
     /// Replaces the remedy if no setting named the user and the database.
     pub(super) fn of_defaults(mut self) -> Self {
         if matches!(self.kind, FailureKind::Rules | FailureKind::Login) {
-            self.remedy =
-                "name the database: set --database-url, DATABASE_URL or the PG* variables";
+            self.remedy = "name the database: set --database-url, DATABASE_URL or the PG* \
+                           variables, or write it into a file by `jobctl init --env-file`";
         }
         self
     }

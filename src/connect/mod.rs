@@ -27,13 +27,14 @@ use rustix::process::geteuid;
 
 pub(crate) use self::client::{Client, Parameter};
 pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, Wait};
+pub(crate) use self::settings::GIVEN;
 pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;
 use crate::exit::{Exit, Fault};
 pub(crate) use error::{BEHIND_POOLER, is_behind_pooler};
 
 const WITH_PASSWORD: &str = "its password would be written into a file that others may read, or a \
-                             mail; put it into ~/.pgpass instead";
+                             mail; put it into ~/.pgpass instead, or add --env-file";
 
 const WITH_SECRET: &str = "it has a parameter that may be secret, and would be written into a file \
                            that others may read; remove sslpassword, scram_client_key, \
@@ -50,14 +51,27 @@ pub(crate) fn system_user() -> &'static str {
     USER.get_or_init(|| account_name().unwrap_or_else(|| geteuid().as_raw().to_string()))
 }
 
+/// Returns whether one of the variables that libpq reads, or `DATABASE_URL`, names a database.
+pub(crate) fn is_named(is_set: impl Fn(&str) -> bool) -> bool {
+    let names = |(key, _): &&(&str, &str)| settings::NAMES.contains(key);
+    let mut variables = settings::KEYS.iter().filter(names);
+    is_set("DATABASE_URL") || variables.any(|(_, variable)| is_set(variable))
+}
+
+/// Returns whether a variable can be a part of an address.
+pub(crate) fn is_of_address(name: &str) -> bool {
+    name == "DATABASE_URL" || settings::KEYS.iter().any(|(_, variable)| *variable == name)
+}
+
 /// Returns the variables that lead another process to the same database: `name` with `url`, or else
-/// `DATABASE_URL`, then the `PG*` variables. A password in them is an error, because they go into
-/// files and mails. Errors about `url` name its `origin`.
+/// `DATABASE_URL`, then the `PG*` variables. Unless they stay private, a password in them is an
+/// error, because they go into files and mails. Errors about `url` name its `origin`.
 pub(crate) fn variables(
     name: &str,
     origin: &str,
     url: Option<&str>,
     environment: settings::Lookup<'_>,
+    is_private: bool,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let address = match url {
@@ -67,7 +81,7 @@ pub(crate) fn variables(
     let mut found = Vec::new();
     if let Some((name, origin, address)) = address {
         let pairs = conninfo::parse(&address).map_err(|cause| setting_fault(origin, cause))?;
-        match pairs.iter().find(|(key, _)| !settings::is_public(key)) {
+        match pairs.iter().find(|(key, _)| !is_private && !settings::is_public(key)) {
             Some((key, _)) if key == "password" => {
                 return Err(setting_fault(origin, WITH_PASSWORD));
             }
@@ -88,7 +102,7 @@ pub(crate) fn variables(
             found.push(((*name).to_owned(), value));
         }
     }
-    if found.iter().any(|(name, _)| name == "PGPASSWORD") {
+    if !is_private && found.iter().any(|(name, _)| name == "PGPASSWORD") {
         return Err(setting_fault("PGPASSWORD", WITH_PASSWORD));
     }
     Ok(found)

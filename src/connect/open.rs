@@ -136,7 +136,7 @@ impl Target {
                 Ok((_, Some(mismatch))) => ConnectError::of_session(mismatch),
                 Err(error) => error,
             };
-            let error = if self.is_default { error.of_defaults() } else { error };
+            let error = if self.origins.is_empty() { error.of_defaults() } else { error };
             let may_differ = error.may_differ_elsewhere();
             errors.push(error.at(server));
             if !may_differ {

@@ -57,6 +57,12 @@ pub(super) const KEYS: &[(&str, &str)] = &[
 pub(super) const PATHS: [&str; 7] =
     ["passfile", "servicefile", "sslcert", "sslcrl", "sslcrldir", "sslkey", "sslrootcert"];
 
+/// The keys that name a database; libpq has defaults for those that are missing.
+pub(super) const NAMES: [&str; 5] = ["service", "host", "hostaddr", "user", "dbname"];
+
+/// The origin of an address that the caller gives.
+pub(crate) const GIVEN: &str = "the database URL";
+
 /// libpq's keys that change nothing for jobctl.
 const WITHOUT_EFFECT: &str = "
     authtype client_encoding gssdelegation gsslib krbsrvname max_protocol_version
@@ -89,7 +95,7 @@ impl<'a> Settings<'a> {
         let mut settings = Self { values: BTreeMap::new(), environment };
         let fallback = (settings.environment)("DATABASE_URL");
         let (address, origin) = match url {
-            Some(url) => (Some(url), "the database URL"),
+            Some(url) => (Some(url), GIVEN),
             None => (fallback.as_deref(), "DATABASE_URL"),
         };
         if url.is_none() && address.is_some_and(|address| address.trim().is_empty()) {
@@ -124,6 +130,18 @@ impl<'a> Settings<'a> {
     /// Returns a value unless it is empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns what names the database; empty if libpq's defaults do.
+    pub(super) fn origins(&self) -> Vec<String> {
+        let mut origins = Vec::new();
+        for name in NAMES.into_iter().filter(|name| self.text(name).is_some()) {
+            let origin = self.values[name].1.to_string();
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+        origins
     }
 
     /// Returns the items of a list. Empty items stay: those of `host` and `port` belong together by
@@ -346,6 +364,15 @@ mod tests {
         let expected =
             [("host", Some("s")), ("port", Some("3")), ("user", Some("g")), ("dbname", Some("e"))];
         collects(Some("service=s user=g"), &environment, &expected);
+        let find = |name: &str| {
+            let found = environment.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let origins = |url| Settings::collect(url, &find).ok().map(|it| it.origins());
+        let file = format!("service file {}/.pg_service.conf", home.path().display());
+        let named = [GIVEN.to_owned(), file, "PGDATABASE".to_owned()];
+        assert_eq!(origins(Some("service=s user=g")), Some(named.to_vec()));
+        assert_eq!(origins(Some("sslmode=disable dbname=''")), Some(Vec::new()));
         collects(Some("user=g"), &[&environment[..], &[("PGSERVICE", "s")]].concat(), &expected);
         let why = |origin: &str| {
             let cause = "`service` is `t`, but no service file has this service";

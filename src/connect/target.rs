@@ -29,8 +29,8 @@ pub(crate) struct Target {
     pub(super) servers: Vec<Server>,
     /// The login, without the password of a host.
     pub(super) config: Config,
-    /// Whether no setting names a host, a user or a database.
-    pub(super) is_default: bool,
+    /// The settings that name the database; empty if libpq's defaults do.
+    pub(crate) origins: Vec<String>,
     pub(super) tls: TlsSettings,
     pub(super) forbidden_methods: ForbiddenMethods,
     pub(super) session_attrs: SessionAttrs,
@@ -115,9 +115,7 @@ impl Target {
         Ok(Self {
             servers,
             config,
-            is_default: ["host", "hostaddr", "user", "dbname"]
-                .iter()
-                .all(|name| settings.text(name).is_none()),
+            origins: settings.origins(),
             tls: TlsSettings::read(&settings)?,
             forbidden_methods: ForbiddenMethods::read(&settings)?,
             session_attrs: settings.choice(

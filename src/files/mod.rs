@@ -4,9 +4,9 @@ mod note;
 mod read;
 mod write;
 
-pub(crate) use note::{Note, state_folder};
+pub(crate) use note::{Note, config_folder, state_folder};
 pub(crate) use read::{input, is_private, open, open_private, read, read_lossy, read_text};
-pub(crate) use write::{Folder, append_to, replace, replace_or_create};
+pub(crate) use write::{Folder, append_to, replace, replace_or_create, replace_private};
 
 use std::io;
 

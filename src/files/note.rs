@@ -17,12 +17,21 @@ use crate::text::duration::DAY;
 /// container is a new worker.
 const KEPT: Duration = DAY.saturating_mul(100);
 
-/// Returns the folder of jobctl's state, by the XDG base directory specification; `None`: this user
-/// has none.
+/// Returns the folder of jobctl's state; `None`: this user has none.
 pub(crate) fn state_folder() -> Option<PathBuf> {
-    let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = given.or_else(|| Some(env::home_dir()?.join(".local/state")))?;
-    Some(state.join("jobctl"))
+    Some(user_folder("XDG_STATE_HOME", ".local/state")?.join("jobctl"))
+}
+
+/// Returns the folder of this user's settings; `None`: this user has none.
+pub(crate) fn config_folder() -> Option<PathBuf> {
+    user_folder("XDG_CONFIG_HOME", ".config")
+}
+
+/// Returns a folder by the XDG base directory specification: the variable's, or else one in the
+/// home.
+fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
+    let given = env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    given.or_else(|| Some(env::home_dir()?.join(in_home)))
 }
 
 /// A file that remembers something about one subject.

@@ -33,7 +33,8 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     let seen = file.metadata()?;
     if ![0, geteuid().as_raw()].contains(&seen.uid()) {
-        return Err(io::Error::other("it belongs to another user; run `chown`"));
+        let why = "it belongs to another user; run `chown`, or run jobctl as that user";
+        return Err(io::Error::other(why));
     } else if !is_private(&seen) {
         return Err(io::Error::other("other users can read it; run `chmod 600`"));
     }

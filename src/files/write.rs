@@ -27,6 +27,8 @@ const LINKS: usize = 40;
 /// The permissions that a file may lend to the one that replaces it: no setuid bit, not executable.
 const LENT: u32 = 0o666;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The permissions of a file that only its owner can read.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Opens a folder, also one whose names this user can't list.
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -90,6 +92,11 @@ impl Folder {
     /// Replaces a file atomically: a reader finds the old text or the new text, never a part. An
     /// own file keeps its permissions.
     pub(crate) fn replace(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
+        self.put(name, text, Mode::from(LENT))
+    }
+
+    /// Replaces a file atomically. A new file gets these permissions.
+    fn put(&self, name: &OsStr, text: &[u8], new_mode: Mode) -> io::Result<()> {
         let lent = match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             seen => {
@@ -103,7 +110,7 @@ impl Folder {
         };
         let new = format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>());
         // Until it has its permissions, only this user can open it.
-        let first = if lent.is_some() { Mode::RUSR | Mode::WUSR } else { Mode::from(LENT) };
+        let first = if lent.is_some() { PRIVATE } else { new_mode };
         let mut file = self.new_file(new.as_ref(), first)?;
         let written = lent
             .map_or(Ok(()), |lent| fchmod(&file, lent).map_err(io::Error::from))
@@ -119,7 +126,7 @@ impl Folder {
 
     /// Creates a file that only this user can read. Fails if the name exists.
     pub(crate) fn create(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
-        self.new_file(name, Mode::RUSR | Mode::WUSR)?.write_all(text)
+        self.new_file(name, PRIVATE)?.write_all(text)
     }
 
     fn new_file(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
@@ -173,6 +180,12 @@ pub(crate) fn replace_or_create(file: &Path, text: &[u8]) -> io::Result<()> {
     folder.replace(&name, text)
 }
 
+/// The same. Only this user can read a new file.
+pub(crate) fn replace_private(file: &Path, text: &[u8]) -> io::Result<()> {
+    let (folder, name) = Folder::of(file, true)?;
+    folder.put(&name, text, PRIVATE)
+}
+
 /// Opens an own file to read it and to append to it, or creates one that only this user can read.
 pub(crate) fn append_to(file: &Path) -> io::Result<File> {
     let (folder, name) = Folder::of(file, false)?;
@@ -182,7 +195,7 @@ pub(crate) fn append_to(file: &Path) -> io::Result<File> {
         seen => check_own(&seen?)?,
     }
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | SAFELY;
-    let opened = openat(&folder.0, &name, flags, Mode::RUSR | Mode::WUSR)?;
+    let opened = openat(&folder.0, &name, flags, PRIVATE)?;
     check_own(&fstat(&opened)?)?;
     // Without this, a crash of the host could lose a new file's name.
     File::from(folder.listable()?).sync_all()?;

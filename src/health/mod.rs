@@ -17,8 +17,8 @@ use crate::store;
 use crate::text::{plural, timestamp};
 
 pub(crate) use server::{
-    ClockFacts, ConnectionFacts, clock, connection, database, durability, grants, objects, pooler,
-    role, writes, zones,
+    ClockFacts, ConnectionFacts, address, clock, connection, database, durability, grants, objects,
+    pooler, role, writes, zones,
 };
 pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
@@ -165,15 +165,18 @@ pub(crate) fn unreadable(error: &store::Error) -> Finding {
 }
 
 /// `missing` holds the names of missing migrations, functions and views, or why the schema can't be
-/// used.
-pub(crate) fn schema(missing: Result<&[&str], &store::Error>) -> Finding {
+/// used. `address` is that of the database.
+pub(crate) fn schema(missing: Result<&[&str], &store::Error>, address: &str) -> Finding {
     match missing {
         Ok([]) => ok("up to date"),
         Ok(missing) if missing.iter().all(|name| name.contains('/')) => bad(
             format!("another program applied its {}", some(missing)),
             "run `jobctl migrate` of the newest program, and install it on each host",
         ),
-        Ok(missing) => bad(format!("missing migrations: {}", missing.join(", ")), store::MIGRATE),
+        Ok(missing) => bad(
+            format!("missing migrations: {} (database {address})", missing.join(", ")),
+            store::MIGRATE,
+        ),
         Err(error) => from_error(Severity::Bad, error),
     }
 }

@@ -40,6 +40,11 @@ pub(crate) struct ClockFacts {
     pub(crate) took: Duration,
 }
 
+/// `origin` is what names the database.
+pub(crate) fn address(address: &str, origin: &str) -> Finding {
+    ok(format!("{address}, from {origin}"))
+}
+
 pub(crate) fn connection(facts: &ConnectionFacts, clock: ClockFacts) -> Finding {
     let [session, _] = &facts.sessions;
     let through = match (&session.tls_version, session.encrypted) {

@@ -52,7 +52,8 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
     (
         "JOBCTL_ENV_FILE",
         "a file that sets more variables, for jobctl and its jobs; see \
-         [operations.md](operations.md#secrets-for-jobs)",
+         [operations.md](operations.md#secrets-for-jobs). Without it, `~/.config/jobctl/env` is \
+         read if no flag or variable names a database",
     ),
     ("JOBCTL_LOG", "the level of the log: `off`, `error`, `warn`, `info`, `debug` or `trace`"),
     (

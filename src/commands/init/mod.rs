@@ -1,7 +1,7 @@
 //! `jobctl init`: makes the database and this host ready.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -9,7 +9,9 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use rustix::process::geteuid;
 
+use super::env_file::OwnFile;
 use super::{DatabaseFlags, crontab_block, env_file, quote};
+use crate::connect::{self, Target};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Note, SETTINGS_LIMIT};
@@ -26,10 +28,11 @@ use crate::store::{Mode, Store};
 /// --remove. Run it as the user whose rights the jobs get. Secrets that jobs need
 /// belong in the file that JOBCTL_ENV_FILE names, because cron puts the crontab's
 /// variables into its mails. Cron mails the problems that `check` finds; --exec, or
-/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere.
+/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere. With --env-file, commands
+/// in a new shell find the database, too.
 ///
 ///   jobctl init
-///   jobctl init --crontab
+///   jobctl init --crontab --env-file
 ///   jobctl init --systemd --exec 'mail -s jobctl ops@example.com'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
@@ -44,6 +47,10 @@ pub(crate) struct Arguments {
     /// Remove the lines, the units and the notes about this database, which stays
     #[arg(long, group = "form")]
     remove: bool,
+    /// Write the address into ~/.config/jobctl/env, which only you can read. Commands read this
+    /// file if no flag or variable names a database
+    #[arg(long, conflicts_with = "remove")]
+    env_file: bool,
     /// Add a line that writes the report page to this file
     #[arg(
         long,
@@ -90,10 +97,16 @@ impl Arguments {
             if !is_installed || old.is_ok() {
                 self.change_crontab(old, "")?;
             }
+            if let Some(file) = env_file::own_path().filter(|path| path.exists()) {
+                let file = file.display();
+                print::complain(&format!("{file} stays; delete it if no command needs it"));
+            }
             return Note::forget(&target.to_string()).context("cannot remove jobctl's notes");
         }
         // Before anything changes: a text that can't be written stops it.
-        let environment = environment(database)?;
+        let own_file = self.env_file.then(|| OwnFile::with_address(&database.variables(true)?));
+        let own_file = own_file.transpose()?;
+        let environment = environment(database, own_file.as_ref())?;
         if let Some(command) = &self.exec {
             quote::argument("--exec", command)?;
         }
@@ -105,7 +118,12 @@ impl Arguments {
             false => crontab_block::in_block(text).collect::<Vec<_>>().join("\n"),
         };
         let lines = (!self.systemd).then(|| self.lines(&environment, &installed)).transpose()?;
-        migrate(database)?;
+        let target = database.target()?;
+        migrate(&target)?;
+        match own_file {
+            Some(own_file) => self.write(own_file, &target)?,
+            None => suggest_own_file(database)?,
+        }
         for (flag, words, is_given) in
             [("--exec", EXEC, self.exec.is_some()), ("--report", REPORT, self.report.is_some())]
         {
@@ -279,6 +297,26 @@ impl Arguments {
         Ok(())
     }
 
+    /// Writes the user's own file.
+    fn write(&self, file: OwnFile, target: &Target) -> anyhow::Result<()> {
+        let path = file.path.display();
+        let Some(text) = file.new_text else {
+            print::complain(&format!("the address in {path} is up to date"));
+            return Ok(());
+        };
+        if !self.yes {
+            // The text may contain a password, so it is not shown.
+            let verb = if file.has_address { "replace" } else { "write" };
+            print::confirm("init", &format!("{verb} the address in {path}: {target}"))?;
+        }
+        files::replace_private(&file.path, text.as_bytes())
+            .with_context(|| format!("cannot write {path}"))?;
+        print::complain(&format!(
+            "the address is in {path}; commands read it if no flag or variable names a database"
+        ));
+        Ok(())
+    }
+
     fn confirm(&self, what: &str, old: &str, new: &str) -> anyhow::Result<()> {
         for line in crontab_block::difference(old, new) {
             print::answer(&format!("{line}\n"))?;
@@ -296,9 +334,8 @@ const ACCOUNT: &str = "User=root\nWorkingDirectory=-~\n";
 /// The shell that cron names in each command's environment.
 const SHELL: &str = "Environment=SHELL=/bin/sh";
 
-fn migrate(database: &DatabaseFlags) -> anyhow::Result<()> {
-    let target = database.target()?;
-    let store = Store::connect(&target)?;
+fn migrate(target: &Target) -> anyhow::Result<()> {
+    let store = Store::connect(target)?;
     // A worker's login may not migrate, and need not if nothing is missing.
     let missing = store.missing_migrations(Mode::Inspect)?;
     let applied = if missing.is_empty() { Vec::new() } else { store.migrate()? };
@@ -311,18 +348,37 @@ fn migrate(database: &DatabaseFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the variables that a tick needs: PATH for the jobs, and the address. Shells that start
-/// shells add folders to PATH again, and cron limits the length of a line.
-fn environment(database: &DatabaseFlags) -> anyhow::Result<Vec<(String, String)>> {
+/// Tells a person that a new shell may not find the database.
+fn suggest_own_file(database: &DatabaseFlags) -> anyhow::Result<()> {
+    let Some(path) = env_file::own_path().filter(|path| !path.exists()) else { return Ok(()) };
+    if io::stderr().is_terminal() && !database.variables(true)?.is_empty() {
+        let path = path.display();
+        print::complain(&format!(
+            "a new shell may not know this address; `jobctl init --env-file` writes it into {path}"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the variables that a tick needs: PATH for the jobs, and the address or the file with it.
+/// Shells that start shells add folders to PATH again, and cron limits the length of a line.
+fn environment(
+    database: &DatabaseFlags,
+    own_file: Option<&OwnFile>,
+) -> anyhow::Result<Vec<(String, String)>> {
     let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
     let mut seen = HashSet::new();
     let folders: Vec<_> = path.split(':').filter(|folder| seen.insert(*folder)).collect();
     let mut environment = vec![("PATH".to_owned(), folders.join(":"))];
-    if let Some(file) = env_file::path() {
-        let file = quote::path(env_file::VARIABLE, &file)?;
+    let own_file = own_file.map(|file| file.path.as_path());
+    let file = env_file::path().or(own_file);
+    if let Some(file) = file {
+        let file = quote::path(env_file::VARIABLE, file)?;
         environment.push((env_file::VARIABLE.to_owned(), file));
     }
-    environment.extend(database.variables()?);
+    if file.is_none() || file != own_file {
+        environment.extend(database.variables(false)?);
+    }
     Ok(environment)
 }
 
@@ -343,11 +399,9 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
     if geteuid().is_root() {
         return Ok(PathBuf::from("/etc/systemd/system"));
     }
-    let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config = folder("XDG_CONFIG_HOME")
-        .or_else(|| Some(folder("HOME")?.join(".config")))
-        .context("cannot find the folder of the units: HOME is not set")?;
-    Ok(Path::new(&config).join("systemd/user"))
+    let config = files::config_folder();
+    let config = config.context("cannot find the folder of the units: HOME is not set")?;
+    Ok(config.join("systemd/user"))
 }
 
 fn has_units(folder: &Path) -> bool {
@@ -441,7 +495,7 @@ fn complain_of_variables(text: &str, block: &[(String, String)]) {
         block.iter().any(|(set, _)| wins(set))
     };
     for (name, value) in above.into_iter().filter(|(name, _)| !is_set(name)) {
-        let is_address = name == "DATABASE_URL" || name.starts_with("PG");
+        let is_address = connect::is_of_address(&name);
         let what = match name.as_str() {
             "MAILTO" if value.is_empty() => UNSENT.to_owned(),
             "HOME" if env::var("HOME").as_ref() != Ok(&value) => {
