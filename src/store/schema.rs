@@ -29,9 +29,9 @@ pub(crate) struct Migration {
 
 /// Files in `sql`, without their endings.
 macro_rules! files {
-    ($version:expr, $folder:literal: $($name:literal),+ $(,)?) => {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
         &[$(Migration {
-            version: $version,
+            version: number_of($name),
             name: $name,
             sql: include_str!(concat!("../../sql/", $folder, $name, ".sql")),
         }),+]
@@ -39,11 +39,11 @@ macro_rules! files {
 }
 
 /// All migrations in order; the version of the last one is the version of the program.
-static MIGRATIONS: &[Migration] = files![Some(1), "migrations/": "0001_initial"];
+static MIGRATIONS: &[Migration] = files!["migrations/": "0001_initial"];
 
 /// The functions and views, which the newest migration precedes.
 static OBJECTS: &[Migration] = files![
-    None, "":
+    "":
         "functions/claim_runs", "functions/count_attempts", "functions/decide_followers",
         "functions/definition_keys", "functions/drop_oldest", "functions/effect_result",
         "functions/end_runs", "functions/enqueue", "functions/enqueue_following",
@@ -69,6 +69,33 @@ static OBJECTS: &[Migration] = files![
         "views/pending_runs", "views/running_locks", "views/scheduling_jobs", "views/seen_workers",
         "views/unaccepted_restores",
 ];
+
+/// The versions are 1, 2, 3: `migrate` applies those after the newest one of the database.
+const _: () = {
+    let mut place = 0;
+    while place < MIGRATIONS.len() {
+        let version = MIGRATIONS[place].version;
+        place += 1;
+        assert!(
+            matches!(version, Some(version) if version as usize == place),
+            "the names in MIGRATIONS begin with 0001, 0002, 0003, without a gap"
+        );
+    }
+};
+
+/// Returns the number that the name of a migration begins with; `None` for a function or view.
+const fn number_of(name: &str) -> Option<i32> {
+    let (mut number, mut place) = (0, 0);
+    while place < 4 {
+        let digit = name.as_bytes()[place];
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + (digit - b'0') as i32;
+        place += 1;
+    }
+    Some(number)
+}
 
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.
 pub(super) const DEFINITIONS: &str = include_str!("../../docs/schema.sql");
