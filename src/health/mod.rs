@@ -78,7 +78,7 @@ impl Finding {
 
     /// Starts a finding about the work; the caller adds the severity.
     fn of(code: Code, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let (check, code) = (code.check(), Some(code));
+        let (check, code) = (code.check().as_str(), Some(code));
         Self { check, code, ..Self::new(Severity::default(), found, remedy) }
     }
 

@@ -7,42 +7,22 @@ use chrono::{DateTime, Utc};
 
 use super::{Finding, Severity, minute, ok, stopped, unknown};
 use crate::job::failure;
-use crate::job::finding_code::Code;
+use crate::job::finding_code::{Check, Code};
 use crate::job::thresholds::Thresholds;
 use crate::schedule::due::{self, Scheduled};
 use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
 use crate::text::{plural, shell};
 
-/// What `doctor` says if a check finds nothing, by check.
-const CHECKS: [(&str, &str); 23] = [
-    ("restores", "no tick has noticed a restored backup"),
-    ("ticks", "every worker ticks"),
-    ("answers", "no tick has waited for a slow database"),
-    ("sequences", "each sequence is ahead of its table"),
-    ("definitions", "every waiting run has a definition"),
-    ("queues", "workers serve all overdue runs"),
-    ("overdue runs", "no run in a served queue is overdue"),
-    ("claims", "the database rejects no claim"),
-    ("snoozes", "no run has asked for a later attempt ten times"),
-    ("due times", "no time of a waiting run comes from a clock that was ahead"),
-    ("blocked runs", "no run waits for one that did not succeed, is unknown or ended long ago"),
-    ("schedules", "no schedule is late"),
-    ("leases", "no run with an expired lease waits for recovery"),
-    ("results", "no result waits to be recorded"),
-    ("attempts", "no job keeps failing"),
-    ("dead runs", "no dead run needs attention"),
-    ("freshness", "every job succeeded within its max_age"),
-    ("run times", "no run takes unusually long or short"),
-    ("timeouts", "every scheduled command has a timeout"),
-    ("history", "no history needs to be pruned"),
-    ("effects", "no effect was left open"),
-    ("holds", "nothing is held"),
-    ("pauses", "no schedule is paused"),
-];
 /// Checks that are skipped while ticks do no work, because that causes their problems.
-pub(crate) const SKIPPED_WITHOUT_TICKS: [&str; 6] =
-    ["ticks", "leases", "results", "queues", "overdue runs", "schedules"];
+pub(crate) const SKIPPED_WITHOUT_TICKS: [Check; 6] = [
+    Check::Ticks,
+    Check::Leases,
+    Check::Results,
+    Check::Queues,
+    Check::OverdueRuns,
+    Check::Schedules,
+];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
@@ -119,11 +99,11 @@ pub(crate) fn idle(findings: &[Finding]) -> Option<&Finding> {
 /// Returns the findings of each check of the work: its problems, or that all is well.
 pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
     let idle = idle(findings).and_then(|finding| finding.code);
-    let of_check = |(check, well): (&'static str, &str)| {
-        let of_check = findings.iter().filter(move |finding| finding.check == check);
+    let of_check = |(check, all_is_well): (Check, &str)| {
+        let of_check = findings.iter().filter(|finding| finding.check == check.as_str());
         let found: Vec<_> = of_check.cloned().collect();
         let none = match check {
-            "sequences" if work.sequences_behind.is_none() => unknown(
+            Check::Sequences if work.sequences_behind.is_none() => unknown(
                 "this role may not read sequences",
                 "run `jobctl doctor` as the schema's owner",
             ),
@@ -133,11 +113,12 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
             _ if SKIPPED_WITHOUT_TICKS.contains(&check) && idle.is_some() => {
                 unknown("not checked while ticks start nothing", "see `restores`")
             }
-            _ => ok(well),
+            _ => ok(all_is_well),
         };
-        if found.is_empty() { vec![Finding { check, ..none }] } else { found }
+        if found.is_empty() { vec![Finding { check: check.as_str(), ..none }] } else { found }
     };
-    CHECKS.into_iter().flat_map(of_check).collect()
+    let checks = Check::ALL.into_iter().filter_map(|check| Some((check, check.all_is_well()?)));
+    checks.flat_map(of_check).collect()
 }
 
 fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Finding {

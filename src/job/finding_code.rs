@@ -39,43 +39,108 @@ words! {
         RunUnusual = "run_unusual",
         AttemptsFailing = "attempts_failing",
     }
+
+    /// A check of `doctor`, in its order, which finds some of the codes.
+    pub(crate) enum Check {
+        Restores = "restores",
+        Ticks = "ticks",
+        Writes = "writes",
+        Answers = "answers",
+        Sequences = "sequences",
+        Definitions = "definitions",
+        Queues = "queues",
+        OverdueRuns = "overdue runs",
+        Claims = "claims",
+        Snoozes = "snoozes",
+        DueTimes = "due times",
+        BlockedRuns = "blocked runs",
+        Schedules = "schedules",
+        Leases = "leases",
+        Results = "results",
+        Attempts = "attempts",
+        DeadRuns = "dead runs",
+        Freshness = "freshness",
+        LongRuns = "long runs",
+        RunTimes = "run times",
+        Failures = "failures",
+        Timeouts = "timeouts",
+        History = "history",
+        Effects = "effects",
+        Holds = "holds",
+        Pauses = "pauses",
+    }
 }
 
 impl Code {
     /// Of holds, paused and disabled jobs.
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
-    /// The check of `doctor` that finds it. Only a flag of `check` asks for `RunLong` and
-    /// `AttemptsFailing`.
-    pub(crate) fn check(self) -> &'static str {
+    /// The check that finds it.
+    pub(crate) fn check(self) -> Check {
         match self {
-            Self::RestoreUnaccepted => "restores",
-            // `doctor` has this check without it.
-            Self::DatabaseReadOnly => "writes",
-            Self::WorkerMissing | Self::WorkerSilent => "ticks",
-            Self::DatabaseSlow => "answers",
-            Self::SequenceBehind => "sequences",
-            Self::DefinitionMissing => "definitions",
-            Self::QueueUnserved | Self::JobUnserved => "queues",
-            Self::RunsOverdue => "overdue runs",
-            Self::RunsRejected => "claims",
-            Self::RunsSnoozing => "snoozes",
-            Self::ClockAhead => "due times",
-            Self::RunsStuck | Self::RunsUnreleased => "blocked runs",
-            Self::ScheduleBroken | Self::ScheduleSkipping | Self::ScheduleLate => "schedules",
-            Self::LeaseLost => "leases",
-            Self::ResultsUnrecorded => "results",
-            Self::JobFailing => "attempts",
-            Self::RunsDead => "dead runs",
-            Self::JobStale => "freshness",
-            Self::TimeoutMissing => "timeouts",
-            Self::PruneMissing => "history",
-            Self::EffectOpen => "effects",
-            Self::RunsHeld => "holds",
-            Self::SchedulePaused | Self::JobDisabled => "pauses",
-            Self::RunLong => "long runs",
-            Self::RunUnusual => "run times",
-            Self::AttemptsFailing => "failures",
+            Self::RestoreUnaccepted => Check::Restores,
+            Self::DatabaseReadOnly => Check::Writes,
+            Self::WorkerMissing | Self::WorkerSilent => Check::Ticks,
+            Self::DatabaseSlow => Check::Answers,
+            Self::SequenceBehind => Check::Sequences,
+            Self::DefinitionMissing => Check::Definitions,
+            Self::QueueUnserved | Self::JobUnserved => Check::Queues,
+            Self::RunsOverdue => Check::OverdueRuns,
+            Self::RunsRejected => Check::Claims,
+            Self::RunsSnoozing => Check::Snoozes,
+            Self::ClockAhead => Check::DueTimes,
+            Self::RunsStuck | Self::RunsUnreleased => Check::BlockedRuns,
+            Self::ScheduleBroken | Self::ScheduleSkipping | Self::ScheduleLate => Check::Schedules,
+            Self::LeaseLost => Check::Leases,
+            Self::ResultsUnrecorded => Check::Results,
+            Self::JobFailing => Check::Attempts,
+            Self::RunsDead => Check::DeadRuns,
+            Self::JobStale => Check::Freshness,
+            Self::TimeoutMissing => Check::Timeouts,
+            Self::PruneMissing => Check::History,
+            Self::EffectOpen => Check::Effects,
+            Self::RunsHeld => Check::Holds,
+            Self::SchedulePaused | Self::JobDisabled => Check::Pauses,
+            Self::RunLong => Check::LongRuns,
+            Self::RunUnusual => Check::RunTimes,
+            Self::AttemptsFailing => Check::Failures,
         }
+    }
+}
+
+impl Check {
+    /// What `doctor` says if the check finds nothing. `None`: `doctor` leaves the check out.
+    pub(crate) fn all_is_well(self) -> Option<&'static str> {
+        Some(match self {
+            // `doctor` finds out itself whether the database accepts writes.
+            Self::Writes => return None,
+            // Only flags of `check` ask for these findings.
+            Self::LongRuns | Self::Failures => return None,
+            Self::Restores => "no tick has noticed a restored backup",
+            Self::Ticks => "every worker ticks",
+            Self::Answers => "no tick has waited for a slow database",
+            Self::Sequences => "each sequence is ahead of its table",
+            Self::Definitions => "every waiting run has a definition",
+            Self::Queues => "workers serve all overdue runs",
+            Self::OverdueRuns => "no run in a served queue is overdue",
+            Self::Claims => "the database rejects no claim",
+            Self::Snoozes => "no run has asked for a later attempt ten times",
+            Self::DueTimes => "no time of a waiting run comes from a clock that was ahead",
+            Self::BlockedRuns => {
+                "no run waits for one that did not succeed, is unknown or ended long ago"
+            }
+            Self::Schedules => "no schedule is late",
+            Self::Leases => "no run with an expired lease waits for recovery",
+            Self::Results => "no result waits to be recorded",
+            Self::Attempts => "no job keeps failing",
+            Self::DeadRuns => "no dead run needs attention",
+            Self::Freshness => "every job succeeded within its max_age",
+            Self::RunTimes => "no run takes unusually long or short",
+            Self::Timeouts => "every scheduled command has a timeout",
+            Self::History => "no history needs to be pruned",
+            Self::Effects => "no effect was left open",
+            Self::Holds => "nothing is held",
+            Self::Pauses => "no schedule is paused",
+        })
     }
 }
