@@ -257,7 +257,8 @@ impl Request {
         Ok(Self { job_type, payload: Some(payload), ..self })
     }
 
-    /// Fills in what a line of a batch omits.
+    /// Fills in what a line of a batch omits. Names each field, so that the compiler asks whether a
+    /// new flag is a default of the lines.
     pub(super) fn over(self, flags: &Self) -> Self {
         Self {
             queue: self.queue.or_else(|| flags.queue.clone()),
@@ -273,7 +274,19 @@ impl Request {
             after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
             or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
             after: if self.after.is_empty() { flags.after.clone() } else { self.after },
-            ..self
+            // `--batch` excludes the flags with these names.
+            job_type: self.job_type,
+            payload: self.payload,
+            run_at: self.run_at,
+            r#in: self.r#in,
+            next: self.next,
+            time_zone: self.time_zone,
+            key: self.key,
+            key_scope: self.key_scope,
+            on_conflict: self.on_conflict,
+            debounce: self.debounce,
+            debounce_max: self.debounce_max,
+            r#as: self.r#as,
         }
     }
 
