@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::TestDb;
+use crate::support::{Role, TestDb};
 
 /// Returns the name of every query, as in `query!`, and its text.
 fn files() -> Vec<(String, String)> {
@@ -87,5 +87,58 @@ fn each_query_file_is_used_and_other_modules_run_no_sql() {
         for word in ["sql/queries", "query_typed", "batch_execute", "simple_query"] {
             assert!(!text.contains(word), "{} has a `{word}`", path.display());
         }
+    }
+}
+
+/// Queries that read what a viewer must not see: payloads, keys, commands, outputs and logins.
+const NOT_FOR_VIEWERS: [&str; 15] = [
+    "look/attempts_with_text",
+    "look/columns",
+    "look/group_dead",
+    "look/key_holder",
+    "look/list_attempts",
+    "look/list_definitions",
+    "look/list_failures",
+    "look/list_ids",
+    "look/list_runs",
+    "look/output",
+    "look/read_payload",
+    "look/results",
+    "look/sequences_behind",
+    "look/show",
+    "report/outputs",
+];
+
+#[test]
+fn a_viewer_may_read_each_column_of_the_queries_of_its_commands() {
+    let db = TestDb::new();
+    let viewer = Role::granted(&db, "viewer");
+    let (mut owner, mut reader) = (db.client(), viewer.client());
+    let is_read = |name: &str| ["look/", "report/"].iter().any(|folder| name.starts_with(folder));
+    for (name, text) in files().into_iter().filter(|(name, _)| is_read(name)) {
+        let query =
+            (1..=24).rev().fold(text, |query, number| query.replace(&format!("${number}"), "NULL"));
+        let is_denied = reader.batch_execute(&format!("EXPLAIN {query}")).is_err();
+        if is_denied == NOT_FOR_VIEWERS.contains(&&*name) {
+            continue;
+        }
+        let view = format!("CREATE TEMP VIEW reads AS SELECT 1 FROM ({query}) AS query");
+        owner.batch_execute(&view).unwrap();
+        let missing = owner.query_one(
+            "SELECT string_agg(DISTINCT format('%s.%s', it.attrelid::regclass, it.attname), ', ')
+             FROM pg_depend AS reads
+             JOIN pg_rewrite AS rule ON rule.oid = reads.objid
+             JOIN pg_attribute AS it
+                 ON (it.attrelid, it.attnum) = (reads.refobjid, reads.refobjsubid)
+             WHERE rule.ev_class = 'reads'::regclass
+                 AND reads.refclassid = 'pg_class'::regclass
+                 AND NOT has_column_privilege($1::text, it.attrelid, it.attnum, 'SELECT')",
+            &[&viewer.name()],
+        );
+        let missing: Option<String> = missing.unwrap().get(0);
+        panic!(
+            "{name}: a viewer may not read {missing:?}; grant it in sql/grants/viewer.sql, or \
+             list the query in NOT_FOR_VIEWERS"
+        );
     }
 }
