@@ -1,5 +1,7 @@
 //! `--on-conflict` and `--debounce`: what an enqueue does when its key has a run.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use crate::support::{Gate, TestDb, wait_until};
@@ -49,6 +51,53 @@ fn a_waiting_run_gets_the_new_payload_and_time() {
         assert_eq!(replaced("payload::text LIKE '%new%', run_at > now()"), "t|t");
         db.jobctl(["cancel", &id]).run().success();
     }
+}
+
+/// A new column of runs must be added to one of the lists: a replaced run gets the value of the new
+/// enqueue, or keeps its own.
+#[test]
+fn each_column_of_a_replaced_run_is_replaced_or_kept() {
+    let db = with_definition();
+    let row = || {
+        let row = db.query("SELECT to_jsonb(run) FROM jobctl.job_runs AS run");
+        serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&row).unwrap()
+    };
+    let enqueue = |text: &str, number: i32| {
+        db.query(&format!(
+            "SELECT jobctl.enqueue(
+                'a', to_jsonb('{text}'::text), key => 'k', key_scope => 'live',
+                on_conflict => 'replace', run_in => {number} * interval '1 hour',
+                priority => {number}, queue => '{text}', max_attempts => {number},
+                timeout => {number} * interval '1 minute', backoff => 'fixed:{number}m',
+                expires_in => {number} * interval '1 day', share => '{text}', lock => '{text}',
+                worker => '{text}', traceparent => format('00-%s-%s-01', repeat('{number}', 32),
+                    repeat('{number}', 16)))"
+        ))
+    };
+    assert_eq!(enqueue("old", 2), "1");
+    db.execute(
+        "UPDATE jobctl.job_runs
+         SET enqueued_by = 'other', updated_at = created_at - interval '1 s'",
+    );
+    let before = row();
+    assert_eq!(enqueue("newer", 3), "1");
+    let (kept, replaced): (Vec<_>, Vec<_>) =
+        row().into_iter().partition(|(name, value)| *value == before[name]);
+    let names = |columns: Vec<(String, _)>| {
+        columns.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        names(replaced),
+        "enqueued_by expires_at lock payload payload_bytes run_at share traceparent updated_at \
+         worker"
+    );
+    assert_eq!(
+        names(kept),
+        "attempts backoff cancel_requested_at created_at definition_id error_type failed_at \
+         finished_at granted_attempts id idempotency_key job_type key_scope last_error live_output \
+         locked_by locked_until max_attempts priority queue schedule scheduled_for settled_at \
+         snoozed_attempts started_at status timeout uncounted_attempts"
+    );
 }
 
 #[test]
