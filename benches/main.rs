@@ -26,6 +26,7 @@ mod plain;
 mod process;
 mod server;
 mod session;
+mod shape;
 mod short;
 mod soak;
 mod table;

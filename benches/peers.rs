@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::after::Shape;
 use crate::database::Database;
 use crate::process::{Running, time};
+use crate::shape::Shape;
 use crate::table::{Goal, Measured, rate};
 
 /// Another queue.

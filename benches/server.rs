@@ -5,9 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
-
-use crate::wait::now;
+use std::time::{Instant, SystemTime};
 
 pub struct Server {
     pub url: String,
@@ -54,6 +52,11 @@ impl Server {
     pub fn waits(&self) -> Vec<f64> {
         self.progress.waits.lock().unwrap().clone()
     }
+}
+
+/// Microseconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64
 }
 
 fn serve(connection: TcpStream, progress: &Progress) {

@@ -2,11 +2,11 @@
 //! called server notes how long ago the time of its enqueue was.
 
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::Scale;
 use crate::database::Database;
-use crate::server::Server;
+use crate::server::{Server, now};
 use crate::table::{Goal, Measured, percentile};
 
 /// Calls per second.
@@ -67,11 +67,6 @@ fn row(what: String, mut waits: Vec<f64>, goal: Goal) -> Measured {
 /// Returns the payload of a call that is due at this time, in microseconds since 1970.
 pub fn payload(server: &Server, due: u64) -> String {
     format!(r#"{{"url": "{}?due={due}"}}"#, server.url)
-}
-
-/// Microseconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64
 }
 
 /// Enqueues runs at a rate, as an application does: a transaction has the runs that are due.

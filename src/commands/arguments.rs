@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use clap::builder::PossibleValue;
 use rustix::process::geteuid;
 
 use crate::connect;
@@ -327,13 +326,14 @@ macro_rules! flag_words {
                 &Self::ALL
             }
 
-            fn to_possible_value(&self) -> Option<PossibleValue> {
+            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
                 Some(self.as_str().into())
             }
         }
     )+};
 }
-flag_words!(ErrorType, KeyScope, OnConflict, Status, super::trail::Action);
+pub(super) use flag_words;
+flag_words!(ErrorType, KeyScope, OnConflict, Status);
 
 /// Reads a job's name. Runs can have names that no definition may have.
 pub(super) fn job(text: &str) -> Result<String, String> {

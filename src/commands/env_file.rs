@@ -4,10 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::environment::{is_blank, is_typed};
 use crate::connect;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
@@ -48,6 +48,17 @@ pub(crate) fn load() -> anyhow::Result<()> {
     // Fails if it was set before; the file is loaded once.
     let _ = LOADED.set((path, names));
     Ok(())
+}
+
+/// Returns whether the command line has a flag.
+pub(super) fn is_typed(flag: &str) -> bool {
+    let mut words = env::args_os().skip(1).take_while(|word| word != "--");
+    words.any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(flag)))
+}
+
+/// Returns whether a value is empty or has only blanks.
+pub(super) fn is_blank(value: &OsStr) -> bool {
+    value.as_encoded_bytes().trim_ascii().is_empty()
 }
 
 /// An empty variable counts as unset, because a crontab cannot unset one.

@@ -3,7 +3,7 @@
 //! select all runs.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use clap::builder::{FalseyValueParser, Resettable};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMat
 use super::Cli;
 use super::arguments::HEADING;
 use super::completions::with_candidates;
-use super::env_file;
+use super::env_file::{self, is_blank, is_typed};
 use crate::exit::Fault;
 use crate::text::did_you_mean;
 
@@ -115,11 +115,6 @@ fn refusal(fault: Fault) -> clap::Error {
     clap::Error::raw(ErrorKind::InvalidValue, fault)
 }
 
-/// Returns whether a value is empty or has only blanks.
-pub(super) fn is_blank(value: &OsStr) -> bool {
-    value.as_encoded_bytes().trim_ascii().is_empty()
-}
-
 /// Returns whether a flag selects the runs that a command changes, or confirms the change. A
 /// variable that was left over would make the command change other runs than its line says. The
 /// time zone is a setting: without --since and --until, it has no effect.
@@ -207,11 +202,6 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
 /// Returns the subcommand that the command line names.
 pub(super) fn given(commands: &Command) -> Option<&Command> {
     std::env::args_os().skip(1).find_map(|word| commands.find_subcommand(word))
-}
-
-pub(super) fn is_typed(flag: &str) -> bool {
-    let mut words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    words.any(|word| word.to_str().is_some_and(|word| word.split('=').next() == Some(flag)))
 }
 
 /// Returns a command's flag without its hyphens, and its variable.

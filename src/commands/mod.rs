@@ -212,7 +212,7 @@ impl DatabaseFlags {
             return Ok(self.database_url.clone());
         }
         match std::env::var(VARIABLE) {
-            Ok(url) if environment::is_blank(url.as_ref()) => Err(Fault::empty(VARIABLE).into()),
+            Ok(url) if env_file::is_blank(url.as_ref()) => Err(Fault::empty(VARIABLE).into()),
             Ok(url) => Ok(Some(url)),
             Err(VarError::NotPresent) => Ok(None),
             Err(VarError::NotUnicode(_)) => {

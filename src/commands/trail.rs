@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Shown, TimeZone, job, print_first, within, worker};
+use super::arguments::{Shown, TimeZone, flag_words, job, print_first, within, worker};
 use crate::job::definition;
 use crate::print::{Format, Output, Table};
 use crate::schedule::When;
@@ -12,7 +12,7 @@ use crate::text::words::words;
 
 words! {
     /// What people do, see the constraint `action_is_known`.
-    pub(super) enum Action {
+    enum Action {
         Retry = "retry",
         Cancel = "cancel",
         Edit = "edit",
@@ -34,6 +34,7 @@ words! {
         Undo = "undo",
     }
 }
+flag_words!(Action);
 
 const HEADING: &str = "Which changes";
 

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use log::{Level, log};
@@ -13,13 +14,15 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
 
-use super::open::Wait;
 use super::stream::LimitedStream;
 
 /// After this time, a warning of the database is logged again.
 const WARNED_FOR: Duration = Duration::from_secs(3600);
 /// How long the goodbye to the server may take.
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
+
+/// How often a wait checks for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A parameter and the type that the statement casts it to.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -29,6 +32,35 @@ pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 pub(crate) struct SessionState {
     pub(crate) standby: bool,
     pub(crate) read_only: bool,
+}
+
+/// A wait that ends at a time, or soon after an interruption.
+pub(crate) struct Wait<'a> {
+    until: Instant,
+    interrupted: &'a AtomicBool,
+    after_interruption: Duration,
+}
+
+impl<'a> Wait<'a> {
+    /// Begins a wait of `limit`; while `interrupted` is set, of `after_interruption` at most.
+    pub(crate) fn new(
+        limit: Duration,
+        interrupted: &'a AtomicBool,
+        after_interruption: Duration,
+    ) -> Self {
+        Self { until: Instant::now() + limit, interrupted, after_interruption }
+    }
+
+    /// Returns how long to wait before the next call; `None`: the wait is over.
+    pub(super) fn part(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if self.interrupted.load(Ordering::Relaxed) {
+            // `until` only gets earlier, so the first call after the interruption decides.
+            self.until = self.until.min(now + self.after_interruption);
+        }
+        let left = self.until.saturating_duration_since(now);
+        (!left.is_zero()).then(|| left.min(CHECK_INTERVAL))
+    }
 }
 
 /// A session. A task of the runtime moves its data while a call is waited for.

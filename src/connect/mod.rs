@@ -25,8 +25,8 @@ use std::sync::OnceLock;
 
 use rustix::process::geteuid;
 
-pub(crate) use self::client::{Client, Parameter};
-pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection, Wait};
+pub(crate) use self::client::{Client, Parameter, Wait};
+pub(crate) use self::open::{INTERRUPTED_LIMIT, PendingConnection};
 pub(crate) use self::settings::GIVEN;
 pub(crate) use self::stream::Rejection;
 pub(crate) use self::target::Target;

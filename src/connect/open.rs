@@ -5,10 +5,10 @@ use std::future::{Ready, ready};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::seq::SliceRandom;
 use rustls::ClientConfig;
@@ -17,7 +17,7 @@ use tokio::runtime;
 use tokio_postgres::config::ChannelBinding;
 use tokio_postgres::tls::TlsConnect;
 
-use super::client::{Client, Session};
+use super::client::{Client, Session, Wait};
 use super::error::{ConnectError, OLDEST_SERVER};
 use super::stream::{LimitedStream, Socket};
 use super::target::{Server, SessionAttrs, Target};
@@ -26,9 +26,6 @@ use crate::text::duration::CENTURY;
 
 /// The longest wait for the server after an interruption.
 pub(crate) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
-/// How often a wait checks for an interruption.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
 /// A connection that a thread is opening.
 pub(crate) struct PendingConnection(Receiver<anyhow::Result<Client>>);
 
@@ -53,35 +50,6 @@ impl PendingConnection {
             }
         }
         Err(ConnectError::of_silence(INTERRUPTED_LIMIT).into_fault(":"))
-    }
-}
-
-/// A wait that ends at a time, or soon after an interruption.
-pub(crate) struct Wait<'a> {
-    until: Instant,
-    interrupted: &'a AtomicBool,
-    after_interruption: Duration,
-}
-
-impl<'a> Wait<'a> {
-    /// Begins a wait of `limit`; while `interrupted` is set, of `after_interruption` at most.
-    pub(crate) fn new(
-        limit: Duration,
-        interrupted: &'a AtomicBool,
-        after_interruption: Duration,
-    ) -> Self {
-        Self { until: Instant::now() + limit, interrupted, after_interruption }
-    }
-
-    /// Returns how long to wait before the next call; `None`: the wait is over.
-    pub(super) fn part(&mut self) -> Option<Duration> {
-        let now = Instant::now();
-        if self.interrupted.load(Ordering::Relaxed) {
-            // `until` only gets earlier, so the first call after the interruption decides.
-            self.until = self.until.min(now + self.after_interruption);
-        }
-        let left = self.until.saturating_duration_since(now);
-        (!left.is_zero()).then(|| left.min(CHECK_INTERVAL))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Answers on stdout: rows, objects, facts and texts, as a table, TSV or JSON.
+//! Answers on stdout: rows, objects, facts and texts, as a table, TSV or JSON. Hints about them go
+//! to stderr.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::cell::Cell;
 use super::fields::Fields;
-use super::message::hint;
+use super::message::complain;
 use super::table::Table;
 use crate::text::listing::Listing;
 use crate::text::plain::{is_invisible, plain};
@@ -60,6 +61,13 @@ impl Output {
     /// Whether TSV was asked for, and is not only the default without a terminal.
     pub(crate) fn asks_for_tsv(self) -> bool {
         self.header || self.format == Some(Format::Tsv)
+    }
+}
+
+/// Writes a hint to stderr if a person reads the answer at a terminal.
+pub(crate) fn hint(output: Output, line: &str) {
+    if output.is_for_people() && !line.is_empty() {
+        complain(line);
     }
 }
 

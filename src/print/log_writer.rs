@@ -2,9 +2,11 @@
 //! otherwise keep a tick from renewing leases and from handling signals.
 
 use std::io::{self, Write};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
 
 use crate::text::duration::MINUTE;
 
@@ -18,6 +20,27 @@ const BATCH_DELAY: Duration = Duration::from_micros(500);
 const STALL_TIMEOUT: Duration = MINUTE;
 
 static LOG: Log = Log { waiting: Mutex::new(Waiting::NONE), changed: Condvar::new() };
+
+/// The format of the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    /// An object a line.
+    Json,
+}
+
+static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Sets the format of all lines.
+pub(super) fn set_format(format: LogFormat) {
+    // Fails only if it was set before; the log is started once.
+    let _ = LOG_FORMAT.set(format);
+}
+
+/// Returns whether the lines of the log are JSON.
+pub(super) fn is_json() -> bool {
+    LOG_FORMAT.get() == Some(&LogFormat::Json)
+}
 
 struct Log {
     waiting: Mutex<Waiting>,
@@ -91,7 +114,7 @@ impl Log {
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
                 // The buffered lines are older than the dropped ones, so the note follows them.
-                text.extend_from_slice(super::logger::dropped(dropped).as_bytes());
+                text.extend_from_slice(lost(dropped).as_bytes());
             }
             waiting.writing = text.len();
             for chunk in text.chunks(CHUNK) {
@@ -103,6 +126,15 @@ impl Log {
                 self.changed.notify_all();
             }
         }
+    }
+}
+
+/// The note that the log lost lines.
+fn lost(lines: usize) -> String {
+    if is_json() {
+        format!("{{\"level\":\"warn\",\"message\":\"{lines} lines dropped\"}}\n")
+    } else {
+        format!("{lines} lines dropped\n")
     }
 }
 

@@ -1,9 +1,7 @@
-//! The log on stderr: its format and its level.
+//! The log on stderr: its lines and its level.
 
 use std::io::{self, Write};
-use std::sync::OnceLock;
 
-use clap::ValueEnum;
 use env_logger::fmt::style::AnsiColor;
 use env_logger::{Target, WriteStyle};
 use log::{LevelFilter, Record};
@@ -12,19 +10,9 @@ use serde_json::Value;
 
 use super::answer::json_line;
 use super::colour::is_coloured;
-use super::log_writer::LogWriter;
+use super::log_writer::{LogFormat, LogWriter, set_format};
 use crate::exit::Fault;
 use crate::text::plain::{self, plain};
-
-/// The format of the log.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum LogFormat {
-    Text,
-    /// An object a line.
-    Json,
-}
-
-static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 /// A line of the log. In lines about an attempt, it has the attempt's keys.
 struct LogLine(Vec<(&'static str, Value)>);
@@ -53,8 +41,7 @@ const ATTEMPT_KEYS: [&str; 11] = [
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
 pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result<()> {
-    // Fails only if it was set before; the log is started once.
-    let _ = LOG_FORMAT.set(format);
+    set_format(format);
     let mut builder = env_logger::Builder::new();
     let is_coloured = is_coloured(&io::stderr());
     builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
@@ -93,20 +80,6 @@ pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result
     });
     builder.init();
     Ok(())
-}
-
-/// The note that the log lost lines.
-pub(super) fn dropped(lines: usize) -> String {
-    if is_json() {
-        format!("{{\"level\":\"warn\",\"message\":\"{lines} lines dropped\"}}\n")
-    } else {
-        format!("{lines} lines dropped\n")
-    }
-}
-
-/// Returns whether the lines of the log are JSON.
-pub(super) fn is_json() -> bool {
-    LOG_FORMAT.get() == Some(&LogFormat::Json)
 }
 
 /// Returns a value of the log; `None` if it has none.

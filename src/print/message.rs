@@ -1,13 +1,11 @@
-//! Errors, warnings and hints on stderr, and questions to the person at the terminal.
+//! Errors and warnings on stderr, and questions to the person at the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 use anyhow::Context;
 use log::{Level, log_enabled};
 
-use super::answer::Output;
-use super::log_writer::finish;
-use super::logger::is_json;
+use super::log_writer::{finish, is_json};
 use crate::exit::{Exit, Fault};
 use crate::text::plain::{self, plain};
 
@@ -26,13 +24,6 @@ pub(crate) fn complain(line: &str) {
 pub(crate) fn explain(lines: &str) {
     let lines: Vec<_> = lines.lines().map(plain::line).collect();
     let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
-}
-
-/// Writes a hint to stderr if a person reads the answer at a terminal.
-pub(crate) fn hint(output: Output, line: &str) {
-    if output.is_for_people() && !line.is_empty() {
-        complain(line);
-    }
 }
 
 /// Returns whether a person can answer a question: stdin is a terminal.

@@ -14,15 +14,15 @@ mod summary;
 mod table;
 
 pub(crate) use answer::{
-    Format, Output, answer, excerpt, facts, json, list, object, redraw, row, rows, section, tsv,
-    tsv_list,
+    Format, Output, answer, excerpt, facts, hint, json, list, object, redraw, row, rows, section,
+    tsv, tsv_list,
 };
 pub(crate) use cell::Cell;
 pub(crate) use colour::{Colour, set_colour};
 pub(crate) use fields::Fields;
-pub(crate) use log_writer::finish;
-pub(crate) use logger::{LogFormat, start_log};
-pub(crate) use message::{can_ask, complain, confirm, explain, hint, unaskable};
+pub(crate) use log_writer::{LogFormat, finish};
+pub(crate) use logger::start_log;
+pub(crate) use message::{can_ask, complain, confirm, explain, unaskable};
 pub(crate) use progress::Progress;
 pub(crate) use rate_limit::complain_hourly;
 pub(crate) use summary::Summary;

@@ -9,7 +9,7 @@ use super::row::rows;
 use super::session::Transaction;
 use super::statement::query;
 use super::status::list_workers;
-use super::{Result, Store, schema};
+use super::{Result, Store, migrations};
 
 rows! {
     pub(crate) struct SessionFacts {
@@ -144,13 +144,13 @@ impl Store {
     pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
         self.transact("inspect objects", |transaction| {
             transaction.execute(query!("schema/plain_texts"))?;
-            transaction.list(query!("doctor/objects"; definitions = schema::DEFINITIONS))
+            transaction.list(query!("doctor/objects"; definitions = migrations::DEFINITIONS))
         })
     }
 
     /// Returns the indexes that the migrations create, by name.
     pub(crate) fn inspect_indexes(&self) -> Result<Vec<IndexFacts>> {
-        let statement = query!("doctor/indexes"; names = schema::indexes());
+        let statement = query!("doctor/indexes"; names = migrations::indexes());
         self.query("inspect indexes", Transaction::list, statement)
     }
 

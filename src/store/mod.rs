@@ -12,6 +12,7 @@ mod followers;
 mod inspect;
 mod list;
 mod load;
+mod migrations;
 mod operations;
 mod report;
 mod row;

@@ -12,7 +12,7 @@ use postgres::Row;
 use super::error::{self, Error, Result};
 use super::row::{self, FromRow, PgResult, column};
 use super::statement::{Statement, text};
-use super::{Store, schema};
+use super::{Store, migrations};
 use crate::connect::{Client, INTERRUPTED_LIMIT, Wait};
 use crate::text::listing::Listing;
 
@@ -220,7 +220,7 @@ fn run<'a, T>(
                 true => Error::silent(doing),
                 false => Error::of(doing, &error),
             });
-            match checked.and_then(|answers| schema::created_at(&answers)) {
+            match checked.and_then(|answers| migrations::created_at(&answers)) {
                 Ok(created_at) => transaction.created_at = Some(created_at),
                 Err(error) => {
                     let _ = transaction.batch_execute("ROLLBACK");

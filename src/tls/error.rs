@@ -1,12 +1,13 @@
 //! Why TLS failed, in sentences for a person: the cause, and the kind of its remedy.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
 
 use super::algorithms::signature_name_of;
-use super::verify::CertificateProblem;
 
 /// The keys that certificates may have.
 pub(crate) const SUPPORTED_KEYS: &str =
@@ -151,6 +152,66 @@ impl TlsProblem {
         };
         let cause = format!("the server's certificate is not acceptable: {cause}");
         Self { cause, names: all_names, remedy }
+    }
+}
+
+/// Problems of a certificate that rustls has no error for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum CertificateProblem {
+    OldVersion,
+    SelfSigned,
+    ConstrainedAuthority,
+    /// Its key may not be that of a TLS server.
+    Usage,
+    /// The key of an authority in its chain may not sign certificates.
+    AuthorityUsage,
+    /// It has this key, which is not supported.
+    Key(String),
+    /// An authority in its chain has this key.
+    AuthorityKey(String),
+}
+
+impl CertificateProblem {
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::SelfSigned => Remedy::Trust,
+            Self::OldVersion | Self::ConstrainedAuthority => Remedy::Do(
+                "issue it as version 3 with subjectAltName, or trust this certificate itself",
+            ),
+            Self::Usage => {
+                Remedy::Do("issue it with keyUsage digitalSignature and keyEncipherment")
+            }
+            Self::AuthorityUsage => {
+                Remedy::Do("issue the authority's certificate with keyUsage keyCertSign")
+            }
+            Self::Key(_) | Self::AuthorityKey(_) => Remedy::Do(SUPPORTED_KEYS),
+        }
+    }
+}
+
+impl fmt::Display for CertificateProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::OldVersion => "it is X.509 version 1",
+            Self::SelfSigned => "it is self-signed",
+            Self::ConstrainedAuthority => {
+                "the host is only in its common name, and its authority has name constraints"
+            }
+            Self::Usage => "its keyUsage does not allow TLS servers",
+            Self::AuthorityUsage => {
+                "the keyUsage of its authority does not allow to sign certificates"
+            }
+            Self::Key(kind) => return write!(formatter, "it has {kind}"),
+            Self::AuthorityKey(kind) => return write!(formatter, "its authority has {kind}"),
+        })
+    }
+}
+
+impl std::error::Error for CertificateProblem {}
+
+impl From<CertificateProblem> for Error {
+    fn from(problem: CertificateProblem) -> Self {
+        CertificateError::Other(OtherError(Arc::new(problem))).into()
     }
 }
 

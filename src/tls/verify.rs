@@ -1,7 +1,6 @@
 //! Which server certificates are accepted. OpenSSL accepts some that rustls alone rejects: trusted
 //! certificates themselves, those without alternative names, and X.509 version 1.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str;
 use std::sync::Arc;
@@ -16,9 +15,7 @@ use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_cert::certificate::{Certificate, Version};
 use x509_cert::crl::CertificateList;
 use x509_cert::der::oid::ObjectIdentifier;
@@ -28,7 +25,7 @@ use x509_cert::ext::pkix::{ExtendedKeyUsage, KeyUsage};
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use super::algorithms::unsupported_key;
-use super::error::{Remedy, SUPPORTED_KEYS, TlsProblem};
+use super::error::{CertificateProblem, Remedy, TlsProblem};
 use super::provider;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -66,66 +63,6 @@ struct Rules {
     /// `None`: no root may sign certificates.
     chain: Option<Arc<WebPkiServerVerifier>>,
     anchors: Arc<RootCertStore>,
-}
-
-/// Problems of a certificate that rustls has no error for.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum CertificateProblem {
-    OldVersion,
-    SelfSigned,
-    ConstrainedAuthority,
-    /// Its key may not be that of a TLS server.
-    Usage,
-    /// The key of an authority in its chain may not sign certificates.
-    AuthorityUsage,
-    /// It has this key, which is not supported.
-    Key(String),
-    /// An authority in its chain has this key.
-    AuthorityKey(String),
-}
-
-impl CertificateProblem {
-    pub(super) fn remedy(&self) -> Remedy {
-        match self {
-            Self::SelfSigned => Remedy::Trust,
-            Self::OldVersion | Self::ConstrainedAuthority => Remedy::Do(
-                "issue it as version 3 with subjectAltName, or trust this certificate itself",
-            ),
-            Self::Usage => {
-                Remedy::Do("issue it with keyUsage digitalSignature and keyEncipherment")
-            }
-            Self::AuthorityUsage => {
-                Remedy::Do("issue the authority's certificate with keyUsage keyCertSign")
-            }
-            Self::Key(_) | Self::AuthorityKey(_) => Remedy::Do(SUPPORTED_KEYS),
-        }
-    }
-}
-
-impl fmt::Display for CertificateProblem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::OldVersion => "it is X.509 version 1",
-            Self::SelfSigned => "it is self-signed",
-            Self::ConstrainedAuthority => {
-                "the host is only in its common name, and its authority has name constraints"
-            }
-            Self::Usage => "its keyUsage does not allow TLS servers",
-            Self::AuthorityUsage => {
-                "the keyUsage of its authority does not allow to sign certificates"
-            }
-            Self::Key(kind) => return write!(formatter, "it has {kind}"),
-            Self::AuthorityKey(kind) => return write!(formatter, "its authority has {kind}"),
-        })
-    }
-}
-
-impl std::error::Error for CertificateProblem {}
-
-impl From<CertificateProblem> for Error {
-    fn from(problem: CertificateProblem) -> Self {
-        CertificateError::Other(OtherError(Arc::new(problem))).into()
-    }
 }
 
 impl Verifier {

@@ -1,24 +1,15 @@
-//! The result of a call: the bounded answer, or why there is none, in words that may be stored and
-//! shown.
+//! The bounded answer to a call, and what its status means.
 
-use std::io::{self, ErrorKind, Read};
-use std::time::Duration;
+use std::io::Read;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use ureq::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::http::{Response, StatusCode};
 use ureq::{Body, Error};
 
-use super::HEADER_LIMIT;
-use super::connection::Sent;
 use crate::execute::output;
 use crate::job::attempt::JobOutput;
 use crate::job::failure::{Failure, RetryAfter};
-use crate::tls::{Remedy, TlsProblem};
-
-/// The failure of a call whose answer ends too early.
-pub(super) const INCOMPLETE: &str =
-    "the server closed the connection before its answer was complete; outcome unknown";
 
 /// The maximum of bytes that are read from an answer's body.
 const BODY_LIMIT: usize = 64 * 1024;
@@ -79,72 +70,6 @@ fn date(text: &str) -> Option<DateTime<Utc>> {
     let read = |format: &&str| NaiveDateTime::parse_from_str(text, format).ok();
     let utc = || obsolete.iter().find_map(read).map(|date| date.and_utc());
     DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
-}
-
-/// Describes the error of a call without a complete answer. The text of ureq's errors may contain
-/// the URL, so it is not used.
-pub(super) fn failure(error: Error, sent: Sent, total: Duration) -> Failure {
-    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
-    let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
-    let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
-    match error {
-        Error::Timeout(_) => Failure::Timeout(total),
-        Error::Other(other) => {
-            other.downcast().map_or_else(|_| transport("the call failed"), |worded| *worded)
-        }
-        Error::LargeResponseHeader(..) => {
-            let limit = HEADER_LIMIT / 1024;
-            transport(&format!("the answer has a header longer than {limit} KiB"))
-        }
-        Error::Protocol(_) if sent == Sent::Nothing => {
-            Failure::BadPayload("the call can't be written as an HTTP request".to_owned())
-        }
-        Error::Protocol(_) | Error::BodyStalled => {
-            transport("the answer is not valid HTTP, or has more than 128 headers")
-        }
-        Error::Io(error) => {
-            match (tls_problem(&error), error.kind(), sent) {
-                (Some(problem), ..) => tls(&tls_words(&problem)),
-                (None, ErrorKind::UnexpectedEof, Sent::Something) => {
-                    Failure::Transport(INCOMPLETE.to_owned())
-                }
-                // Only a TLS handshake reads from the server before the request is sent.
-                (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
-                    tls("the server closed the connection during the TLS handshake")
-                }
-                (None, ..) => transport(&format!("the connection failed: {error}")),
-            }
-        }
-        _ => transport("the call failed"),
-    }
-}
-
-fn tls_problem(error: &io::Error) -> Option<TlsProblem> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(TlsProblem::from(error))
-}
-
-/// Returns the names in the certificate of a server that has another name.
-pub(super) fn certificate_names(error: &Error) -> Option<String> {
-    let Error::Io(error) = error else { return None };
-    let names = tls_problem(error)?.names;
-    (!names.is_empty()).then(|| names.join(", "))
-}
-
-/// Words a problem without the names of servers, because viewers read it.
-pub(super) fn tls_words(problem: &TlsProblem) -> String {
-    let remedy = match problem.remedy {
-        Remedy::Do(remedy) => remedy,
-        Remedy::Trust => {
-            "add its authority's certificate or this one to those that this host trusts"
-        }
-        Remedy::Name => "use a name of the certificate in the URL",
-        Remedy::ClientCertificate => {
-            "http jobs have no client certificate; use a command, such as `curl --cert`"
-        }
-        Remedy::RevocationList | Remedy::Versions => "check the TLS settings of the server",
-    };
-    format!("{}; {remedy}", problem.cause)
 }
 
 #[cfg(test)]
@@ -241,23 +166,5 @@ mod tests {
             waits(503, &[("retry-after", value)], seconds);
             waits(503, &[("date", "now"), ("retry-after", value)], seconds);
         }
-    }
-
-    #[test]
-    fn a_failure_never_contains_the_url() {
-        let says =
-            |error: Error, sent: Sent| failure(error, sent, Duration::from_secs(30)).to_string();
-        let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(says(reset(), Sent::Nothing), "the connection failed: connection reset");
-        assert_eq!(
-            says(reset(), Sent::Something),
-            "the connection failed: connection reset; outcome unknown"
-        );
-        let uri = || Error::BadUri("http://a:81/secret?token=s3cret".to_owned());
-        assert_eq!(says(uri(), Sent::Something), "the call failed; outcome unknown");
-        assert_eq!(
-            says(Error::Timeout(ureq::Timeout::Global), Sent::Something),
-            "timed out after 30s"
-        );
     }
 }

@@ -23,7 +23,7 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
-use super::answer::tls_words;
+use super::failure::{Sent, tls_words, worded};
 use super::normalize::Normalized;
 use super::policy::{HostPolicy, Reach, bare, is_public};
 use crate::execute::is_exhaustion;
@@ -51,13 +51,6 @@ struct CallState {
     sent: Cell<Sent>,
     /// The connection was kept after an earlier request.
     is_kept: Cell<bool>,
-}
-
-/// Whether any part of a request may have reached the server.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Sent {
-    Nothing,
-    Something,
 }
 
 /// Runs `call`. Its connections give up when it is stopped or at `deadline`.
@@ -107,17 +100,6 @@ fn limited<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
         state.limit.set(limit);
         done
     })
-}
-
-/// Wraps a failure in an error of ureq, so that ureq returns it unchanged.
-pub(super) fn worded(failure: Failure) -> Error {
-    Error::Other(Box::new(failure))
-}
-
-/// Whether the server has closed the connection.
-pub(super) fn is_closed(error: &io::Error) -> bool {
-    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
 /// Looks up nothing: ureq asks its resolver before every request, even if a pooled connection

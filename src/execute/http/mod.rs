@@ -2,6 +2,7 @@
 
 mod answer;
 mod connection;
+mod failure;
 mod normalize;
 mod policy;
 mod request;
@@ -14,7 +15,8 @@ use ureq::{Agent, AsSendBody, Body, Error};
 
 pub(crate) use policy::HostPolicy;
 
-use self::connection::{Dialer, NoResolver, Sent};
+use self::connection::{Dialer, NoResolver};
+use self::failure::Sent;
 use self::request::{HttpRequest, Unsendable};
 use super::Stop;
 use crate::job::action::{HTTP_TIMEOUT, Http, Method, TIMEOUT_RANGE};
@@ -108,7 +110,7 @@ impl Caller {
             // have done what the request asks for (RFC 9110, section 9.2.2).
             Err(Error::Io(error))
                 if connection::is_kept()
-                    && connection::is_closed(&error)
+                    && failure::is_closed(&error)
                     && (request.is_idempotent() || connection::sent() == Sent::Nothing) =>
             {
                 ask(&self.agent, request, Duration::ZERO)
@@ -117,10 +119,10 @@ impl Caller {
         };
         answer.map_err(|error| {
             let mut note = request.endpoint.note();
-            if let Some(names) = answer::certificate_names(&error) {
+            if let Some(names) = failure::certificate_names(&error) {
                 note += &format!("; its certificate is for {names}");
             }
-            let failure = answer::failure(error, connection::sent(), total);
+            let failure = failure::of(error, connection::sent(), total);
             Unsendable { failure, note: Some(note) }
         })
     }
@@ -159,7 +161,7 @@ fn ended(
             (Outcome::Succeeded, note)
         }
         (None, Err(error)) => {
-            let failure = answer::failure(error, Sent::Something, total);
+            let failure = failure::of(error, Sent::Something, total);
             (Outcome::Failed(failure), Some(request.endpoint.note()))
         }
     };

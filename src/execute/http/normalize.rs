@@ -8,8 +8,7 @@ use std::fmt;
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 use ureq::{Error, Timeout};
 
-use super::answer::INCOMPLETE;
-use super::connection::{is_closed, worded};
+use super::failure::{INCOMPLETE, is_closed, worded};
 use crate::job::failure::Failure;
 
 /// A connection whose answers have no folded headers, and whose interim answers have none at all.

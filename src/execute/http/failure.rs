@@ -1,0 +1,120 @@
+//! Why a call has no complete answer, in words that may be stored and shown.
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use ureq::Error;
+
+use super::HEADER_LIMIT;
+use crate::job::failure::Failure;
+use crate::tls::{Remedy, TlsProblem};
+
+/// The failure of a call whose answer ends too early.
+pub(super) const INCOMPLETE: &str =
+    "the server closed the connection before its answer was complete; outcome unknown";
+
+/// Whether any part of a request may have reached the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sent {
+    Nothing,
+    Something,
+}
+
+/// Wraps a failure in an error of ureq, so that ureq returns it unchanged.
+pub(super) fn worded(failure: Failure) -> Error {
+    Error::Other(Box::new(failure))
+}
+
+/// Whether the server has closed the connection.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
+}
+
+/// Describes the error of a call without a complete answer. The text of ureq's errors may contain
+/// the URL, so it is not used.
+pub(super) fn of(error: Error, sent: Sent, total: Duration) -> Failure {
+    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
+    let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
+    let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
+    match error {
+        Error::Timeout(_) => Failure::Timeout(total),
+        Error::Other(other) => {
+            other.downcast().map_or_else(|_| transport("the call failed"), |worded| *worded)
+        }
+        Error::LargeResponseHeader(..) => {
+            let limit = HEADER_LIMIT / 1024;
+            transport(&format!("the answer has a header longer than {limit} KiB"))
+        }
+        Error::Protocol(_) if sent == Sent::Nothing => {
+            Failure::BadPayload("the call can't be written as an HTTP request".to_owned())
+        }
+        Error::Protocol(_) | Error::BodyStalled => {
+            transport("the answer is not valid HTTP, or has more than 128 headers")
+        }
+        Error::Io(error) => {
+            match (tls_problem(&error), error.kind(), sent) {
+                (Some(problem), ..) => tls(&tls_words(&problem)),
+                (None, ErrorKind::UnexpectedEof, Sent::Something) => {
+                    Failure::Transport(INCOMPLETE.to_owned())
+                }
+                // Only a TLS handshake reads from the server before the request is sent.
+                (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
+                    tls("the server closed the connection during the TLS handshake")
+                }
+                (None, ..) => transport(&format!("the connection failed: {error}")),
+            }
+        }
+        _ => transport("the call failed"),
+    }
+}
+
+fn tls_problem(error: &io::Error) -> Option<TlsProblem> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(TlsProblem::from(error))
+}
+
+/// Returns the names in the certificate of a server that has another name.
+pub(super) fn certificate_names(error: &Error) -> Option<String> {
+    let Error::Io(error) = error else { return None };
+    let names = tls_problem(error)?.names;
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Words a problem without the names of servers, because viewers read it.
+pub(super) fn tls_words(problem: &TlsProblem) -> String {
+    let remedy = match problem.remedy {
+        Remedy::Do(remedy) => remedy,
+        Remedy::Trust => {
+            "add its authority's certificate or this one to those that this host trusts"
+        }
+        Remedy::Name => "use a name of the certificate in the URL",
+        Remedy::ClientCertificate => {
+            "http jobs have no client certificate; use a command, such as `curl --cert`"
+        }
+        Remedy::RevocationList | Remedy::Versions => "check the TLS settings of the server",
+    };
+    format!("{}; {remedy}", problem.cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_never_contains_the_url() {
+        let says = |error: Error, sent: Sent| of(error, sent, Duration::from_secs(30)).to_string();
+        let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
+        assert_eq!(says(reset(), Sent::Nothing), "the connection failed: connection reset");
+        assert_eq!(
+            says(reset(), Sent::Something),
+            "the connection failed: connection reset; outcome unknown"
+        );
+        let uri = || Error::BadUri("http://a:81/secret?token=s3cret".to_owned());
+        assert_eq!(says(uri(), Sent::Something), "the call failed; outcome unknown");
+        assert_eq!(
+            says(Error::Timeout(ureq::Timeout::Global), Sent::Something),
+            "timed out after 30s"
+        );
+    }
+}
