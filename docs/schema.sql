@@ -4117,6 +4117,7 @@ BEGIN
                 SET
                     run_at = now() + wait,
                     last_error = 'cannot claim runs: ' || message,
+                    error_type = 'claim_rejected',
                     updated_at = now()
                 WHERE run.id = set_aside_unclaimable.id
                     AND run.status IN ('queued', 'failed')
@@ -5196,7 +5197,8 @@ CREATE VIEW jobctl.pending_runs AS
     job_runs.created_at,
     job_runs.updated_at,
     job_runs.worker,
-    job_runs.lock
+    job_runs.lock,
+    job_runs.error_type
    FROM jobctl.job_runs
   WHERE (job_runs.status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE VIEW jobctl.running_locks AS

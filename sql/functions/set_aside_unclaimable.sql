@@ -81,6 +81,7 @@ BEGIN
                 SET
                     run_at = now() + wait,
                     last_error = 'cannot claim runs: ' || message,
+                    error_type = 'claim_rejected',
                     updated_at = now()
                 WHERE run.id = set_aside_unclaimable.id
                     AND run.status IN ('queued', 'failed')

@@ -19,6 +19,7 @@ SELECT
     created_at,
     updated_at,
     worker,
-    lock
+    lock,
+    error_type
 FROM jobctl.job_runs
 WHERE status IN ('queued', 'failed');

@@ -25,6 +25,7 @@ words! {
         BadResult = "bad_result",
         NotAllowed = "not_allowed",
         LeaseExpired = "lease_expired",
+        ClaimRejected = "claim_rejected",
         Interrupted = "interrupted",
         Cancelled = "cancelled",
         Dropped = "dropped",

@@ -1091,6 +1091,7 @@ impl Database {
                     .write(Run {
                         run_at: self.now + TimeDelta::seconds(300),
                         last_error: Some("cannot claim runs: refused".to_owned()),
+                        error_type: Some("claim_rejected".to_owned()),
                         updated_at: self.now,
                         ..run.clone()
                     })
