@@ -6,7 +6,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 # The build folder. If cargo's configuration file names another one, set CARGO_TARGET_DIR, too.
 TARGET = $${CARGO_TARGET_DIR:-target}
 # The simulation computes for minutes without it, and all else compiles faster without it.
-OPTIMIZED = --config profile.test.package.jobctl.opt-level=1
+OPTIMIZED = --config profile.test.package.jobctl.opt-level=1 --config profile.test.package.cron-zone.opt-level=1
 UNIT_TESTS = $(OPTIMIZED) --lib
 TESTS = $(if $(filter --lib,$(ARGS)),$(OPTIMIZED)) $(or $(ARGS),--test integration)
 # In this file, tests list the parts that they skip on this machine.
@@ -42,7 +42,8 @@ test: toolchain ## run all tests; ARGS="..." goes to cargo test
 	tests/with-postgres $(CARGO) test --no-run --locked $(TESTS)
 	$(if $(ARGS),,$(CARGO) test --no-run --locked $(UNIT_TESTS))
 	export JOBCTL_TEST_LEFT_OUT="$(LEFT_OUT)"; status=0; \
-		$(if $(ARGS),,tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) || status=$$?;) \
+		$(if $(ARGS),,tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) || status=$$?; \
+			$(CARGO) test --locked --doc || status=$$?;) \
 		tests/with-postgres $(CARGO) test --locked $(TESTS) || status=$$?; \
 		! test -s "$(LEFT_OUT)" || { sort -u -o "$(LEFT_OUT)" "$(LEFT_OUT)"; \
 			echo "left out on this machine: $$(wc -l <"$(LEFT_OUT)");" \
@@ -62,8 +63,9 @@ simulate: toolchain ## run the tick in SEEDS=10000 simulated worlds; SEED=N repl
 	SEEDS="$(or $(SEEDS),10000)" $(CARGO) test --locked $(UNIT_TESTS) simulation -- --nocapture
 
 fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=1000 of statements
-	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked $(UNIT_TESTS) -- schedule:: backoff::
-	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) \
+	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked $(UNIT_TESTS) --package cron-zone
+	PROPTEST_CASES="$(or $(CASES),20000)" $(CARGO) test --locked $(UNIT_TESTS) --package jobctl -- backoff::
+	SEQUENCES="$(or $(SEQUENCES),1000)" tests/with-postgres $(CARGO) test --locked $(UNIT_TESTS) --package jobctl \
 		the_model_and_postgres_answer_alike random_sequences_break_no_invariant
 
 # The exit status is 3 if a mutant did not end and all others were found.
@@ -71,7 +73,7 @@ mutants: toolchain ## change each pure rule and check that a test fails; SHARD=0
 	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || echo 'Installing cargo-mutants takes some minutes.'
 	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || \
 		$(CARGO) install --quiet --locked --version 27.1.0 --root "$(TARGET)/mutants-27.1.0" cargo-mutants
-	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants \
+	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants --workspace \
 		--config .ci/mutants.toml --output "$(TARGET)" $(if $(SHARD),--shard $(SHARD)) $(ARGS) || test $$? = 3
 
 bench: ## compare its speed with references and peers; twenty minutes
@@ -85,7 +87,7 @@ bench-quick: ## a shorter benchmark; two minutes
 	$(BENCH) --quick $(ARGS)
 
 lint: ## check formatting, lints, layers and words
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	.ci/layers
 	.ci/words
@@ -114,7 +116,7 @@ install: ## install the binary, its manual pages and completions under PREFIX (/
 			"run \`make build\`, then \`sudo make install\`; or \`make install PREFIX=~/.local\`" >&2; exit 1; }; \
 	done
 	@test -x "$(TARGET)/release/jobctl" && \
-		test -z "$$(find Cargo.toml Cargo.lock src sql -newer "$(TARGET)/release/jobctl")" || $(MAKE) build
+		test -z "$$(find Cargo.toml Cargo.lock crates src sql -newer "$(TARGET)/release/jobctl")" || $(MAKE) build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(SHARE)/man/man1" "$(SHARE)/bash-completion/completions" \
 		"$(FISH)" "$(SHARE)/zsh/site-functions"
 	install -m 755 "$(TARGET)/release/jobctl" "$(DESTDIR)$(PREFIX)/bin/jobctl"
@@ -136,7 +138,7 @@ test-dist: ## build the files of a release in two folders and compare them; take
 
 # Like `install`, it builds only if a source is newer.
 built-dist:
-	@test -z "$$(find *.md Cargo.* LICENSE-* crontab.example examples man packaging sql src \
+	@test -z "$$(find *.md Cargo.* LICENSE-* crates crontab.example examples man packaging sql src \
 		-newer "$(TARGET)/dist/SHA256SUMS" 2>&1)" || $(MAKE) dist
 
 test-deb: built-dist ## install, use, upgrade and purge the Debian package in a clean root; needs root

@@ -15,7 +15,6 @@ mod health;
 mod job;
 mod print;
 mod report;
-mod schedule;
 mod store;
 mod text;
 mod tick;

@@ -1,6 +1,6 @@
 //! The integration tests: the binary as an operator uses it, against a real PostgreSQL that the
-//! suite starts itself. One crate, so that it is linked once. `simulation/`, `cron_daemon/` and
-//! `manual_pages/` beside it are unit tests of src/tick, src/schedule and the help.
+//! suite starts itself. One crate, so that it is linked once. `simulation/` and `manual_pages/`
+//! beside it are unit tests of src/tick and the help.
 
 // The driver's convenient calls are banned in the product because of poolers; no test has one in
 // between. Helpers panic, as tests do.

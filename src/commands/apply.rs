@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueHint};
+use cron_zone::Schedule;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,7 +18,6 @@ use crate::job::action;
 use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Format, Output, Table};
-use crate::schedule::Schedule;
 use crate::store::{
     Applied, ApplyMode, ApplyTerms, EndedDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };

@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
+use cron_zone::Zone;
 use rustix::process::geteuid;
 
+use super::when::When;
 use crate::connect;
 use crate::exit::{Exit, Fault};
 use crate::job::attempt::{HOOK_KEY_PREFIX, RUN_KEY_PREFIX};
@@ -17,7 +19,6 @@ use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table};
-use crate::schedule::{When, Zone};
 use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
@@ -305,7 +306,7 @@ where
 
 /// Reads a duration within a range.
 pub(super) fn length(least: Duration, most: Duration) -> impl Read<Duration> {
-    move |text: &str| duration::parse_within(text, least, most)
+    move |text: &str| Ok(duration::parse_within(text, least, most)?)
 }
 
 /// Reads a duration of at most this.

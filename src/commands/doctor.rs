@@ -6,15 +6,15 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
+use cron_zone::ZoneData;
 
 use super::{DatabaseFlags, environment, grants, init};
 use crate::connect::Target;
 use crate::exit::Exit;
 use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
+use crate::job::due;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Format, Output, Table};
-use crate::schedule::ZoneData;
-use crate::schedule::due;
 use crate::store::{self, Mode, Store};
 
 /// The clocks are compared this often, and the fastest answer counts.

@@ -7,10 +7,10 @@ use super::DatabaseFlags;
 use super::arguments::{
     HEADING, Shown, TimeZone, incident, job, no_incident, print_first, share, within, worker,
 };
+use super::when::When;
 use crate::job::definition;
 use crate::job::failure::ErrorType;
 use crate::print::{Output, Table};
-use crate::schedule::When;
 use crate::store::FailureFilter;
 use crate::text::duration::DAY;
 

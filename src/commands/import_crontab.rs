@@ -8,13 +8,13 @@ use std::{env, fs};
 
 use anyhow::Context;
 use clap::{Args, ValueHint};
+use cron_zone::Zone;
 
 use super::DatabaseFlags;
 use crate::exit::{Exit, Fault};
 use crate::files::{self, SETTINGS_LIMIT};
 use crate::job::crontab_import::{self, Owner};
 use crate::print;
-use crate::schedule::Zone;
 
 /// Turn a crontab into a definitions file
 ///

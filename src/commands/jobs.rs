@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::Args;
+use cron_zone::Schedule;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
-use crate::schedule::Schedule;
 use crate::store::{RunFilter, RunList, Store, StoredDefinition};
 use crate::text::listing::Listing;
 use crate::text::timestamp;

@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
 use clap::Args;
+use cron_zone::{Fire, HORIZON_YEARS, Schedule, Zone};
 use serde::Serialize;
 
 use super::DatabaseFlags;
 use super::arguments::{length, time};
 use crate::exit::{Exit, Fault};
+use crate::job::due::{self, Scheduled};
 use crate::print::{self, Format, Output, Table};
-use crate::schedule::due::{self, Scheduled};
-use crate::schedule::{Fire, HORIZON_YEARS, Schedule, Zone};
 use crate::store;
 use crate::text::duration::{DAY, SECOND};
 use crate::text::plain::plain;

@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use clap::Args;
+use cron_zone::Schedule;
 use serde::Serialize;
 
 use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
-use crate::schedule::Schedule;
 use crate::text::timestamp;
 
 /// Stop a definition's schedule until it is resumed

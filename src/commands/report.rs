@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use cron_zone::Zone;
 
 use super::DatabaseFlags;
 use super::arguments::length;
+use super::when::When;
 use crate::exit::Fault;
 use crate::files;
 use crate::print;
 use crate::report::Page;
-use crate::schedule::{When, Zone};
 use crate::store::{Details, Timeouts};
 use crate::text::duration::{DAY, MINUTE, SECOND};
 use crate::text::timestamp;

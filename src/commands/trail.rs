@@ -4,9 +4,9 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use super::arguments::{Shown, TimeZone, flag_words, job, print_first, within, worker};
+use super::when::When;
 use crate::job::definition;
 use crate::print::{Format, Output, Table};
-use crate::schedule::When;
 use crate::store::TrailFilter;
 use crate::text::words::words;
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use cron_zone::{Zone, ZoneData};
 
 use super::{Finding, bad, names, ok, some, unknown, warn};
-use crate::schedule::{Zone, ZoneData};
+use crate::job::program_version::has_other_zones;
 use crate::store::{self, GrantFacts, ObjectFacts, RoleFacts, SessionFacts, ZoneFacts};
 use crate::text::{duration, shell};
 
@@ -271,8 +272,11 @@ pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
         let zones = some(&zones);
         return warn(format!("{data}; the database has different rules for {zones}"), REMEDY);
     }
-    let workers =
-        names(&facts.workers, |(_, version)| data.differs_from(version), |(name, _)| name);
+    let workers = names(
+        &facts.workers,
+        |(_, version)| has_other_zones(version, data.version()),
+        |(name, _)| name,
+    );
     if !workers.is_empty() {
         return warn(format!("{data}; another version on {}", some(&workers)), REMEDY);
     }

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use chrono::{DateTime, Utc};
 
 use super::{Finding, Severity, minute, ok, stopped, unknown};
+use crate::job::due::{self, Scheduled};
 use crate::job::failure;
 use crate::job::finding_code::{Check, Code};
 use crate::job::thresholds::Thresholds;
-use crate::schedule::due::{self, Scheduled};
 use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
 use crate::text::{plural, shell};

@@ -33,7 +33,7 @@ fn after(rule: &str, attempt: u32) -> Result<Duration, String> {
     // Accepts what jobctl.is_backoff accepts: whole numbers, and no white space but spaces.
     let known = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
     let wait = |text: &str| match text.chars().all(known) {
-        true => duration::parse_within(text.trim(), Duration::ZERO, LONGEST),
+        true => Ok(duration::parse_within(text.trim(), Duration::ZERO, LONGEST)?),
         false => Err(format!("`{text}` is not a wait; write 30s, 5m, 2h, 1d or 1h30m")),
     };
     let after = match rule.split_once(':') {

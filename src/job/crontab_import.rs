@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
+use cron_zone::Schedule;
 use serde_json::json;
 
 use super::command_text::{
@@ -10,7 +11,6 @@ use super::command_text::{
 };
 use super::definition::{Overlap, check_name};
 use super::definition_keys::{toml, toml_text};
-use crate::schedule::Schedule;
 
 /// Whose crontab it is.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -182,9 +182,10 @@ impl Import<'_> {
             return Err("@reboot has no equivalent: keep the line".into());
         }
         Schedule::parse(&schedule, &self.time_zone)
+            .map_err(String::from)
             .and_then(|read| match read.extends_cron() {
                 true => Err(format!("cron knows no L, # and @every, as in `{schedule}`")),
-                false => read.first(self.now),
+                false => Ok(read.first(self.now)?),
             })
             .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(&schedule) })?;
         let (user, command) = match self.owner {
@@ -481,11 +482,14 @@ fn without_control(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../crates/cron-zone/src/cron_daemon.rs"]
+mod cron_daemon;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::schedule::cron_daemon;
 
     proptest! {
         #[test]

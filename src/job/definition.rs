@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use cron_zone::{Schedule, Zone};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -11,7 +12,6 @@ use crate::job::action::{self, Action, JobKind, MOST_ATTEMPTS, TIMEOUT_RANGE};
 use crate::job::backoff;
 use crate::job::enqueue::AfterRule;
 use crate::job::payload;
-use crate::schedule::{Schedule, Zone};
 use crate::text::did_you_mean;
 use crate::text::plain;
 use crate::text::words::words;
@@ -157,7 +157,7 @@ pub(super) const KEYS: &[Key] = &[
     key("snooze_exit_codes", Any).needs("shell"),
     key("payload", Any).or(|| json!({})).hidden(),
     key("schedule", Text(|_| Ok(()))),
-    key("time_zone", Text(|zone| Zone::parse(zone).map(drop)))
+    key("time_zone", Text(|zone| Zone::parse(zone).map(drop).map_err(|why| why.to_string())))
         .needs("schedule")
         .or(|| json!("UTC")),
     key("catch_up", Text(check_catch_up)).or(|| json!("one")),
@@ -485,8 +485,8 @@ fn read_schedule(
         return Ok(None);
     };
     let schedule = Schedule::parse(expression, time_zone);
-    let schedule = schedule.map_err(|why| keys.wrong("schedule", &why))?;
-    schedule.first(now).map_err(|why| keys.wrong("schedule", &why))?;
+    let schedule = schedule.map_err(|why| keys.wrong("schedule", &why.to_string()))?;
+    schedule.first(now).map_err(|why| keys.wrong("schedule", &why.to_string()))?;
     check_spread(expression, row).map_err(|why| keys.mistake("spread", why))?;
     Ok(Some(schedule))
 }

@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
-
-use crate::schedule::Schedule;
+use cron_zone::Schedule;
 
 /// A job, the jobs that it follows, and its hooks.
 #[derive(Debug)]

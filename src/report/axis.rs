@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset, TimeDelta, Timelike, Utc};
-
-use crate::schedule::Zone;
+use cron_zone::Zone;
 
 // All lengths are in seconds.
 const MIN: i64 = 60;

@@ -1,14 +1,14 @@
 //! The lists beside or below the drawings: failures, running runs, schedules and workers.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use cron_zone::Schedule;
 use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::{ROWS, SHOWN, View, id, moment, name, section};
+use crate::job::due::{self, Scheduled};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::TICK_OVERDUE;
-use crate::schedule::Schedule;
-use crate::schedule::due::{self, Scheduled};
 use crate::store::{Incident, Worker};
 use crate::text::plural::{grouped, grouped_of};
 

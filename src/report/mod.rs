@@ -10,11 +10,11 @@ mod tiles;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use cron_zone::Zone;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
-use crate::schedule::Zone;
 use crate::store::{self, Details, Flow, Scope, Snapshot, WorkFacts};
 use crate::text::duration;
 use crate::text::plain::plain;

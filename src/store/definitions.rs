@@ -14,8 +14,8 @@ use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;
 use crate::job::definition_keys;
+use crate::job::due::{self, DueSchedule, FirePlan, Scheduled};
 use crate::job::graph::{self, Graph};
-use crate::schedule::due::{self, DueSchedule, FirePlan, Scheduled};
 
 /// The treatment of definitions that are missing from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

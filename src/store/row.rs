@@ -18,12 +18,12 @@ use super::seconds;
 use crate::connect::Parameter;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
+use crate::job::due::{DueSchedule, Scheduled};
 use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::finding_code::Code;
 use crate::job::graph::Job;
 use crate::job::status::{HoldScope, Status};
-use crate::schedule::due::{DueSchedule, Scheduled};
 use crate::text::listing::{ListedRow, Listing};
 pub(super) use crate::text::timestamp;
 

@@ -13,9 +13,9 @@ use super::row::{PgResult, rows, timestamp};
 use super::session::Transaction;
 use super::statement::query;
 use super::{Result, Store, Timeouts};
+use crate::job::due::{self, Scheduled};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
-use crate::schedule::due::{self, Scheduled};
 use crate::text::listing::Listing;
 
 rows! {

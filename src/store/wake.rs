@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use cron_zone::ZoneData;
 
 use super::row::{PgResult, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::{ClaimFilter, Error, FencingToken, Holder, Result, Store};
 use crate::connect;
+use crate::job::program_version::program_version;
 use crate::job::seen_ticks::{SeenTicks, StoredTick};
-use crate::schedule::ZoneData;
 
 rows! {
     /// The state that a tick finds when it looks for work.
@@ -83,7 +84,7 @@ impl Store {
         seen_ticks: &mut SeenTicks,
     ) -> Result<(WakeResult, BeforeWork)> {
         let (Holder { worker, tick }, lasts) = (holder, lasts.as_secs_f64());
-        let version = ZoneData::current().program_version();
+        let version = program_version(ZoneData::current().version());
         let os_user = connect::system_user();
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);

@@ -2,7 +2,7 @@
 
 use super::Turn;
 use super::turn::Item;
-use crate::schedule::due::{self, DueSchedule, FirePlan};
+use crate::job::due::{self, DueSchedule, FirePlan};
 use crate::store::{self, Store};
 
 impl Item for FirePlan {

@@ -16,9 +16,9 @@ use super::rows::{Attempt, Definition, Dependency, Kept, Run, Spec, State, Worke
 use crate::exit::Exit;
 use crate::job::attempt::HistoryOutcome;
 use crate::job::backoff::wait_after;
+use crate::job::due::{self, DueSchedule, FirePlan};
 use crate::job::enqueue::AfterRule;
 use crate::job::status::Status;
-use crate::schedule::due::{self, DueSchedule, FirePlan};
 use crate::store::{
     self, Bisection, Claim, ClaimFilter, ClaimResult, Claimed, DefinedAction, DueRun, FencingToken,
     Finish, Holder, Kind, LeaseState, Position, Recorded, Recovered, Renewed, StepResult,

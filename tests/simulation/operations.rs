@@ -12,11 +12,11 @@ use super::postgres::{Reply, Rows, again, tables};
 use crate::exit::Exit;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
+use crate::job::due::{self, FirePlan};
 use crate::job::enqueue::{AfterRule, KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::next_status::NextStatus;
 use crate::job::status::{HoldScope, Status};
-use crate::schedule::due::{self, FirePlan};
 use crate::store::{
     self, Claim, ClaimFilter, Dependencies, Edit, FencingToken, Finish, HoldTarget, Holder, Keep,
     Kind, NewRun, Position, Predecessor, RetryTerms, Unlisted,

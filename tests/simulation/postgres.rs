@@ -24,8 +24,8 @@ use super::operations::{LEASE, Operation, RIGHT, TICKS, filter};
 use super::rows::first_fire;
 use super::{Random, number};
 use crate::connect::{Client, INTERRUPTED_LIMIT, Target, Wait};
+use crate::job::due;
 use crate::job::seen_ticks::SeenTicks;
-use crate::schedule::due;
 use crate::store::{
     self, ApplyMode, ApplyTerms, Cause, Holder, Keep, NewRun, OperationResult, Queued, Recovered,
     Store, Timeouts,

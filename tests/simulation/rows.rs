@@ -1,13 +1,13 @@
 //! The rows of the tables, as the model of the database has them and as PostgreSQL writes them.
 
 use chrono::{DateTime, Utc};
+use cron_zone::Schedule;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::job::action::JobKind;
 use crate::job::enqueue::AfterRule;
 use crate::job::status::Status;
-use crate::schedule::Schedule;
 use crate::store::{FencingToken, Finish};
 
 type Time = DateTime<Utc>;

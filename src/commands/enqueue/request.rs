@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args;
+use cron_zone::Schedule;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,7 +19,6 @@ use crate::job::backoff;
 use crate::job::definition;
 use crate::job::enqueue::{self, AfterRule, KeyScope, OnConflict};
 use crate::job::payload;
-use crate::schedule::Schedule;
 use crate::store::{EncodedRun, NewRun};
 use crate::text::duration::YEAR;
 use crate::text::timestamp;

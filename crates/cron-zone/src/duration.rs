@@ -2,25 +2,34 @@
 
 use std::time::Duration;
 
-/// The maximum of a duration that an operator may give, and of one read from a column.
-pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+use crate::Error;
 
-pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
-pub(crate) const DAY: Duration = Duration::from_secs(86_400);
+/// A hundred years, a limit for durations that people write.
+pub const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// A second.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// A minute.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// An hour.
+pub const HOUR: Duration = Duration::from_secs(3600);
+/// 24 hours.
+pub const DAY: Duration = Duration::from_secs(86_400);
 /// 365 days.
-pub(crate) const YEAR: Duration = Duration::from_secs(365 * 86_400);
+pub const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
 /// Months and years have no fixed length and are refused, so that `1M` is never read as a minute.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// The text is not a duration.
+pub fn parse(text: &str) -> Result<Duration, Error> {
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
     let mut units = units.filter(|unit| !unit.is_empty()).peekable();
     // humantime accepts `0` without a unit.
     let known = units.peek().is_some()
         && units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
-    // humantime 2.4 panics at some sums near `u64::MAX` seconds, and jobs may write any text. So
+    // humantime 2.4 panics at some sums near `u64::MAX` seconds, and a text may be any. So
     // few weeks can't reach that.
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let mut lengths = numbers.map(|digits| digits.trim_start_matches('0').len());
@@ -31,25 +40,25 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         let what = if is_negative { "is negative" } else { "is not a duration" };
-        format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m")
+        Error(format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m"))
     })
 }
 
 /// Reads a duration from `least` to `most`.
-pub(crate) fn parse_within(
-    text: &str,
-    least: Duration,
-    most: Duration,
-) -> Result<Duration, String> {
+///
+/// # Errors
+/// The text is not a duration, or it is out of range.
+pub fn parse_within(text: &str, least: Duration, most: Duration) -> Result<Duration, Error> {
     let duration = parse(text)?;
     if (least..=most).contains(&duration) {
         return Ok(duration);
     }
-    Err(format!("`{text}` is out of range; allowed are {} to {}", show(least), show(most)))
+    let (least, most) = (show(least), show(most));
+    Err(Error(format!("`{text}` is out of range; allowed are {least} to {most}")))
 }
 
 /// Writes a duration as short as its size allows: `3ms`, `1.2s`, `59s`, `5m 30s`, `2h 5m`, `1d 1h`.
-pub(crate) fn show(duration: Duration) -> String {
+pub fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if duration < SECOND {
         return format!("{}ms", duration.as_millis());
@@ -74,7 +83,7 @@ pub(crate) fn show(duration: Duration) -> String {
 }
 
 /// Writes a duration in whole seconds.
-pub(crate) fn show_whole(duration: Duration) -> String {
+pub fn show_whole(duration: Duration) -> String {
     show(Duration::from_secs(duration.as_secs()))
 }
 
@@ -89,7 +98,7 @@ mod tests {
 
     #[track_caller]
     fn refuses(text: &str) {
-        let refused = parse(text).unwrap_err();
+        let refused = parse(text).unwrap_err().to_string();
         assert!(refused.contains("30s, 5m, 2h, 1d"), "{refused}");
     }
 
@@ -136,7 +145,7 @@ mod tests {
         let second = SECOND;
         assert_eq!(parse_within("2s", second, second * 3), Ok(second * 2));
         assert_eq!(
-            parse_within("0s", second, second * 300).unwrap_err(),
+            parse_within("0s", second, second * 300).unwrap_err().to_string(),
             "`0s` is out of range; allowed are 1s to 5m"
         );
     }

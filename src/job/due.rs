@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-
-use crate::schedule::Schedule;
+use cron_zone::{Error, Schedule};
 
 /// A nominal time older than this was missed: no tick ran when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
@@ -220,7 +219,7 @@ pub(crate) fn is_skipping(scheduled: &Scheduled) -> bool {
 }
 
 /// Returns the first nominal time after `from`; `None` if the schedule should not fire.
-fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, String>> {
+fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, Error>> {
     let schedule =
         scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
     schedule.map(|schedule| Schedule::parse(schedule, &scheduled.time_zone)?.first(from))

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use cron_zone::Zone;
 
-use super::Zone;
 use crate::text::duration::{self, CENTURY};
 use crate::text::timestamp;
 

@@ -6,15 +6,16 @@ use chrono::{DateTime, FixedOffset, NaiveDateTime, Offset, TimeDelta, Utc};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::zone_data;
+use super::{Error, zone_data};
 
 /// The tables hold no later times.
 pub(super) const END: DateTime<Utc> =
     DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 
+/// A time zone.
 #[derive(Clone, Debug)]
-pub(crate) struct Zone(TimeZone);
+pub struct Zone(TimeZone);
 
 /// The time between two changes of a zone's offset. An offset is local time minus UTC.
 pub(super) struct Period {
@@ -25,8 +26,11 @@ pub(super) struct Period {
 }
 
 impl Zone {
-    /// Returns an error for an unknown zone, and never takes it for UTC.
-    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+    /// Finds a zone by its name, such as `Europe/Berlin`.
+    ///
+    /// # Errors
+    /// No zone has this name; the error suggests another one.
+    pub fn parse(name: &str) -> Result<Self, Error> {
         zone_data::load(name).map(Self).ok_or_else(|| {
             let example = || "write a name such as Europe/Berlin, or UTC".to_owned();
             let nearest = || nearest(name).map(|zone| format!("did you mean `{zone}`?"));
@@ -34,27 +38,29 @@ impl Zone {
             // Names in a table can have any length.
             let end = name.char_indices().nth(zone_data::MAX_NAME_LENGTH);
             let shown = end.map_or_else(|| name.into(), |(end, _)| format!("{}…", &name[..end]));
-            format!("there is no time zone `{shown}`; {remedy}")
+            Error(format!("there is no time zone `{shown}`; {remedy}"))
         })
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Returns the name.
+    pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or_default()
     }
 
-    pub(crate) fn local(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
+    /// Returns what the clock of the zone shows.
+    pub fn local(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
         let seconds = self.0.to_offset(timestamp(at)).seconds();
         at.with_timezone(&FixedOffset::east_opt(seconds).unwrap_or_else(|| Utc.fix()))
     }
 
     /// Returns local time minus UTC.
-    pub(crate) fn offset(&self, at: DateTime<Utc>) -> TimeDelta {
+    pub fn offset(&self, at: DateTime<Utc>) -> TimeDelta {
         TimeDelta::seconds(self.0.to_offset(timestamp(at)).seconds().into())
     }
 
     /// Returns when the clock shows a local time: in a gap, the end of the gap; if the time is
     /// repeated, its first pass.
-    pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
+    pub fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
         // Two days early, because every UTC offset is smaller than that.
         let mut periods = self.periods(local.and_utc() - TimeDelta::days(2));
         let period = periods.find(|period| local < period.end.naive_utc() + period.offset);
@@ -168,7 +174,7 @@ mod tests {
     #[track_caller]
     fn refuses(name: &str, remedy: &str) {
         assert_eq!(
-            Zone::parse(name).unwrap_err(),
+            Zone::parse(name).unwrap_err().to_string(),
             format!("there is no time zone `{name}`; {remedy}")
         );
     }
@@ -216,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_name_of_a_megabyte_is_rejected_quickly_and_shortened() {
-        let why = Zone::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err();
+        let why = Zone::parse(&"Europe/Berlin".repeat(80_000)).unwrap_err().to_string();
         assert!(why.len() < 200, "{why}");
     }
 

@@ -6,8 +6,6 @@
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Weekday};
 
-use crate::text::plural;
-
 const ALIASES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -102,9 +100,11 @@ impl Expression {
         }
         let fields: Vec<_> = text.split_ascii_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
-            let found = plural::of(fields.len() as i64, "field");
+            let count = fields.len();
+            let noun = if count == 1 { "field" } else { "fields" };
             return Err(format!(
-                "`{text}` has {found}; write five: minute, hour, day of month, month, day of week"
+                "`{text}` has {count} {noun}; \
+                 write five: minute, hour, day of month, month, day of week"
             ));
         };
         Ok(Self {
