@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Default, Serialize)]
-struct Accepted {
+struct AcceptedRestore {
     result: &'static str,
 }
 
@@ -53,6 +53,6 @@ impl Arguments {
                  nextval('jobctl.job_runs_id_seq') + {skipped})"
             ));
         }
-        print::row(self.output, &Accepted { result: "accepted" }, &Table::new("result", ""))
+        print::row(self.output, &AcceptedRestore { result: "accepted" }, &Table::new("result", ""))
     }
 }

@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
     role: String,
     /// Which sets of privileges
     #[arg(long, value_name = "WHAT", num_args = 1.., value_delimiter = ',', required = true)]
-    r#as: Vec<Part>,
+    r#as: Vec<GrantSet>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Part {
+enum GrantSet {
     /// Enqueues runs of definitions and reads nothing
     Enqueuer,
     /// Records effects in SQL; combine it with other sets
@@ -37,7 +37,7 @@ enum Part {
     Viewer,
 }
 
-impl Part {
+impl GrantSet {
     fn sql(self) -> &'static str {
         match self {
             Self::Enqueuer => include_str!("../../sql/grants/enqueuer.sql"),
@@ -61,12 +61,18 @@ impl Arguments {
 /// The GRANT statements of each set; `doctor` compares the actual privileges with them. The first
 /// set may be granted in part. The last one is a worker that prunes, see docs/security.md.
 pub(super) fn matrix() -> Vec<String> {
-    let sets = [Part::Viewer, Part::Enqueuer, Part::Effects, Part::Worker, Part::Operator];
-    let pruner = Part::Worker.sql().to_owned() + include_str!("../../sql/grants/pruner.sql");
+    let sets = [
+        GrantSet::Viewer,
+        GrantSet::Enqueuer,
+        GrantSet::Effects,
+        GrantSet::Worker,
+        GrantSet::Operator,
+    ];
+    let pruner = GrantSet::Worker.sql().to_owned() + include_str!("../../sql/grants/pruner.sql");
     sets.into_iter().map(|part| part.sql().to_owned()).chain([pruner]).collect()
 }
 
-fn sql(parts: &[Part]) -> String {
+fn sql(parts: &[GrantSet]) -> String {
     parts.iter().map(|part| part.sql()).collect()
 }
 

@@ -19,7 +19,7 @@ use crate::job::action::JobKind;
 use crate::print::{self, LogFormat, Output, Table};
 use crate::store::{ClaimFilter, RunState, Store};
 use crate::text::duration::{DAY, SECOND};
-use crate::tick::{self, Bounds, Outcome, Plan};
+use crate::tick::{self, Bounds, Plan, TickEnd};
 
 /// Run all due runs, then exit; cron calls it
 ///
@@ -144,7 +144,7 @@ impl Arguments {
         warn_of_user(&self.plan().worker, database);
         let stopped = Arc::default();
         super::catch_signals(&stopped)?;
-        let Outcome { runs_started, interrupted, result } =
+        let TickEnd { runs_started, interrupted, result } =
             self.run_one(id, database, OUTAGE_LIMIT)?;
         result?;
         Ok(match (runs_started, interrupted) {
@@ -166,7 +166,7 @@ impl Arguments {
         id: i64,
         database: &DatabaseFlags,
         outage: Duration,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<TickEnd> {
         let mut tries = 1;
         loop {
             let plan = self.plan();

@@ -12,7 +12,7 @@ use crate::text::words::words;
 
 words! {
     /// What people do, see the constraint `action_is_known`.
-    enum Action {
+    enum ChangeKind {
         Retry = "retry",
         Cancel = "cancel",
         Edit = "edit",
@@ -34,7 +34,7 @@ words! {
         Undo = "undo",
     }
 }
-flag_words!(Action);
+flag_words!(ChangeKind);
 
 const HEADING: &str = "Which changes";
 
@@ -84,7 +84,7 @@ struct EventFilter {
     by: Option<String>,
     /// Only those of this kind, such as retry, hold or change
     #[arg(long, value_name = "ACTION", hide_possible_values = true)]
-    action: Option<Action>,
+    action: Option<ChangeKind>,
     /// Only those of this definition, or of runs of this job
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,

@@ -8,20 +8,20 @@ use chrono::{DateTime, Utc};
 use super::{Finding, Severity, minute, ok, stopped, unknown};
 use crate::job::due::{self, Scheduled};
 use crate::job::failure;
-use crate::job::finding_code::{Check, Code};
+use crate::job::finding_code::{Code, DoctorCheck};
 use crate::job::thresholds::Thresholds;
 use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
 use crate::text::{plural, shell};
 
 /// Checks that are skipped while ticks do no work, because that causes their problems.
-pub(crate) const SKIPPED_WITHOUT_TICKS: [Check; 6] = [
-    Check::Ticks,
-    Check::Leases,
-    Check::Results,
-    Check::Queues,
-    Check::OverdueRuns,
-    Check::Schedules,
+pub(crate) const SKIPPED_WITHOUT_TICKS: [DoctorCheck; 6] = [
+    DoctorCheck::Ticks,
+    DoctorCheck::Leases,
+    DoctorCheck::Results,
+    DoctorCheck::Queues,
+    DoctorCheck::OverdueRuns,
+    DoctorCheck::Schedules,
 ];
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
@@ -99,11 +99,11 @@ pub(crate) fn idle(findings: &[Finding]) -> Option<&Finding> {
 /// Returns the findings of each check of the work: its problems, or that all is well.
 pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
     let idle = idle(findings).and_then(|finding| finding.code);
-    let of_check = |(check, all_is_well): (Check, &str)| {
+    let of_check = |(check, all_is_well): (DoctorCheck, &str)| {
         let of_check = findings.iter().filter(|finding| finding.check == check.as_str());
         let found: Vec<_> = of_check.cloned().collect();
         let none = match check {
-            Check::Sequences if work.sequences_behind.is_none() => unknown(
+            DoctorCheck::Sequences if work.sequences_behind.is_none() => unknown(
                 "this role may not read sequences",
                 "run `jobctl doctor` as the schema's owner",
             ),
@@ -117,7 +117,8 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
         };
         if found.is_empty() { vec![Finding { check: check.as_str(), ..none }] } else { found }
     };
-    let checks = Check::ALL.into_iter().filter_map(|check| Some((check, check.all_is_well()?)));
+    let checks =
+        DoctorCheck::ALL.into_iter().filter_map(|check| Some((check, check.all_is_well()?)));
     checks.flat_map(of_check).collect()
 }
 

@@ -41,7 +41,7 @@ words! {
     }
 
     /// A check of `doctor`, in its order, which finds some of the codes.
-    pub(crate) enum Check {
+    pub(crate) enum DoctorCheck {
         Restores = "restores",
         Ticks = "ticks",
         Writes = "writes",
@@ -76,39 +76,41 @@ impl Code {
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
     /// The check that finds it.
-    pub(crate) fn check(self) -> Check {
+    pub(crate) fn check(self) -> DoctorCheck {
         match self {
-            Self::RestoreUnaccepted => Check::Restores,
-            Self::DatabaseReadOnly => Check::Writes,
-            Self::WorkerMissing | Self::WorkerSilent => Check::Ticks,
-            Self::DatabaseSlow => Check::Answers,
-            Self::SequenceBehind => Check::Sequences,
-            Self::DefinitionMissing => Check::Definitions,
-            Self::QueueUnserved | Self::JobUnserved => Check::Queues,
-            Self::RunsOverdue => Check::OverdueRuns,
-            Self::RunsRejected => Check::Claims,
-            Self::RunsSnoozing => Check::Snoozes,
-            Self::ClockAhead => Check::DueTimes,
-            Self::RunsStuck | Self::RunsUnreleased => Check::BlockedRuns,
-            Self::ScheduleBroken | Self::ScheduleSkipping | Self::ScheduleLate => Check::Schedules,
-            Self::LeaseLost => Check::Leases,
-            Self::ResultsUnrecorded => Check::Results,
-            Self::JobFailing => Check::Attempts,
-            Self::RunsDead => Check::DeadRuns,
-            Self::JobStale => Check::Freshness,
-            Self::TimeoutMissing => Check::Timeouts,
-            Self::PruneMissing => Check::History,
-            Self::EffectOpen => Check::Effects,
-            Self::RunsHeld => Check::Holds,
-            Self::SchedulePaused | Self::JobDisabled => Check::Pauses,
-            Self::RunLong => Check::LongRuns,
-            Self::RunUnusual => Check::RunTimes,
-            Self::AttemptsFailing => Check::Failures,
+            Self::RestoreUnaccepted => DoctorCheck::Restores,
+            Self::DatabaseReadOnly => DoctorCheck::Writes,
+            Self::WorkerMissing | Self::WorkerSilent => DoctorCheck::Ticks,
+            Self::DatabaseSlow => DoctorCheck::Answers,
+            Self::SequenceBehind => DoctorCheck::Sequences,
+            Self::DefinitionMissing => DoctorCheck::Definitions,
+            Self::QueueUnserved | Self::JobUnserved => DoctorCheck::Queues,
+            Self::RunsOverdue => DoctorCheck::OverdueRuns,
+            Self::RunsRejected => DoctorCheck::Claims,
+            Self::RunsSnoozing => DoctorCheck::Snoozes,
+            Self::ClockAhead => DoctorCheck::DueTimes,
+            Self::RunsStuck | Self::RunsUnreleased => DoctorCheck::BlockedRuns,
+            Self::ScheduleBroken | Self::ScheduleSkipping | Self::ScheduleLate => {
+                DoctorCheck::Schedules
+            }
+            Self::LeaseLost => DoctorCheck::Leases,
+            Self::ResultsUnrecorded => DoctorCheck::Results,
+            Self::JobFailing => DoctorCheck::Attempts,
+            Self::RunsDead => DoctorCheck::DeadRuns,
+            Self::JobStale => DoctorCheck::Freshness,
+            Self::TimeoutMissing => DoctorCheck::Timeouts,
+            Self::PruneMissing => DoctorCheck::History,
+            Self::EffectOpen => DoctorCheck::Effects,
+            Self::RunsHeld => DoctorCheck::Holds,
+            Self::SchedulePaused | Self::JobDisabled => DoctorCheck::Pauses,
+            Self::RunLong => DoctorCheck::LongRuns,
+            Self::RunUnusual => DoctorCheck::RunTimes,
+            Self::AttemptsFailing => DoctorCheck::Failures,
         }
     }
 }
 
-impl Check {
+impl DoctorCheck {
     /// What `doctor` says if the check finds nothing. `None`: `doctor` leaves the check out.
     pub(crate) fn all_is_well(self) -> Option<&'static str> {
         Some(match self {

@@ -28,7 +28,7 @@ pub(crate) struct Graph {
 /// `None` stands for runs without a scheduled time.
 type Times<'a> = BTreeSet<Option<(&'a str, &'a str, Option<&'a str>)>>;
 
-struct Search<'a> {
+struct PathSearch<'a> {
     now: DateTime<Utc>,
     jobs: BTreeMap<&'a str, &'a Job>,
     /// From a job to the one before, and so on.
@@ -47,7 +47,7 @@ const CENTURY: TimeDelta = TimeDelta::days(36_525);
 
 /// Reads the graph of these jobs.
 pub(crate) fn read(jobs: &[Job], now: DateTime<Utc>) -> Graph {
-    let mut search = Search {
+    let mut search = PathSearch {
         now,
         jobs: jobs.iter().map(|job| (&*job.name, job)).collect(),
         path: Vec::new(),
@@ -65,7 +65,7 @@ pub(crate) fn read(jobs: &[Job], now: DateTime<Utc>) -> Graph {
     search.graph
 }
 
-impl<'a> Search<'a> {
+impl<'a> PathSearch<'a> {
     /// Visits a job after the jobs that enqueue it.
     fn visit(&mut self, name: &'a str, hooked: &BTreeMap<&'a str, Vec<&'a str>>) {
         if let Some(start) = self.path.iter().position(|other| *other == name) {

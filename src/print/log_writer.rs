@@ -19,7 +19,7 @@ const BATCH_DELAY: Duration = Duration::from_micros(500);
 /// The process ends after this time without a write, even if lines are left.
 const STALL_TIMEOUT: Duration = MINUTE;
 
-static LOG: Log = Log { waiting: Mutex::new(Waiting::NONE), changed: Condvar::new() };
+static LOG: Log = Log { waiting: Mutex::new(Buffer::NONE), changed: Condvar::new() };
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -43,11 +43,11 @@ pub(super) fn is_json() -> bool {
 }
 
 struct Log {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Buffer>,
     changed: Condvar,
 }
 
-struct Waiting {
+struct Buffer {
     text: Vec<u8>,
     /// Lines dropped because the buffer was full.
     dropped: usize,
@@ -56,7 +56,7 @@ struct Waiting {
     has_thread: bool,
 }
 
-impl Waiting {
+impl Buffer {
     const NONE: Self = Self { text: Vec::new(), dropped: 0, writing: 0, has_thread: false };
 }
 
@@ -95,7 +95,7 @@ impl Write for LogWriter {
 }
 
 impl Log {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Buffer> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

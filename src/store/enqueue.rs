@@ -325,7 +325,7 @@ fn enqueue(
         let run = &**text;
         let inserted = match (is_built_in, key) {
             (false, _) => {
-                let answer: Answer = transaction.one(query!("enqueue/enqueue_run"; run))?;
+                let answer: RunAnswer = transaction.one(query!("enqueue/enqueue_run"; run))?;
                 answers[index] = answer.queued();
                 return Ok(());
             }
@@ -341,15 +341,15 @@ fn enqueue(
         }
     }
     let texts: Vec<_> = chunk.iter().map(|index| &*runs[*index].text).collect();
-    let found: Vec<Answer> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
+    let found: Vec<RunAnswer> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
     let mut found = found.into_iter();
-    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(Answer::queued));
+    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(RunAnswer::queued));
     Ok(())
 }
 
 rows! {
     /// The answer for a run of a statement.
-    struct Answer {
+    struct RunAnswer {
         id: Option<i64>,
         result: Option<EnqueueResult>,
         code: Option<String>,
@@ -368,7 +368,7 @@ rows! {
     }
 }
 
-impl Answer {
+impl RunAnswer {
     fn queued(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
             None => {

@@ -84,7 +84,7 @@ impl FailureFilter {
 
 rows! {
     /// The number of an attempt.
-    struct Attempt {
+    struct AttemptNumber {
         run_id: i64,
         attempt: i32,
     }
@@ -309,11 +309,12 @@ fn failed_attempts(
     let FailureFilter { incident, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
     let within = limit.filter(|_| error.is_none());
-    let found: Vec<Attempt> = transaction.list(query!(
+    let found: Vec<AttemptNumber> = transaction.list(query!(
         "look/failed_attempts";
         since, until, jobs, worker, queue, share, error_type, incident, limit = within,
     ))?;
-    let ids = |found: Vec<Attempt>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
+    let ids =
+        |found: Vec<AttemptNumber>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
     let (run_ids, attempts) = ids(found);
     let Some(error) = error else { return Ok((run_ids, attempts)) };
     let with_text = query!("look/attempts_with_text"; run_ids, attempts, error, limit);

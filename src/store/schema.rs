@@ -42,7 +42,7 @@ rows! {
 
 rows! {
     /// A part of the schema that is applied, see schema/list_migrations.sql.
-    struct Applied {
+    struct AppliedPart {
         version: Option<i32>,
         name: String,
         unchanged: bool,
@@ -160,9 +160,9 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
 }
 
 /// Returns the parts that the database lacks, in the order in which they are applied.
-fn missing(applied: &[Applied]) -> Result<Vec<Migration>> {
+fn missing(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
     let mut newest_applied = 0;
-    for Applied { version, unchanged, missing, .. } in applied {
+    for AppliedPart { version, unchanged, missing, .. } in applied {
         let Some(version) = *version else { continue };
         newest_applied = version;
         if !unchanged {
@@ -183,7 +183,7 @@ fn missing(applied: &[Applied]) -> Result<Vec<Migration>> {
         return too_new(newest_applied);
     }
     let is_current = |object: &Migration| {
-        let is_applied = |it: &&Applied| it.version.is_none() && it.name == object.name;
+        let is_applied = |it: &&AppliedPart| it.version.is_none() && it.name == object.name;
         applied.iter().find(is_applied).is_some_and(|it| it.unchanged && it.missing.is_empty())
     };
     let migrations = MIGRATIONS.iter().filter(|it| it.version > Some(newest_applied));

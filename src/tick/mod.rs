@@ -85,7 +85,7 @@ struct Process {
 
 /// What a tick did.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct TickEnd {
     pub(crate) runs_started: usize,
     /// Whether a signal came.
     pub(crate) interrupted: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Outcome {
 
 /// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
 /// their leases expire and another tick recovers them.
-pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<Outcome> {
+pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<TickEnd> {
     let wakes = Wakes::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
     let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
@@ -136,7 +136,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
             Step::Exit(result) => {
                 process.exit(result.is_ok(), driver.machine.other_claims());
                 let Process { runs_started, was_interrupted: interrupted, .. } = process;
-                return Ok(Outcome { runs_started, interrupted, result });
+                return Ok(TickEnd { runs_started, interrupted, result });
             }
         }
     }

@@ -32,7 +32,7 @@ use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::duration::{self, SECOND};
 use crate::text::{plural, timestamp};
-use crate::tick::Outcome;
+use crate::tick::TickEnd;
 
 /// Enqueue a job and print its run's id
 ///
@@ -242,7 +242,7 @@ fn run_here(
             let runs_started = match done {
                 Some(runs_started) => runs_started,
                 None => {
-                    let Outcome { runs_started, result, .. } =
+                    let TickEnd { runs_started, result, .. } =
                         tick.run_one(id, database, outage)?;
                     has_waited = runs_started > 0 && result.is_err();
                     result?;
