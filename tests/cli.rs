@@ -99,12 +99,24 @@ fn the_program_is_position_independent() {
 }
 
 #[test]
-fn the_help_shows_the_commands_in_their_groups() {
+fn the_help_begins_with_the_commands_of_the_first_month() {
     let help = jobctl(["--help"])
         .run()
         .success()
-        .stdout_has("\nSet up  init ")
-        .stdout_has("\nAct     retry ");
+        .stdout_has("\nFirst   init ")
+        .stdout_has("\nMore:\nSet up  migrate ")
+        .stdout_has("\nAct     edit ");
+    let (first, more) = help.stdout.split_once("\nMore:\n").unwrap();
+    let commands = |part: &str, skipped: usize| -> Vec<_> {
+        part.lines().skip(skipped).filter_map(|line| line.get(8..22)).map(str::to_owned).collect()
+    };
+    let first = commands(first, 2).join(" ");
+    let first: Vec<_> = first.split_whitespace().collect();
+    assert_eq!(
+        first.join(" "),
+        "init apply enqueue tick list show retry cancel status check next report"
+    );
+    assert!(more.lines().count() >= 21, "{more}");
     for word in ["-h", "help"] {
         jobctl([word]).run().success().stdout(&help.stdout).stderr("");
     }

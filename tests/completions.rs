@@ -37,7 +37,7 @@ fn bash_completes_commands_flags_and_values() {
     assert_eq!(complete("jobctl --database-url postgres://db/app li"), "list list-dead\n");
     assert_eq!(complete("jobctl tick --max"), "--max-time\n");
     // Flags are offered once a hyphen is typed, or if there is nothing else.
-    assert!(complete("jobctl ").starts_with("init migrate apply"));
+    assert!(complete("jobctl ").starts_with("init apply enqueue"));
     assert!(!complete("jobctl ").contains("--"));
     assert!(complete("jobctl enqueue -").contains("--priority"));
     assert!(complete("jobctl enqueue --priority 1 -").contains("--queue"));

@@ -9,14 +9,18 @@ use super::GROUPS;
 
 /// The command with a help that shows its subcommands in their groups.
 pub(super) fn grouped(command: Command) -> Command {
-    // Without `--help` and `--version`, all commands fit on one screen.
+    // Without these flags, all commands fit on one screen.
     let built = built(command).mut_args(|argument| match argument.get_id().as_str() {
-        "help" | "version" => argument.hide(true),
+        "help" | "version" | "color" => argument.hide(true),
         _ => argument,
     });
     let mut template = "{about-with-newline}{usage-heading} {usage}\n".to_owned();
     let headings = |(group, size)| iter::once(group).chain(iter::repeat("")).take(size);
-    for (group, command) in GROUPS.into_iter().flat_map(headings).zip(built.get_subcommands()) {
+    let commands = GROUPS.into_iter().flat_map(headings).zip(built.get_subcommands());
+    for (index, (group, command)) in commands.enumerate() {
+        if index == GROUPS[0].1 {
+            template += "More:\n";
+        }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         // Writing into a string does not fail.
         let _ = writeln!(template, "{group:7} {:14} {about}", command.get_name());

@@ -131,37 +131,38 @@ macro_rules! commands {
     };
 }
 
+// The first group has what the first month needs, in the order of use.
 commands! {
-    "Set up":
+    "First":
     Init(init::Arguments),
-    Migrate(migrate::Arguments),
     Apply(apply::Arguments),
+    Enqueue(Box<enqueue::Arguments>),
+    Tick(tick::Arguments),
+    List(list::Arguments),
+    Show(show::Arguments),
+    Retry(retry::Arguments),
+    Cancel(cancel::Arguments),
+    Status(status::Arguments),
+    Check(check::Arguments),
+    Next(next::Arguments),
+    Report(report::Arguments),
+    "Set up":
+    Migrate(migrate::Arguments),
     ImportCrontab(import_crontab::Arguments),
     Grants(grants::Arguments),
     Doctor(doctor::Arguments),
     Completions(completions::Arguments),
-    "Enqueue":
-    Enqueue(Box<enqueue::Arguments>),
+    "Run":
     Once(once::Arguments),
     Wait(wait::Arguments),
-    "Run":
-    Tick(tick::Arguments),
     Prune(prune::Arguments),
     Load(load::Arguments),
     "Look":
-    List(list::Arguments),
+    Jobs(jobs::Arguments),
     ListDead(list_dead::Arguments),
     Failures(failures::Arguments),
-    Show(show::Arguments),
-    Status(status::Arguments),
-    Check(check::Arguments),
-    Report(report::Arguments),
-    Jobs(jobs::Arguments),
-    Next(next::Arguments),
     Trail(trail::Arguments),
     "Act":
-    Retry(retry::Arguments),
-    Cancel(cancel::Arguments),
     Edit(Box<edit::Arguments>),
     Settle(settle::Arguments),
     Undo(undo::Arguments),

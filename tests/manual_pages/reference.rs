@@ -58,7 +58,8 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
     ("JOBCTL_LOG", "the level of the log: `off`, `error`, `warn`, `info`, `debug` or `trace`"),
     (
         "NO_COLOR, CLICOLOR_FORCE",
-        "no colour, or colour even without a terminal; `--color` has precedence",
+        "no colour, or colour even without a terminal; `--color`, which is `auto`, `always` or \
+         `never`, has precedence",
     ),
     ("TZDIR", "the folder of the time zone files, instead of `/usr/share/zoneinfo`"),
 ];
