@@ -226,7 +226,21 @@ fn unknown_and_conflicting_arguments_are_refused_without_a_connection() {
         &["list_dead"],
         &["--frobnicate"],
         &["list-dead", "--frobnicate"],
-        &["list-dead", "surplus"],
+        &["list-dead", "job", "surplus"],
+        &["list", "mail", "--job", "backup"],
+        &["status", "mail", "--job", "backup"],
+        &["check", "mail", "--job", "backup"],
+        &["jobs", "mail", "--job", "backup"],
+        &["next", "mail", "--job", "backup"],
+        &["next", "--job", "backup", "--schedule", "@daily"],
+        &["pause", "mail", "--job", "backup"],
+        &["resume"],
+        &["forget"],
+        &["forget", "web1", "--worker", "web2"],
+        &["enqueue", "mail", "--job", "backup"],
+        &["enqueue", "mail", "{}", "--job", "backup"],
+        &["enqueue", "--job", "shell", "--batch", "-"],
+        &["enqueue", "{}", "--job", "backup", "--payload-file", "-"],
         &["list-dead", "--json", "--json"],
         &["list-dead", "--limit", "1", "--limit", "2"],
         &["list-dead", "--json=yes"],
@@ -450,7 +464,6 @@ fn a_job_instead_of_an_id_gets_a_tip() {
     let list = "to list the ids of a job's runs: jobctl list --job backup\n";
     let of_job = |words: &str| format!("jobctl {words} --job backup\n");
     let select = |words: &str| format!("to select runs by their job: {}", of_job(words));
-    let by_job = |command: &str| format!("to select by job: {}", of_job(command));
     for (line, tip) in [
         ("show backup", list),
         ("wait backup", list),
@@ -464,13 +477,7 @@ fn a_job_instead_of_an_id_gets_a_tip() {
         ("cancel backup", &select("cancel --all-waiting")),
         ("settle backup", &select("settle --all-dead")),
         ("edit backup --priority 1", &select("edit --all-waiting")),
-        ("list backup", &by_job("list")),
-        ("list-dead backup", &by_job("list-dead")),
-        ("failures backup", &by_job("failures")),
-        ("trail backup", &by_job("trail")),
-        ("status backup", &by_job("status")),
-        ("hold backup", &by_job("hold")),
-        ("release backup", &by_job("release")),
+        ("hold 17", "to show one run: jobctl show 17\n"),
         ("list 17", "to show one run: jobctl show 17\n"),
         ("list-dead 17", "to show one run: jobctl show 17\n"),
     ] {
@@ -478,8 +485,61 @@ fn a_job_instead_of_an_id_gets_a_tip() {
         refused.stderr_has(&format!("\n  tip: {tip}"));
     }
     // These can't be a job's name.
-    for line in ["show 0", "show -1", "show a;b", "show 1.0", "list a;b", "doctor backup"] {
+    for line in ["show 0", "show -1", "show a;b", "show 1.0", "doctor backup"] {
         jobctl(line.split(' ')).run().exits(2).stdout("").nowhere("tip: to");
+    }
+}
+
+#[test]
+fn a_job_is_named_with_and_without_its_flag() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\nschedule = '@yearly'\n");
+    db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\n[jobs.b]\nshell = 'false'\n");
+    db.jobctl(["enqueue", "--job", "a", "{\"n\": 1}"]).run().success();
+    db.jobctl(["enqueue", "--job", "b", "-7"]).run().success();
+    db.jobctl(["enqueue", "--job", "shell", "--", "true"]).run().success();
+    let payloads = "SELECT string_agg(job_type || ' ' || payload, ', ' ORDER BY id) \
+        FROM jobctl.job_runs";
+    assert_eq!(db.query(payloads), r#"a {"n": 1}, b -7, shell {"command": ["true"]}"#);
+    db.jobctl(["tick", "--quiet"]).run().success();
+    db.apply("[jobs.a]\nshell = 'false'\nschedule = '@yearly'\n[jobs.b]\nshell = 'false'\n");
+    for command in ["list", "list-dead", "failures", "trail", "status", "check", "jobs", "next"] {
+        let with = |job: &[&str]| {
+            let run = db.jobctl([command]).args(job.iter().copied()).run();
+            (run.status.code(), run.stdout, run.stderr)
+        };
+        let (argument, flag) = (with(&["a"]), with(&["--job", "a"]));
+        assert_eq!(argument, flag, "{command}");
+        assert!(!argument.1.is_empty(), "{command}: {argument:?}");
+        assert_ne!(argument, with(&["b"]), "{command}");
+    }
+    for (stop, go) in [("pause", "resume"), ("hold", "release")] {
+        for job in [&["a"][..], &["--job", "a"]] {
+            let has_changed = |verb: &str, result: &str| {
+                let changed = db.jobctl([verb]).args(job.iter().copied()).run().success();
+                changed.stdout_has(&format!("a\t{result}"));
+            };
+            let past = if stop == "pause" { ["paused", "resumed"] } else { ["held", "released"] };
+            has_changed(stop, past[0]);
+            has_changed(go, past[1]);
+        }
+    }
+    db.jobctl(["tick", "--worker", "old"]).run().success();
+    db.jobctl(["forget", "--worker", "old"]).run().success().stdout("old\tforgotten\n");
+}
+
+#[test]
+fn a_hold_has_scopes_of_one_kind() {
+    let tip = "  tip: to hold the runs of each: ";
+    let refused = |line: &str| jobctl(line.split(' ')).run().exits(2).stdout("");
+    let both = "jobctl hold --job <JOB> && jobctl hold --queue <QUEUE>\n";
+    refused("hold --queue mail --job invoices").stderr_has(&format!("{tip}{both}"));
+    refused("hold invoices --queue mail").stderr_has(tip).stderr_has("jobctl hold --queue <QUEUE>");
+    refused("hold --worker web1 --job a --queue b").stderr_has(tip);
+    refused("release --queue mail --job invoices")
+        .stderr_has("  tip: to release the runs of each: jobctl release --job <JOB> && jobctl");
+    for line in ["hold --all --job mail", "hold --list --job mail", "hold --list --for 1h"] {
+        refused(line).nowhere("tip:");
     }
 }
 

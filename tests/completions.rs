@@ -65,6 +65,8 @@ fn bash_completes_names_and_ids_from_the_database_and_files() {
     assert_eq!(complete("jobctl enqueue ba"), "backup\n");
     assert_eq!(complete("jobctl list --job re"), "report\n");
     assert_eq!(complete("jobctl pause "), "backup report\n");
+    assert_eq!(complete("jobctl pause --job "), "backup report\n");
+    assert_eq!(complete("jobctl failures ba"), "backup\n");
     for command in ["retry", "edit", "settle", "show", "prune"] {
         assert_eq!(complete(&format!("jobctl {command} ")), format!("{dead}\n"));
     }

@@ -276,6 +276,10 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
         (&["accept-restore"], &["--yes"]),
         (&["init"], &["--yes"]),
         (&["load"], &["--yes"]),
+        (&["enqueue", "a"], &["--job"]),
+        (&["pause", "a"], &["--job"]),
+        (&["resume", "a"], &["--job"]),
+        (&["forget", "web1"], &["--worker"]),
     ] {
         flags.iter().for_each(|flag| refused(line, flag, "1"));
     }
@@ -460,6 +464,8 @@ fn a_variable_that_does_not_fit_the_command_line_is_ignored() {
     next.env("JOBCTL_NEXT_FROM", "2026-01-01T00:00:00Z").run().success().stdout("").stderr("");
     db.jobctl(["show", &job]).env("JOBCTL_SHOW_ATTEMPT", "1").run().success();
     // An argument excludes the variable's flag.
+    let list = db.jobctl(["list", "shell"]).env("JOBCTL_LIST_JOB", "other").run().success();
+    assert!(list.stdout.starts_with(&format!("{job}\tshell")), "{list}");
     let prune = db.jobctl(["prune", &job]).env("JOBCTL_PRUNE_OLDER_THAN", "7d");
     prune.run().success().stdout(&format!("{job}\tdeleted\n"));
 }

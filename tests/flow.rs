@@ -214,11 +214,12 @@ fn show_says_how_long_the_runs_ahead_take() {
 #[test]
 fn prometheus_counts_holds_and_held_runs() {
     let db = backlog();
-    let hold = ["hold", "--job", "mail", "--queue", "slow", "--job", "mail", "--queue", "other"];
-    db.jobctl(hold)
-        .run()
-        .success()
-        .stdout("job\tmail\theld\nqueue\tother\theld\nqueue\tslow\theld\n");
+    let hold = |flags: &[&'static str], held: &str| {
+        db.jobctl(["hold"]).args(flags.iter().copied()).run().success().stdout(held);
+    };
+    hold(&["--job", "mail", "--job", "mail"], "job\tmail\theld\n");
+    let queues = ["--queue", "slow", "--queue", "other"];
+    hold(&queues, "queue\tother\theld\nqueue\tslow\theld\n");
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
     for sample in [
         "jobctl_holds{scope=\"all\"} 0",
@@ -235,11 +236,12 @@ fn prometheus_counts_holds_and_held_runs() {
     assert_eq!(metrics.matches("jobctl_held_runs{scope=\"job\",name=\"mail\"} 300\n").count(), 1);
     assert!(metrics.contains("jobctl_holds{scope=\"job\"} 2\n"), "{metrics}");
     db.execute("DELETE FROM jobctl.job_holds WHERE reason = 'twice'");
-    let release = db.jobctl(["release", "--job", "mail", "--queue", "other", "--queue", "none"]);
+    db.jobctl(["release", "mail"]).run().success().stdout("job\tmail\treleased\n");
+    let release = db.jobctl(["release", "--queue", "other", "--queue", "none"]);
     release
         .run()
         .success()
-        .stdout("job\tmail\treleased\nqueue\tother\treleased\n")
+        .stdout("queue\tother\treleased\n")
         .stderr_has("no holds of queue none are in force");
     db.jobctl(["hold", "--all", "--job", "mail"]).run().exits(2);
     db.jobctl(["hold", "--list", "--job", "mail"]).run().exits(2);

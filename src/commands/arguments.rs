@@ -87,6 +87,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    /// Fills in the job that is given without `--job`.
+    pub(super) fn or_job(self, argument: JobArgument) -> Self {
+        Self { job: self.job.or(argument.name), ..self }
+    }
+
     /// Fails if a filter is given, but not the flag that it needs.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, share, worker, enqueued_by, error, .. } = self;
@@ -155,6 +160,32 @@ impl Filter {
             print::hint(output, &format!("this may read all {runs}; --since narrows them down"));
         }
         Ok(filter)
+    }
+}
+
+/// The job of `--job`, without the flag.
+#[derive(Args, Debug)]
+#[group(skip)]
+pub(super) struct JobArgument {
+    /// The same as --job JOB
+    #[arg(value_name = "JOB", value_parser = named_job, conflicts_with = "job")]
+    pub(super) name: Option<String>,
+}
+
+/// The definition that a command is about.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub(super) struct DefinitionName {
+    /// A definition's name
+    name: Option<String>,
+    /// The same as NAME
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+}
+
+impl DefinitionName {
+    pub(super) fn get(&self) -> Option<&String> {
+        self.name.as_ref().or(self.job.as_ref())
     }
 }
 
@@ -340,6 +371,14 @@ flag_words!(ErrorType, KeyScope, OnConflict, Status);
 pub(super) fn job(text: &str) -> Result<String, String> {
     let fits = (1..=63).contains(&text.chars().count());
     checked(text, fits, "a job's name has 1 to 63 characters")
+}
+
+/// Reads a job's name in the place where other commands have a run's id.
+pub(super) fn named_job(text: &str) -> Result<String, String> {
+    match text.parse::<u64>() {
+        Ok(_) => Err("a number is a run's id; a job with such a name needs --job".to_owned()),
+        Err(_) => job(text),
+    }
 }
 
 /// Reads a path of a payload and the value there, as in `order.id=17`.

@@ -11,7 +11,7 @@ use serde_json::json;
 use url::Url;
 
 use super::DatabaseFlags;
-use super::arguments::{host_user, length, up_to, within};
+use super::arguments::{JobArgument, host_user, length, up_to, within};
 use crate::execute::{Executor, HostPolicy, ShellPolicy, Stop};
 use crate::exit::{Exit, Fault};
 use crate::files::Note;
@@ -50,6 +50,8 @@ type Receiver = (JobKind, String);
 #[command(verbatim_doc_comment)]
 #[command(group = ArgGroup::new("Memory").args(["repeat", "exec", "webhook"]).multiple(true))]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    name: JobArgument,
     /// Number of dead runs to tolerate, of all jobs together
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(0, i64::MAX))]
     max_dead: i64,
@@ -116,6 +118,7 @@ impl Arguments {
     pub(crate) fn run(mut self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let receiver = self.receiver()?;
         let note = self.note(database)?;
+        self.job.extend(self.name.name.take());
         let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
         let store = database.open();
         let looked = store.and_then(|store| Ok((self.look(&store, jobs)?, store)));

@@ -116,7 +116,7 @@ pub(super) fn with_candidates(command: Command) -> Command {
             .map_or("", |name| name.as_str());
         let candidates: fn() -> Vec<CompletionCandidate> = match (word, argument.is_positional()) {
             ("JOB" | "J", _) => jobs,
-            ("NAME", true) => definitions,
+            ("NAME", _) if ["name", "job"].contains(&argument.get_id().as_str()) => definitions,
             ("ID", true) => dead,
             _ => return argument,
         };

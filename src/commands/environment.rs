@@ -1,5 +1,5 @@
 //! Every flag of a command can also be set by the variable `JOBCTL_<COMMAND>_<FLAG>`, except those
-//! that select runs to change. An empty value is an error: a filter that is empty by mistake would
+//! that select what to change. An empty value is an error: a filter that is empty by mistake would
 //! select all runs.
 
 use std::collections::BTreeSet;
@@ -32,6 +32,10 @@ const OF_JOBS: [&str; 7] = [
 
 /// Commands that can change many runs at a time.
 const OF_MANY_RUNS: [&str; 7] = ["retry", "cancel", "edit", "settle", "prune", "hold", "release"];
+
+/// Commands that change what one flag names.
+const OF_ONE: [(&str, &str); 4] =
+    [("enqueue", "job"), ("pause", "job"), ("resume", "job"), ("forget", "worker")];
 
 /// The arguments of a command, whose flags have their variables.
 #[derive(Debug)]
@@ -115,13 +119,14 @@ fn refusal(fault: Fault) -> clap::Error {
     clap::Error::raw(ErrorKind::InvalidValue, fault)
 }
 
-/// Returns whether a flag selects the runs that a command changes, or confirms the change. A
+/// Returns whether a flag selects what a command changes, or confirms the change. A
 /// variable that was left over would make the command change other runs than its line says. The
 /// time zone is a setting: without --since and --until, it has no effect.
 fn selects_runs(command: &str, argument: &Arg) -> bool {
     match argument.get_long() {
         Some("yes" | "force" | "take-over") => true,
         Some("time-zone") => false,
+        Some(flag) if OF_ONE.contains(&(command, flag)) => true,
         _ => argument.get_help_heading() == Some(HEADING) && OF_MANY_RUNS.contains(&command),
     }
 }

@@ -5,7 +5,8 @@ use clap::Args;
 
 use super::DatabaseFlags;
 use super::arguments::{
-    HEADING, Shown, TimeZone, incident, job, no_incident, print_first, share, within, worker,
+    HEADING, JobArgument, Shown, TimeZone, incident, job, no_incident, print_first, share, within,
+    worker,
 };
 use super::when::When;
 use crate::job::definition;
@@ -36,6 +37,8 @@ use crate::text::duration::DAY;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    job: JobArgument,
     /// List incidents: attempts that failed alike, with at most 30 minutes between them
     #[arg(long)]
     group: bool,
@@ -103,8 +106,10 @@ const INCIDENTS: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
-        let AttemptFilter { job: jobs, worker, queue, share, error_type, error, .. } = self.filter;
+        let AttemptFilter { job: mut jobs, worker, queue, share, error_type, error, .. } =
+            self.filter;
         let AttemptFilter { incident, since, until, time_zone, .. } = self.filter;
+        jobs.extend(self.job.name);
         for job in &jobs {
             super::known_job(&store, job)?;
         }

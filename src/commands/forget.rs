@@ -1,7 +1,7 @@
 //! `jobctl forget`: removes a worker that is gone for good.
 
 use chrono::{DateTime, Utc};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use super::DatabaseFlags;
@@ -22,10 +22,14 @@ use crate::text::{did_you_mean, timestamp};
 ///   jobctl forget web1 --reason 'the host was replaced'
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("one").args(["worker", "named"]).required(true))]
 pub(crate) struct Arguments {
     /// The worker's name, as `jobctl status` shows it
     #[arg(value_name = "WORKER", value_parser = worker)]
-    worker: String,
+    worker: Option<String>,
+    /// The same as WORKER
+    #[arg(id = "named", long = "worker", value_name = "WORKER", value_parser = worker)]
+    named: Option<String>,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -41,7 +45,7 @@ struct Forgotten {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
-        let worker = self.worker;
+        let worker = self.worker.or(self.named).unwrap_or_default();
         let Some(known) = store.forget_worker(worker.clone(), self.reason.cause())? else {
             let scope = HoldTarget { scope: HoldScope::Worker, name: worker.clone() };
             let names = store.hold_names(scope)?;

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::DatabaseFlags;
-use super::arguments::{HEADING, Reason, job, length, worker};
+use super::arguments::{HEADING, Reason, job, length, named_job, worker};
 use super::outage::{LastingSession, OUTAGE_LIMIT};
 use crate::job::definition::queue;
 use crate::job::status::HoldScope;
@@ -33,9 +33,11 @@ const HOLDS: Table<'_> = Table::new(
 /// 1.3 seconds. Runs can still be enqueued, by schedules too. A worker
 /// that is held starts nothing, so its host can be shut down. `pause` stops a
 /// schedule instead. Without --for, `check` reports a hold after a day, or if it
-/// keeps runs of a scheduled job late.
+/// keeps runs of a scheduled job late. A command holds jobs, queues or workers; a
+/// second command holds another kind, and does not narrow the first.
 ///
-///   jobctl hold --queue mail --job invoices --for 2h --reason "SMTP is down"
+///   jobctl hold invoices --reason "the ledger is closed"
+///   jobctl hold --queue mail --for 2h --reason "SMTP is down"
 ///   jobctl hold --worker web2 --until-idle && systemctl reboot
 ///   jobctl hold --list
 #[derive(Args, Debug)]
@@ -44,11 +46,7 @@ pub(crate) struct Hold {
     #[command(flatten)]
     target: HoldFlags,
     /// List the holds
-    #[arg(
-        long,
-        group = "what",
-        conflicts_with_all = ["job", "queue", "worker", "all", "lasts", "until_idle", "reason"]
-    )]
+    #[arg(long, group = "what", conflicts_with_all = ["lasts", "until_idle", "reason"])]
     list: bool,
     /// Release it after this time [default: never]
     #[arg(
@@ -87,9 +85,12 @@ pub(crate) struct Release {
 
 /// What to hold or to release.
 #[derive(Args, Debug)]
-#[group(id = "what", required = true, multiple = true)]
+#[group(id = "what", required = true, multiple = false)]
 struct HoldFlags {
-    /// The runs of this job; repeat it, or add the other flags, for several
+    /// The same as --job JOB
+    #[arg(value_name = "JOB", value_parser = named_job)]
+    name: Option<String>,
+    /// The runs of this job; repeat it for several, as the other flags
     #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
     job: Vec<String>,
     /// The runs of this queue
@@ -99,7 +100,7 @@ struct HoldFlags {
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
     worker: Vec<String>,
     /// All runs
-    #[arg(long, conflicts_with_all = ["job", "queue", "worker"], help_heading = HEADING)]
+    #[arg(long, help_heading = HEADING)]
     all: bool,
 }
 
@@ -109,7 +110,7 @@ impl HoldFlags {
         let all = self.all.then(String::new).into_iter().collect();
         let named = [
             (HoldScope::All, all),
-            (HoldScope::Job, self.job),
+            (HoldScope::Job, self.job.into_iter().chain(self.name).collect()),
             (HoldScope::Queue, self.queue),
             (HoldScope::Worker, self.worker),
         ];
@@ -136,7 +137,7 @@ impl Hold {
         if self.list {
             return print::list(self.output, &store.holds()?, &HOLDS);
         }
-        for job in &self.target.job {
+        for job in self.target.job.iter().chain(&self.target.name) {
             super::known_job(&store, job)?;
         }
         let targets = self.target.targets();

@@ -6,6 +6,7 @@ use cron_zone::Schedule;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::arguments::DefinitionName;
 use super::{DatabaseFlags, list, show};
 use crate::job::definition_keys;
 use crate::print::{self, Cell, Fields, Output, Table};
@@ -24,8 +25,8 @@ use crate::text::timestamp;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Show this definition, its last runs and its trail
-    name: Option<String>,
+    #[command(flatten)]
+    definition: DefinitionName,
     #[command(flatten)]
     output: Output,
 }
@@ -61,8 +62,8 @@ const TABLE: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
-        if let Some(name) = self.name {
-            return show_one(&store, name, self.output);
+        if let Some(name) = self.definition.get() {
+            return show_one(&store, name.clone(), self.output);
         }
         let definitions = store.list_definitions(None)?;
         let now = definitions.first().map(|definition| definition.now);

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, HEADING, Shown, TimeZone, print_first, within};
+use super::arguments::{Filter, HEADING, JobArgument, Shown, TimeZone, print_first, within};
 use crate::job::status::Status;
 use crate::print::{Format, Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -21,6 +21,8 @@ use crate::text::listing::Listing;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    job: JobArgument,
     /// Only these: blocked, queued, running, succeeded, failed, dead, cancelled
     #[arg(
         long,
@@ -83,7 +85,12 @@ impl Arguments {
         let table = self.table();
         let filter = RunFilter {
             had_failures: self.had_failures,
-            ..self.filter.resolve(&store, &self.time_zone, &self.status, self.output)?
+            ..self.filter.or_job(self.job).resolve(
+                &store,
+                &self.time_zone,
+                &self.status,
+                self.output,
+            )?
         };
         print_first(self.output, &self.shown, self.limit, "newest", table, |wanted| {
             let mut runs = store.list_runs(RunList::Any, filter, wanted)?;

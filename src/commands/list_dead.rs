@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Filter, Shown, TimeZone, print_first, within};
+use super::arguments::{Filter, JobArgument, Shown, TimeZone, print_first, within};
 use crate::job::status::Status;
 use crate::print::{Output, Table};
 use crate::store::{RunFilter, RunList};
@@ -20,6 +20,8 @@ use crate::store::{RunFilter, RunList};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    job: JobArgument,
     /// Count dead runs by job and error type, most frequent first
     #[arg(long)]
     group: bool,
@@ -67,7 +69,12 @@ impl Arguments {
         let store = database.open()?;
         let filter = RunFilter {
             unsettled: !self.all,
-            ..self.filter.resolve(&store, &self.time_zone, &[Status::Dead], self.output)?
+            ..self.filter.or_job(self.job).resolve(
+                &store,
+                &self.time_zone,
+                &[Status::Dead],
+                self.output,
+            )?
         };
         let (which, table) = match (self.group, self.all) {
             (true, _) => ("most frequent", &GROUPS),

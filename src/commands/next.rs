@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, FixedOffset, SecondsFormat, Utc};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use cron_zone::{Fire, HORIZON_YEARS, Schedule, Zone};
 use serde::Serialize;
 
 use super::DatabaseFlags;
-use super::arguments::{length, time};
+use super::arguments::{DefinitionName, length, time};
 use crate::exit::{Exit, Fault};
 use crate::job::due::{self, Scheduled};
 use crate::print::{self, Format, Output, Table};
@@ -29,13 +29,13 @@ use crate::text::{duration, plural, timestamp};
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("one").args(["name", "job", "schedule"]))]
 pub(crate) struct Arguments {
-    /// A definition's name
-    #[arg(group = "one")]
-    name: Option<String>,
+    #[command(flatten)]
+    definition: DefinitionName,
     /// Minute, hour, day of month (also L, LW), month and day of week (also mon#1, friL); or
     /// @hourly, @daily, @weekly, @monthly, @yearly, @every 90m
-    #[arg(long, value_name = "EXPR", group = "one")]
+    #[arg(long, value_name = "EXPR")]
     schedule: Option<String>,
     /// Time zone of the schedule: UTC, or an area and city as in America/New_York
     #[arg(
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
         value_name = "TZ",
         default_value = "UTC",
         requires = "schedule",
-        conflicts_with = "name"
+        conflicts_with_all = ["name", "job"]
     )]
     time_zone: String,
     /// Show times after this one: RFC 3339, with its offset [default: now]
@@ -143,12 +143,12 @@ impl Arguments {
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
             return self.show(expression, &self.time_zone, from, None, None);
         }
-        if let Some(name) = self.name.as_ref().filter(|name| is_schedule(name)) {
+        if let Some(name) = self.definition.get().filter(|name| is_schedule(name)) {
             let why = format!("`{}` is not a name; to try a schedule: --schedule", plain(name));
             return Err(Fault::usage(format!("{why} '{}'", plain(name))).into());
         }
         let store = database.open()?;
-        let Some(name) = &self.name else {
+        let Some(name) = self.definition.get() else {
             let most = match self.within {
                 Some(_) => MOST_WITHIN,
                 None => store::SHOWN_APPLICATION_SCHEDULES,

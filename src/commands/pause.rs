@@ -6,7 +6,7 @@ use cron_zone::Schedule;
 use serde::Serialize;
 
 use super::DatabaseFlags;
-use super::arguments::Reason;
+use super::arguments::{DefinitionName, Reason};
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
 use crate::text::timestamp;
@@ -20,10 +20,10 @@ use crate::text::timestamp;
 ///
 ///   jobctl pause cleanup_nightly
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_group("DefinitionName", |name| name.required(true)))]
 pub(crate) struct Pause {
-    /// The definition's name
-    name: String,
+    #[command(flatten)]
+    definition: DefinitionName,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -38,15 +38,15 @@ struct Paused<'a> {
 
 impl Pause {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+        let name = self.definition.get().map_or("", String::as_str);
         let store = database.open()?;
-        let paused = store.pause(self.name.clone(), self.reason.cause())?;
-        if !paused.ok_or_else(|| super::no_definition(&store, &self.name))? {
+        let paused = store.pause(name.to_owned(), self.reason.cause())?;
+        if !paused.ok_or_else(|| super::no_definition(&store, name))? {
             print::complain(&format!(
-                "`{}` has no schedule yet; the pause has no effect until it has one",
-                self.name
+                "`{name}` has no schedule yet; the pause has no effect until it has one"
             ));
         }
-        let paused = Paused { job_type: &self.name, result: "paused" };
+        let paused = Paused { job_type: name, result: "paused" };
         print::row(self.output, &paused, &Table::new("job_type as job, result", ""))
     }
 }
@@ -58,10 +58,10 @@ impl Pause {
 ///
 ///   jobctl resume cleanup_nightly
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, mut_group("DefinitionName", |name| name.required(true)))]
 pub(crate) struct Resume {
-    /// The definition's name
-    name: String,
+    #[command(flatten)]
+    definition: DefinitionName,
     #[command(flatten)]
     reason: Reason,
     #[command(flatten)]
@@ -80,19 +80,20 @@ const TABLE: Table<'_> = Table::new("job_type as job, result, next_run_at as nex
 
 impl Resume {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
+        let name = self.definition.get().map_or("", String::as_str);
         let store = database.open()?;
         let cause = self.reason.cause();
         loop {
-            let definition = super::definition(&store, &self.name)?;
+            let definition = super::definition(&store, name)?;
             let schedule = definition.schedule.as_ref().filter(|_| definition.enabled);
             let next = schedule
                 .map(|text| Schedule::parse(text, &definition.time_zone)?.first(definition.now));
             let next = next.transpose().map_err(|why| {
-                Fault::new(Exit::Conflict, format!("cannot resume {}: {why}", self.name))
+                Fault::new(Exit::Conflict, format!("cannot resume {name}: {why}"))
             })?;
             let result = if definition.paused_at.is_some() { "resumed" } else { "not paused" };
             if let Some(next) = store.resume(definition, next, &cause)? {
-                let resumed = Resumed { job_type: &self.name, result, next_run_at: next };
+                let resumed = Resumed { job_type: name, result, next_run_at: next };
                 return print::row(self.output, &resumed, &TABLE);
             }
         }

@@ -42,6 +42,7 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
     let tip = elsewhere(&usage)
         .or_else(|| of_enqueue(&usage))
         .map(str::to_owned)
+        .or_else(|| of_scopes(&usage))
         .or_else(|| of_runs(&usage));
     if is_far {
         // It shows the distant flag.
@@ -104,8 +105,27 @@ fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     Some(if is_split { QUOTES } else { "to run a command: jobctl enqueue shell -- COMMAND" })
 }
 
-/// Returns the tip for a job's name in the place of a run's id, for an id after a command that
-/// takes none, or for a missing id.
+/// Returns the tip for scopes of several kinds. Each further hold keeps more runs from starting,
+/// while each further filter selects fewer runs.
+fn of_scopes(usage: &clap::Error) -> Option<String> {
+    let commands = Cli::command();
+    let name = environment::given(&commands)?.get_name();
+    if usage.kind() != ErrorKind::ArgumentConflict || !["hold", "release"].contains(&name) {
+        return None;
+    }
+    let parts = [ContextKind::PriorArg, ContextKind::InvalidArg];
+    let flags = parts.map(|part| usage.get(part).map(ToString::to_string).unwrap_or_default());
+    let is_scope = |flag: &str| {
+        ["[JOB]", "--job", "--queue", "--worker"].iter().any(|it| flag.starts_with(it))
+    };
+    let flags: Vec<_> = flags.iter().flat_map(|flag| flag.split(", ")).collect();
+    let each: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();
+    let is_each_a_scope = flags.iter().all(|flag| is_scope(flag));
+    is_each_a_scope.then(|| format!("to {name} the runs of each: {}", each.join(" && ")))
+}
+
+/// Returns the tip for a job's name in the place of a run's id, for an id in the place of a job's
+/// name, or for a missing id.
 fn of_runs(usage: &clap::Error) -> Option<String> {
     let mut commands = Cli::command();
     commands.build();
@@ -125,13 +145,8 @@ fn of_runs(usage: &clap::Error) -> Option<String> {
                 None => format!("to list the ids of a job's runs: jobctl list --job {value}"),
             })
         }
-        ErrorKind::UnknownArgument if has_flag(command, "job") && is_name(&argument) => {
-            Some(format!("to select by job: jobctl {name} --job {argument}"))
-        }
-        ErrorKind::UnknownArgument
-            if argument.parse::<u64>().is_ok() && has_flag(command, "job") =>
-        {
-            Some(format!("to show one run: jobctl show {argument}"))
+        ErrorKind::ValueValidation if argument == "[JOB]" && value.parse::<u64>().is_ok() => {
+            Some(format!("to show one run: jobctl show {value}"))
         }
         ErrorKind::MissingRequiredArgument if takes_id => Some(match all.is_empty() {
             true => "to list the ids of runs: jobctl list".to_owned(),
@@ -154,10 +169,6 @@ fn all_flags(command: &Command) -> Vec<String> {
     };
     let flags = command.get_arguments().filter(is_all);
     flags.filter_map(|flag| Some(format!("--{}", flag.get_long()?))).collect()
-}
-
-fn has_flag(command: &Command, flag: &str) -> bool {
-    command.get_arguments().any(|argument| argument.get_long() == Some(flag))
 }
 
 /// Returns whether a word can be a job's name, and no id.

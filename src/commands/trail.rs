@@ -3,7 +3,9 @@
 use clap::Args;
 
 use super::DatabaseFlags;
-use super::arguments::{Shown, TimeZone, flag_words, job, print_first, within, worker};
+use super::arguments::{
+    JobArgument, Shown, TimeZone, flag_words, job, print_first, within, worker,
+};
 use super::when::When;
 use crate::job::definition;
 use crate::print::{Format, Output, Table};
@@ -58,6 +60,8 @@ const HEADING: &str = "Which changes";
     mut_arg("time_zone", |zone| zone.help_heading(HEADING))
 )]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    job: JobArgument,
     /// Show at most N
     #[arg(long, value_name = "N", default_value = "50", value_parser = within(1, i64::MAX - 1))]
     limit: i64,
@@ -109,6 +113,7 @@ impl Arguments {
         let store = database.open()?;
         let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
         let [since, until] = time_zone.window(&store, [since, until])?;
+        let job = job.or(self.job.name);
         let action = action.map(|action| action.to_string());
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
         print_first(self.output, &self.shown, self.limit, "newest", &TABLE.wrapped(), |wanted| {

@@ -47,7 +47,8 @@ pub(super) const VARIABLES: [(&str, &str); 6] = [
         lower case. An empty value is an error. No variable confirms a change: a command fails if \
         one is set for its `--yes`, `--force` or `--take-over`. `retry`, `cancel`, `edit`, \
         `settle`, `prune`, `hold` and `release` also fail if one is set for a flag that selects \
-        the runs to change. `doctor` reports unknown `JOBCTL_` variables",
+        the runs to change; `enqueue`, `pause` and `resume` for `--job`; and `forget` for \
+        `--worker`. `doctor` reports unknown `JOBCTL_` variables",
     ),
     (
         "JOBCTL_ENV_FILE",

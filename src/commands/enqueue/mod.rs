@@ -25,12 +25,14 @@ use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
+use crate::job::definition;
 use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, traceparent};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::{HoldScope, Status};
 use crate::print::{self, Format, Output, Progress};
 use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
 use crate::text::duration::{self, SECOND};
+use crate::text::plain::plain;
 use crate::text::{plural, timestamp};
 use crate::tick::TickEnd;
 
@@ -52,7 +54,11 @@ use crate::tick::TickEnd;
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// A definition's name, or shell or http
-    #[arg(value_name = "JOB", required_unless_present = "batch")]
+    #[arg(
+        value_name = "JOB",
+        required_unless_present_any = ["batch", "named"],
+        allow_negative_numbers = true
+    )]
     job: Option<String>,
     /// JSON; with a command after --, the input of the command
     #[arg(allow_negative_numbers = true, conflicts_with = "payload_file")]
@@ -60,6 +66,9 @@ pub(crate) struct Arguments {
     /// Run this command, without a shell in between
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
+    /// The same as JOB; the first argument is then the payload
+    #[arg(id = "named", long = "job", value_name = "JOB")]
+    named: Option<String>,
     /// Read the payload from a file, or from stdin
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     payload_file: Option<String>,
@@ -71,8 +80,8 @@ pub(crate) struct Arguments {
         value_name = "FILE|-",
         value_hint = ValueHint::FilePath,
         conflicts_with_all = [
-            "job", "payload", "command", "run_at", "in", "next", "time_zone", "key", "key_scope",
-            "on_conflict", "debounce", "debounce_max", "payload_file"
+            "job", "named", "payload", "command", "run_at", "in", "next", "time_zone", "key",
+            "key_scope", "on_conflict", "debounce", "debounce_max", "payload_file"
         ]
     )]
     batch: Option<String>,
@@ -169,13 +178,29 @@ impl Arguments {
     }
 
     fn asked(&mut self) -> anyhow::Result<Asked> {
-        let job = self.job.take().unwrap_or_default();
+        let job = self.job()?;
         let payload = self.payload(&job)?;
         let request = take(&mut self.request).of_job(job, payload)?;
         if request.after.is_empty() && request.rule() != AfterRule::Success {
             return Err(Fault::usage("--after-any-end and --or-cancel need --after").into());
         }
         request.asked(None)
+    }
+
+    /// Returns the job. If `--job` names it, the first argument is the payload.
+    fn job(&mut self) -> Result<String, Fault> {
+        let first = self.job.take();
+        let Some(job) = self.named.take() else { return Ok(first.unwrap_or_default()) };
+        let Some(first) = first else { return Ok(job) };
+        let is_job = payload::check(first.as_bytes()).is_err() && definition::queue(&first).is_ok();
+        if is_job || self.payload.is_some() {
+            let first = plain(&first);
+            return Err(Fault::usage(format!("the job is both `{first}` and --job; omit one")));
+        } else if self.payload_file.is_some() {
+            return Err(Fault::usage("a payload and --payload-file exclude each other"));
+        }
+        self.payload = Some(first);
+        Ok(job)
     }
 
     /// The run of `--then`, with the values of the flags.

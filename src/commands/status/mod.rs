@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::DatabaseFlags;
+use super::arguments::JobArgument;
 use super::outage::LastingSession;
 use crate::exit::Fault;
 use crate::health::{self, Finding, Severity};
@@ -39,6 +40,8 @@ const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    name: JobArgument,
     /// Only this job
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
@@ -145,9 +148,10 @@ impl Arguments {
     }
 
     fn read(&self, store: &Store) -> anyhow::Result<(Overview, Vec<Finding>)> {
-        let overview = store.status(self.job.clone())?;
+        let job = self.job.as_ref().or(self.name.name.as_ref());
+        let overview = store.status(job.cloned())?;
         let findings = health::work(&overview.work, &Thresholds::default());
-        if let Some(job) = &self.job
+        if let Some(job) = job
             && overview.jobs.is_empty()
         {
             super::known_job(store, job)?;
