@@ -1241,7 +1241,7 @@ BEGIN
     END IF;
 END
 $$;
-CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, traceparent text DEFAULT NULL::text, lock text DEFAULT NULL::text, worker text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
+CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_in interval DEFAULT NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, key_scope text DEFAULT 'retained'::text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, after bigint[] DEFAULT NULL::bigint[], after_rule text DEFAULT 'success'::text, traceparent text DEFAULT NULL::text, lock text DEFAULT NULL::text, worker text DEFAULT NULL::text, "in" interval DEFAULT NULL::interval, after_any_end boolean DEFAULT false, or_cancel boolean DEFAULT false, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1253,10 +1253,23 @@ BEGIN
         RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
     ELSIF after_rule IS NULL OR after_rule NOT IN ('success', 'any_end', 'or_cancel') THEN
         RAISE EXCEPTION 'after_rule must be success, any_end or or_cancel' USING ERRCODE = '22023';
+    ELSIF (after_any_end AND or_cancel)
+        OR ((after_any_end OR or_cancel) AND after_rule <> 'success')
+    THEN
+        RAISE EXCEPTION 'after_any_end, or_cancel and after_rule exclude each other'
+            USING ERRCODE = '22023';
+    ELSIF num_nonnulls("in", run_in) > 1 THEN
+        RAISE EXCEPTION 'in and run_in are the same argument; leave one out'
+            USING ERRCODE = '22023';
     END IF;
+    after_rule := CASE
+        WHEN after_any_end THEN 'any_end'
+        WHEN or_cancel THEN 'or_cancel'
+        ELSE after_rule
+    END;
     queued := jobctl.try_enqueue(
-        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
+        job, payload, key, run_at, coalesce("in", run_in), priority, queue, max_attempts, timeout,
+        backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
         traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
@@ -1274,7 +1287,11 @@ BEGIN
     END IF;
     RAISE EXCEPTION USING
         ERRCODE = queued.code,
-        MESSAGE = queued.reason,
+        MESSAGE = CASE
+            WHEN "in" IS NOT NULL AND queued.code = '22023'
+                THEN replace(queued.reason, 'run_in', 'in')
+            ELSE queued.reason
+        END,
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;

@@ -109,9 +109,8 @@ shell|{"command": "true"}||default|0|10||exponential:1m..30m||t"#;
 fn a_field_of_another_tool_gets_the_field_that_was_meant() {
     let db = TestDb::new();
     for (field, meant) in [
-        (r#""job": "a""#, "job_type`?"),
-        (r#""type": "a""#, "job_type`?"),
-        (r#""job_type": "a", "key": "k""#, "idempotency_key`?"),
+        (r#""type": "a""#, "job`?"),
+        (r#""job_type": "a", "unique_key": "k""#, "key`?"),
         (r#""job_type": "a", "args": {}"#, "payload`?"),
         (r#""job_type": "a", "delay": "5m""#, "in`?"),
         (r#""job_type": "a", "depends_on": [1]"#, "after`?"),
@@ -135,14 +134,14 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         ("{".to_owned(), 2, "EOF while parsing an object at column 1"),
         (format!("{GOOD} x"), 2, "trailing characters at column 55"),
         ("[1]".to_owned(), 2, "must be an object"),
-        ("{}".to_owned(), 2, "missing field `job_type`"),
+        ("{}".to_owned(), 2, "missing field `job`"),
         (
             r#"{"job_type": "shell"}"#.to_owned(),
             2,
             "the payload is not a shell job: missing field `command`",
         ),
         (r#"{"job_type": "nosuch"}"#.to_owned(), 3, "no definition `nosuch`"),
-        (r#"{"job_type": "a\u0000"}"#.to_owned(), 2, "`job_type`: NUL not allowed"),
+        (r#"{"job_type": "a\u0000"}"#.to_owned(), 2, "`job`: NUL not allowed"),
         (
             r#"{"job_type": "shell", "payload": {"command": "\u0000"}}"#.to_owned(),
             2,
@@ -153,7 +152,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
             2,
             "payload is not valid JSON: the same key twice",
         ),
-        (with(r#""job_type": "shell""#), 2, "duplicate field `job_type` at column"),
+        (with(r#""job_type": "shell""#), 2, "duplicate field `job` at column"),
         (with(r#""run-at": "x""#), 2, "unknown field `run-at`"),
         (with(r#""run_at": "infinity""#), 2, "`run_at`: `infinity` is not a time"),
         (
@@ -164,7 +163,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
         (with(r#""in": 5"#), 2, "`in`: expected a string at column"),
         (with(r#""idempotency_key": """#), 2, "`idempotency_key`: a key must have 1 to 255 bytes"),
-        (with(r#""key_scope": "live""#), 2, "`key_scope` needs an `idempotency_key`"),
+        (with(r#""key_scope": "live""#), 2, "`key_scope` needs a `key`"),
         (
             with(r#""idempotency_key": "k", "key_scope": "replaced""#),
             2,

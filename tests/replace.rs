@@ -350,13 +350,13 @@ fn an_error_calls_a_flag_by_its_name_and_a_field_by_its_own() {
             "--key k --on-conflict replace",
             r#""idempotency_key": "k", "on_conflict": "replace""#,
             "--on-conflict replace needs --key and --key-scope live",
-            "`on_conflict` replace needs `idempotency_key` and `key_scope` live",
+            "`on_conflict` replace needs `key` and `key_scope` live",
         ),
         (
             "--key k --debounce 5s",
             r#""idempotency_key": "k", "debounce": "5s""#,
             "--debounce needs --key and --key-scope live",
-            "`debounce` needs `idempotency_key` and `key_scope` live",
+            "`debounce` needs `key` and `key_scope` live",
         ),
         (
             "--key k --key-scope live --debounce 5s --on-conflict error",
@@ -429,15 +429,11 @@ fn rules_that_make_no_sense_are_rejected() {
             given().map(|(name, value)| format!("--{}={value}", name.replace('_', "-"))).collect();
         let flags = flags.iter().map(String::as_str);
         db.jobctl(["enqueue", "a"]).args(flags).run().exits(2).stdout("");
-        let keys = given().map(|(name, value)| {
-            format!(r#", "{}": "{value}""#, if *name == "key" { "idempotency_key" } else { name })
-        });
-        let line = format!(r#"{{"job_type": "a"{}}}"#, keys.collect::<String>());
+        let keys = given().map(|(name, value)| format!(r#", "{name}": "{value}""#));
+        let line = format!(r#"{{"job": "a"{}}}"#, keys.collect::<String>());
         let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2);
         batch.stdout("").complains_once();
-        let arguments = given().map(|(name, value)| {
-            format!(", {} => '{value}'", if *name == "in" { "run_in" } else { name })
-        });
+        let arguments = given().map(|(name, value)| format!(r#", "{name}" => '{value}'"#));
         let sql = format!("SELECT jobctl.enqueue('a'{})", arguments.collect::<String>());
         let refused = db.client().simple_query(&sql).unwrap_err();
         assert_eq!(refused.code().map(|code| code.code()), Some("22023"), "{sql}");

@@ -715,8 +715,8 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "times" => times,
         "next" => "'2100-01-01 00:00Z'",
         "delay" => "'0'",
-        "run_in" | "debounce" | "debounce_max" | "put_off_until" | "schedule_id" | "starts"
-        | "ends" => "NULL",
+        "in" | "run_in" | "after_any_end" | "or_cancel" | "debounce" | "debounce_max"
+        | "put_off_until" | "schedule_id" | "starts" | "ends" => "NULL",
         _ => panic!("a value for the parameter {name}"),
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use postgres::SimpleQueryMessage;
 
-use crate::support::{Role, TestDb};
+use crate::support::{Role, TestDb, jobctl};
 
 fn with_definition() -> TestDb {
     let db = TestDb::new();
@@ -181,6 +181,8 @@ fn an_error_names_the_argument_and_hides_the_payload() {
     for (given, argument) in [
         ("run_at => 'infinity'", "run_at"),
         ("run_in => '11 years'", "run_in"),
+        (r#""in" => '11 years'"#, "in"),
+        (r#""in" => '1 hour', debounce => '1 hour', key => 'k', key_scope => 'live'"#, "debounce"),
         ("timeout => '100 years'", "timeout"),
         ("max_attempts => 0", "max_attempts"),
         ("queue => 'a b'", "queue"),
@@ -271,7 +273,7 @@ fn the_function_and_the_command_line_accept_the_same_values() {
             ][..],
         ),
         ("timeout", "--timeout", &["999ms", "1s", "30d", "2592000s", "2592001s", "36500d"]),
-        ("run_in", "--in", &["0s", "3650d", "3651d"]),
+        ("\"in\"", "--in", &["0s", "3650d", "3651d"]),
         (
             "run_at",
             "--run-at",
@@ -310,6 +312,72 @@ fn the_function_and_the_command_line_accept_the_same_values() {
             let of_function = db.client().simple_query(&call).is_ok();
             assert_eq!(of_function, of_command(flag, value), "{argument} {value:?}");
         }
+    }
+}
+
+#[test]
+fn flags_sql_and_batches_have_one_spelling() {
+    let db = with_definition();
+    let names =
+        db.query("SELECT unnest(proargnames) FROM pg_proc WHERE oid = 'jobctl.enqueue'::regproc");
+    let help = jobctl(["enqueue", "--help"]).run().success().stdout;
+    let line = r#"{"job": "a", "no_such_field": 1}"#;
+    let known = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).stderr;
+    for name in names.lines().filter(|name| !["run_in", "after_rule", "caller"].contains(name)) {
+        let flag = format!("--{}", name.replace('_', "-"));
+        let is_flag = help.split_whitespace().any(|word| word == flag);
+        assert!(is_flag || name == "payload", "{name}: {help}");
+        assert!(known.contains(&format!("`{name}`")), "{name}: {known}");
+    }
+    for column in ["job_type", "idempotency_key"] {
+        assert!(known.contains(&format!("`{column}`")), "{column}: {known}");
+    }
+    let rows = "job_type, idempotency_key, run_at > now() + interval '9 minutes', payload";
+    let stored =
+        |id: &str| db.query(&format!("SELECT {rows} FROM jobctl.job_runs WHERE id = {id}"));
+    let sql = db.query(r#"SELECT jobctl.enqueue(job => 'a', key => 'sql', "in" => '10 minutes')"#);
+    let flags =
+        db.jobctl(["enqueue", "--job", "a", "--key", "flag", "--in", "10m"]).run().success();
+    assert_eq!(stored(&sql), "a|sql|t|{}");
+    assert_eq!(stored(flags.stdout.trim()), "a|flag|t|{}");
+    let lines = r#"{"job": "a", "key": "k1", "in": "10m"}
+{"job_type": "a", "idempotency_key": "k2", "in": "10m"}"#;
+    let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
+    let stored: Vec<_> = batch.stdout.lines().map(stored).collect();
+    assert_eq!(stored, ["a|k1|t|{}", "a|k2|t|{}"]);
+    for both in
+        [r#""job": "a", "job_type": "a""#, r#""job": "a", "key": "k", "idempotency_key": "k""#]
+    {
+        let line = format!("{{{both}}}");
+        let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2);
+        refused.stderr_has("duplicate field `");
+    }
+}
+
+#[test]
+fn rules_for_predecessors_have_the_names_of_their_flags() {
+    let db = with_definition();
+    let first = db.query("SELECT jobctl.enqueue('a')");
+    for (given, rule) in [
+        ("after_any_end => true", "any_end"),
+        ("or_cancel => true", "or_cancel"),
+        ("after_any_end => NULL, or_cancel => false", "success"),
+        ("after_rule => 'any_end'", "any_end"),
+    ] {
+        let id = db.query(&format!("SELECT jobctl.enqueue('a', after => '{{{first}}}', {given})"));
+        let stored = format!("SELECT rule FROM jobctl.job_dependencies WHERE run_id = {id}");
+        assert_eq!(db.query(&stored), rule, "{given}");
+    }
+    for given in [
+        "after_any_end => true, or_cancel => true",
+        "after_any_end => true, after_rule => 'or_cancel'",
+        r#""in" => '1 hour', run_in => '1 hour'"#,
+    ] {
+        assert_eq!(
+            code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
+            "22023",
+            "{given}"
+        );
     }
 }
 

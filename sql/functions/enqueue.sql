@@ -1,6 +1,8 @@
 -- The function for applications. They need only the privilege to call it: the definition says what
 -- is run. All arguments but the job are optional, and are best given by name:
 -- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
+-- They have the names of the flags of `jobctl enqueue`. run_in is `in`, which SQL wants in quotes,
+-- and after_rule is after_any_end or or_cancel.
 --
 -- Errors; the DETAIL is the job, but the key for JC004 and JC009:
 -- JC003 no such definition
@@ -37,6 +39,9 @@ CREATE OR REPLACE FUNCTION jobctl.enqueue(
     traceparent text DEFAULT NULL,
     lock text DEFAULT NULL,
     worker text DEFAULT NULL,
+    "in" interval DEFAULT NULL,
+    after_any_end boolean DEFAULT false,
+    or_cancel boolean DEFAULT false,
     caller jobctl.caller DEFAULT CURRENT_USER
 )
 RETURNS bigint
@@ -52,10 +57,23 @@ BEGIN
         RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
     ELSIF after_rule IS NULL OR after_rule NOT IN ('success', 'any_end', 'or_cancel') THEN
         RAISE EXCEPTION 'after_rule must be success, any_end or or_cancel' USING ERRCODE = '22023';
+    ELSIF (after_any_end AND or_cancel)
+        OR ((after_any_end OR or_cancel) AND after_rule <> 'success')
+    THEN
+        RAISE EXCEPTION 'after_any_end, or_cancel and after_rule exclude each other'
+            USING ERRCODE = '22023';
+    ELSIF num_nonnulls("in", run_in) > 1 THEN
+        RAISE EXCEPTION 'in and run_in are the same argument; leave one out'
+            USING ERRCODE = '22023';
     END IF;
+    after_rule := CASE
+        WHEN after_any_end THEN 'any_end'
+        WHEN or_cancel THEN 'or_cancel'
+        ELSE after_rule
+    END;
     queued := jobctl.try_enqueue(
-        job, payload, key, run_at, run_in, priority, queue, max_attempts, timeout, backoff,
-        key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
+        job, payload, key, run_at, coalesce("in", run_in), priority, queue, max_attempts, timeout,
+        backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
         traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
@@ -73,7 +91,11 @@ BEGIN
     END IF;
     RAISE EXCEPTION USING
         ERRCODE = queued.code,
-        MESSAGE = queued.reason,
+        MESSAGE = CASE
+            WHEN "in" IS NOT NULL AND queued.code = '22023'
+                THEN replace(queued.reason, 'run_in', 'in')
+            ELSE queued.reason
+        END,
         DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;

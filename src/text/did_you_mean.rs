@@ -48,8 +48,8 @@ const OF_OTHERS: [(&str, &[&str]); 26] = [
     ("delay", &["in"]),
     ("at scheduled_at start_at", &["run_at"]),
     ("cron_jobs crons schedules task tasks", &["jobs"]),
-    ("job name kind task type", &["job_type"]),
-    ("dedupe_key key unique_key", &["idempotency_key"]),
+    ("name kind task type", &["job"]),
+    ("dedupe_key unique_key", &["key"]),
     ("depends_on needs requires", &["after"]),
     ("tenant", &["share"]),
 ];

@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     payload_file: Option<String>,
     #[command(flatten)]
     request: Request,
-    /// Enqueue a JSON object a line, all or none: job_type, payload, idempotency_key, and flags
+    /// Enqueue a JSON object a line, all or none: job, payload, and what the flags set
     #[arg(
         long,
         value_name = "FILE|-",

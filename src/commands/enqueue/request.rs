@@ -24,12 +24,13 @@ use crate::text::duration::YEAR;
 use crate::text::timestamp;
 
 /// A run as the flags or a line of a batch describe it. The flags are also the defaults of the
-/// lines.
+/// lines. A line has the names of the flags; those of the columns are accepted, too.
 #[derive(Args, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
     #[arg(skip)]
-    job_type: String,
+    #[serde(alias = "job_type")]
+    job: String,
     #[arg(skip)]
     #[serde(default, deserialize_with = "read::payload")]
     payload: Option<Box<RawValue>>,
@@ -88,7 +89,7 @@ pub(super) struct Request {
     pub(super) traceparent: Option<String>,
     /// Enqueue once: the same key and payload return the same run
     #[arg(long, value_name = "KEY", value_parser = run_key)]
-    #[serde(default, deserialize_with = "read::key", rename = "idempotency_key")]
+    #[serde(default, deserialize_with = "read::key", alias = "idempotency_key")]
     key: Option<String>,
     /// How long the key is taken: retained (until pruned) or live (until finished)
     #[arg(long, value_name = "SCOPE", requires = "key")]
@@ -246,15 +247,15 @@ impl Request {
         let line: Self = payload::read(text).map_err(|why| place(why, " at column "))?;
         let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
         payload::check(payload.as_bytes())
-            .and_then(|payload| check_job(&line.job_type, payload))
+            .and_then(|payload| check_job(&line.job, payload))
             .map_err(|why| place(why, " at its column "))?;
         Ok(line)
     }
 
     /// With a payload that is JSON.
-    pub(super) fn of_job(self, job_type: String, payload: String) -> anyhow::Result<Self> {
+    pub(super) fn of_job(self, job: String, payload: String) -> anyhow::Result<Self> {
         let payload = RawValue::from_string(payload).context("cannot read JSON")?;
-        Ok(Self { job_type, payload: Some(payload), ..self })
+        Ok(Self { job, payload: Some(payload), ..self })
     }
 
     /// Fills in what a line of a batch omits. Names each field, so that the compiler asks whether a
@@ -320,14 +321,14 @@ impl Request {
     fn new_run(self, line: Option<usize>) -> Result<(NewRun, Option<Schedule>), String> {
         let has_time = [self.run_at.is_some(), self.r#in.is_some(), self.next.is_some()];
         let times = has_time.into_iter().chain([self.debounce.is_some()]);
-        if self.job_type.contains('\0') {
-            return Err("`job_type`: NUL not allowed".to_owned());
+        if self.job.contains('\0') {
+            return Err("`job`: NUL not allowed".to_owned());
         } else if times.filter(|is_given| *is_given).count() > 1 {
             return Err("`run_at`, `in`, `next` and `debounce` exclude each other".to_owned());
         } else if self.time_zone.is_some() && self.next.is_none() {
             return Err("`time_zone` needs `next`".to_owned());
         } else if self.key_scope.is_some() && self.key.is_none() {
-            return Err("`key_scope` needs an `idempotency_key`".to_owned());
+            return Err("`key_scope` needs a `key`".to_owned());
         } else if let Some(n) = self.max_attempts.filter(|n| !(1..=MOST_ATTEMPTS).contains(n)) {
             let allowed = format!("allowed are 1 to {MOST_ATTEMPTS}");
             return Err(format!("`max_attempts`: {n} is out of range; {allowed}"));
@@ -336,7 +337,7 @@ impl Request {
         let next = self.next.map(|next| Schedule::parse(&next, time_zone)).transpose();
         let next = next.map_err(|why| format!("{}: {why}", called(line, "next")))?;
         let mut run = NewRun {
-            job_type: self.job_type,
+            job_type: self.job,
             payload: self.payload.map_or("{}".to_owned(), |payload| payload.get().to_owned()),
             queue: self.queue,
             priority: self.priority,
@@ -380,7 +381,7 @@ fn expires_in() -> impl Read<f64> {
 /// Checks what a run does if its key has a run. A debounced run replaces it.
 fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
     let replaces = run.replaces() || run.debounce.is_some();
-    let [key, scope] = ["idempotency_key", "key_scope"].map(|field| called(line, field));
+    let [key, scope] = ["key", "key_scope"].map(|field| called(line, field));
     let on_conflict = called(line, "on_conflict");
     let [debounce, most] = ["debounce", "debounce_max"].map(|field| called(line, field));
     if run.key.is_none() && run.on_conflict.is_some_and(|what| what != OnConflict::Same) {
@@ -405,10 +406,9 @@ fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
 
 /// Returns what an error calls a value: a flag of the command line, a field in a line of a batch.
 pub(super) fn called(line: Option<usize>, field: &str) -> String {
-    match (line, field) {
-        (Some(_), field) => format!("`{field}`"),
-        (None, "idempotency_key") => "--key".to_owned(),
-        (None, field) => format!("--{}", field.replace('_', "-")),
+    match line {
+        Some(_) => format!("`{field}`"),
+        None => format!("--{}", field.replace('_', "-")),
     }
 }
 
