@@ -14,6 +14,36 @@ fn enqueue_with(db: &TestDb, flag: &str, value: &str, expression: &str) -> Strin
 }
 
 #[test]
+fn no_worker_has_a_name_that_a_script_would_pass_as_a_flag() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let why = "a worker's name must have 1 to 255 bytes, not only blanks, without control and";
+    for name in ["-web", "--quiet", "\u{200b}", "a\tb"] {
+        let flag = format!("--worker={name}");
+        for line in [
+            &["tick", &flag][..],
+            &["enqueue", "shell", &flag, "--", "true"],
+            &["enqueue", "a", &flag],
+            &["hold", &flag],
+            &["list", &flag],
+            &["forget", "--", name],
+        ] {
+            db.jobctl(line.iter().copied()).run().exits(2).stdout("").stderr_has(why);
+        }
+        let file = format!("[jobs.b]\nshell = 'true'\nschedule = '@daily'\nworkers = [{name:?}]\n");
+        let file = file.replace("\\u{200b}", "\\u200b");
+        db.jobctl(["apply", "-"]).stdin(file).run().exits(2).stderr_has(why);
+        let line =
+            serde_json::json!({"job": "shell", "payload": {"command": "true"}, "worker": name});
+        let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.to_string()).run().exits(2);
+        batch.stderr_has(why);
+        let sql = db.client().execute("SELECT jobctl.enqueue('a', worker => $1)", &[&name]);
+        assert!(sql.is_err(), "{name}");
+    }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+}
+
+#[test]
 fn a_run_without_flags_has_the_defaults() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", r#"{"command": "true"}"#]);

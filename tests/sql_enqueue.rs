@@ -306,6 +306,8 @@ fn the_function_and_the_command_line_accept_the_same_values() {
             ],
         ),
         ("share", "--share", &["s", " s", " ", "   ", "", "-s"]),
+        ("lock", "--lock", &["s", " s", " ", "   ", "", "-s"]),
+        ("worker", "--worker", &["s", " s", " ", "   ", "", "-s"]),
     ] {
         for value in values {
             let call = format!("SELECT jobctl.enqueue('a', {argument} => '{value}')");

@@ -22,7 +22,7 @@ use crate::print::{self, Output, Table};
 use crate::store::{self, Cause, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
-use crate::text::plain::{self, is_plain};
+use crate::text::plain;
 use crate::text::plural;
 use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
@@ -416,8 +416,7 @@ pub(super) fn run_id(text: &str) -> Result<i64, String> {
 
 /// Checks a worker's name.
 pub(super) fn worker(text: &str) -> Result<String, String> {
-    let fits = (1..=255).contains(&text.len()) && is_plain(text);
-    checked(text, fits, "a worker's name has 1 to 255 bytes and no control or invisible characters")
+    plain::short("worker's name", text)
 }
 
 /// Checks the key of an effect.
