@@ -276,7 +276,7 @@ impl Request {
             or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
             after: if self.after.is_empty() { flags.after.clone() } else { self.after },
             // `--batch` excludes the flags with these names.
-            job_type: self.job_type,
+            job: self.job,
             payload: self.payload,
             run_at: self.run_at,
             r#in: self.r#in,
