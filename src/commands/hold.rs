@@ -135,7 +135,7 @@ impl Hold {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
         if self.list {
-            return print::list(self.output, &store.holds()?, &HOLDS);
+            return print::list(self.output, &store.list_holds()?, &HOLDS);
         }
         for job in self.target.job.iter().chain(&self.target.name) {
             super::known_job(&store, job)?;
@@ -204,7 +204,7 @@ impl Release {
         let targets = self.target.targets();
         let store = database.open()?;
         let ended = store.end_holds(targets.clone(), self.reason.cause())?;
-        let others = if all { store.holds()?.rows.len() } else { 0 };
+        let others = if all { store.list_holds()?.rows.len() } else { 0 };
         let list = "`jobctl hold --list` prints them";
         if others > 0 {
             print::complain(&format!("other holds stay in force: {others}; {list}"));

@@ -44,7 +44,7 @@ pub(super) fn run(
 ) -> AttemptResult {
     match spawn(shell, identity) {
         Err(error) => not_started(shell, &error),
-        Ok(child) => match Process::new(child, &shell.stdin, stop) {
+        Ok(child) => match ShellProcess::new(child, &shell.stdin, stop) {
             Ok(process) => {
                 let mut ended = process.supervise(timeout);
                 if ended.exit_code == Some(127) {
@@ -126,7 +126,7 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
 }
 
 /// A started command and the open ends of its pipes.
-struct Process<'a> {
+struct ShellProcess<'a> {
     child: Child,
     group: Pid,
     /// Pidfds of descendants in other groups of the session, found when the end begins: `timeout`
@@ -144,7 +144,7 @@ struct Process<'a> {
     asked_at: Option<Instant>,
 }
 
-impl<'a> Process<'a> {
+impl<'a> ShellProcess<'a> {
     fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let nonblocking = |(end, _)| ioctl_fionbio(end, true);

@@ -188,7 +188,7 @@ pub(super) fn leaves_process(command: &str) -> bool {
 
 /// What the exit status of a command or of a part of it depends on.
 #[derive(Clone, Copy, Default)]
-struct Status<'a> {
+struct ExitStatus<'a> {
     /// The guard whose answer alone makes it fail.
     guard: Option<&'a str>,
     /// After that guard, there is work that it skips.
@@ -197,7 +197,7 @@ struct Status<'a> {
     filter: Option<&'a str>,
 }
 
-impl<'a> Status<'a> {
+impl<'a> ExitStatus<'a> {
     fn then(self, operator: &str, part: Self) -> Self {
         match operator {
             "&&" => Self {
@@ -301,7 +301,7 @@ fn skipping(guard: &str) -> String {
 /// failure.
 pub(super) fn failing_guard(command: &str) -> Option<String> {
     let mut exits = None;
-    let status = Status::of(command, &mut exits);
+    let status = ExitStatus::of(command, &mut exits);
     let filter = || {
         let filter = status.filter?;
         Some(format!(

@@ -236,7 +236,7 @@ impl Store {
         self.query(
             "read the trail",
             Transaction::listing,
-            query!("look/trail"; since, until, by, action, job, queue, worker, limit, grouped),
+            query!("look/list_trail"; since, until, by, action, job, queue, worker, limit, grouped),
         )
     }
 

@@ -406,7 +406,7 @@ impl Store {
     }
 
     /// Returns the holds that are in force, the oldest first.
-    pub(crate) fn holds(&self) -> Result<Listing> {
+    pub(crate) fn list_holds(&self) -> Result<Listing> {
         self.query("read holds", Transaction::listing, query!("look/list_holds"))
     }
 }
