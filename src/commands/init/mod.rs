@@ -28,8 +28,8 @@ use crate::store::{Mode, Store};
 /// --remove. Run it as the user whose rights the jobs get. Secrets that jobs need
 /// belong in the file that JOBCTL_ENV_FILE names, because cron puts the crontab's
 /// variables into its mails. Cron mails the problems that `check` finds; --exec, or
-/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere. With --env-file, commands
-/// in a new shell find the database, too.
+/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere. With --env-file,
+/// commands in a new shell find the database, too.
 ///
 ///   jobctl init
 ///   jobctl init --crontab --env-file
