@@ -724,7 +724,8 @@ fn a_claim_takes_the_due_runs_and_no_others() {
         SELECT FROM jobctl.current_holds
         WHERE (scope, name) IN (('job', run.job_type), ('queue', run.queue))) ORDER BY id";
     assert_eq!(db.query(due).lines().count(), 3 * 2 * 2 * 2);
-    db.jobctl(["hold", "--job", "held", "--queue", "slow"]).run().success();
+    db.jobctl(["hold", "--job", "held"]).run().success();
+    db.jobctl(["hold", "--queue", "slow"]).run().success();
     let due = db.query(due);
     assert_eq!(due.lines().count(), 2 * 2 * 2);
     let shown = db.jobctl(["tick", "--dry-run"]).run().success().stdout;

@@ -176,7 +176,7 @@ fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
         let failures = db.jobctl(["failures", "--incident", &member]).run().success().stdout;
         assert!(failures.starts_with(&format!("{second}\t")), "{failures}");
         let listed = db.jobctl(["list", "--incident", &member]).run().success();
-        listed.stdout_has(&format!("{second}\tdead\t"));
+        listed.stdout_has(&format!("{second}\tbackup\tdead\t"));
         let retry = ["retry", "--all-dead", "--yes", "--verbose", "--incident", &member];
         db.jobctl(retry).run().success().stdout(&format!("{second}\tqueued\n"));
         db.execute("UPDATE jobctl.job_runs SET status = 'dead', finished_at = now()");

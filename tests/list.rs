@@ -285,8 +285,8 @@ fn list_filters_by_one_or_several_statuses() {
     );
     db.jobctl(["list", "--error-type", "oops"]).run().exits(2).stdout("").stderr_has(
         "[possible values: exit_code, signal, timeout, spawn, http_status, transport, tls, \
-         bad_payload, bad_result, not_allowed, lease_expired, interrupted, cancelled, dropped, \
-         expired, predecessor]",
+         bad_payload, bad_result, not_allowed, lease_expired, claim_rejected, interrupted, \
+         cancelled, dropped, expired, predecessor]",
     );
 }
 
