@@ -112,9 +112,13 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
     let list = |name: &str, value: &str| {
         in_new_shell(folder.path(), ["list"]).env("PGCONNECT_TIMEOUT", "1").env(name, value)
     };
-    for (name, value) in
-        [("PGPORT", "1"), ("DATABASE_URL", ""), ("PGHOST", ""), ("JOBCTL_DATABASE_URL", "")]
-    {
+    for (name, value) in [
+        ("PGPORT", "1"),
+        ("PGUSER", "u"),
+        ("DATABASE_URL", ""),
+        ("PGHOST", ""),
+        ("JOBCTL_DATABASE_URL", ""),
+    ] {
         list(name, value).run().exits(7).complains_once().stderr_has(&broken).nowhere("s3cret");
     }
     let url = "postgres://127.0.0.1:1/x";
@@ -123,7 +127,6 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
         ("DATABASE_URL", url),
         ("PGHOST", "127.0.0.1"),
         ("PGHOSTADDR", "127.0.0.1"),
-        ("PGUSER", "u"),
         ("PGDATABASE", "nowhere"),
         ("PGSERVICE", "nowhere"),
     ] {
@@ -190,14 +193,17 @@ fn doctor_says_what_names_the_database() {
         doctor.run().stdout_has("ok\taddress\t").stdout_has(&line).nowhere("postgres:postgres@");
     };
     has(doctor(), &format!("JOBCTL_DATABASE_URL in {}", file.display()));
-    has(doctor().args(["--database-url", &url]), "--database-url");
-    has(doctor().env("JOBCTL_DATABASE_URL", &url), "JOBCTL_DATABASE_URL");
-    has(doctor().env("DATABASE_URL", &url), "DATABASE_URL");
-    let user = url.replace("postgres@", "");
-    has(doctor().env("DATABASE_URL", &user).env("PGUSER", "postgres"), "DATABASE_URL, PGUSER");
+    let unread = |origin: &str| format!("{origin}; {} is not read", file.display());
+    has(doctor().args(["--database-url", &url]), &unread("--database-url"));
+    has(doctor().env("JOBCTL_DATABASE_URL", &url), &unread("JOBCTL_DATABASE_URL"));
+    has(doctor().env("DATABASE_URL", &url), &unread("DATABASE_URL"));
+    let user = doctor().env("DATABASE_URL", &url.replace("postgres@", ""));
+    has(user.env("PGUSER", "postgres"), &unread("DATABASE_URL, PGUSER"));
     // It says so before it fails, too.
     let refused = doctor().env("PGHOST", "127.0.0.1").env("PGPORT", "1").run().exits(5);
-    refused.complains_once().stderr_has("the address is of PGHOST: cannot connect ");
+    refused
+        .complains_once()
+        .stderr_has(&format!("the address is of {}: cannot connect ", unread("PGHOST")));
     let refused = jobctl(["doctor"]).env("PGPORT", "1").run();
     refused.complains_once().stderr_has("the address is of libpq's defaults: no flag or variable");
 }

@@ -363,8 +363,7 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
     assert!(failed[0] == "backup" && failed[1].starts_with(line), "{failed:?}");
     assert_eq!(
         failed[2],
-        "not delivered to the command exit: cannot report the problems: exit \
-        status 9"
+        "not delivered: cannot report the problems to the command exit: exit status 9"
     );
     check(&db, "cat");
     let [delivered, _] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
@@ -390,7 +389,8 @@ fn a_viewers_alert_is_recorded_and_it_can_write_no_other_event() {
     let check = viewer.jobctl(["check", "--webhook", "http://127.0.0.1:9/hook?token=s3cret"]);
     check.env("XDG_STATE_HOME", home.path().to_str().unwrap()).run().exits(1);
     let [alert] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
-    assert!(alert[2].starts_with("not delivered to the webhook of 127.0.0.1: "), "{alert:?}");
+    let undelivered = "not delivered: cannot report the problems to the webhook of 127.0.0.1: ";
+    assert!(alert[2].starts_with(undelivered), "{alert:?}");
     assert!(!alert[2].contains("s3cret"), "{alert:?}");
     let by = db.query("SELECT recorded_by FROM jobctl.job_events WHERE action = 'alert'");
     assert_eq!(by, viewer.name());

@@ -42,12 +42,12 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
     std::fs::write(&fails, "").unwrap();
     for _ in 0..2 {
         let failed = check(&[]).exits(1).stdout("");
-        failed.stderr("jobctl: cannot report the problems: exit status 1\n");
+        failed.stderr("jobctl: cannot report the problems to the command cat: exit status 1\n");
     }
     let check_by = db.jobctl(["check", "--exec", "no-such-mail ops@example.com"]);
     let failed = check_by.env("XDG_STATE_HOME", &state).env("PATH", "/nowhere").run().exits(1);
     failed
-        .stderr_has("cannot report the problems: exit status 127 (command not found): ")
+        .stderr_has("to the command no-such-mail: exit status 127 (command not found): ")
         .stderr_has("no-such-mail: not found; PATH is `/nowhere`\n");
     std::fs::remove_file(&fails).unwrap();
     assert!(new(check(&[]).exits(1)).starts_with(&format!("new: {LINE}")));
@@ -82,7 +82,9 @@ fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
     };
     // The address may be a secret.
     let failed = check("/fail/1/secret").exits(1).stdout("");
-    failed.stderr_has("cannot report the problems: HTTP status 5").nowhere("secret");
+    failed
+        .stderr_has("cannot report the problems to the webhook of 127.0.0.1: HTTP status 5")
+        .nowhere("secret");
     check("/fail/1/secret").exits(1).stderr("");
     check("/fail/1/secret").exits(1).stderr("");
     let requests = server.requests();

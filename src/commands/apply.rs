@@ -30,6 +30,14 @@ const MOST_PROBLEMS: usize = 50;
 
 /// Make the job definitions match a TOML file
 ///
+/// A definition has a name, a command or a call, and perhaps a schedule:
+///
+///   [jobs.backup]
+///   shell = "pg_dump --file /var/backups/app.sql app"
+///   schedule = "30 2 * * *"
+///   time_zone = "Europe/Berlin"
+///   timeout = "2h"
+///
 /// Definitions that the file no longer has are disabled: their schedules stop.
 /// If one of them has a schedule, or they are more than the file keeps, it asks
 /// first; without a terminal it needs --yes. Nothing is changed when anything in

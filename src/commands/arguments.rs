@@ -62,8 +62,8 @@ pub(super) struct Filter {
     /// Only runs whose last failure was of this type, such as exit_code or timeout
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     error_type: Option<ErrorType>,
-    /// Only runs with this text in the last error or last line of output of a failed attempt, in
-    /// upper or lower case
+    /// Only runs with this text in the last error or last line of output of a failed attempt,
+    /// ignoring case
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     /// Only runs whose last failure belongs to this incident of `failures --group`

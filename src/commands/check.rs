@@ -39,6 +39,9 @@ type Receiver = (JobKind, String);
 ///   */5 * * * * jobctl check --max-lag 30m --repeat 1h
 ///   */5 * * * * jobctl check --exec 'mail -s jobctl ops@example.com'
 ///
+/// A dead run is a problem at once, and a job after three failed attempts in a row,
+/// or as many as its `alert_after` says.
+///
 /// --repeat, --exec and --webhook remember the problems in ~/.local/state/jobctl:
 /// --exec and --webhook after the command or the call has succeeded, so the next
 /// check reports them again if it failed. A database that can't be reached is exit
@@ -238,7 +241,7 @@ impl Arguments {
     fn record(&self, store: &Store, news: &News<'_>, failed: Option<&anyhow::Error>) {
         let outcome = match failed {
             None => format!("delivered to {}", self.receiver_name()),
-            Some(why) => format!("not delivered to {}: {why:#}", self.receiver_name()),
+            Some(why) => format!("not delivered: {why:#}"),
         };
         let lines = news.lines().map(|(job, line)| (job, line.trim_end().to_owned()));
         let (jobs, lines): (Vec<_>, Vec<_>) = lines.unzip();
@@ -298,10 +301,16 @@ impl Arguments {
         self.repeat.is_some_and(|repeat| since.map_or(true, |since| since >= repeat))
     }
 
-    /// Prints the news, or passes them on as the job of a run gets its payload.
+    /// Prints the news, or passes them on.
     fn report(&self, receiver: Option<&Receiver>, news: &News<'_>) -> anyhow::Result<()> {
+        let Some(receiver) = receiver else { return print::answer(&news.text()) };
+        let sent = self.send(receiver, news);
+        sent.with_context(|| format!("cannot report the problems to {}", self.receiver_name()))
+    }
+
+    /// Passes the news on, as the job of a run gets its payload.
+    fn send(&self, (kind, action): &Receiver, news: &News<'_>) -> anyhow::Result<()> {
         let text = news.text();
-        let Some((kind, action)) = receiver else { return print::answer(&text) };
         let input = match kind {
             JobKind::Shell if !self.output.is_json() => text,
             _ => {
@@ -331,10 +340,10 @@ impl Arguments {
             Outcome::Failed(failure @ Failure::ExitCode(127)) => {
                 let line = result.output.text.lines().last().unwrap_or_default();
                 let note = result.note.unwrap_or_default();
-                bail!("cannot report the problems: {failure}: {line}; {note}")
+                bail!("{failure}: {line}; {note}")
             }
-            Outcome::Failed(failure) => bail!("cannot report the problems: {failure}"),
-            Outcome::Stopped(_) => bail!("cannot report the problems: it took too long"),
+            Outcome::Failed(failure) => bail!("{failure}"),
+            Outcome::Stopped(_) => bail!("it took too long"),
         }
     }
 }

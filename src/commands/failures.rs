@@ -72,7 +72,7 @@ struct AttemptFilter {
     /// Only attempts that failed with this type, such as exit_code or timeout
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     error_type: Option<ErrorType>,
-    /// Only attempts with this text in their error or last line of output, in upper or lower case
+    /// Only attempts with this text in their error or last line of output, ignoring case
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     /// Only attempts of this incident of --group

@@ -247,9 +247,13 @@ impl DatabaseFlags {
                 None => name.to_owned(),
             }
         };
-        match target.origins.iter().map(with_file).collect::<Vec<_>>().join(", ") {
+        let origins = match target.origins.iter().map(with_file).collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => "libpq's defaults: no flag or variable names it".to_owned(),
             origins => origins,
+        };
+        match env_file::own_path().filter(|own| own.exists() && env_file::path() != Some(own)) {
+            Some(own) => format!("{origins}; {} is not read", own.display()),
+            None => origins,
         }
     }
 

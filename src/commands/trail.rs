@@ -83,7 +83,7 @@ struct EventFilter {
     /// Only those before then
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
-    /// Only those with this text in the user, the host or the login, in upper or lower case
+    /// Only those with this text in the user, the host or the login, ignoring case
     #[arg(long, value_name = "TEXT")]
     by: Option<String>,
     /// Only those of this kind, such as retry, hold or change

@@ -131,10 +131,17 @@ impl ConnectError {
 
     /// Replaces the remedy if no setting named the user and the database.
     pub(super) fn of_defaults(mut self) -> Self {
-        if matches!(self.kind, FailureKind::Rules | FailureKind::Login) {
-            self.remedy = "name the database: set --database-url, DATABASE_URL or the PG* \
-                           variables, or write it into a file by `jobctl init --env-file`";
-        }
+        self.remedy = match self.kind {
+            FailureKind::Rules | FailureKind::Login => {
+                "name the database: set --database-url, DATABASE_URL or the PG* variables, or \
+                 write it into a file by `jobctl init --env-file`"
+            }
+            FailureKind::Network => {
+                "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* \
+                 variables, or write the address into a file by `jobctl init --env-file`"
+            }
+            _ => self.remedy,
+        };
         self
     }
 

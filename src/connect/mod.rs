@@ -51,9 +51,10 @@ pub(crate) fn system_user() -> &'static str {
     USER.get_or_init(|| account_name().unwrap_or_else(|| geteuid().as_raw().to_string()))
 }
 
-/// Returns whether one of the variables that libpq reads, or `DATABASE_URL`, names a database.
+/// Returns whether one of the variables that libpq reads, or `DATABASE_URL`, names a server or a
+/// database. A user alone does not.
 pub(crate) fn is_named(is_set: impl Fn(&str) -> bool) -> bool {
-    let names = |(key, _): &&(&str, &str)| settings::NAMES.contains(key);
+    let names = |(key, _): &&(&str, &str)| settings::NAMES.contains(key) && *key != "user";
     let mut variables = settings::KEYS.iter().filter(names);
     is_set("DATABASE_URL") || variables.any(|(_, variable)| is_set(variable))
 }

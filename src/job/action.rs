@@ -439,7 +439,7 @@ fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration
     duration::parse_within(text, least, most).map(Some).map_err(|_| {
         let (least, most) = (duration::show(least), duration::show(most));
         de::Error::custom(format_args!(
-            "`timeout` is not a duration such as 30s or 5m; allowed are {least} to {most}"
+            "`timeout` must be a duration from {least} to {most}, such as 30s or 5m"
         ))
     })
 }
@@ -631,11 +631,11 @@ mod tests {
             refuses("http", &payload, "header `X` names a database variable");
         }
         refuses("http", r#"{"url": "http://a", "json": 1, "body": "x"}"#, "exclude each other");
-        for timeout in ["60", "\"5\""] {
-            let payload = format!(r#"{{"url": "http://a", "timeout": {timeout}}}"#);
-            refuses("http", &payload, "`timeout` is not a duration such as 30s or 5m");
+        for timeout in ["60", "\"5\"", "\"400d\""] {
+            let why = "`timeout` must be a duration from 1s to 30d, such as 30s or 5m";
+            refuses("http", &format!(r#"{{"url": "http://a", "timeout": {timeout}}}"#), why);
         }
-        refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "allowed are 1s to 30d");
+        refuses("http", r#"{"url": "http://a", "timeout": "0s"}"#, "a duration from 1s to 30d");
         refuses("http", r#"{"url": "http://a", "redirects": 6}"#, "allowed are 0 to 5");
     }
 }
