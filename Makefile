@@ -70,9 +70,8 @@ fuzz: toolchain ## try CASES=20000 random schedules and backoffs, and SEQUENCES=
 
 # The exit status is 3 if a mutant did not end and all others were found.
 mutants: toolchain ## change each pure rule and check that a test fails; SHARD=0/8 takes one of 8 parts
-	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || echo 'Installing cargo-mutants takes some minutes.'
-	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || \
-		$(CARGO) install --quiet --locked --version 27.1.0 --root "$(TARGET)/mutants-27.1.0" cargo-mutants
+	test -x "$(TARGET)/mutants-27.1.0/bin/cargo-mutants" || { echo 'Installing cargo-mutants takes some minutes.'; \
+		$(CARGO) install --quiet --locked --version 27.1.0 --root "$(TARGET)/mutants-27.1.0" cargo-mutants; }
 	PATH="$$(cd "$(TARGET)/mutants-27.1.0/bin" && pwd):$$PATH" SEEDS=300 tests/with-postgres $(CARGO) mutants --workspace \
 		--config .ci/mutants.toml --output "$(TARGET)" $(if $(SHARD),--shard $(SHARD)) $(ARGS) || test $$? = 3
 

@@ -94,24 +94,24 @@ impl Cell {
 }
 
 /// One of the terminal's own eight colours, which its user can read on its background: SGR codes.
-enum Colour {
+enum TextColour {
     Red = 31,
     Green = 32,
     Yellow = 33,
     Cyan = 36,
 }
 
-fn colour_of(word: &str) -> Option<Colour> {
+fn colour_of(word: &str) -> Option<TextColour> {
     Some(match word.parse().ok() {
-        Some(Status::Succeeded) => Colour::Green,
-        Some(Status::Running) => Colour::Cyan,
-        Some(Status::Failed) => Colour::Yellow,
-        Some(Status::Dead) => Colour::Red,
+        Some(Status::Succeeded) => TextColour::Green,
+        Some(Status::Running) => TextColour::Cyan,
+        Some(Status::Failed) => TextColour::Yellow,
+        Some(Status::Dead) => TextColour::Red,
         Some(Status::Blocked | Status::Queued | Status::Cancelled) => return None,
         None => match word {
-            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => Colour::Yellow,
-            "bad" => Colour::Red,
-            "ok" => Colour::Green,
+            "interrupted" | "snoozed" | "lease_expired" | "warn" | "unknown" => TextColour::Yellow,
+            "bad" => TextColour::Red,
+            "ok" => TextColour::Green,
             _ => return None,
         },
     })

@@ -13,16 +13,14 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or_default()
 }
 
-/// Returns the characters that fit into so many columns, and how many bytes they have.
-fn fitting(chars: impl Iterator<Item = char>, width: usize) -> (Vec<char>, usize) {
+/// Returns the bytes of the characters that fit into so many columns.
+fn fitting(chars: impl Iterator<Item = char>, width: usize) -> usize {
     let mut taken = 0;
     let fits = |c: &char| {
         taken += columns(*c);
         taken <= width
     };
-    let chars: Vec<_> = chars.take_while(fits).collect();
-    let bytes = chars.iter().map(|c| c.len_utf8()).sum();
-    (chars, bytes)
+    chars.take_while(fits).map(char::len_utf8).sum()
 }
 
 /// Shortens a text at its end.
@@ -30,7 +28,7 @@ pub(super) fn cut_end(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
     }
-    let (_, end) = fitting(text.chars(), width.saturating_sub(1));
+    let end = fitting(text.chars(), width.saturating_sub(1));
     text[..end].trim_end().to_owned() + "…"
 }
 
@@ -40,16 +38,15 @@ pub(super) fn cut_middle(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let rest = width.saturating_sub(1);
-    let (_, begin) = fitting(text.chars(), rest - rest / 2);
-    let (_, end) = fitting(text.chars().rev(), rest / 2);
+    let begin = fitting(text.chars(), rest - rest / 2);
+    let end = fitting(text.chars().rev(), rest / 2);
     format!("{}…{}", &text[..begin], &text[text.len() - end..])
 }
 
 /// Takes the first line of a text from it: as many words as fit, or a part of a longer word.
 pub(super) fn take_line(text: &mut String, width: usize) -> String {
-    let (_, end) = fitting(text.chars(), width);
     // At least one character, so that each call takes some.
-    let end = end.max(text.chars().next().map_or(0, char::len_utf8));
+    let end = fitting(text.chars(), width).max(text.chars().next().map_or(0, char::len_utf8));
     let (fits, rest) = text.split_at(end);
     let end = match fits.rfind(' ') {
         Some(blank) if blank > 0 && !rest.is_empty() && !rest.starts_with(' ') => blank,
