@@ -56,7 +56,7 @@ fn anchor(heading: &str) -> String {
 
 #[test]
 fn every_file_that_a_page_names_exists() {
-    let folders = ["src", "tests", "sql", "benches", "examples", "man", "docs", ".ci"];
+    let folders = ["src", "tests", "sql", "crates", "benches", "examples", "man", "docs", ".ci"];
     let all: Vec<_> = folders.iter().flat_map(|folder| files(&root().join(folder))).collect();
     // The log of changes names files of the past.
     for (page, text) in pages().iter().filter(|(page, _)| !page.ends_with("CHANGELOG.md")) {
@@ -76,6 +76,24 @@ fn every_file_that_a_page_names_exists() {
             }
         }
     }
+}
+
+/// The names in the picture have no backticks, and leave out `src/` and `sql/`.
+#[test]
+fn every_file_in_the_picture_of_the_architecture_exists() {
+    let text = fs::read_to_string(root().join("docs/internals/architecture.md")).unwrap();
+    let picture = text.split("```").nth(1).unwrap();
+    let folders = ["crates", "sql", "src"].map(|folder| files(&root().join(folder))).concat();
+    let all: Vec<_> = folders.iter().map(|path| path.to_str().unwrap()).collect();
+    let words = picture.split(|c: char| !c.is_ascii_alphanumeric() && !"_-./".contains(c));
+    let is_file = |word: &&str| [".rs", ".sql", "/"].iter().any(|end| word.ends_with(end));
+    let names: Vec<_> = words.filter(is_file).map(|word| format!("/{word}")).collect();
+    let is_missing = |name: &&String| {
+        let is_folder = name.ends_with('/');
+        !all.iter().any(|path| if is_folder { path.contains(*name) } else { path.ends_with(*name) })
+    };
+    let missing: Vec<_> = names.iter().filter(is_missing).collect();
+    assert!(names.len() > 30 && missing.is_empty(), "{missing:?} of {names:?}");
 }
 
 #[test]
