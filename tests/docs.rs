@@ -438,12 +438,27 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
     let known: BTreeSet<_> = code_words(&page).filter(is_check).collect();
     assert_eq!(known, checks);
 
+    // The defects of the sequences have sentences as names.
+    let sequences = read("tests/simulation/sequences.rs");
+    let (_, list) = sequences.split_once("\ndefects! {").unwrap();
+    let list = list.split_once("\n}").unwrap().0;
+    let planted: Vec<_> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("    \"")?.split_once("\" in "))
+        .map(|(name, _)| format!("\"{name}\""))
+        .collect();
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let unnamed: Vec<_> = planted.iter().filter(|name| !words.contains(*name)).collect();
+    assert!(unnamed.is_empty(), "docs/internals/testing.md does not name {unnamed:?}");
+
     let hundreds = tests.len() / 100;
     let more_than = format!("More than {},{}00 tests", hundreds / 10, hundreds % 10);
     for (path, count) in [
         ("docs/internals/testing.md", more_than),
         ("docs/internals/testing.md", format!("{} planted defects", defects.len())),
         ("docs/internals/simulation.md", format!("lists {} defects", defects.len())),
+        ("docs/internals/testing.md", format!("the sequences have {}", planted.len())),
+        ("docs/internals/simulation.md", format!("lists {} defects of the schema", planted.len())),
     ] {
         assert!(read(path).contains(&count), "{path} does not say: {count}");
     }

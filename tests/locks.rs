@@ -122,6 +122,38 @@ fn a_definition_says_how_many_runs_may_have_the_lock() {
 }
 
 #[test]
+fn the_lock_of_a_crashed_worker_is_kept_until_its_run_is_recovered() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    run_elsewhere(&db, "warehouse");
+    let waiting = db.enqueue(["a"]);
+    tick(&db);
+    assert_eq!(db.status(waiting), "queued");
+    db.expire_leases();
+    tick(&db);
+    assert_eq!(db.status(waiting), "succeeded");
+    assert_eq!(db.of_attempt(1, 1, "outcome"), "lease_expired");
+}
+
+#[test]
+fn another_lock_of_a_definition_frees_the_old_one_at_once() {
+    let db = TestDb::new();
+    db.apply(TWO_JOBS);
+    db.execute(
+        "INSERT INTO jobctl.job_runs
+             (job_type, status, attempts, locked_by, locked_until, started_at)
+         VALUES ('a', 'running', 1, 'b', now() + interval '1 hour', now())",
+    );
+    db.leaves_running();
+    let [of_old, of_new] = [db.enqueue(["b"]), db.enqueue(["a"])];
+    tick(&db);
+    assert_eq!(waiting(&db), format!("{of_old} {of_new}"));
+    db.apply(&TWO_JOBS.replacen("warehouse", "office", 1));
+    tick(&db);
+    assert_eq!(waiting(&db), of_new.to_string());
+}
+
+#[test]
 fn a_wrong_lock_is_refused() {
     let db = TestDb::new();
     for (lock, why) in [

@@ -54,6 +54,33 @@ fn a_dry_run_lists_missing_migrations_and_changes_nothing() {
     assert_eq!(db.query(HISTORY), "1|0001_initial|1");
 }
 
+/// The objects of a database outside of the schema, and the settings and rights of the database.
+const OUTSIDE: &str = "
+    WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname IN ('jobctl', 'pg_toast'))
+    SELECT jsonb_build_array(
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_class WHERE relnamespace NOT IN (TABLE ours)),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_proc WHERE pronamespace NOT IN (TABLE ours)),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_type WHERE typnamespace NOT IN (TABLE ours)),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_operator),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_cast),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_extension),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_event_trigger),
+        (SELECT jsonb_agg(oid ORDER BY oid) FROM pg_default_acl),
+        (SELECT jsonb_agg(row ORDER BY oid) FROM pg_namespace AS row WHERE nspname <> 'jobctl'),
+        (SELECT datacl FROM pg_database WHERE datname = current_database()),
+        (SELECT jsonb_agg(setconfig) FROM pg_db_role_setting AS setting
+         JOIN pg_database AS base ON base.oid = setting.setdatabase
+         WHERE base.datname = current_database())
+    )::text";
+
+#[test]
+fn migrate_changes_nothing_outside_of_its_schema() {
+    let db = TestDb::empty();
+    let before = db.query(OUTSIDE);
+    db.jobctl(["migrate"]).run().success();
+    assert_eq!(db.query(OUTSIDE), before);
+}
+
 #[test]
 fn migrate_applies_the_files_of_the_repository() {
     let db = TestDb::new();

@@ -80,6 +80,8 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
     let [done, waiting] = [db.enqueue(key), db.enqueue(["a"])];
     db.jobctl(["tick", "--limit", "1"]).run().success();
     db.jobctl(["pause", "a"]).run().success();
+    let once = ["once", "invoice:17", "--", "sh", "-c", "echo $$"];
+    let printed = db.jobctl(once).run().success().stdout;
     let folder = crate::support::temp_dir();
     let file = folder.path().join("dump");
     let mut dump = Command::new(program("pg_dump"));
@@ -91,6 +93,7 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
         assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
     }
     assert_eq!(restored.enqueue(key), done, "the key is still taken");
+    restored.jobctl(once).run().success().stdout(&printed);
     let new = restored.enqueue(["shell", "--", "true"]);
     assert!(new > waiting, "{new}");
     restored.jobctl(["resume", "a"]).run().success();
