@@ -453,6 +453,11 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
         |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+    // A wake on a busy machine leaves the rest to the next one.
+    let due = "SELECT count(*) FROM jobctl.job_schedules WHERE next_run_at <= now()";
+    while db.query(due) != "0" {
+        tick("w0").wait().success();
+    }
     let counts = "SELECT count(*), count(DISTINCT (schedule, payload)) FROM jobctl.job_runs";
     assert_eq!(db.query(counts), "10000|10000");
     let moved =

@@ -79,7 +79,7 @@ finish 0
 "#;
 
 /// Kind, attempts, `max_running`, and how often it is enqueued.
-const JOBS: [(&str, u32, u32, u32); 15] = [
+const JOBS: [(&str, u32, u32, u32); 18] = [
     ("short", 6, 0, 6),
     ("long", 4, 0, 8),
     ("transient", 8, 0, 3),
@@ -95,15 +95,21 @@ const JOBS: [(&str, u32, u32, u32); 15] = [
     ("hasty", 5, 0, 3),
     ("versioned", 5, 0, 4),
     ("guarded", 5, 0, 4),
+    ("origin", 5, 0, 5),
+    ("following", 5, 0, 0),
+    ("appointed", 5, 0, 0),
 ];
 
 /// Further keys of definitions, which the checker knows by the lines of `RULES`.
-const KEYS: [(&str, &str); 4] = [
+const KEYS: [(&str, &str); 6] = [
     ("shared", "max_running_per_share = 1"),
     ("paced", "rate = '5/2s'\nburst = 2"),
     ("hasty", "expires = '2s'"),
     // Also the lock of some runs of other jobs.
     ("guarded", "lock = 'common'"),
+    ("following", "after = ['origin']"),
+    // The job of the schedules of applications.
+    ("appointed", "catch_up = 'all:50'\noverlap = 'allow'"),
 ];
 const RULES: [&str; 2] = ["share-limit shared 1", "rate paced 400000 2"];
 
@@ -114,10 +120,11 @@ CREATE TABLE public.effects (key text);
 CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO public.changes (line) VALUES (CASE TG_OP
-        WHEN 'INSERT' THEN concat_ws(' ', 'insert', NEW.id, NEW.job_type, NEW.max_attempts,
+        WHEN 'INSERT' THEN concat_ws(' ', 'insert', NEW.id,
+            concat_ws('/', coalesce(NEW.schedule, NEW.job_type), NEW.worker), NEW.max_attempts,
             CASE WHEN NEW.key_scope = 'retained' THEN coalesce(NEW.idempotency_key, '-')
                 ELSE '-' END,
-            coalesce(extract(epoch FROM NEW.scheduled_for)::bigint::text, '-'))
+            coalesce(extract(epoch FROM NEW.scheduled_for)::bigint::text, '-'), NEW.status)
         WHEN 'DELETE' THEN
             concat_ws(' ', 'change', OLD.id, OLD.status, 'deleted', OLD.attempts,
                 OLD.max_attempts || '+' || OLD.uncounted_attempts)
@@ -144,6 +151,15 @@ BEGIN
     VALUES (concat_ws(' ', 'payload', NEW.id, coalesce(NEW.payload ->> 'version', '-')));
     RETURN NULL;
 END $$;
+CREATE FUNCTION public.note_follower() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.changes (line)
+    SELECT concat_ws(' ', 'follows', NEW.run_id, NEW.after_id) FROM jobctl.job_runs
+    WHERE id = NEW.run_id AND job_type = 'following';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_follower AFTER INSERT ON jobctl.job_dependencies
+    FOR EACH ROW EXECUTE FUNCTION public.note_follower();
 CREATE TRIGGER note_first_payload AFTER INSERT ON jobctl.job_runs FOR EACH ROW
     WHEN (NEW.job_type = 'versioned') EXECUTE FUNCTION public.note_payload();
 CREATE TRIGGER note_payload AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
@@ -412,7 +428,7 @@ impl Chaos {
             .iter()
             .flat_map(|(kind, .., weight)| vec![*kind; usize::try_from(*weight).unwrap()])
             .collect();
-        let mut schedules = 0;
+        let (mut schedules, mut appointments) = (0, 0);
         for number in 0.. {
             if !self.wait(random.millis(50, 700)) {
                 return;
@@ -423,7 +439,7 @@ impl Chaos {
             if !self.db.try_query(waiting).is_ok_and(|is_idle| is_idle == "t") {
                 continue;
             }
-            let (job, how) = (*random.pick(&bag).unwrap(), random.below(6));
+            let (job, how) = (*random.pick(&bag).unwrap(), random.below(7));
             let key = format!("key-{part}-{number}");
             match how {
                 0 => {
@@ -436,22 +452,11 @@ impl Chaos {
                 1 => self.enqueue_by_sql(job, &key),
                 3 => self
                     .enqueue_after(job, random.pick(&["--after-any-end", "--or-cancel"]).unwrap()),
-                // A new schedule, five of whose times have passed.
-                2 if schedules < 4 => {
-                    let name = format!("every-minute-{part}-{schedules}");
-                    let insert = format!(
-                        "INSERT INTO jobctl.job_definitions (name, kind, action, schedule,
-                             catch_up, overlap, next_run_at, max_attempts, backoff)
-                         SELECT '{name}', kind, action, '* * * * *', 'all:50', 'allow',
-                             date_trunc('minute', now()) - interval '4 minutes', 5,
-                             'fixed:200ms'
-                         FROM jobctl.job_definitions WHERE name = 'short'
-                         RETURNING extract(epoch FROM next_run_at)::bigint"
-                    );
-                    if let Ok(first) = self.db.try_query(&insert) {
-                        self.note(format!("schedule {name} {first} 5"));
-                        schedules += 1;
-                    }
+                2 if schedules < 6 => {
+                    schedules += u32::from(self.define_schedule(part, schedules));
+                }
+                6 if appointments < 3 => {
+                    appointments += u32::from(self.schedule_by_sql(part, appointments));
                 }
                 _ => {
                     let version = format!(r#"{{"version": {}}}"#, random.below(1 << 30));
@@ -472,6 +477,49 @@ impl Chaos {
                 }
             }
         }
+    }
+
+    /// Inserts a definition with a schedule, five of whose times have passed. Every third is for
+    /// each worker. Returns whether it is known to be stored.
+    fn define_schedule(&self, part: u64, number: u32) -> bool {
+        let name = format!("every-minute-{part}-{number}");
+        let each_worker = number % 3 == 2;
+        let insert = format!(
+            "INSERT INTO jobctl.job_definitions (name, kind, action, schedule,
+                 catch_up, overlap, next_run_at, max_attempts, backoff, each_worker)
+             SELECT '{name}', kind, action, '* * * * *', 'all:50', 'allow',
+                 date_trunc('minute', now()) - interval '4 minutes', 5,
+                 'fixed:200ms', {each_worker}
+             FROM jobctl.job_definitions WHERE name = 'short'
+             RETURNING extract(epoch FROM next_run_at)::bigint"
+        );
+        let first = self.db.try_query(&insert);
+        // A time may pass before any worker has ticked twice.
+        if let Some(first) = first.as_ref().ok().filter(|_| !each_worker) {
+            self.note(format!("schedule {name} {first} 5"));
+        }
+        first.is_ok()
+    }
+
+    /// Stores a schedule as an application does; five of its times have passed. Returns whether it
+    /// is known to be stored.
+    fn schedule_by_sql(&self, part: u64, number: u32) -> bool {
+        let name = format!("appointment-{part}-{number}");
+        let statements = format!(
+            "BEGIN;
+             DO $$ BEGIN PERFORM jobctl.schedule('{name}', 'appointed', '* * * * *'); END $$;
+             UPDATE jobctl.job_schedules
+             SET next_run_at = date_trunc('minute', now()) - interval '4 minutes'
+             WHERE name = '{name}'
+             RETURNING extract(epoch FROM next_run_at)::bigint;
+             COMMIT"
+        );
+        let first = self.db.try_query(&statements);
+        if let Ok(first) = &first {
+            self.note(format!("schedule {name} {first} 5"));
+            self.count("application schedule");
+        }
+        first.is_ok()
     }
 
     fn enqueue_by_command(&self, job: &str, key: Option<&str>) {
@@ -572,8 +620,9 @@ impl Chaos {
         let archive = archive.to_str().unwrap();
         while self.wait(random.millis(500, 2500)) {
             let job = random.pick(&JOBS).unwrap().0;
-            let kind =
-                *random.pick(&["hold", "edit", "cancel all", "retry all", "archive"]).unwrap();
+            let kind = *random
+                .pick(&["hold", "edit", "cancel all", "retry all", "undo", "archive"])
+                .unwrap();
             self.count(kind);
             match kind {
                 "hold" => {
@@ -596,6 +645,7 @@ impl Chaos {
                     self.note("retry-all");
                     self.act(&["retry", "--all-cancelled", "--job", job, "--yes"]);
                 }
+                "undo" => self.undo(random.pick(&["retry", "cancel", "edit"]).unwrap()),
                 _ => {
                     let prune =
                         ["prune", "--older-than", "12s", "--dead-older-than", "12s", "--yes"];
@@ -611,6 +661,16 @@ impl Chaos {
         // A failed call may have left a hold, which would keep runs from their end.
         let release = "DELETE FROM jobctl.job_holds";
         wait_until("the holds end", || self.db.try_query(release).is_ok());
+    }
+
+    /// Undoes the latest operation with this action.
+    fn undo(&self, action: &str) {
+        let latest = ["trail", "--action", action, "--limit", "1", "--columns", "operation"];
+        let latest = self.call(&latest).args(["--format", "tsv"]).run().stdout;
+        if !latest.trim().is_empty() {
+            self.note("undo");
+            self.act(&["undo", latest.trim()]);
+        }
     }
 
     /// Notes when the machine itself stops the ticks.
@@ -646,7 +706,9 @@ impl Chaos {
         let unfinished = "SELECT FROM jobctl.job_runs
              WHERE status IN ('queued', 'running', 'failed')
              UNION ALL SELECT FROM jobctl.job_definitions
-             WHERE next_run_at <= now() AND paused_at IS NULL";
+             WHERE next_run_at <= now() AND paused_at IS NULL
+             UNION ALL SELECT FROM jobctl.job_schedules WHERE next_run_at <= now()
+             UNION ALL SELECT FROM jobctl.following_jobs";
         let is_drained = self.db.try_query(&format!("SELECT NOT EXISTS ({unfinished})"));
         is_drained.is_ok_and(|is_drained| is_drained == "t")
     }

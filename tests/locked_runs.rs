@@ -162,7 +162,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         let newer = "(SELECT status FROM jobctl.job_runs WHERE id = 2),
             (SELECT attempts FROM jobctl.job_runs WHERE id = 2)";
         let waits = "CASE WHEN error_type IS NOT NULL THEN
-            run_at - now() BETWEEN interval '15 seconds' AND interval '45 seconds' END";
+            run_at - updated_at BETWEEN interval '15 seconds' AND interval '45 seconds' END";
         let columns = format!("status, attempts, error_type, {waits}, {newer}");
         assert_eq!(db.of_run(1, &columns), expected, "{lock} {end} {script}");
         let ended = "worker, output, started_at < finished_at,

@@ -107,6 +107,11 @@ fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
         |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
+    // A wake on a busy machine leaves the rest to the next one.
+    let due = "SELECT count(*) FROM jobctl.job_definitions WHERE next_run_at <= now()";
+    while db.query(due) != "0" {
+        tick("w0").wait().success();
+    }
     let counts = format!(
         "SELECT count(*), count(DISTINCT definition_id), bool_and(scheduled_for = {NEW_YEAR})
          FROM jobctl.job_runs"

@@ -8,9 +8,10 @@
 //! | the test | `tick TICK WORKER CONCURRENCY`, `fault TICK`, `gone TICK`, `limit JOB N` |
 //! | | `answer RUN KEY`, `retry RUN`, `force RUN`, `pause JOB`, `schedule JOB FIRST TIMES` |
 //! | | `share-limit JOB N`, `rate JOB MICROS BURST`, `held JOB FROM UNTIL`, |
-//! | | `prune RUN`, `retry-all` |
-//! | a trigger | `insert RUN JOB MAX KEY NOMINAL`, `change RUN FROM TO ATTEMPTS MAX` |
+//! | | `prune RUN`, `retry-all`, `undo` |
+//! | a trigger | `insert RUN JOB MAX KEY NOMINAL STATUS`, `change RUN FROM TO ATTEMPTS MAX` |
 //! | | `claim RUN ATTEMPT JOB SHARE TIME EXPIRES LOCK ONLY WORKER`, `payload RUN VERSION` |
+//! | | `follows RUN AFTER`, of the runs of the job that follows `origin` |
 //! | at the end | `waits RUN AFTER RULE`, `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
 //! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
 //!
@@ -74,6 +75,7 @@ pub fn broken(text: &str) -> Vec<String> {
     log.the_last_version_of_a_payload_runs();
     log.archived_or_kept();
     log.runs_wait_for_others();
+    log.each_success_is_followed_once();
     log.broken.into_inner()
 }
 
@@ -250,14 +252,16 @@ impl<'a> Log<'a> {
     fn transitions_are_legal_and_starts_bounded(&self) {
         for (run, changes) in &self.changes {
             let name = run.to_string();
+            let undos = self.all("undo").len();
             let retries = self.count(["retry", name.as_str()])
                 + self.count(["force", name.as_str()])
-                + self.all("retry-all").len();
-            let ["insert", _, _, first_max, ..] = *changes[0] else {
+                + self.all("retry-all").len()
+                + undos;
+            let ["insert", _, _, first_max, _, _, inserted] = *changes[0] else {
                 self.problem(format!("run {run}: no insert"));
                 continue;
             };
-            let (mut before, mut attempts, mut revived) = ("queued", 0, 0);
+            let (mut before, mut attempts, mut revived, mut undone) = (inserted, 0, 0, 0);
             let (mut max, mut uncounted) = (number(first_max), 0);
             for change in &changes[1..] {
                 let ["change", _, from, to, now, new_max] = **change else {
@@ -274,9 +278,14 @@ impl<'a> Log<'a> {
                     | ("running", "queued" | "cancelled", -1)
                     | ("succeeded" | "dead" | "cancelled", "deleted", 0) => true,
                     ("failed" | "dead" | "cancelled", "queued", 0)
-                    | ("cancelled", "blocked", 0) => {
+                    | ("cancelled", "failed" | "blocked", 0) => {
                         revived += 1;
                         revived <= retries
+                    }
+                    // A retry is undone.
+                    ("queued" | "blocked", "dead" | "failed", 0) => {
+                        undone += 1;
+                        undone <= undos
                     }
                     _ => false,
                 };
@@ -359,7 +368,7 @@ impl<'a> Log<'a> {
         let mut holders: BTreeMap<&str, i64> = BTreeMap::new();
         for line in &self.lines {
             match line[..] {
-                ["insert", run, _, _, key, _] if key != "-" => {
+                ["insert", run, _, _, key, ..] if key != "-" => {
                     if let Some(other) = holders.insert(key, number(run)) {
                         self.problem(format!("key {key} has runs {other} and {run}"));
                     }
@@ -564,6 +573,18 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// A job that follows another one has one run for each success of it.
+    fn each_success_is_followed_once(&self) {
+        let links = self.all("follows");
+        let runs: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[1])).collect();
+        for change in self.all("change").iter().filter(|change| change[2] == "succeeded") {
+            let followers = links.iter().filter(|link| link[1] == change[0]).count();
+            if runs.get(change[0]) == Some(&"origin") && followers != 1 {
+                self.problem(format!("run {} of origin has {followers} followers", change[0]));
+            }
+        }
+    }
+
     fn archived_or_kept(&self) {
         let named = |word: &str| -> BTreeSet<i64> {
             self.all(word).iter().map(|row| number(row[0])).collect()
@@ -587,8 +608,8 @@ const KEPT: &str = "\
 0 tick t1 a 2
 0 tick t2 b 2
 0 answer 1 k
-0 insert 1 once 2 k -
-0 insert 2 once 1 - 600
+0 insert 1 once 2 k - queued
+0 insert 2 once 1 - 600 queued
 0 payload 1 7
 0 change 1 queued running 1 2
 0 claim 1 1 once s 1000 5000 m - a
@@ -610,11 +631,17 @@ const KEPT: &str = "\
 6 effect 2 1 t2 k2
 6 end 2 1 t2 0
 0 change 2 running succeeded 1 1
-0 insert 9 once 1 - -
+0 insert 9 once 1 - - queued
 0 change 9 queued cancelled 0 1
 0 change 9 cancelled deleted 0 1
 0 archived 9
-0 insert 4 once 1 - -
+0 insert 3 origin 1 - - queued
+0 change 3 queued running 1 1
+0 change 3 running succeeded 1 1
+0 follows 4 3
+0 change 3 succeeded deleted 1 1
+0 archived 3
+0 insert 4 once 1 - - queued
 0 change 4 queued blocked 0 1
 0 change 4 blocked queued 0 1
 0 change 4 queued running 1 1
@@ -650,7 +677,7 @@ fn breaks(old: &str, new: &str, promise: &str) {
 fn lost_runs_are_found() {
     breaks("0 run 1 succeeded\n", "0 run 1 running\n", "run 1 is still running");
     breaks("0 run 1 succeeded\n", "", "run 1 is lost");
-    breaks("0 answer 1 k\n", "0 answer 3 k\n", "run 3 is lost after its enqueue");
+    breaks("0 answer 1 k\n", "0 answer 8 k\n", "run 8 is lost after its enqueue");
     breaks("0 run 1 succeeded\n", "0 run 1 dead\n", "run 1 is dead without a transition");
 }
 
@@ -678,7 +705,8 @@ fn processes_that_outlive_their_tick_are_found() {
 fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
     breaks("0 run 4 succeeded\n", "0 run 4 blocked\n", "run 4 is still blocked");
     let stays = |before: &str| {
-        let waits = "0 insert 5 once 1 - -\n0 change 5 queued blocked 0 1\n0 waits 5 9 or_cancel\n";
+        let waits =
+            "0 insert 5 once 1 - - queued\n0 change 5 queued blocked 0 1\n0 waits 5 9 or_cancel\n";
         let cancelled = "0 change 5 blocked cancelled 0 1\n0 change 5 cancelled blocked 0 1\n";
         let end = format!("7 gone t1\n{waits}{cancelled}0 run 5 blocked\n{before}");
         broken(&KEPT.replacen("7 gone t1\n", &end, 1))
@@ -690,7 +718,11 @@ fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
 #[test]
 fn repeated_and_unbounded_starts_are_found() {
     breaks("4 start 1 2 t2 once", "4 start 1 1 t2 once", "run 1 attempt 1 started twice");
-    breaks("0 insert 1 once 2 k -", "0 insert 1 once 1 k -", "run 1: 2 starts, 2 of 1 allowed");
+    breaks(
+        "0 insert 1 once 2 k - queued",
+        "0 insert 1 once 1 k - queued",
+        "run 1: 2 starts, 2 of 1 allowed",
+    );
     let third = "4 start 1 2 t2 once\n4 start 1 3 t2 once\n";
     breaks("4 start 1 2 t2 once\n", third, "run 1: 3 starts, 2 of 2 allowed");
 }
@@ -716,6 +748,9 @@ fn broken_rules_of_claims_are_found() {
     breaks("1001 - n", "1001 - m", "run 2 attempt 1: 2 runs of its lock");
     breaks("n b b", "n a b", "run 2 is for a, and b claimed it");
     breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
+    breaks("0 follows 4 3\n", "", "run 3 of origin has 0 followers");
+    let twice = "0 follows 4 3\n0 follows 2 3\n";
+    breaks("0 follows 4 3\n", twice, "run 3 of origin has 2 followers");
     breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
 }
 
@@ -738,6 +773,9 @@ fn illegal_transitions_are_found() {
     ] {
         breaks(last, &format!("{last}0 change 2 {change}\n"), problem);
     }
+    // Only the undo of a retry does that.
+    let (dropped, undone) = ("queued cancelled 0 1", "queued dead 0 1");
+    breaks(dropped, undone, "run 9: queued -> dead, attempts +0");
     let revived = "0 change 1 failed queued 1 2\n0 change 1 queued running 2 2\n";
     breaks("0 change 1 failed running 2 2\n", revived, "run 1: failed -> queued");
 }
@@ -757,9 +795,17 @@ fn incomplete_and_untrue_histories_are_found() {
 
 #[test]
 fn repeated_keys_fires_and_effects_are_found() {
-    breaks("0 insert 2 once 1 - 600", "0 insert 2 once 1 k 600", "key k has runs 1 and 2");
+    breaks(
+        "0 insert 2 once 1 - 600 queued",
+        "0 insert 2 once 1 k 600 queued",
+        "key k has runs 1 and 2",
+    );
     breaks("0 answer 1 k", "0 answer 2 k", "key k was answered with run 2");
-    breaks("0 insert 1 once 2 k -", "0 insert 1 once 2 k 600", "once fired twice at 600");
+    breaks(
+        "0 insert 1 once 2 k - queued",
+        "0 insert 1 once 2 k 600 queued",
+        "once fired twice at 600",
+    );
     breaks("0 schedule once 600 1", "0 schedule once 600 2", "once did not fire at 660");
     breaks("effect 2 1 t2 k2", "effect 2 1 t2 k", "effect k happened twice");
     breaks("0 recorded k3\n", "0 recorded k3\n0 recorded k3\n", "effect k3 happened twice");
