@@ -13,7 +13,7 @@ CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease
     AS $$
 #variable_conflict use_column
 DECLARE
-    any_waits boolean;
+    any_pending boolean;
     any_locks boolean;
     limited record;
     claimed_ids bigint[];
@@ -34,12 +34,12 @@ BEGIN
         WHERE run.id = only_run;
         after_queues := coalesce(after_queues, '{}');
     END IF;
-    -- A tick that lingers mostly finds no waiting run. The claim takes longer to find that out.
-    any_waits := EXISTS (
+    -- A tick that lingers mostly finds no pending run. The claim takes longer to find that out.
+    any_pending := EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_waits AND after_definition IS NULL AND EXISTS (
+    any_locks := any_pending AND after_definition IS NULL AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE coalesce(run.status IN ('queued', 'failed'), false)
             AND run.lock IS NOT NULL
@@ -59,9 +59,9 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND (after_definition >= 0 OR any_locks);
+    WHERE any_pending AND (after_definition >= 0 OR any_locks);
     skips_runs := false;
-    IF any_waits THEN
+    IF any_pending THEN
         WITH RECURSIVE lanes AS (
             -- The last lane of the previous claim, or a sentinel that sorts before every lane.
             SELECT
@@ -145,14 +145,14 @@ BEGIN
         ),
         free AS MATERIALIZED (
             SELECT
-                waiting.id,
-                waiting.is_last_attempt,
-                waiting.size,
+                pending.id,
+                pending.is_last_attempt,
+                pending.size,
                 lane.priority,
                 lane.oldest,
                 lane.queue,
-                waiting.run_at,
-                waiting.id AS place_of
+                pending.run_at,
+                pending.id AS place_id
             FROM (
                 SELECT *
                 FROM starts
@@ -197,7 +197,7 @@ BEGIN
                 -- lanes.
                 LIMIT at_most
                 FOR NO KEY UPDATE SKIP LOCKED
-            ) AS waiting
+            ) AS pending
             LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
         ),
         within_limits AS (
@@ -209,7 +209,7 @@ BEGIN
                 chosen.run_at AS oldest,
                 chosen.queue,
                 chosen.run_at,
-                chosen.place_of
+                chosen.place_id
             -- limited_runs has locked these runs, so they are still due.
             FROM unnest(
                 limited.ids,
@@ -219,7 +219,7 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
         due AS MATERIALIZED (
@@ -251,7 +251,7 @@ BEGIN
                             candidate.oldest,
                             candidate.queue,
                             candidate.run_at,
-                            candidate.place_of
+                            candidate.place_id
                     )
                 ) AS first
                 WHERE first.place <= at_most
@@ -396,22 +396,22 @@ BEGIN
             -- Several runs use a live key one after the other, and their effects differ.
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-            waits.after,
-            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL,
+            predecessors.after,
+            coalesce(definition.pass_result, false) AND predecessors.after IS NOT NULL,
             coalesce(definition.result = 'json', false),
             run.traceparent
         FROM jobctl.job_runs AS run
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (
-            SELECT string_agg(edge.after_id::text, ',' ORDER BY edge.after_id) AS after
-            FROM jobctl.job_dependencies AS edge
-            WHERE edge.run_id = run.id
-        ) AS waits
+            SELECT string_agg(dependency.after_id::text, ',' ORDER BY dependency.after_id) AS after
+            FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+        ) AS predecessors
         WHERE run.id = ANY (claimed_ids)
         ORDER BY run.priority, run.run_at, run.id;
 END
 $$;
-CREATE FUNCTION jobctl.count_attempts(runs bigint[], job_types text[], statuses text[], outcomes text[], run_times double precision[], waits double precision[]) RETURNS void
+CREATE FUNCTION jobctl.count_attempts(runs bigint[], job_types text[], statuses text[], outcomes text[], run_times double precision[], wait_times double precision[]) RETURNS void
     LANGUAGE plpgsql STRICT SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -443,17 +443,18 @@ BEGIN
                 0
             ) AS run_time_seconds,
             coalesce(
-                sum(least(greatest(ended.wait, 0), 1e9)) FILTER (WHERE ended.wait IS NOT NULL),
+                sum(least(greatest(ended.wait_time, 0), 1e9))
+                    FILTER (WHERE ended.wait_time IS NOT NULL),
                 0
             ) AS wait_seconds,
             ARRAY[
-                count(*) FILTER (WHERE ended.wait <= 1),
-                count(*) FILTER (WHERE ended.wait <= 10),
-                count(*) FILTER (WHERE ended.wait <= 30),
-                count(*) FILTER (WHERE ended.wait <= 60),
-                count(*) FILTER (WHERE ended.wait <= 300),
-                count(*) FILTER (WHERE ended.wait <= 3600),
-                count(ended.wait)
+                count(*) FILTER (WHERE ended.wait_time <= 1),
+                count(*) FILTER (WHERE ended.wait_time <= 10),
+                count(*) FILTER (WHERE ended.wait_time <= 30),
+                count(*) FILTER (WHERE ended.wait_time <= 60),
+                count(*) FILTER (WHERE ended.wait_time <= 300),
+                count(*) FILTER (WHERE ended.wait_time <= 3600),
+                count(ended.wait_time)
             ] AS waits,
             -- The attempts ended at the same time. A death is the most important.
             CASE
@@ -463,8 +464,8 @@ BEGIN
                 WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
                     THEN 'cancelled'
             END AS last_status
-        FROM unnest(runs, job_types, statuses, outcomes, run_times, waits)
-            AS ended (run, job_type, status, outcome, run_time, wait)
+        FROM unnest(runs, job_types, statuses, outcomes, run_times, wait_times)
+            AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
         -- Rows that other ticks have locked are skipped, so no tick waits here.
@@ -501,8 +502,8 @@ BEGIN
             run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,
             wait_seconds = figures.wait_seconds + counted.wait_seconds,
             waits = ARRAY(
-                SELECT wait.before + wait.more
-                FROM unnest(figures.waits, counted.waits) AS wait (before, more)
+                SELECT bucket.before + bucket.more
+                FROM unnest(figures.waits, counted.waits) AS bucket (before, more)
             ),
             last_ended_at = CASE
                 WHEN counted.last_status IS NULL THEN figures.last_ended_at
@@ -550,12 +551,12 @@ DECLARE
     refusals text[];
 BEGIN
     -- What a deleted run waited for stays until its predecessor ends, see forget_history.
-    DELETE FROM jobctl.job_dependencies AS waits
-    WHERE waits.run_id = ANY (followers)
-        AND (waits.state = 'due') IS TRUE
+    DELETE FROM jobctl.job_dependencies AS dependency
+    WHERE dependency.run_id = ANY (followers)
+        AND (dependency.state = 'due') IS TRUE
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS run
-            WHERE run.id = waits.run_id
+            WHERE run.id = dependency.run_id
         );
     free := ARRAY(
         SELECT run.id
@@ -568,49 +569,53 @@ BEGIN
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
         WHERE run.id = ANY (ARRAY(
-            SELECT before.id
-            FROM jobctl.job_runs AS before
-            WHERE before.finished_at IS NULL
-                AND before.id = ANY (ARRAY(
-                    SELECT waits.after_id
-                    FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = ANY (free)
-                        AND (waits.state = 'due') IS TRUE
+            SELECT predecessor.id
+            FROM jobctl.job_runs AS predecessor
+            WHERE predecessor.finished_at IS NULL
+                AND predecessor.id = ANY (ARRAY(
+                    SELECT dependency.after_id
+                    FROM jobctl.job_dependencies AS dependency
+                    WHERE dependency.run_id = ANY (free)
+                        AND (dependency.state = 'due') IS TRUE
                 ))
-            ORDER BY before.id
+            ORDER BY predecessor.id
             FOR NO KEY UPDATE SKIP LOCKED
         ))
         RETURNING run.id
     )
     SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
     WITH decided AS (
-        UPDATE jobctl.job_dependencies AS waits
+        UPDATE jobctl.job_dependencies AS dependency
         SET
             state = CASE
-                WHEN before.status = 'succeeded' THEN 'met'
-                WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
-                WHEN waits.rule = 'any_end' THEN 'met'
+                WHEN predecessor.status = 'succeeded' THEN 'met'
+                WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
+                WHEN dependency.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
             END,
-            attempt = CASE WHEN before.finished_at IS NOT NULL THEN before.attempts END
+            attempt = CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
         FROM jobctl.job_dependencies AS due
-        LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
+        LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = due.after_id
         WHERE due.run_id = ANY (free)
             AND (due.state = 'due') IS TRUE
-            AND (before.id IS NULL OR before.finished_at IS NOT NULL OR before.id = ANY (unended))
-            AND waits.run_id = due.run_id
-            AND waits.after_id = due.after_id
-            AND (waits.state = 'due') IS TRUE
+            AND (
+                predecessor.id IS NULL
+                OR predecessor.finished_at IS NOT NULL
+                OR predecessor.id = ANY (unended)
+            )
+            AND dependency.run_id = due.run_id
+            AND dependency.after_id = due.after_id
+            AND (dependency.state = 'due') IS TRUE
         RETURNING
-            waits.run_id,
-            waits.after_id,
-            waits.state,
+            dependency.run_id,
+            dependency.after_id,
+            dependency.state,
             CASE
-                WHEN waits.state = 'stuck' AND waits.rule = 'or_cancel'
+                WHEN dependency.state = 'stuck' AND dependency.rule = 'or_cancel'
                     THEN format(
                         'run %s did not succeed: it is %s',
-                        waits.after_id,
-                        coalesce(before.status, 'deleted')
+                        dependency.after_id,
+                        coalesce(predecessor.status, 'deleted')
                     )
             END AS refusal
     ),
@@ -637,9 +642,9 @@ BEGIN
         WHERE run.id = ANY (candidates)
             AND run.status = 'blocked'
             AND NOT EXISTS (
-                SELECT FROM jobctl.job_dependencies AS waits
-                WHERE waits.run_id = run.id
-                    AND waits.state <> 'met'
+                SELECT FROM jobctl.job_dependencies AS dependency
+                WHERE dependency.run_id = run.id
+                    AND dependency.state <> 'met'
             )
     );
     UPDATE jobctl.job_runs AS run
@@ -909,7 +914,7 @@ BEGIN
     RETURN recorded.result;
 END
 $$;
-CREATE FUNCTION jobctl.end_runs(way text, runs bigint[], workers text[] DEFAULT NULL::text[], numbers integer[] DEFAULT NULL::integer[], claims timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], next_statuses text[] DEFAULT NULL::text[], backoffs double precision[] DEFAULT NULL::double precision[], outcomes text[] DEFAULT NULL::text[], error_types text[] DEFAULT NULL::text[], errors text[] DEFAULT NULL::text[], details text[] DEFAULT NULL::text[], exit_codes integer[] DEFAULT NULL::integer[], signals integer[] DEFAULT NULL::integer[], http_statuses integer[] DEFAULT NULL::integer[], outputs text[] DEFAULT NULL::text[], sizes bigint[] DEFAULT NULL::bigint[], are_truncated boolean[] DEFAULT NULL::boolean[], started_ago double precision[] DEFAULT NULL::double precision[], ended_ago double precision[] DEFAULT NULL::double precision[], OUT ids bigint[], OUT attempts integer[], OUT claimed_at timestamp with time zone[], OUT statuses text[], OUT expires_first boolean[], OUT followed bigint[], OUT queues_runs boolean) RETURNS record
+CREATE FUNCTION jobctl.end_runs(way text, runs bigint[], workers text[] DEFAULT NULL::text[], attempt_numbers integer[] DEFAULT NULL::integer[], claim_times timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], next_statuses text[] DEFAULT NULL::text[], next_attempt_in double precision[] DEFAULT NULL::double precision[], outcomes text[] DEFAULT NULL::text[], error_types text[] DEFAULT NULL::text[], errors text[] DEFAULT NULL::text[], details text[] DEFAULT NULL::text[], exit_codes integer[] DEFAULT NULL::integer[], signals integer[] DEFAULT NULL::integer[], http_statuses integer[] DEFAULT NULL::integer[], outputs text[] DEFAULT NULL::text[], output_bytes bigint[] DEFAULT NULL::bigint[], are_truncated boolean[] DEFAULT NULL::boolean[], started_ago double precision[] DEFAULT NULL::double precision[], ended_ago double precision[] DEFAULT NULL::double precision[], OUT ids bigint[], OUT attempts integer[], OUT claimed_at timestamp with time zone[], OUT statuses text[], OUT expires_first boolean[], OUT followed bigint[], OUT queues_runs boolean) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -923,7 +928,7 @@ DECLARE
     counted_statuses text[];
     counted_outcomes text[];
     run_times float8[];
-    waits float8[];
+    wait_times float8[];
     finals bigint[];
     snoozed bigint[];
     is_skipped boolean;
@@ -932,8 +937,8 @@ BEGIN
         SELECT
             given.id,
             given.worker,
-            given.number,
-            given.claim,
+            given.attempt_number,
+            given.claim_time,
             coalesce(
                 given.status,
                 CASE way
@@ -943,7 +948,7 @@ BEGIN
                     ELSE 'cancelled'
                 END
             ) AS status,
-            given.backoff,
+            given.next_attempt_in,
             CASE way WHEN 'lost' THEN 'lease_expired' ELSE given.outcome END AS outcome,
             CASE way
                 WHEN 'lost' THEN 'lease_expired'
@@ -963,17 +968,18 @@ BEGIN
             given.signal,
             given.http_status,
             given.output,
-            coalesce(given.size, octet_length(given.output), 0) AS size,
+            coalesce(given.output_bytes, octet_length(given.output), 0)
+                AS output_bytes,
             coalesce(given.is_truncated, given.output IS NOT NULL) AS is_truncated,
             given.started_ago,
             coalesce(given.ended_ago, 0) AS ended_ago
         FROM unnest(
             runs,
             workers,
-            numbers,
-            claims,
+            attempt_numbers,
+            claim_times,
             next_statuses,
-            backoffs,
+            next_attempt_in,
             outcomes,
             error_types,
             errors,
@@ -982,17 +988,17 @@ BEGIN
             signals,
             http_statuses,
             outputs,
-            sizes,
+            output_bytes,
             are_truncated,
             started_ago,
             ended_ago
         ) AS given (
             id,
             worker,
-            number,
-            claim,
+            attempt_number,
+            claim_time,
             status,
-            backoff,
+            next_attempt_in,
             outcome,
             error_type,
             error,
@@ -1001,7 +1007,7 @@ BEGIN
             signal,
             http_status,
             output,
-            size,
+            output_bytes,
             is_truncated,
             started_ago,
             ended_ago
@@ -1015,8 +1021,8 @@ BEGIN
                 WHEN way IN ('result', 'lost', 'release')
                     THEN run.status = 'running'
                         AND run.locked_by = given.worker
-                        AND run.attempts = given.number
-                        AND run.started_at IS NOT DISTINCT FROM given.claim
+                        AND run.attempts = given.attempt_number
+                        AND run.started_at IS NOT DISTINCT FROM given.claim_time
                         -- A worker that can't write a locked row keeps its lease in
                         -- job_locked_runs, but only while the lease still lasts. So this snapshot,
                         -- which is later than now(), contains every lease that was kept in time. A
@@ -1066,7 +1072,7 @@ BEGIN
                     -- A run that ends keeps the time at which it was due.
                     CASE
                         WHEN next.status IN ('queued', 'failed') AND way <> 'release'
-                            THEN now() + make_interval(secs => asked.backoff)
+                            THEN now() + make_interval(secs => asked.next_attempt_in)
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
@@ -1129,15 +1135,15 @@ BEGIN
             run.expires_at <= run.run_at AS expires_first,
             greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
             asked.worker,
-            asked.number,
-            asked.claim,
+            asked.attempt_number,
+            asked.claim_time,
             asked.error_type,
             coalesce(asked.detail, asked.error) AS error,
             asked.exit_code,
             asked.signal,
             asked.http_status,
             asked.output,
-            asked.size,
+            asked.output_bytes,
             asked.is_truncated,
             asked.started_ago,
             asked.ended_ago
@@ -1161,7 +1167,7 @@ BEGIN
         )
         SELECT
             changed.id,
-            changed.number,
+            changed.attempt_number,
             changed.worker,
             now() - make_interval(secs => changed.started_ago),
             now() - make_interval(secs => changed.ended_ago),
@@ -1172,7 +1178,7 @@ BEGIN
             changed.signal,
             changed.http_status,
             changed.output,
-            changed.size,
+            changed.output_bytes,
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
@@ -1182,8 +1188,8 @@ BEGIN
     )
     SELECT
         array_agg(changed.id),
-        array_agg(changed.number),
-        array_agg(changed.claim),
+        array_agg(changed.attempt_number),
+        array_agg(changed.claim_time),
         array_agg(changed.status),
         array_agg(coalesce(changed.expires_first, false)),
         array_agg(changed.job_type),
@@ -1209,7 +1215,7 @@ BEGIN
         counted_statuses,
         counted_outcomes,
         run_times,
-        waits,
+        wait_times,
         finals,
         snoozed,
         is_skipped
@@ -1220,7 +1226,7 @@ BEGIN
     -- STRICT: without an ended run, it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
-            ids, jobs, counted_statuses, counted_outcomes, run_times, waits
+            ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
         );
     END IF;
     IF snoozed IS NOT NULL THEN
@@ -1247,7 +1253,7 @@ CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key 
     AS $$
 DECLARE
     queued record;
-    waits record;
+    refusal record;
 BEGIN
     IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
         RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
@@ -1273,14 +1279,14 @@ BEGIN
         traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
-        waits := jobctl.wait_for(
+        refusal := jobctl.wait_for(
             array_fill(queued.id, ARRAY[cardinality(after)]),
             after,
             array_fill(after_rule, ARRAY[cardinality(after)]),
             caller
         );
-        queued.code := waits.code;
-        queued.reason := waits.reason;
+        queued.code := refusal.code;
+        queued.reason := refusal.reason;
     END IF;
     IF queued.code IS NULL THEN
         RETURN queued.id;
@@ -1428,13 +1434,13 @@ BEGIN
             following.queue,
             following.priority,
             coalesce(due.scheduled_for, now()),
-            CASE WHEN before.runs > 0 THEN 'blocked' ELSE 'queued' END,
+            CASE WHEN awaited.runs > 0 THEN 'blocked' ELSE 'queued' END,
             following.max_attempts,
             following.backoff,
             due.scheduled_for,
             coalesce(due.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
-            before.traceparent,
+            awaited.traceparent,
             -- An application whose run is followed must not become the owner of this one.
             CURRENT_USER
         FROM due
@@ -1443,13 +1449,13 @@ BEGIN
             SELECT
                 count(*) AS runs,
                 (
-                    array_agg(before.traceparent ORDER BY before.run_id)
-                        FILTER (WHERE before.traceparent IS NOT NULL)
+                    array_agg(predecessor.traceparent ORDER BY predecessor.run_id)
+                        FILTER (WHERE predecessor.traceparent IS NOT NULL)
                 )[1] AS traceparent
-            FROM predecessors AS before
-            WHERE before.definition_id = due.definition_id
-                AND before.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
-        ) AS before
+            FROM predecessors AS predecessor
+            WHERE predecessor.definition_id = due.definition_id
+                AND predecessor.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+        ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
         ON CONFLICT (
@@ -1464,12 +1470,12 @@ BEGIN
     ),
     edges AS (
         INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
-        SELECT new.id, before.run_id, following.when, 'due'
+        SELECT new.id, predecessor.run_id, following.when, 'due'
         FROM new
         JOIN jobctl.job_definitions AS following ON following.id = new.definition_id
-        JOIN predecessors AS before
-            ON before.definition_id = new.definition_id
-            AND before.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
+        JOIN predecessors AS predecessor
+            ON predecessor.definition_id = new.definition_id
+            AND predecessor.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
     )
     SELECT
         ARRAY(SELECT new.id FROM new),
@@ -1673,7 +1679,7 @@ CREATE FUNCTION jobctl.enqueue_runs(runs jsonb[], tries integer DEFAULT 5, calle
 DECLARE
     open integer[];
     number integer;
-    held record;
+    answer record;
     again record;
 BEGIN
     IF has_table_privilege(caller, 'jobctl.job_runs', 'INSERT') IS NOT TRUE
@@ -1719,8 +1725,8 @@ BEGIN
                 definition, run.queue, run.priority, run.max_attempts, value.timeout, run.backoff
             ) AS exceeded,
             jobctl.wrong_value(
-                definition, value.payload, value.size, run.idempotency_key, run.run_at,
-                value.run_in, run.queue, run.max_attempts, value.timeout, run.backoff,
+                definition, value.payload, value.payload_bytes, run.idempotency_key,
+                run.run_at, value.run_in, run.queue, run.max_attempts, value.timeout, run.backoff,
                 CASE
                     WHEN run.backoff <> coalesce(definition.backoff, '')
                         THEN jobctl.is_backoff(run.backoff)
@@ -1763,7 +1769,7 @@ BEGIN
             SELECT
                 -- The column of a record can't be the JSON null.
                 coalesce(run.payload, line.run -> 'payload', '{}') AS payload,
-                octet_length(run.payload::text) AS size,
+                octet_length(run.payload::text) AS payload_bytes,
                 make_interval(secs => run."in") AS run_in,
                 make_interval(secs => run.timeout) AS timeout,
                 make_interval(secs => run.debounce) AS debounce,
@@ -1930,8 +1936,8 @@ BEGIN
     IF open IS NULL THEN
         RETURN;
     END IF;
-    FOR held IN
-        SELECT place.number, answer.*
+    FOR answer IN
+        SELECT place.number, found.*
         FROM unnest(open) AS place (number)
         CROSS JOIN LATERAL jsonb_to_record(runs[place.number]) AS run (
             job_type text,
@@ -1949,14 +1955,14 @@ BEGIN
             coalesce(run.key_scope, 'retained'),
             run.on_conflict,
             coalesce(run.run_at, now() + make_interval(secs => run."in"), now())
-        ) AS answer
+        ) AS found
     LOOP
-        ids[held.number] := held.id;
-        results[held.number] := held.result;
-        codes[held.number] := held.code;
-        reasons[held.number] := held.reason;
-        statuses[held.number] := held.status;
-        due_ats[held.number] := held.due_at;
+        ids[answer.number] := answer.id;
+        results[answer.number] := answer.result;
+        codes[answer.number] := answer.code;
+        reasons[answer.number] := answer.reason;
+        statuses[answer.number] := answer.status;
+        due_ats[answer.number] := answer.due_at;
     END LOOP;
     open := ARRAY(
         SELECT place.number
@@ -2145,18 +2151,18 @@ DECLARE
 BEGIN
     IF fire.schedule_id IS NULL THEN
         SELECT * INTO definition
-        FROM jobctl.job_definitions AS seen
-        WHERE seen.id = fire.definition_id
+        FROM jobctl.job_definitions AS stored
+        WHERE stored.id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
     ELSE
         SELECT * INTO own
-        FROM jobctl.job_schedules AS seen
-        WHERE seen.id = fire.schedule_id
-            AND seen.definition_id = fire.definition_id
+        FROM jobctl.job_schedules AS stored
+        WHERE stored.id = fire.schedule_id
+            AND stored.definition_id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
         SELECT * INTO definition
-        FROM jobctl.job_definitions AS seen
-        WHERE seen.id = own.definition_id;
+        FROM jobctl.job_definitions AS stored
+        WHERE stored.id = own.definition_id;
         definition.schedule := own.schedule;
         definition.time_zone := own.time_zone;
         definition.next_run_at := own.next_run_at;
@@ -2330,20 +2336,20 @@ BEGIN
         IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
             -- The end of a predecessor may write to the others, and must not wait for this
             -- transaction. They go with the predecessor.
-            DELETE FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+            DELETE FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND (
-                    waits.state = 'met'
+                    dependency.state = 'met'
                     OR NOT EXISTS (
                         SELECT FROM jobctl.job_runs AS run
-                        WHERE run.id = waits.after_id
+                        WHERE run.id = dependency.after_id
                     )
                 );
-            DELETE FROM jobctl.job_dependencies AS waits
-            WHERE waits.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+            DELETE FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
-                    WHERE run.id = waits.run_id
+                    WHERE run.id = dependency.run_id
                 );
             PERFORM jobctl.mark_followers(ARRAY(SELECT deleted.id FROM deleted));
         END IF;
@@ -2420,14 +2426,14 @@ BEGIN
     END IF;
     RETURN (
         SELECT backoff ~ replace(
-                '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
-                'WAIT',
+                '^((fixed|polynomial):DELAY|exponential:DELAY([.][.]DELAY)?|list:DELAY(,DELAY)*)$',
+                'DELAY',
                 ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
             )
-            AND bool_and(waits.seconds <= 30 * 86400)
+            AND bool_and(delay.seconds <= 30 * 86400)
             AND (
                 backoff NOT LIKE 'exponential:%'
-                OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1]
+                OR min(delay.seconds) = (array_agg(delay.seconds ORDER BY delay.ordinal))[1]
             )
         FROM (
             SELECT given.ordinal, (
@@ -2439,10 +2445,10 @@ BEGIN
                     WHEN 'd' THEN 86400
                     WHEN 'w' THEN 604800
                 END), 0)
-                FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
+                FROM regexp_matches(given.text, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
             ) AS seconds
-            FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
-        ) AS waits
+            FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (text, ordinal)
+        ) AS delay
     );
 END
 $_$;
@@ -2823,10 +2829,10 @@ BEGIN
             due.queue,
             due.priority,
             due.most_of_share,
-            waiting.id,
-            waiting.run_at,
-            waiting.payload_bytes,
-            waiting.is_last_attempt
+            pending.id,
+            pending.run_at,
+            pending.payload_bytes,
+            pending.is_last_attempt
         FROM due
         CROSS JOIN LATERAL (
             SELECT
@@ -2863,7 +2869,7 @@ BEGIN
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
-        ) AS waiting
+        ) AS pending
     ),
     in_turn AS (
         SELECT
@@ -2871,7 +2877,7 @@ BEGIN
             nth_value(placed.priority, placed.place) OVER by_age AS place_priority,
             nth_value(placed.queue, placed.place) OVER by_age AS place_queue,
             nth_value(placed.run_at, placed.place) OVER by_age AS place_run_at,
-            nth_value(placed.id, placed.place) OVER by_age AS place_of
+            nth_value(placed.id, placed.place) OVER by_age AS place_id
         FROM (
             SELECT
                 turns.*,
@@ -2903,7 +2909,7 @@ BEGIN
         array_agg(in_turn.place_priority),
         array_agg(in_turn.place_queue),
         array_agg(in_turn.place_run_at),
-        array_agg(in_turn.place_of),
+        array_agg(in_turn.place_id),
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
@@ -3007,12 +3013,12 @@ BEGIN
     ),
     claimable AS MATERIALIZED (
         SELECT
-            waiting.id,
-            waiting.priority,
-            waiting.run_at,
+            pending.id,
+            pending.priority,
+            pending.run_at,
             row_number() OVER (
                 PARTITION BY due.lock
-                ORDER BY waiting.priority, waiting.run_at, waiting.id
+                ORDER BY pending.priority, pending.run_at, pending.id
             ) <= jobctl.lock_most(due.lock) AS is_within
         FROM due
         CROSS JOIN LATERAL (
@@ -3040,7 +3046,7 @@ BEGIN
                 )
             ORDER BY run.run_at, run.id
             LIMIT least(at_most, jobctl.lock_most(due.lock))
-        ) AS waiting
+        ) AS pending
     ),
     -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
     locked AS MATERIALIZED (
@@ -3095,8 +3101,8 @@ BEGIN
                 place_priorities || by_lock.priorities,
                 place_run_at || by_lock.run_at,
                 place_ids || by_lock.ids
-            ) AS candidate (id, priority, run_at, place_of)
-            ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+            ) AS candidate (id, priority, run_at, place_id)
+            ORDER BY candidate.priority, candidate.run_at, candidate.place_id
         )
     ) AS allowed;
     skipped_job := coalesce(skipped_job, started.skipped_job);
@@ -3107,7 +3113,7 @@ BEGIN
         array_agg(chosen.priority ORDER BY chosen.place),
         array_agg(chosen.queue ORDER BY chosen.place),
         array_agg(chosen.run_at ORDER BY chosen.place),
-        array_agg(chosen.place_of ORDER BY chosen.place)
+        array_agg(chosen.place_id ORDER BY chosen.place)
     INTO
         ids,
         are_last_attempts,
@@ -3125,7 +3131,7 @@ BEGIN
         place_run_at || by_lock.run_at,
         place_ids || by_lock.ids
     ) WITH ORDINALITY
-        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
+        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id, place)
     WHERE chosen.id = ANY (started.runs);
 END
 $$;
@@ -3200,11 +3206,11 @@ DECLARE
     marked bigint[];
 BEGIN
     WITH marked AS (
-        UPDATE jobctl.job_dependencies AS waits
+        UPDATE jobctl.job_dependencies AS dependency
         SET state = 'due'
-        WHERE waits.after_id = ANY (runs)
-            AND waits.state IN ('open', 'stuck')
-        RETURNING waits.after_id
+        WHERE dependency.after_id = ANY (runs)
+            AND dependency.state IN ('open', 'stuck')
+        RETURNING dependency.after_id
     )
     SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
     RETURN marked;
@@ -3390,7 +3396,7 @@ EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RETURN NULL;
 END
 $$;
-CREATE FUNCTION jobctl.record_alerts(host_user text, outcome text, jobs text[], details text[]) RETURNS void
+CREATE FUNCTION jobctl.record_alerts(host_user text, delivery text, jobs text[], details text[]) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -3401,7 +3407,7 @@ CREATE FUNCTION jobctl.record_alerts(host_user text, outcome text, jobs text[], 
         alert.job,
         SESSION_USER,
         left(record_alerts.host_user, 1000),
-        left(record_alerts.outcome, 1000),
+        left(record_alerts.delivery, 1000),
         left(alert.detail, 1000)
     FROM unnest(jobs, details) AS alert (job, detail)
 $$;
@@ -3512,7 +3518,7 @@ SET
 WHERE holder.worker = release_right.worker
     AND holder.claiming_tick = release_right.tick
 $$;
-CREATE FUNCTION jobctl.renew_leases(worker text, runs bigint[], numbers integer[], claims timestamp with time zone[], lease double precision) RETURNS TABLE(id bigint, attempt integer, claimed_at timestamp with time zone, renewed boolean, held boolean, cancel_requested boolean)
+CREATE FUNCTION jobctl.renew_leases(worker text, runs bigint[], attempt_numbers integer[], claim_times timestamp with time zone[], lease double precision) RETURNS TABLE(id bigint, attempt integer, claimed_at timestamp with time zone, renewed boolean, held boolean, cancel_requested boolean)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -3524,7 +3530,7 @@ CREATE FUNCTION jobctl.renew_leases(worker text, runs bigint[], numbers integer[
 BEGIN
     RETURN QUERY WITH mine AS (
         SELECT *
-        FROM unnest(runs, numbers, claims)
+        FROM unnest(runs, attempt_numbers, claim_times)
             AS mine (id, attempt, claimed_at)
     ),
     held AS MATERIALIZED (
@@ -3678,9 +3684,9 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
                 stuck.id IS NOT NULL
                 -- The rows that say what it waits for are lost.
                 OR NOT EXISTS (
-                    SELECT FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = run.id
-                        AND waits.state <> 'met'
+                    SELECT FROM jobctl.job_dependencies AS dependency
+                    WHERE dependency.run_id = run.id
+                        AND dependency.state <> 'met'
                 )
             )
     FROM jobctl.job_runs AS run
@@ -4069,7 +4075,7 @@ CREATE FUNCTION jobctl.serving(job text, queue text, tick_age double precision, 
     WHERE worker.queues = '{}'
         OR serving.queue = ANY (worker.queues)
 $$;
-CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], wait interval, slow text) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
+CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], put_off_for interval, slow text) RETURNS TABLE(id bigint, is_dead boolean, code text, message text, second_code text, second_message text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
@@ -4132,7 +4138,7 @@ BEGIN
             ELSE
                 UPDATE jobctl.job_runs AS run
                 SET
-                    run_at = now() + wait,
+                    run_at = now() + put_off_for,
                     last_error = 'cannot claim runs: ' || message,
                     error_type = 'claim_rejected',
                     updated_at = now()
@@ -4161,31 +4167,31 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
-    WITH RECURSIVE before (run_id, id, status, is_stuck) AS (
+    WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
         -- Else nothing is searched.
         WHERE EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.state IN ('stuck', 'due')
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.state IN ('stuck', 'due')
         )
         UNION
-        SELECT before.run_id, awaited.id, awaited.status, awaited.is_stuck
-        FROM before
+        SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
+        FROM chain
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
             SELECT awaited.id, awaited.status, awaited.is_stuck
             FROM jobctl.awaited_runs AS awaited
-            WHERE awaited.follower_id = before.id
+            WHERE awaited.follower_id = chain.id
                 AND awaited.state <> 'met'
             OFFSET 0
         ) AS awaited
-        WHERE before.status = 'blocked'
+        WHERE chain.status = 'blocked'
     )
     SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status
     FROM (
-        SELECT before.*
-        FROM before
+        SELECT chain.*
+        FROM chain
         LIMIT 10000 + cardinality(runs)
     ) AS known
     WHERE known.is_stuck
@@ -4204,7 +4210,7 @@ DECLARE
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
-    size integer;
+    payload_bytes integer;
     is_backoff boolean;
     refusal record;
 BEGIN
@@ -4229,10 +4235,10 @@ BEGIN
     IF backoff <> definition.backoff THEN
         is_backoff := jobctl.is_backoff(backoff);
     END IF;
-    size := octet_length(payload::text);
+    payload_bytes := octet_length(payload::text);
     reason := jobctl.wrong_value(
-        definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
+        definition, payload, payload_bytes, key, run_at, run_in, queue, max_attempts, timeout,
+        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
         worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
@@ -4319,7 +4325,7 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        SELECT held.*
+        SELECT answer.*
         INTO id, result, code, reason, status, due_at
         FROM jobctl.find_key(
             definition.name,
@@ -4328,7 +4334,7 @@ BEGIN
             coalesce(key_scope, 'retained'),
             CASE WHEN replaces THEN 'replace' ELSE on_conflict END,
             run_at
-        ) AS held;
+        ) AS answer;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -4447,27 +4453,27 @@ CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
     SET row_security TO 'off'
     AS $$
 BEGIN
-    UPDATE jobctl.job_dependencies AS waits
+    UPDATE jobctl.job_dependencies AS dependency
     SET state = 'due'
-    FROM jobctl.job_runs AS before
+    FROM jobctl.job_runs AS predecessor
     JOIN jobctl.job_runs AS run
         ON run.id = ANY (runs)
         AND run.status = 'cancelled'
-    WHERE waits.run_id = run.id
-        AND waits.after_id = before.id
-        AND waits.state = 'met'
-        AND waits.rule = 'any_end'
+    WHERE dependency.run_id = run.id
+        AND dependency.after_id = predecessor.id
+        AND dependency.state = 'met'
+        AND dependency.rule = 'any_end'
         -- Else `retry --again` repeats it.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_attempts AS attempt
-            WHERE attempt.run_id = before.id
+            WHERE attempt.run_id = predecessor.id
                 AND attempt.outcome = 'succeeded'
         );
     RETURN ARRAY(
-        SELECT DISTINCT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = ANY (runs)
-            AND waits.state <> 'met'
+        SELECT DISTINCT dependency.run_id
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.run_id = ANY (runs)
+            AND dependency.state <> 'met'
     );
 END
 $$;
@@ -4542,19 +4548,20 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
-    SELECT DISTINCT ON (run.id, before.id)
+    SELECT DISTINCT ON (run.id, predecessor.id)
         run.id,
-        before.id,
+        predecessor.id,
         asked.rule,
         CASE
-            WHEN before.status = 'succeeded' THEN 'met'
-            WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
+            WHEN predecessor.status = 'succeeded' THEN 'met'
+            WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
+                THEN 'open'
             ELSE 'due'
         END,
-        CASE WHEN before.status = 'succeeded' THEN before.attempts END
+        CASE WHEN predecessor.status = 'succeeded' THEN predecessor.attempts END
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
-    JOIN jobctl.job_runs AS before ON before.id = asked.after_id
+    JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
     -- Else any enqueuer could keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
@@ -4563,16 +4570,19 @@ BEGIN
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (
-        SELECT waits.run_id, NULL::bigint AS after_id, count(*) AS dependencies
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = ANY (runs)
-        GROUP BY waits.run_id
+        SELECT dependency.run_id, NULL::bigint AS after_id, count(*) AS dependencies
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.run_id = ANY (runs)
+        GROUP BY dependency.run_id
         UNION ALL
-        SELECT max(waits.run_id) FILTER (WHERE waits.run_id = ANY (runs)), waits.after_id, count(*)
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.after_id = ANY (predecessors)
-            AND waits.state <> 'met'
-        GROUP BY waits.after_id
+        SELECT
+            max(dependency.run_id) FILTER (WHERE dependency.run_id = ANY (runs)),
+            dependency.after_id,
+            count(*)
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.after_id = ANY (predecessors)
+            AND dependency.state <> 'met'
+        GROUP BY dependency.after_id
     ) AS counted
     WHERE counted.dependencies > most
         AND counted.run_id IS NOT NULL
@@ -4593,29 +4603,29 @@ BEGIN
         AND run.created_at = now()
         AND run.status = 'queued'
         AND EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+                AND dependency.state <> 'met'
         );
     IF NOT EXISTS (
-        SELECT FROM jobctl.job_runs AS before
-        WHERE before.id = ANY (predecessors)
-            AND before.traceparent IS NOT NULL
+        SELECT FROM jobctl.job_runs AS predecessor
+        WHERE predecessor.id = ANY (predecessors)
+            AND predecessor.traceparent IS NOT NULL
     ) THEN
         RETURN;
     END IF;
     -- A run without a trace of its own continues that of its first predecessor that has one.
     UPDATE jobctl.job_runs AS run
-    SET traceparent = before.traceparent
+    SET traceparent = predecessor.traceparent
     FROM (
-        SELECT DISTINCT ON (waits.run_id) waits.run_id, awaited.traceparent
-        FROM jobctl.job_dependencies AS waits
-        JOIN jobctl.job_runs AS awaited ON awaited.id = waits.after_id
-        WHERE waits.run_id = ANY (runs)
+        SELECT DISTINCT ON (dependency.run_id) dependency.run_id, awaited.traceparent
+        FROM jobctl.job_dependencies AS dependency
+        JOIN jobctl.job_runs AS awaited ON awaited.id = dependency.after_id
+        WHERE dependency.run_id = ANY (runs)
             AND awaited.traceparent IS NOT NULL
-        ORDER BY waits.run_id, awaited.id
+        ORDER BY dependency.run_id, awaited.id
     ) AS before
-    WHERE run.id = before.run_id
+    WHERE run.id = predecessor.run_id
         AND run.traceparent IS NULL
         AND run.enqueued_by = SESSION_USER
         AND run.created_at = now()
@@ -4710,7 +4720,7 @@ BEGIN
     skipped_job := (SELECT run.job_type FROM jobctl.job_runs AS run WHERE run.id = skipped);
 END
 $$;
-CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, size integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, lock text, worker text, traceparent text, caller name) RETURNS text
+CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload jsonb, payload_bytes integer, key text, run_at timestamp with time zone, run_in interval, queue text, max_attempts integer, timeout interval, backoff text, is_backoff boolean, key_scope text, on_conflict text, debounce interval, debounce_max interval, expires_in interval, share text, lock text, worker text, traceparent text, caller name) RETURNS text
     LANGUAGE sql STABLE
     AS $_$
     SELECT CASE
@@ -4791,16 +4801,16 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
             THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
-        WHEN size > 4 * 262144
+        WHEN payload_bytes > 4 * 262144
             THEN 'payload is longer than 1 MiB'
         WHEN pg_column_size(payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
         -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
         -- characters.
-        WHEN size > 100
+        WHEN payload_bytes > 100
             AND payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'
-        WHEN size > 100 AND payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
+        WHEN payload_bytes > 100 AND payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
             THEN 'payload has a number out of range'
         WHEN NOT is_backoff
             THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s '
@@ -4894,15 +4904,15 @@ CREATE TABLE jobctl.job_runs (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.01', autovacuum_vacuum_threshold='500', autovacuum_analyze_scale_factor='0.02', autovacuum_vacuum_cost_delay='0');
 CREATE VIEW jobctl.awaited_runs AS
- SELECT waits.after_id AS id,
-    waits.state,
+ SELECT dependency.after_id AS id,
+    dependency.state,
     follower.id AS follower_id,
     follower.job_type AS follower_job,
-    COALESCE(before.status, 'deleted'::text) AS status,
-    (((waits.state = 'stuck'::text) OR ((waits.state = 'due'::text) AND (waits.rule = 'success'::text))) AND (follower.status = 'blocked'::text) AND (COALESCE(before.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
-   FROM ((jobctl.job_dependencies waits
-     JOIN jobctl.job_runs follower ON (((follower.id = waits.run_id) AND (follower.finished_at IS NULL))))
-     LEFT JOIN jobctl.job_runs before ON ((before.id = waits.after_id)));
+    COALESCE(predecessor.status, 'deleted'::text) AS status,
+    (((dependency.state = 'stuck'::text) OR ((dependency.state = 'due'::text) AND (dependency.rule = 'success'::text))) AND (follower.status = 'blocked'::text) AND (COALESCE(predecessor.status, 'deleted'::text) = ANY (ARRAY['dead'::text, 'cancelled'::text, 'deleted'::text]))) AS is_stuck
+   FROM ((jobctl.job_dependencies dependency
+     JOIN jobctl.job_runs follower ON (((follower.id = dependency.run_id) AND (follower.finished_at IS NULL))))
+     LEFT JOIN jobctl.job_runs predecessor ON ((predecessor.id = dependency.after_id)));
 CREATE TABLE jobctl.job_holds (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     scope text NOT NULL,
@@ -5219,14 +5229,14 @@ CREATE VIEW jobctl.pending_runs AS
    FROM jobctl.job_runs
   WHERE (job_runs.status = ANY (ARRAY['queued'::text, 'failed'::text]));
 CREATE VIEW jobctl.running_locks AS
- SELECT held.lock,
+ SELECT effective.lock,
     count(*) AS runs,
-    jobctl.lock_most(held.lock) AS most
+    jobctl.lock_most(effective.lock) AS most
    FROM ((jobctl.job_runs run
      LEFT JOIN jobctl.job_definitions definition ON (((definition.name = run.job_type) AND (definition.lock_name IS NOT NULL))))
-     CROSS JOIN LATERAL ( SELECT COALESCE(definition.lock_name, run.lock) AS lock) held)
-  WHERE ((run.status = 'running'::text) AND (held.lock IS NOT NULL))
-  GROUP BY held.lock;
+     CROSS JOIN LATERAL ( SELECT COALESCE(definition.lock_name, run.lock) AS lock) effective)
+  WHERE ((run.status = 'running'::text) AND (effective.lock IS NOT NULL))
+  GROUP BY effective.lock;
 CREATE VIEW jobctl.scheduling_jobs AS
  WITH RECURSIVE found AS (
          SELECT min(schedule.definition_id) AS id

@@ -12,14 +12,15 @@ const COLUMNS: [&str; 8] =
 /// How a run is when it ends, and the arguments of the end: one that lets it wait again, if its way
 /// can, and one that ends it.
 fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
-    const CLAIM: &str = "workers => '{w}', numbers => '{1}', claims => ARRAY[(SELECT started_at \
-                         FROM jobctl.job_runs WHERE id = 1)], started_ago => '{5}'";
-    const FAILED: &str = "next_statuses => '{failed}', backoffs => '{60}', outcomes => '{failed}', \
+    const CLAIM: &str = "workers => '{w}', attempt_numbers => '{1}', claim_times => \
+                         ARRAY[(SELECT started_at FROM jobctl.job_runs WHERE id = 1)], \
+                         started_ago => '{5}'";
+    const FAILED: &str = "next_statuses => '{failed}', next_attempt_in => '{60}', outcomes => '{failed}', \
                           error_types => '{exit_code}', errors => '{broken}'";
-    const INTERRUPTED: &str = "next_statuses => '{queued}', backoffs => '{60}', outcomes => \
+    const INTERRUPTED: &str = "next_statuses => '{queued}', next_attempt_in => '{60}', outcomes => \
                                '{interrupted}', error_types => '{interrupted}', errors => '{cut}'";
     const DONE: &str = "next_statuses => '{succeeded}', outcomes => '{succeeded}'";
-    const LOST: &str = "backoffs => '{60}', errors => '{lost}'";
+    const LOST: &str = "next_attempt_in => '{60}', errors => '{lost}'";
     let claim = |set, more: &[&str]| (set, [&[CLAIM], more].concat().join(", ").leak() as &str);
     match way {
         "result" => vec![
@@ -51,7 +52,7 @@ fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
             "status = 'running', attempts = 1, locked_by = 'w', started_at = now(), \
              locked_until = now() + interval '1 min'"
         }
-        "blocked" => "status = 'blocked'",
+        "blocked" | "waiting" => "status = 'blocked'",
         _ => "status = 'queued'",
     };
     let set = if set.is_empty() { "priority = 0" } else { set };
@@ -87,7 +88,6 @@ fn end_runs_writes_what_the_table_of_the_architecture_says() {
     for row in rows {
         let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
         let (way, from) = (cells[0].trim_matches('`'), cells[2].split(',').next().unwrap());
-        let from = if from.ends_with("blocked") { "blocked" } else { from };
         let seen: Vec<_> = scenarios(way)
             .into_iter()
             .map(|(set, arguments)| changes(way, from, set, arguments))

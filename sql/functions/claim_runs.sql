@@ -110,7 +110,7 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    any_waits boolean;
+    any_pending boolean;
     any_locks boolean;
     limited record;
     claimed_ids bigint[];
@@ -131,12 +131,12 @@ BEGIN
         WHERE run.id = only_run;
         after_queues := coalesce(after_queues, '{}');
     END IF;
-    -- A tick that lingers mostly finds no waiting run. The claim takes longer to find that out.
-    any_waits := EXISTS (
+    -- A tick that lingers mostly finds no pending run. The claim takes longer to find that out.
+    any_pending := EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_waits AND after_definition IS NULL AND EXISTS (
+    any_locks := any_pending AND after_definition IS NULL AND EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE coalesce(run.status IN ('queued', 'failed'), false)
             AND run.lock IS NOT NULL
@@ -156,9 +156,9 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_waits AND (after_definition >= 0 OR any_locks);
+    WHERE any_pending AND (after_definition >= 0 OR any_locks);
     skips_runs := false;
-    IF any_waits THEN
+    IF any_pending THEN
         WITH RECURSIVE lanes AS (
             -- The last lane of the previous claim, or a sentinel that sorts before every lane.
             SELECT
@@ -242,14 +242,14 @@ BEGIN
         ),
         free AS MATERIALIZED (
             SELECT
-                waiting.id,
-                waiting.is_last_attempt,
-                waiting.size,
+                pending.id,
+                pending.is_last_attempt,
+                pending.size,
                 lane.priority,
                 lane.oldest,
                 lane.queue,
-                waiting.run_at,
-                waiting.id AS place_of
+                pending.run_at,
+                pending.id AS place_id
             FROM (
                 SELECT *
                 FROM starts
@@ -294,7 +294,7 @@ BEGIN
                 -- lanes.
                 LIMIT at_most
                 FOR NO KEY UPDATE SKIP LOCKED
-            ) AS waiting
+            ) AS pending
             LIMIT CASE WHEN EXISTS (SELECT FROM claim_right) THEN at_most ELSE 0 END
         ),
         within_limits AS (
@@ -306,7 +306,7 @@ BEGIN
                 chosen.run_at AS oldest,
                 chosen.queue,
                 chosen.run_at,
-                chosen.place_of
+                chosen.place_id
             -- limited_runs has locked these runs, so they are still due.
             FROM unnest(
                 limited.ids,
@@ -316,7 +316,7 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of)
+            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
         due AS MATERIALIZED (
@@ -348,7 +348,7 @@ BEGIN
                             candidate.oldest,
                             candidate.queue,
                             candidate.run_at,
-                            candidate.place_of
+                            candidate.place_id
                     )
                 ) AS first
                 WHERE first.place <= at_most
@@ -493,17 +493,17 @@ BEGIN
             -- Several runs use a live key one after the other, and their effects differ.
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-            waits.after,
-            coalesce(definition.pass_result, false) AND waits.after IS NOT NULL,
+            predecessors.after,
+            coalesce(definition.pass_result, false) AND predecessors.after IS NOT NULL,
             coalesce(definition.result = 'json', false),
             run.traceparent
         FROM jobctl.job_runs AS run
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         CROSS JOIN LATERAL (
-            SELECT string_agg(edge.after_id::text, ',' ORDER BY edge.after_id) AS after
-            FROM jobctl.job_dependencies AS edge
-            WHERE edge.run_id = run.id
-        ) AS waits
+            SELECT string_agg(dependency.after_id::text, ',' ORDER BY dependency.after_id) AS after
+            FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+        ) AS predecessors
         WHERE run.id = ANY (claimed_ids)
         ORDER BY run.priority, run.run_at, run.id;
 END

@@ -1,15 +1,19 @@
 -- Adds attempts that have just ended to the figures: arrays of equal length, one element an
--- attempt, or a run that expired or was dropped. `statuses` are those of the runs now; run times
--- and waits, in seconds, are NULL where they don't count. A function, so that PostgreSQL caches
--- the plans: without the cache these statements cost three times as much. SECURITY DEFINER: a
--- worker can add to figures, but not change them.
+-- attempt, or a run that expired or was dropped.
+--
+--   statuses      of the runs now
+--   run_times     seconds; NULL: the attempt did not succeed
+--   wait_times    seconds from due to start; NULL: the result did not end the run
+--
+-- A function, so that PostgreSQL caches the plans: without the cache these statements cost three
+-- times as much. SECURITY DEFINER: a worker can add to figures, but not change them.
 CREATE OR REPLACE FUNCTION jobctl.count_attempts(
     runs bigint[],
     job_types text[],
     statuses text[],
     outcomes text[],
     run_times float8[],
-    waits float8[]
+    wait_times float8[]
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -45,17 +49,18 @@ BEGIN
                 0
             ) AS run_time_seconds,
             coalesce(
-                sum(least(greatest(ended.wait, 0), 1e9)) FILTER (WHERE ended.wait IS NOT NULL),
+                sum(least(greatest(ended.wait_time, 0), 1e9))
+                    FILTER (WHERE ended.wait_time IS NOT NULL),
                 0
             ) AS wait_seconds,
             ARRAY[
-                count(*) FILTER (WHERE ended.wait <= 1),
-                count(*) FILTER (WHERE ended.wait <= 10),
-                count(*) FILTER (WHERE ended.wait <= 30),
-                count(*) FILTER (WHERE ended.wait <= 60),
-                count(*) FILTER (WHERE ended.wait <= 300),
-                count(*) FILTER (WHERE ended.wait <= 3600),
-                count(ended.wait)
+                count(*) FILTER (WHERE ended.wait_time <= 1),
+                count(*) FILTER (WHERE ended.wait_time <= 10),
+                count(*) FILTER (WHERE ended.wait_time <= 30),
+                count(*) FILTER (WHERE ended.wait_time <= 60),
+                count(*) FILTER (WHERE ended.wait_time <= 300),
+                count(*) FILTER (WHERE ended.wait_time <= 3600),
+                count(ended.wait_time)
             ] AS waits,
             -- The attempts ended at the same time. A death is the most important.
             CASE
@@ -65,8 +70,8 @@ BEGIN
                 WHEN bool_or(ended.status = 'cancelled' AND ended.outcome <> 'expired')
                     THEN 'cancelled'
             END AS last_status
-        FROM unnest(runs, job_types, statuses, outcomes, run_times, waits)
-            AS ended (run, job_type, status, outcome, run_time, wait)
+        FROM unnest(runs, job_types, statuses, outcomes, run_times, wait_times)
+            AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
         -- Rows that other ticks have locked are skipped, so no tick waits here.
@@ -103,8 +108,8 @@ BEGIN
             run_time_seconds = figures.run_time_seconds + counted.run_time_seconds,
             wait_seconds = figures.wait_seconds + counted.wait_seconds,
             waits = ARRAY(
-                SELECT wait.before + wait.more
-                FROM unnest(figures.waits, counted.waits) AS wait (before, more)
+                SELECT bucket.before + bucket.more
+                FROM unnest(figures.waits, counted.waits) AS bucket (before, more)
             ),
             last_ended_at = CASE
                 WHEN counted.last_status IS NULL THEN figures.last_ended_at

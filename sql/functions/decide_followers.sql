@@ -35,12 +35,12 @@ DECLARE
     refusals text[];
 BEGIN
     -- What a deleted run waited for stays until its predecessor ends, see forget_history.
-    DELETE FROM jobctl.job_dependencies AS waits
-    WHERE waits.run_id = ANY (followers)
-        AND (waits.state = 'due') IS TRUE
+    DELETE FROM jobctl.job_dependencies AS dependency
+    WHERE dependency.run_id = ANY (followers)
+        AND (dependency.state = 'due') IS TRUE
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS run
-            WHERE run.id = waits.run_id
+            WHERE run.id = dependency.run_id
         );
     free := ARRAY(
         SELECT run.id
@@ -53,49 +53,53 @@ BEGIN
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
         WHERE run.id = ANY (ARRAY(
-            SELECT before.id
-            FROM jobctl.job_runs AS before
-            WHERE before.finished_at IS NULL
-                AND before.id = ANY (ARRAY(
-                    SELECT waits.after_id
-                    FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = ANY (free)
-                        AND (waits.state = 'due') IS TRUE
+            SELECT predecessor.id
+            FROM jobctl.job_runs AS predecessor
+            WHERE predecessor.finished_at IS NULL
+                AND predecessor.id = ANY (ARRAY(
+                    SELECT dependency.after_id
+                    FROM jobctl.job_dependencies AS dependency
+                    WHERE dependency.run_id = ANY (free)
+                        AND (dependency.state = 'due') IS TRUE
                 ))
-            ORDER BY before.id
+            ORDER BY predecessor.id
             FOR NO KEY UPDATE SKIP LOCKED
         ))
         RETURNING run.id
     )
     SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
     WITH decided AS (
-        UPDATE jobctl.job_dependencies AS waits
+        UPDATE jobctl.job_dependencies AS dependency
         SET
             state = CASE
-                WHEN before.status = 'succeeded' THEN 'met'
-                WHEN before.status NOT IN ('dead', 'cancelled') THEN 'open'
-                WHEN waits.rule = 'any_end' THEN 'met'
+                WHEN predecessor.status = 'succeeded' THEN 'met'
+                WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
+                WHEN dependency.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
             END,
-            attempt = CASE WHEN before.finished_at IS NOT NULL THEN before.attempts END
+            attempt = CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
         FROM jobctl.job_dependencies AS due
-        LEFT JOIN jobctl.job_runs AS before ON before.id = due.after_id
+        LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = due.after_id
         WHERE due.run_id = ANY (free)
             AND (due.state = 'due') IS TRUE
-            AND (before.id IS NULL OR before.finished_at IS NOT NULL OR before.id = ANY (unended))
-            AND waits.run_id = due.run_id
-            AND waits.after_id = due.after_id
-            AND (waits.state = 'due') IS TRUE
+            AND (
+                predecessor.id IS NULL
+                OR predecessor.finished_at IS NOT NULL
+                OR predecessor.id = ANY (unended)
+            )
+            AND dependency.run_id = due.run_id
+            AND dependency.after_id = due.after_id
+            AND (dependency.state = 'due') IS TRUE
         RETURNING
-            waits.run_id,
-            waits.after_id,
-            waits.state,
+            dependency.run_id,
+            dependency.after_id,
+            dependency.state,
             CASE
-                WHEN waits.state = 'stuck' AND waits.rule = 'or_cancel'
+                WHEN dependency.state = 'stuck' AND dependency.rule = 'or_cancel'
                     THEN format(
                         'run %s did not succeed: it is %s',
-                        waits.after_id,
-                        coalesce(before.status, 'deleted')
+                        dependency.after_id,
+                        coalesce(predecessor.status, 'deleted')
                     )
             END AS refusal
     ),
@@ -122,9 +126,9 @@ BEGIN
         WHERE run.id = ANY (candidates)
             AND run.status = 'blocked'
             AND NOT EXISTS (
-                SELECT FROM jobctl.job_dependencies AS waits
-                WHERE waits.run_id = run.id
-                    AND waits.state <> 'met'
+                SELECT FROM jobctl.job_dependencies AS dependency
+                WHERE dependency.run_id = run.id
+                    AND dependency.state <> 'met'
             )
     );
     UPDATE jobctl.job_runs AS run

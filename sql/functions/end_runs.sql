@@ -25,10 +25,10 @@ CREATE OR REPLACE FUNCTION jobctl.end_runs(
     way text,
     runs bigint[],
     workers text[] DEFAULT NULL,
-    numbers integer[] DEFAULT NULL,
-    claims timestamptz[] DEFAULT NULL,
+    attempt_numbers integer[] DEFAULT NULL,
+    claim_times timestamptz[] DEFAULT NULL,
     next_statuses text[] DEFAULT NULL,
-    backoffs float8[] DEFAULT NULL,
+    next_attempt_in float8[] DEFAULT NULL,
     outcomes text[] DEFAULT NULL,
     error_types text[] DEFAULT NULL,
     errors text[] DEFAULT NULL,
@@ -37,7 +37,7 @@ CREATE OR REPLACE FUNCTION jobctl.end_runs(
     signals integer[] DEFAULT NULL,
     http_statuses integer[] DEFAULT NULL,
     outputs text[] DEFAULT NULL,
-    sizes bigint[] DEFAULT NULL,
+    output_bytes bigint[] DEFAULT NULL,
     are_truncated boolean[] DEFAULT NULL,
     started_ago float8[] DEFAULT NULL,
     ended_ago float8[] DEFAULT NULL,
@@ -63,7 +63,7 @@ DECLARE
     counted_statuses text[];
     counted_outcomes text[];
     run_times float8[];
-    waits float8[];
+    wait_times float8[];
     finals bigint[];
     snoozed bigint[];
     is_skipped boolean;
@@ -72,8 +72,8 @@ BEGIN
         SELECT
             given.id,
             given.worker,
-            given.number,
-            given.claim,
+            given.attempt_number,
+            given.claim_time,
             coalesce(
                 given.status,
                 CASE way
@@ -83,7 +83,7 @@ BEGIN
                     ELSE 'cancelled'
                 END
             ) AS status,
-            given.backoff,
+            given.next_attempt_in,
             CASE way WHEN 'lost' THEN 'lease_expired' ELSE given.outcome END AS outcome,
             CASE way
                 WHEN 'lost' THEN 'lease_expired'
@@ -103,17 +103,18 @@ BEGIN
             given.signal,
             given.http_status,
             given.output,
-            coalesce(given.size, octet_length(given.output), 0) AS size,
+            coalesce(given.output_bytes, octet_length(given.output), 0)
+                AS output_bytes,
             coalesce(given.is_truncated, given.output IS NOT NULL) AS is_truncated,
             given.started_ago,
             coalesce(given.ended_ago, 0) AS ended_ago
         FROM unnest(
             runs,
             workers,
-            numbers,
-            claims,
+            attempt_numbers,
+            claim_times,
             next_statuses,
-            backoffs,
+            next_attempt_in,
             outcomes,
             error_types,
             errors,
@@ -122,17 +123,17 @@ BEGIN
             signals,
             http_statuses,
             outputs,
-            sizes,
+            output_bytes,
             are_truncated,
             started_ago,
             ended_ago
         ) AS given (
             id,
             worker,
-            number,
-            claim,
+            attempt_number,
+            claim_time,
             status,
-            backoff,
+            next_attempt_in,
             outcome,
             error_type,
             error,
@@ -141,7 +142,7 @@ BEGIN
             signal,
             http_status,
             output,
-            size,
+            output_bytes,
             is_truncated,
             started_ago,
             ended_ago
@@ -155,8 +156,8 @@ BEGIN
                 WHEN way IN ('result', 'lost', 'release')
                     THEN run.status = 'running'
                         AND run.locked_by = given.worker
-                        AND run.attempts = given.number
-                        AND run.started_at IS NOT DISTINCT FROM given.claim
+                        AND run.attempts = given.attempt_number
+                        AND run.started_at IS NOT DISTINCT FROM given.claim_time
                         -- A worker that can't write a locked row keeps its lease in
                         -- job_locked_runs, but only while the lease still lasts. So this snapshot,
                         -- which is later than now(), contains every lease that was kept in time. A
@@ -206,7 +207,7 @@ BEGIN
                     -- A run that ends keeps the time at which it was due.
                     CASE
                         WHEN next.status IN ('queued', 'failed') AND way <> 'release'
-                            THEN now() + make_interval(secs => asked.backoff)
+                            THEN now() + make_interval(secs => asked.next_attempt_in)
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
@@ -269,15 +270,15 @@ BEGIN
             run.expires_at <= run.run_at AS expires_first,
             greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
             asked.worker,
-            asked.number,
-            asked.claim,
+            asked.attempt_number,
+            asked.claim_time,
             asked.error_type,
             coalesce(asked.detail, asked.error) AS error,
             asked.exit_code,
             asked.signal,
             asked.http_status,
             asked.output,
-            asked.size,
+            asked.output_bytes,
             asked.is_truncated,
             asked.started_ago,
             asked.ended_ago
@@ -301,7 +302,7 @@ BEGIN
         )
         SELECT
             changed.id,
-            changed.number,
+            changed.attempt_number,
             changed.worker,
             now() - make_interval(secs => changed.started_ago),
             now() - make_interval(secs => changed.ended_ago),
@@ -312,7 +313,7 @@ BEGIN
             changed.signal,
             changed.http_status,
             changed.output,
-            changed.size,
+            changed.output_bytes,
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
@@ -322,8 +323,8 @@ BEGIN
     )
     SELECT
         array_agg(changed.id),
-        array_agg(changed.number),
-        array_agg(changed.claim),
+        array_agg(changed.attempt_number),
+        array_agg(changed.claim_time),
         array_agg(changed.status),
         array_agg(coalesce(changed.expires_first, false)),
         array_agg(changed.job_type),
@@ -349,7 +350,7 @@ BEGIN
         counted_statuses,
         counted_outcomes,
         run_times,
-        waits,
+        wait_times,
         finals,
         snoozed,
         is_skipped
@@ -360,7 +361,7 @@ BEGIN
     -- STRICT: without an ended run, it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
-            ids, jobs, counted_statuses, counted_outcomes, run_times, waits
+            ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
         );
     END IF;
     IF snoozed IS NOT NULL THEN

@@ -51,7 +51,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     queued record;
-    waits record;
+    refusal record;
 BEGIN
     IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
         RAISE EXCEPTION 'after excludes replace and debounce' USING ERRCODE = '22023';
@@ -77,14 +77,14 @@ BEGIN
         traceparent, caller
     );
     IF queued.result = 'enqueued' AND after <> '{}' THEN
-        waits := jobctl.wait_for(
+        refusal := jobctl.wait_for(
             array_fill(queued.id, ARRAY[cardinality(after)]),
             after,
             array_fill(after_rule, ARRAY[cardinality(after)]),
             caller
         );
-        queued.code := waits.code;
-        queued.reason := waits.reason;
+        queued.code := refusal.code;
+        queued.reason := refusal.reason;
     END IF;
     IF queued.code IS NULL THEN
         RETURN queued.id;

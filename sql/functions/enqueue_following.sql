@@ -147,13 +147,13 @@ BEGIN
             following.queue,
             following.priority,
             coalesce(due.scheduled_for, now()),
-            CASE WHEN before.runs > 0 THEN 'blocked' ELSE 'queued' END,
+            CASE WHEN awaited.runs > 0 THEN 'blocked' ELSE 'queued' END,
             following.max_attempts,
             following.backoff,
             due.scheduled_for,
             coalesce(due.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
-            before.traceparent,
+            awaited.traceparent,
             -- An application whose run is followed must not become the owner of this one.
             CURRENT_USER
         FROM due
@@ -162,13 +162,13 @@ BEGIN
             SELECT
                 count(*) AS runs,
                 (
-                    array_agg(before.traceparent ORDER BY before.run_id)
-                        FILTER (WHERE before.traceparent IS NOT NULL)
+                    array_agg(predecessor.traceparent ORDER BY predecessor.run_id)
+                        FILTER (WHERE predecessor.traceparent IS NOT NULL)
                 )[1] AS traceparent
-            FROM predecessors AS before
-            WHERE before.definition_id = due.definition_id
-                AND before.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
-        ) AS before
+            FROM predecessors AS predecessor
+            WHERE predecessor.definition_id = due.definition_id
+                AND predecessor.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+        ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
         ON CONFLICT (
@@ -183,12 +183,12 @@ BEGIN
     ),
     edges AS (
         INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state)
-        SELECT new.id, before.run_id, following.when, 'due'
+        SELECT new.id, predecessor.run_id, following.when, 'due'
         FROM new
         JOIN jobctl.job_definitions AS following ON following.id = new.definition_id
-        JOIN predecessors AS before
-            ON before.definition_id = new.definition_id
-            AND before.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
+        JOIN predecessors AS predecessor
+            ON predecessor.definition_id = new.definition_id
+            AND predecessor.scheduled_for IS NOT DISTINCT FROM new.scheduled_for
     )
     SELECT
         ARRAY(SELECT new.id FROM new),

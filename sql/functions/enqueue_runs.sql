@@ -31,7 +31,7 @@ AS $$
 DECLARE
     open integer[];
     number integer;
-    held record;
+    answer record;
     again record;
 BEGIN
     IF has_table_privilege(caller, 'jobctl.job_runs', 'INSERT') IS NOT TRUE
@@ -77,8 +77,8 @@ BEGIN
                 definition, run.queue, run.priority, run.max_attempts, value.timeout, run.backoff
             ) AS exceeded,
             jobctl.wrong_value(
-                definition, value.payload, value.size, run.idempotency_key, run.run_at,
-                value.run_in, run.queue, run.max_attempts, value.timeout, run.backoff,
+                definition, value.payload, value.payload_bytes, run.idempotency_key,
+                run.run_at, value.run_in, run.queue, run.max_attempts, value.timeout, run.backoff,
                 CASE
                     WHEN run.backoff <> coalesce(definition.backoff, '')
                         THEN jobctl.is_backoff(run.backoff)
@@ -121,7 +121,7 @@ BEGIN
             SELECT
                 -- The column of a record can't be the JSON null.
                 coalesce(run.payload, line.run -> 'payload', '{}') AS payload,
-                octet_length(run.payload::text) AS size,
+                octet_length(run.payload::text) AS payload_bytes,
                 make_interval(secs => run."in") AS run_in,
                 make_interval(secs => run.timeout) AS timeout,
                 make_interval(secs => run.debounce) AS debounce,
@@ -288,8 +288,8 @@ BEGIN
     IF open IS NULL THEN
         RETURN;
     END IF;
-    FOR held IN
-        SELECT place.number, answer.*
+    FOR answer IN
+        SELECT place.number, found.*
         FROM unnest(open) AS place (number)
         CROSS JOIN LATERAL jsonb_to_record(runs[place.number]) AS run (
             job_type text,
@@ -307,14 +307,14 @@ BEGIN
             coalesce(run.key_scope, 'retained'),
             run.on_conflict,
             coalesce(run.run_at, now() + make_interval(secs => run."in"), now())
-        ) AS answer
+        ) AS found
     LOOP
-        ids[held.number] := held.id;
-        results[held.number] := held.result;
-        codes[held.number] := held.code;
-        reasons[held.number] := held.reason;
-        statuses[held.number] := held.status;
-        due_ats[held.number] := held.due_at;
+        ids[answer.number] := answer.id;
+        results[answer.number] := answer.result;
+        codes[answer.number] := answer.code;
+        reasons[answer.number] := answer.reason;
+        statuses[answer.number] := answer.status;
+        due_ats[answer.number] := answer.due_at;
     END LOOP;
     open := ARRAY(
         SELECT place.number

@@ -44,18 +44,18 @@ DECLARE
 BEGIN
     IF fire.schedule_id IS NULL THEN
         SELECT * INTO definition
-        FROM jobctl.job_definitions AS seen
-        WHERE seen.id = fire.definition_id
+        FROM jobctl.job_definitions AS stored
+        WHERE stored.id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
     ELSE
         SELECT * INTO own
-        FROM jobctl.job_schedules AS seen
-        WHERE seen.id = fire.schedule_id
-            AND seen.definition_id = fire.definition_id
+        FROM jobctl.job_schedules AS stored
+        WHERE stored.id = fire.schedule_id
+            AND stored.definition_id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
         SELECT * INTO definition
-        FROM jobctl.job_definitions AS seen
-        WHERE seen.id = own.definition_id;
+        FROM jobctl.job_definitions AS stored
+        WHERE stored.id = own.definition_id;
         definition.schedule := own.schedule;
         definition.time_zone := own.time_zone;
         definition.next_run_at := own.next_run_at;

@@ -20,20 +20,20 @@ BEGIN
         IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
             -- The end of a predecessor may write to the others, and must not wait for this
             -- transaction. They go with the predecessor.
-            DELETE FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+            DELETE FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND (
-                    waits.state = 'met'
+                    dependency.state = 'met'
                     OR NOT EXISTS (
                         SELECT FROM jobctl.job_runs AS run
-                        WHERE run.id = waits.after_id
+                        WHERE run.id = dependency.after_id
                     )
                 );
-            DELETE FROM jobctl.job_dependencies AS waits
-            WHERE waits.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
+            DELETE FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
-                    WHERE run.id = waits.run_id
+                    WHERE run.id = dependency.run_id
                 );
             PERFORM jobctl.mark_followers(ARRAY(SELECT deleted.id FROM deleted));
         END IF;

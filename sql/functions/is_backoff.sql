@@ -12,14 +12,14 @@ BEGIN
     END IF;
     RETURN (
         SELECT backoff ~ replace(
-                '^((fixed|polynomial):WAIT|exponential:WAIT([.][.]WAIT)?|list:WAIT(,WAIT)*)$',
-                'WAIT',
+                '^((fixed|polynomial):DELAY|exponential:DELAY([.][.]DELAY)?|list:DELAY(,DELAY)*)$',
+                'DELAY',
                 ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
             )
-            AND bool_and(waits.seconds <= 30 * 86400)
+            AND bool_and(delay.seconds <= 30 * 86400)
             AND (
                 backoff NOT LIKE 'exponential:%'
-                OR min(waits.seconds) = (array_agg(waits.seconds ORDER BY waits.ordinal))[1]
+                OR min(delay.seconds) = (array_agg(delay.seconds ORDER BY delay.ordinal))[1]
             )
         FROM (
             SELECT given.ordinal, (
@@ -31,10 +31,10 @@ BEGIN
                     WHEN 'd' THEN 86400
                     WHEN 'w' THEN 604800
                 END), 0)
-                FROM regexp_matches(given.wait, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
+                FROM regexp_matches(given.text, '([0-9][0-9 ]*)(ms|[smhdw])', 'g') AS part
             ) AS seconds
-            FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (wait, ordinal)
-        ) AS waits
+            FROM regexp_split_to_table(backoff, ',|[.][.]') WITH ORDINALITY AS given (text, ordinal)
+        ) AS delay
     );
 END
 $$;

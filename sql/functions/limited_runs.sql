@@ -338,10 +338,10 @@ BEGIN
             due.queue,
             due.priority,
             due.most_of_share,
-            waiting.id,
-            waiting.run_at,
-            waiting.payload_bytes,
-            waiting.is_last_attempt
+            pending.id,
+            pending.run_at,
+            pending.payload_bytes,
+            pending.is_last_attempt
         FROM due
         CROSS JOIN LATERAL (
             SELECT
@@ -378,7 +378,7 @@ BEGIN
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
-        ) AS waiting
+        ) AS pending
     ),
     in_turn AS (
         SELECT
@@ -386,7 +386,7 @@ BEGIN
             nth_value(placed.priority, placed.place) OVER by_age AS place_priority,
             nth_value(placed.queue, placed.place) OVER by_age AS place_queue,
             nth_value(placed.run_at, placed.place) OVER by_age AS place_run_at,
-            nth_value(placed.id, placed.place) OVER by_age AS place_of
+            nth_value(placed.id, placed.place) OVER by_age AS place_id
         FROM (
             SELECT
                 turns.*,
@@ -418,7 +418,7 @@ BEGIN
         array_agg(in_turn.place_priority),
         array_agg(in_turn.place_queue),
         array_agg(in_turn.place_run_at),
-        array_agg(in_turn.place_of),
+        array_agg(in_turn.place_id),
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
@@ -522,12 +522,12 @@ BEGIN
     ),
     claimable AS MATERIALIZED (
         SELECT
-            waiting.id,
-            waiting.priority,
-            waiting.run_at,
+            pending.id,
+            pending.priority,
+            pending.run_at,
             row_number() OVER (
                 PARTITION BY due.lock
-                ORDER BY waiting.priority, waiting.run_at, waiting.id
+                ORDER BY pending.priority, pending.run_at, pending.id
             ) <= jobctl.lock_most(due.lock) AS is_within
         FROM due
         CROSS JOIN LATERAL (
@@ -555,7 +555,7 @@ BEGIN
                 )
             ORDER BY run.run_at, run.id
             LIMIT least(at_most, jobctl.lock_most(due.lock))
-        ) AS waiting
+        ) AS pending
     ),
     -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
     locked AS MATERIALIZED (
@@ -610,8 +610,8 @@ BEGIN
                 place_priorities || by_lock.priorities,
                 place_run_at || by_lock.run_at,
                 place_ids || by_lock.ids
-            ) AS candidate (id, priority, run_at, place_of)
-            ORDER BY candidate.priority, candidate.run_at, candidate.place_of
+            ) AS candidate (id, priority, run_at, place_id)
+            ORDER BY candidate.priority, candidate.run_at, candidate.place_id
         )
     ) AS allowed;
     skipped_job := coalesce(skipped_job, started.skipped_job);
@@ -622,7 +622,7 @@ BEGIN
         array_agg(chosen.priority ORDER BY chosen.place),
         array_agg(chosen.queue ORDER BY chosen.place),
         array_agg(chosen.run_at ORDER BY chosen.place),
-        array_agg(chosen.place_of ORDER BY chosen.place)
+        array_agg(chosen.place_id ORDER BY chosen.place)
     INTO
         ids,
         are_last_attempts,
@@ -640,7 +640,7 @@ BEGIN
         place_run_at || by_lock.run_at,
         place_ids || by_lock.ids
     ) WITH ORDINALITY
-        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_of, place)
+        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id, place)
     WHERE chosen.id = ANY (started.runs);
 END
 $$;

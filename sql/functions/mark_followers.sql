@@ -15,11 +15,11 @@ DECLARE
     marked bigint[];
 BEGIN
     WITH marked AS (
-        UPDATE jobctl.job_dependencies AS waits
+        UPDATE jobctl.job_dependencies AS dependency
         SET state = 'due'
-        WHERE waits.after_id = ANY (runs)
-            AND waits.state IN ('open', 'stuck')
-        RETURNING waits.after_id
+        WHERE dependency.after_id = ANY (runs)
+            AND dependency.state IN ('open', 'stuck')
+        RETURNING dependency.after_id
     )
     SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
     RETURN marked;

@@ -2,7 +2,7 @@
 -- record alerts, and write no other event. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.record_alerts(
     host_user text,
-    outcome text,
+    delivery text,
     jobs text[],
     details text[]
 )
@@ -18,7 +18,7 @@ AS $$
         alert.job,
         SESSION_USER,
         left(record_alerts.host_user, 1000),
-        left(record_alerts.outcome, 1000),
+        left(record_alerts.delivery, 1000),
         left(alert.detail, 1000)
     FROM unnest(jobs, details) AS alert (job, detail)
 $$;

@@ -1,15 +1,15 @@
 -- running -> running: renews the leases that a tick holds. Internal: no part of the contract of the
 -- schema.
 --
--- runs, numbers, claims: the claims, see end_runs
+-- runs, attempt_numbers, claim_times: the claims, see end_runs
 -- lease: seconds
 -- A row per claim. `renewed` false and `held` true: another session has locked the row; try again.
--- `held` false: another worker has the lease, or the run is gone.
+-- `held` false: another worker has the lease, or the run is gone; the tick stops the job.
 CREATE OR REPLACE FUNCTION jobctl.renew_leases(
     worker text,
     runs bigint[],
-    numbers integer[],
-    claims timestamptz[],
+    attempt_numbers integer[],
+    claim_times timestamptz[],
     lease float8
 )
 RETURNS TABLE (
@@ -31,7 +31,7 @@ AS $$
 BEGIN
     RETURN QUERY WITH mine AS (
         SELECT *
-        FROM unnest(runs, numbers, claims)
+        FROM unnest(runs, attempt_numbers, claim_times)
             AS mine (id, attempt, claimed_at)
     ),
     held AS MATERIALIZED (

@@ -36,9 +36,9 @@ AS $$
                 stuck.id IS NOT NULL
                 -- The rows that say what it waits for are lost.
                 OR NOT EXISTS (
-                    SELECT FROM jobctl.job_dependencies AS waits
-                    WHERE waits.run_id = run.id
-                        AND waits.state <> 'met'
+                    SELECT FROM jobctl.job_dependencies AS dependency
+                    WHERE dependency.run_id = run.id
+                        AND dependency.state <> 'met'
                 )
             )
     FROM jobctl.job_runs AS run

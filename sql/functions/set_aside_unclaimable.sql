@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(
     worker text,
     runs bigint[],
-    wait interval,
+    put_off_for interval,
     slow text
 )
 RETURNS TABLE (
@@ -79,7 +79,7 @@ BEGIN
             ELSE
                 UPDATE jobctl.job_runs AS run
                 SET
-                    run_at = now() + wait,
+                    run_at = now() + put_off_for,
                     last_error = 'cannot claim runs: ' || message,
                     error_type = 'claim_rejected',
                     updated_at = now()

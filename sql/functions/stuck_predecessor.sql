@@ -8,31 +8,31 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
-    WITH RECURSIVE before (run_id, id, status, is_stuck) AS (
+    WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
         -- Else nothing is searched.
         WHERE EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.state IN ('stuck', 'due')
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.state IN ('stuck', 'due')
         )
         UNION
-        SELECT before.run_id, awaited.id, awaited.status, awaited.is_stuck
-        FROM before
+        SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
+        FROM chain
         -- OFFSET 0: one run at a time, by the indexes.
         CROSS JOIN LATERAL (
             SELECT awaited.id, awaited.status, awaited.is_stuck
             FROM jobctl.awaited_runs AS awaited
-            WHERE awaited.follower_id = before.id
+            WHERE awaited.follower_id = chain.id
                 AND awaited.state <> 'met'
             OFFSET 0
         ) AS awaited
-        WHERE before.status = 'blocked'
+        WHERE chain.status = 'blocked'
     )
     SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status
     FROM (
-        SELECT before.*
-        FROM before
+        SELECT chain.*
+        FROM chain
         LIMIT 10000 + cardinality(runs)
     ) AS known
     WHERE known.is_stuck

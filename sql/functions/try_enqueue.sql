@@ -53,7 +53,7 @@ DECLARE
     replaces boolean :=
         coalesce(try_enqueue.on_conflict = 'replace', try_enqueue.debounce IS NOT NULL);
     is_full boolean := false;
-    size integer;
+    payload_bytes integer;
     is_backoff boolean;
     refusal record;
 BEGIN
@@ -78,10 +78,10 @@ BEGIN
     IF backoff <> definition.backoff THEN
         is_backoff := jobctl.is_backoff(backoff);
     END IF;
-    size := octet_length(payload::text);
+    payload_bytes := octet_length(payload::text);
     reason := jobctl.wrong_value(
-        definition, payload, size, key, run_at, run_in, queue, max_attempts, timeout, backoff,
-        is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
+        definition, payload, payload_bytes, key, run_at, run_in, queue, max_attempts, timeout,
+        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
         worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
@@ -168,7 +168,7 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        SELECT held.*
+        SELECT answer.*
         INTO id, result, code, reason, status, due_at
         FROM jobctl.find_key(
             definition.name,
@@ -177,7 +177,7 @@ BEGIN
             coalesce(key_scope, 'retained'),
             CASE WHEN replaces THEN 'replace' ELSE on_conflict END,
             run_at
-        ) AS held;
+        ) AS answer;
         IF FOUND THEN
             RETURN;
         END IF;

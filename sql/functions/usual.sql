@@ -1,7 +1,7 @@
 -- Returns the usual run time of a job: the median and the 95th percentile of its last successes, at
 -- most 30, and the newest of these runs with its time; NULL without a success. A time ends with the
 -- command, not with the record of its result. Two index probes read at most 1,000 runs each: the
--- first from the newest run on, the second from the newest running run on, because many waiting
+-- first from the newest run on, the second from the newest running run on, because many pending
 -- runs may fill the first. Internal: no part of the contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.usual(
     job text,

@@ -11,27 +11,27 @@ SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
 BEGIN
-    UPDATE jobctl.job_dependencies AS waits
+    UPDATE jobctl.job_dependencies AS dependency
     SET state = 'due'
-    FROM jobctl.job_runs AS before
+    FROM jobctl.job_runs AS predecessor
     JOIN jobctl.job_runs AS run
         ON run.id = ANY (runs)
         AND run.status = 'cancelled'
-    WHERE waits.run_id = run.id
-        AND waits.after_id = before.id
-        AND waits.state = 'met'
-        AND waits.rule = 'any_end'
+    WHERE dependency.run_id = run.id
+        AND dependency.after_id = predecessor.id
+        AND dependency.state = 'met'
+        AND dependency.rule = 'any_end'
         -- Else `retry --again` repeats it.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_attempts AS attempt
-            WHERE attempt.run_id = before.id
+            WHERE attempt.run_id = predecessor.id
                 AND attempt.outcome = 'succeeded'
         );
     RETURN ARRAY(
-        SELECT DISTINCT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = ANY (runs)
-            AND waits.state <> 'met'
+        SELECT DISTINCT dependency.run_id
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.run_id = ANY (runs)
+            AND dependency.state <> 'met'
     );
 END
 $$;

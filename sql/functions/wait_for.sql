@@ -90,19 +90,20 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
-    SELECT DISTINCT ON (run.id, before.id)
+    SELECT DISTINCT ON (run.id, predecessor.id)
         run.id,
-        before.id,
+        predecessor.id,
         asked.rule,
         CASE
-            WHEN before.status = 'succeeded' THEN 'met'
-            WHEN before.xmin = pg_current_xact_id()::xid AND before.finished_at IS NULL THEN 'open'
+            WHEN predecessor.status = 'succeeded' THEN 'met'
+            WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
+                THEN 'open'
             ELSE 'due'
         END,
-        CASE WHEN before.status = 'succeeded' THEN before.attempts END
+        CASE WHEN predecessor.status = 'succeeded' THEN predecessor.attempts END
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
-    JOIN jobctl.job_runs AS before ON before.id = asked.after_id
+    JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
     -- Else any enqueuer could keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
@@ -111,16 +112,19 @@ BEGIN
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (
-        SELECT waits.run_id, NULL::bigint AS after_id, count(*) AS dependencies
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.run_id = ANY (runs)
-        GROUP BY waits.run_id
+        SELECT dependency.run_id, NULL::bigint AS after_id, count(*) AS dependencies
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.run_id = ANY (runs)
+        GROUP BY dependency.run_id
         UNION ALL
-        SELECT max(waits.run_id) FILTER (WHERE waits.run_id = ANY (runs)), waits.after_id, count(*)
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.after_id = ANY (predecessors)
-            AND waits.state <> 'met'
-        GROUP BY waits.after_id
+        SELECT
+            max(dependency.run_id) FILTER (WHERE dependency.run_id = ANY (runs)),
+            dependency.after_id,
+            count(*)
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.after_id = ANY (predecessors)
+            AND dependency.state <> 'met'
+        GROUP BY dependency.after_id
     ) AS counted
     WHERE counted.dependencies > most
         AND counted.run_id IS NOT NULL
@@ -141,29 +145,29 @@ BEGIN
         AND run.created_at = now()
         AND run.status = 'queued'
         AND EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+                AND dependency.state <> 'met'
         );
     IF NOT EXISTS (
-        SELECT FROM jobctl.job_runs AS before
-        WHERE before.id = ANY (predecessors)
-            AND before.traceparent IS NOT NULL
+        SELECT FROM jobctl.job_runs AS predecessor
+        WHERE predecessor.id = ANY (predecessors)
+            AND predecessor.traceparent IS NOT NULL
     ) THEN
         RETURN;
     END IF;
     -- A run without a trace of its own continues that of its first predecessor that has one.
     UPDATE jobctl.job_runs AS run
-    SET traceparent = before.traceparent
+    SET traceparent = predecessor.traceparent
     FROM (
-        SELECT DISTINCT ON (waits.run_id) waits.run_id, awaited.traceparent
-        FROM jobctl.job_dependencies AS waits
-        JOIN jobctl.job_runs AS awaited ON awaited.id = waits.after_id
-        WHERE waits.run_id = ANY (runs)
+        SELECT DISTINCT ON (dependency.run_id) dependency.run_id, awaited.traceparent
+        FROM jobctl.job_dependencies AS dependency
+        JOIN jobctl.job_runs AS awaited ON awaited.id = dependency.after_id
+        WHERE dependency.run_id = ANY (runs)
             AND awaited.traceparent IS NOT NULL
-        ORDER BY waits.run_id, awaited.id
+        ORDER BY dependency.run_id, awaited.id
     ) AS before
-    WHERE run.id = before.run_id
+    WHERE run.id = predecessor.run_id
         AND run.traceparent IS NULL
         AND run.enqueued_by = SESSION_USER
         AND run.created_at = now()

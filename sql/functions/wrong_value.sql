@@ -1,13 +1,13 @@
 -- Returns why a value of a run to enqueue is wrong, or NULL. `definition` has only NULLs for a
--- built-in job. `size` is the length of the payload as text. `is_backoff` is NULL if the backoff is
--- the definition's. Internal: no part of the contract of the schema.
+-- built-in job. `payload_bytes` is the length of the payload as text. `is_backoff` is NULL if the
+-- backoff is the definition's. Internal: no part of the contract of the schema.
 --
 -- The function has no settings, so the planner copies its text into the statements that use it: a
 -- call per run would double the time of a batch. The calling functions pin the search path.
 CREATE OR REPLACE FUNCTION jobctl.wrong_value(
     definition jobctl.job_definitions,
     payload jsonb,
-    size integer,
+    payload_bytes integer,
     key text,
     run_at timestamptz,
     run_in interval,
@@ -109,16 +109,16 @@ AS $$
             THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
         -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
         -- Only the constraints of the table check rows that are inserted directly.
-        WHEN size > 4 * 262144
+        WHEN payload_bytes > 4 * 262144
             THEN 'payload is longer than 1 MiB'
         WHEN pg_column_size(payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
         -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
         -- characters.
-        WHEN size > 100
+        WHEN payload_bytes > 100
             AND payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'
-        WHEN size > 100 AND payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
+        WHEN payload_bytes > 100 AND payload @? 'strict $.** ? (@ >= 1.8e308 || @ <= -1.8e308)'
             THEN 'payload has a number out of range'
         WHEN NOT is_backoff
             THEN 'backoff must be like fixed:1m, exponential:1m..30m, polynomial:10s '

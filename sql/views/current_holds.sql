@@ -14,7 +14,7 @@ SELECT
     hold.reason,
     hold.run_id
 FROM jobctl.job_holds AS hold
--- OFFSET: otherwise the planner may read all waiting runs instead.
+-- OFFSET: otherwise the planner may read all pending runs instead.
 LEFT JOIN LATERAL (
     SELECT run.run_at
     FROM jobctl.job_runs AS run

@@ -1,14 +1,14 @@
 -- The locks of running runs: how many run, and how many may.
 CREATE OR REPLACE VIEW jobctl.running_locks AS
 SELECT
-    held.lock,
+    effective.lock,
     count(*) AS runs,
-    jobctl.lock_most(held.lock) AS most
+    jobctl.lock_most(effective.lock) AS most
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
     AND definition.lock_name IS NOT NULL
-CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS held
+CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS effective
 WHERE run.status = 'running'
-    AND held.lock IS NOT NULL
-GROUP BY held.lock;
+    AND effective.lock IS NOT NULL
+GROUP BY effective.lock;

@@ -69,7 +69,7 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Retry(terms),
             from: &from,
-            granted: &|answer| if answer.waits && !self.now { "blocked" } else { "queued" },
+            granted: &|answer| if answer.is_blocked && !self.now { "blocked" } else { "queued" },
             why: &|id, status| {
                 if !from.contains(&status) {
                     let word = if status == Status::Running { "--force" } else { "--again" };

@@ -128,17 +128,13 @@ impl Arguments {
 /// Returns what may keep a waiting or lost run from being executed; nothing for other runs.
 fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
     let is_lost = run.locked_until.is_some_and(|until| until < run.now) && !run.has_result;
-    if !is_waiting(run) && !is_lost {
+    if !run.status.is_pending() && !is_lost {
         return Ok(Vec::new());
     }
     // Explain even a short wait.
     let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
     let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
     Ok(health::work(&work, &limits))
-}
-
-fn is_waiting(run: &RunDetails) -> bool {
-    matches!(run.status, Status::Queued | Status::Failed)
 }
 
 /// The error about a run that does not exist. The trail knows runs that were pruned by id.
@@ -237,7 +233,7 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
     );
     facts.retain(|(name, cell)| match *name {
         "after" | "after rule" | "chain root" | "followers" => !cell.bare().is_empty(),
-        "due" | "expires" => is_waiting(run),
+        "due" | "expires" => run.status.is_pending(),
         "started" => is_running,
         _ => true,
     });

@@ -18,7 +18,7 @@ const COUNTED: i64 = 1000;
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match run.status {
         Status::Blocked => Some(blocked(run)),
-        Status::Queued | Status::Failed => Some(waiting(run, findings)),
+        Status::Queued | Status::Failed => Some(pending(run, findings)),
         Status::Running => running(run, findings).or_else(|| replaced(run)),
         Status::Cancelled => replaced(run),
         Status::Dead if run.attempts >= run.max_attempts => {
@@ -60,7 +60,7 @@ fn blocked(run: &RunDetails) -> String {
     }
 }
 
-fn waiting(run: &RunDetails, findings: &[Finding]) -> String {
+fn pending(run: &RunDetails, findings: &[Finding]) -> String {
     let undefined = |finding: &&Finding| finding.code == Some(Code::DefinitionMissing);
     if let Some(finding) = findings.iter().find(undefined) {
         return finding.found.clone();

@@ -29,7 +29,12 @@ words! {
 }
 
 impl Status {
-    /// Returns whether the run waits for an attempt, due or not.
+    /// Returns whether the run is queued or failed: a claim takes it when it is due.
+    pub(crate) fn is_pending(self) -> bool {
+        matches!(self, Self::Queued | Self::Failed)
+    }
+
+    /// Returns whether the run waits for an attempt, due or not: it is pending, or blocked.
     pub(crate) fn is_waiting(self) -> bool {
         match self {
             Self::Blocked | Self::Queued | Self::Failed => true,

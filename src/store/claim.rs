@@ -316,13 +316,13 @@ impl Store {
         &self,
         worker: &str,
         runs: Vec<i64>,
-        wait: Duration,
+        put_off_for: Duration,
         slow: Option<&Error>,
     ) -> Result<Vec<SetAside>> {
-        let (wait, slow) = (wait.as_secs_f64(), slow.map(Error::cause));
+        let (put_off_for, slow) = (put_off_for.as_secs_f64(), slow.map(Error::cause));
         self.transact("claim runs", |transaction| {
             let rows: Vec<SetAsideRow> =
-                transaction.list(query!("tick/set_aside"; worker, runs, wait, slow))?;
+                transaction.list(query!("tick/set_aside"; worker, runs, put_off_for, slow))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;

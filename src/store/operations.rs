@@ -110,8 +110,8 @@ rows! {
         pub(crate) id: i64,
         pub(crate) status: Status,
         pub(crate) granted: bool,
-        /// It is retried, and waits for other runs.
-        pub(crate) waits: bool,
+        /// It is retried, and blocked until other runs have ended.
+        pub(crate) is_blocked: bool,
     }
 
     /// Whether a worker was deleted.
@@ -307,11 +307,11 @@ impl Store {
     pub(crate) fn record_alerts(
         &self,
         host_user: &str,
-        outcome: &str,
+        delivery: &str,
         jobs: Vec<Option<&str>>,
         details: Vec<String>,
     ) -> Result<()> {
-        let statement = query!("operate/record_alerts"; host_user, outcome, jobs, details);
+        let statement = query!("operate/record_alerts"; host_user, delivery, jobs, details);
         self.query("record the alerts", Transaction::execute, statement).map(drop)
     }
 

@@ -83,7 +83,7 @@ rows! {
         pub(crate) failed: i64,
         pub(crate) due: i64,
         pub(crate) due_since: Option<DateTime<Utc>>,
-        /// Waiting and not due.
+        /// Pending and not due.
         pub(crate) later: i64,
         pub(crate) running: i64,
         /// Running runs whose lease expired.

@@ -272,11 +272,11 @@ impl Store {
     ) -> Result<Vec<Recovered>> {
         let ids = column(lost, |(id, ..)| *id);
         let attempts = column(lost, |(_, attempt, _)| *attempt);
-        let waits = column(lost, |(.., wait)| wait.as_secs_f64());
+        let next_attempt_in = column(lost, |(.., wait)| wait.as_secs_f64());
         self.query(
             "recover lost leases",
             Transaction::list,
-            query!("tick/recover"; ids, attempts, waits, error),
+            query!("tick/recover"; ids, attempts, next_attempt_in, error),
         )
     }
 
@@ -307,7 +307,7 @@ impl Store {
         })
     }
 
-    /// Returns waiting runs that expired, in random order.
+    /// Returns pending runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query("look for expired runs", Transaction::list, query!("tick/expired"; limit))
@@ -370,7 +370,7 @@ async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Ve
         ids = column(ended, |one| one.token.id),
         attempts = column(ended, |one| one.token.attempt),
         statuses = column(ended, |one| one.next_status.status),
-        waits = column(ended, |one| one.next_status.wait.as_secs_f64()),
+        next_attempt_in = column(ended, |one| one.next_status.wait.as_secs_f64()),
         outcomes = column(ended, |one| one.next_status.outcome),
         error_types = column(ended, |one| one.next_status.error_type),
         errors = column(ended, |one| one.next_status.error.as_deref()),

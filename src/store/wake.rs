@@ -22,7 +22,7 @@ rows! {
         pub(crate) claiming_queues: Vec<String>,
         /// The lease of some run expired.
         pub(crate) lost: bool,
-        /// Some waiting run expired.
+        /// Some pending run expired.
         pub(crate) expired: bool,
         /// Leases or results are kept outside of their runs, because the rows were locked.
         pub(crate) locked: bool,
@@ -39,7 +39,7 @@ rows! {
     pub(crate) struct BeforeWork {
         /// How many runs the worker's other ticks hold.
         held: i32,
-        /// Whether some definition limits how many of its runs may run at once, or some waiting run
+        /// Whether some definition limits how many of its runs may run at once, or some pending run
         /// has a lock of its own.
         pub(crate) limits: bool,
         /// When a tick of any worker noticed a restore that no operator has accepted.
@@ -69,7 +69,7 @@ impl WakeResult {
 
 impl Store {
     /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
-    /// renews the claim right for `lasts`; releases the right if no run waits, unless `keep` is
+    /// renews the claim right for `lasts`; releases the right if no run is pending, unless `keep` is
     /// set. With the right or with work to do, also returns what must be known before; `own` are
     /// the claims of this tick. Remembers the tick in `seen_ticks`. Fails and changes nothing if
     /// the database is older than the ticks that this host has seen in it, or if another tick has

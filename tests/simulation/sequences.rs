@@ -576,7 +576,7 @@ impl Change<'_> {
                 continue;
             };
             let done = match action {
-                store::Operation::Retry(terms) => self.retried(old, new, *terms, answer.waits),
+                store::Operation::Retry(terms) => self.retried(old, new, *terms, answer.is_blocked),
                 store::Operation::Cancel => {
                     let is_over = new.status == Status::Cancelled || status == Status::Running;
                     let is_asked = new.cancel_requested_at.is_some();
@@ -626,12 +626,12 @@ impl Change<'_> {
     }
 
     /// A retried run can start again.
-    fn retried(&self, old: &Run, new: &Run, terms: RetryTerms, waits: bool) -> Broken {
+    fn retried(&self, old: &Run, new: &Run, terms: RetryTerms, is_blocked: bool) -> Broken {
         let waits_for_others =
             old.status == Status::Cancelled && !terms.cancelled_now && !self.after.is_met(new.id);
         let wanted = if waits_for_others { Status::Blocked } else { Status::Queued };
         must(new.status == wanted, format!("retried, and {}", new.status))?;
-        must(waits == waits_for_others, "a wrong answer about others")?;
+        must(is_blocked == waits_for_others, "a wrong answer about others")?;
         must(new.attempts < new.most_attempts(), "retried without an attempt")?;
         let is_kept = new.attempts == old.attempts && new.payload == old.payload;
         must(is_kept && new.cancel_requested_at.is_none(), "retried otherwise")?;
@@ -1046,7 +1046,7 @@ defects! {
         "IF OLD.status = 'dead' THEN NEW.max_attempts := OLD.max_attempts; END IF";
         "retried without an attempt"
     "retry loses the block" in text!("functions/wait_again");
-        "AND waits.state <> 'met'" => "AND false"; "retried, and queued|undone, but it was"
+        "AND dependency.state <> 'met'" => "AND false"; "retried, and queued|undone, but it was"
     "undo restores another value" in TRIGGER; "CHANGE" =>
         "IF OLD.status = 'queued' AND NEW.status = 'dead' THEN NEW.priority := 9; END IF";
         "undone, but it was"
@@ -1064,13 +1064,13 @@ defects! {
         "next_run_at = fire.next," => ""; "its time may fire again"
     "hook lost" in END; "jobctl.enqueue_hooks(finals) OR" => ""; "0 runs of hook"
     "result of another claim" in END;
-        "AND run.started_at IS NOT DISTINCT FROM given.claim" => ""; "the result of a lost lease"
+        "AND run.started_at IS NOT DISTINCT FROM given.claim_time" => ""; "the result of a lost lease"
     "attempt not counted" in END;
         "run.attempts - (way = 'release')::integer" => "run.attempts - 1"; "rows of history"
     "snooze holds no job" in END;
         "IF snoozed IS NOT NULL" => "IF false"; "its job is not held"
     "follower released early" in DECIDE;
-        "AND waits.state <> 'met'" => "AND waits.state = 'stuck'"; "released before the runs"
+        "AND dependency.state <> 'met'" => "AND dependency.state = 'stuck'"; "released before the runs"
     "fire not noted" in text!("functions/fire");
         "PERFORM jobctl.note_predecessors(fired);" => ""; "does not follow"
     "end not noted" in END; "|| jobctl.note_predecessors(finals)" => ""; "does not follow"
@@ -1080,8 +1080,8 @@ defects! {
     "followed before all are noted" in FOLLOW;
         "following.after <@ noted.jobs" => "following.after && noted.jobs"; "runs of 2 jobs"
     "following run not blocked" in FOLLOW;
-        "WHEN before.runs > 0" => "WHEN false"; "released before the runs"
-    "any end is met" in DECIDE; "WHEN waits.rule = 'any_end'" => "WHEN true"; "need not wait"
+        "WHEN awaited.runs > 0" => "WHEN false"; "released before the runs"
+    "any end is met" in DECIDE; "WHEN dependency.rule = 'any_end'" => "WHEN true"; "need not wait"
 }
 
 /// The most sequences in which each defect must be found.

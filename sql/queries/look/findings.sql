@@ -15,7 +15,7 @@ WITH worker AS (
         worker.slow_at,
         worker.slow_seconds,
         worker.slow_since,
-        seen.is_held AS held,
+        seen.is_held,
         coalesce(seen.seen_at > now() - make_interval(secs => $2::float8), false) AS ticks,
         row_number() OVER (
             ORDER BY seen.is_held, worker.last_tick_at DESC, worker.worker
@@ -51,7 +51,7 @@ definition AS (
     WHERE $1::text[] IS NULL
         OR definition.name = ANY ($1::text[])
 ),
-waiting AS (
+pending AS (
     SELECT
         grouped.*,
         grouped.job_type IN ('shell', 'http')
@@ -66,7 +66,7 @@ waiting AS (
                 ('job', grouped.job_type)
             )
                 AND hold.run_id IS NULL
-        ) AS held
+        ) AS is_held
     FROM (
         SELECT
             run.job_type,
@@ -183,7 +183,7 @@ found (facts) AS (
     LEFT JOIN worker AS latest
         ON latest.place = 1
     WHERE ticking.workers = 0
-        AND latest.held IS NOT TRUE
+        AND latest.is_held IS NOT TRUE
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'worker_silent',
@@ -209,7 +209,7 @@ found (facts) AS (
     ) AS pinned ON pinned.worker = worker.worker
     CROSS JOIN ticking
     WHERE worker.ticks IS NOT TRUE
-        AND worker.held IS NOT TRUE
+        AND worker.is_held IS NOT TRUE
         AND ticking.workers > 0
         AND (
             pinned.runs > 0
@@ -235,37 +235,37 @@ found (facts) AS (
         'run_id', min(judged.id),
         'since_at', min(judged.since_at),
         'runs', sum(judged.runs),
-        'jobs', array_agg(judged.waiting_job)
+        'jobs', array_agg(judged.pending_job)
     )
     FROM (
         SELECT
             problem.*,
-            waiting.job_type AS waiting_job,
-            CASE WHEN problem.code <> 'queue_unserved' THEN waiting.job_type END AS job_type,
-            CASE WHEN problem.code = 'queue_unserved' THEN waiting.queue END AS queue
-        FROM waiting
+            pending.job_type AS pending_job,
+            CASE WHEN problem.code <> 'queue_unserved' THEN pending.job_type END AS job_type,
+            CASE WHEN problem.code = 'queue_unserved' THEN pending.queue END AS queue
+        FROM pending
         CROSS JOIN ticking
         CROSS JOIN LATERAL (
             VALUES
             (
                 CASE
-                    WHEN waiting.held THEN NULL
-                    WHEN NOT waiting.served AND NOT waiting.served_by_held AND ticking.workers > 0
+                    WHEN pending.is_held THEN NULL
+                    WHEN NOT pending.served AND NOT pending.served_by_held AND ticking.workers > 0
                         THEN 'queue_unserved'
-                    WHEN NOT waiting.defined THEN NULL
-                    WHEN waiting.accepted THEN 'runs_overdue'
+                    WHEN NOT pending.defined THEN NULL
+                    WHEN pending.accepted THEN 'runs_overdue'
                     -- The workers that serve the queue exclude the job: --shell.
-                    WHEN waiting.served AND NOT waiting.accepted_by_held THEN 'job_unserved'
+                    WHEN pending.served AND NOT pending.accepted_by_held THEN 'job_unserved'
                 END,
-                waiting.late,
-                waiting.id,
-                waiting.since_at
+                pending.late,
+                pending.id,
+                pending.since_at
             ),
             -- A tick puts off a run whose claim the database rejects, so it is never late.
-            ('runs_rejected', waiting.put_off, waiting.put_off_id, NULL),
-            ('runs_snoozing', waiting.snoozing, waiting.snoozing_id, NULL),
+            ('runs_rejected', pending.put_off, pending.put_off_id, NULL),
+            ('runs_snoozing', pending.snoozing, pending.snoozing_id, NULL),
             -- Their times were computed from a later one than now.
-            ('clock_ahead', waiting.ahead, waiting.ahead_id, NULL)
+            ('clock_ahead', pending.ahead, pending.ahead_id, NULL)
         ) AS problem (code, runs, id, since_at)
     ) AS judged
     WHERE judged.code IS NOT NULL
@@ -278,9 +278,9 @@ found (facts) AS (
         'runs', sum(undefined.runs)
     )
     FROM (
-        SELECT waiting.job_type, waiting.runs
-        FROM waiting
-        WHERE NOT waiting.defined
+        SELECT pending.job_type, pending.runs
+        FROM pending
+        WHERE NOT pending.defined
         UNION ALL
         SELECT blocked.job_type, count(*)
         FROM jobctl.job_runs AS blocked
@@ -400,9 +400,12 @@ found (facts) AS (
         'newest_at', max(stuck.since)
     )
     FROM (
-        SELECT awaited.follower_job AS job, awaited.follower_id AS id, before.finished_at AS since
+        SELECT
+            awaited.follower_job AS job,
+            awaited.follower_id AS id,
+            predecessor.finished_at AS since
         FROM jobctl.awaited_runs AS awaited
-        LEFT JOIN jobctl.job_runs AS before ON before.id = awaited.id
+        LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = awaited.id
         WHERE awaited.is_stuck
         UNION ALL
         -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so
@@ -416,9 +419,9 @@ found (facts) AS (
             LIMIT 10000
         ) AS run
         WHERE NOT EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+                AND dependency.state <> 'met'
         )
     ) AS stuck
     WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
@@ -428,20 +431,20 @@ found (facts) AS (
         'code', 'runs_unreleased',
         'job_type', follower.job_type,
         'run_id', min(follower.id),
-        'since_at', min(before.finished_at),
+        'since_at', min(predecessor.finished_at),
         'runs', count(DISTINCT follower.id)
     )
-    FROM jobctl.job_dependencies AS waits
-    JOIN jobctl.job_runs AS follower ON follower.id = waits.run_id
-    JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-    WHERE waits.state = 'due'
+    FROM jobctl.job_dependencies AS dependency
+    JOIN jobctl.job_runs AS follower ON follower.id = dependency.run_id
+    JOIN jobctl.job_runs AS predecessor ON predecessor.id = dependency.after_id
+    WHERE dependency.state = 'due'
         AND follower.status = 'blocked'
         AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
         -- The database's clock may have been ahead.
-        AND before.finished_at
+        AND predecessor.finished_at
             NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
         -- Those are stuck.
-        AND (before.status = 'succeeded' OR waits.rule <> 'success')
+        AND (predecessor.status = 'succeeded' OR dependency.rule <> 'success')
     GROUP BY follower.job_type
     UNION ALL
     SELECT jsonb_build_object(

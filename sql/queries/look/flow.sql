@@ -7,7 +7,7 @@
 -- any run is due. `empty_in_seconds` is the time until none is due at this pace, NULL if that is
 -- never. `at_best_seconds` is that time at the definition's rate, if nothing new comes. Both are
 -- NULL while a hold, or the lack of a worker, keeps one of the due runs from starting.
-WITH waiting AS (
+WITH pending AS (
     SELECT
         grouped.job_type,
         sum(grouped.enqueued_10m) AS enqueued_10m,
@@ -121,9 +121,9 @@ failed AS (
 flow AS (
     SELECT
         job_type,
-        coalesce(waiting.enqueued_10m, 0) + coalesce(running.enqueued_10m, 0)
+        coalesce(pending.enqueued_10m, 0) + coalesce(running.enqueued_10m, 0)
             + coalesce(ended.enqueued_10m, 0) AS enqueued_10m,
-        coalesce(waiting.enqueued_1h, 0) + coalesce(running.enqueued_1h, 0)
+        coalesce(pending.enqueued_1h, 0) + coalesce(running.enqueued_1h, 0)
             + coalesce(ended.enqueued_1h, 0) AS enqueued_1h,
         coalesce(running.started_10m, 0) + coalesce(ended.started_10m, 0)
             + coalesce(failed.started_10m, 0) AS started_10m,
@@ -133,14 +133,14 @@ flow AS (
         coalesce(ended.succeeded_1h, 0) AS succeeded_1h,
         coalesce(failed.failed_10m, 0) AS failed_10m,
         coalesce(failed.failed_1h, 0) AS failed_1h,
-        coalesce(waiting.came_10m, 0) + coalesce(running.came_10m, 0)
+        coalesce(pending.came_10m, 0) + coalesce(running.came_10m, 0)
             + coalesce(ended.came_10m, 0) AS came_10m,
-        coalesce(waiting.left_10m, 0) + coalesce(running.started_10m, 0)
+        coalesce(pending.left_10m, 0) + coalesce(running.started_10m, 0)
             + coalesce(ended.left_10m, 0) AS left_10m,
-        coalesce(waiting.due, 0) AS due,
-        waiting.is_stopped,
+        coalesce(pending.due, 0) AS due,
+        pending.is_stopped,
         running.longest
-    FROM waiting
+    FROM pending
     FULL JOIN running USING (job_type)
     FULL JOIN ended USING (job_type)
     FULL JOIN failed USING (job_type)

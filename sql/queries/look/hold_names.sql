@@ -1,4 +1,4 @@
--- The workers or the queues that a hold can name. Of queues that only waiting runs name, just $2.
+-- The workers or the queues that a hold can name. Of queues that only pending runs name, just $2.
 -- $1  scope    $2  name
 SELECT known.name
 FROM (

@@ -4,10 +4,10 @@ SELECT
     definition.name AS job_type,
     jobctl.definition_keys(definition)::text AS keys,
     state.state,
-    coalesce(CASE WHEN state.state = 'paused' THEN definition.paused_at END, held.recorded_at)
+    coalesce(CASE WHEN state.state = 'paused' THEN definition.paused_at END, stop.recorded_at)
         AS since_at,
-    coalesce(held.host_user, held.recorded_by) AS changed_by,
-    held.reason,
+    coalesce(stop.host_user, stop.recorded_by) AS changed_by,
+    stop.reason,
     CASE WHEN state.state = 'fires' THEN definition.next_run_at END AS next_run_at,
     definition.skipped_fires,
     (
@@ -46,7 +46,7 @@ LEFT JOIN LATERAL (
         END
     ORDER BY event.id DESC
     LIMIT 1
-) AS held ON true
+) AS stop ON true
 WHERE $1::text IS NULL
     OR definition.name = $1::text
 ORDER BY definition.name

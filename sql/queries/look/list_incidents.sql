@@ -75,7 +75,7 @@ failures AS (
             AND run.settled_at IS NULL
             -- Else the run died later, without another attempt.
             AND run.error_type IS NOT DISTINCT FROM member.error_type AS is_dead,
-        member.is_last AND run.status IN ('queued', 'failed', 'running') AS is_waiting,
+        member.is_last AND run.status IN ('queued', 'failed', 'running') AS is_unfinished,
         member.is_last AND run.status = 'succeeded' AS is_recovered,
         member.is_last AND run.settled_at IS NOT NULL AS is_settled
     FROM members AS member
@@ -125,7 +125,7 @@ counted AS (
         (array_agg(
             failure.incident
             ORDER BY
-                CASE WHEN failure.is_dead THEN 1 WHEN failure.is_waiting THEN 2 ELSE 3 END,
+                CASE WHEN failure.is_dead THEN 1 WHEN failure.is_unfinished THEN 2 ELSE 3 END,
                 failure.finished_at DESC,
                 failure.run_id DESC,
                 failure.attempt DESC
@@ -140,7 +140,7 @@ counted AS (
         array_agg(DISTINCT failure.worker) FILTER (WHERE failure.worker IS NOT NULL) AS workers,
         count(DISTINCT failure.share) AS shares,
         count(*) FILTER (WHERE failure.is_dead) AS dead,
-        count(*) FILTER (WHERE failure.is_waiting) AS waiting,
+        count(*) FILTER (WHERE failure.is_unfinished) AS waiting,
         count(*) FILTER (WHERE failure.is_recovered) AS recovered,
         count(*) FILTER (WHERE failure.is_settled) AS settled,
         (array_agg(

@@ -7,15 +7,15 @@ WITH RECURSIVE related (id) AS (
     SELECT next.id
     FROM related
     CROSS JOIN LATERAL (
-        SELECT waits.run_id AS id
-        FROM jobctl.job_dependencies AS waits
+        SELECT dependency.run_id AS id
+        FROM jobctl.job_dependencies AS dependency
         WHERE $2::boolean
-            AND waits.after_id = related.id
+            AND dependency.after_id = related.id
         UNION ALL
-        SELECT waits.after_id
-        FROM jobctl.job_dependencies AS waits
+        SELECT dependency.after_id
+        FROM jobctl.job_dependencies AS dependency
         WHERE NOT $2::boolean
-            AND waits.run_id = related.id
+            AND dependency.run_id = related.id
     ) AS next
     WHERE NOT $3::boolean
         OR related.id = $1::bigint

@@ -6,7 +6,7 @@ WITH workers AS (
     SELECT
         worker.worker,
         worker.queues,
-        seen.is_held AS held,
+        seen.is_held,
         seen.seen_at AS ticked_at
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
@@ -39,38 +39,39 @@ full_jobs AS MATERIALIZED (
 -- The runs that it waits for.
 predecessors AS MATERIALIZED (
     SELECT
-        waits.after_id AS id,
-        waits.rule,
+        dependency.after_id AS id,
+        dependency.rule,
         ended.status,
-        waits.state <> 'met' AND NOT released.is_released AS is_unmet,
+        dependency.state <> 'met' AND NOT released.is_released AS is_unmet,
         released.is_released
-    FROM jobctl.job_dependencies AS waits
-    LEFT JOIN jobctl.job_runs AS before ON before.id = waits.after_id
-    CROSS JOIN LATERAL (SELECT coalesce(before.status, 'deleted') AS status) AS ended
+    FROM jobctl.job_dependencies AS dependency
+    LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = dependency.after_id
+    CROSS JOIN LATERAL (SELECT coalesce(predecessor.status, 'deleted') AS status) AS ended
     -- It has ended as the rule asks, and a tick has yet to record that.
     CROSS JOIN LATERAL (
         SELECT
-            waits.state = 'due'
+            dependency.state = 'due'
             AND (
                 ended.status = 'succeeded'
-                OR (waits.rule = 'any_end' AND ended.status IN ('dead', 'cancelled', 'deleted'))
+                OR dependency.rule = 'any_end'
+                AND ended.status IN ('dead', 'cancelled', 'deleted')
             ) AS is_released
     ) AS released
-    WHERE waits.run_id = $1::bigint
+    WHERE dependency.run_id = $1::bigint
 ),
 -- The runs that it waits or waited for, also through others.
 chain AS MATERIALIZED (
     SELECT known.id
     FROM (
-        WITH RECURSIVE before (id) AS (
+        WITH RECURSIVE awaited (id) AS (
             SELECT $1::bigint
             UNION
-            SELECT waits.after_id
-            FROM before
-            JOIN jobctl.job_dependencies AS waits ON waits.run_id = before.id
+            SELECT dependency.after_id
+            FROM awaited
+            JOIN jobctl.job_dependencies AS dependency ON dependency.run_id = awaited.id
         )
-        SELECT before.id
-        FROM before
+        SELECT awaited.id
+        FROM awaited
         LIMIT 10000
     ) AS known
 )
@@ -92,7 +93,7 @@ SELECT
     run.expires_at,
     run.share,
     substr(run.traceparent, 4, 32) AS trace_id,
-    held.lock,
+    effective.lock,
     run.worker AS only_worker,
     run.locked_by,
     lease.locked_until,
@@ -114,10 +115,10 @@ SELECT
     after.runs AS after,
     after.rule AS after_rule,
     ARRAY(
-        SELECT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.after_id = run.id
-        ORDER BY waits.run_id
+        SELECT dependency.run_id
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.after_id = run.id
+        ORDER BY dependency.run_id
     ) AS followers,
     CASE
         WHEN run.status = 'running'
@@ -132,8 +133,8 @@ SELECT
         WHERE chain.id <> run.id
             AND chain.id <> ALL (after.runs)
             AND NOT EXISTS (
-                SELECT FROM jobctl.job_dependencies AS waits
-                WHERE waits.run_id = chain.id
+                SELECT FROM jobctl.job_dependencies AS dependency
+                WHERE dependency.run_id = chain.id
             )
         ORDER BY chain.id
     ) AS roots,
@@ -144,11 +145,11 @@ SELECT
     hold.held_worker,
     definition.most_running,
     definition.max_running_per_share,
-    jobctl.lock_most(held.lock) AS lock_most,
+    jobctl.lock_most(effective.lock) AS lock_most,
     (
         SELECT running.runs
         FROM jobctl.running_locks AS running
-        WHERE running.lock = held.lock
+        WHERE running.lock = effective.lock
     ) AS running_of_lock,
     definition.rate,
     definition.rate_per_share,
@@ -250,7 +251,7 @@ FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.leases AS lease ON lease.id = run.id
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type
-CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS held
+CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS effective
 LEFT JOIN jobctl.job_share_rates AS used
     ON used.definition_id = definition.id
     AND used.share = coalesce(run.share, '')
@@ -268,31 +269,31 @@ CROSS JOIN LATERAL (
 ) AS locker
 CROSS JOIN LATERAL (
     SELECT
-        max(workers.ticked_at) FILTER (WHERE NOT workers.held) AS served_at,
-        array_agg(workers.worker) FILTER (WHERE workers.held) AS held_workers
+        max(workers.ticked_at) FILTER (WHERE NOT workers.is_held) AS served_at,
+        array_agg(workers.worker) FILTER (WHERE workers.is_held) AS held_workers
     FROM workers
     WHERE (cardinality(workers.queues) = 0 OR run.queue = ANY (workers.queues))
         AND coalesce(workers.worker = run.worker, true)
 ) AS serving
 CROSS JOIN LATERAL (
     SELECT
-        coalesce(array_agg(before.id ORDER BY before.id), '{}') AS runs,
-        string_agg(DISTINCT before.rule, ', ') AS rule,
-        count(*) FILTER (WHERE before.is_unmet) AS unmet,
-        min(before.id) FILTER (WHERE before.is_unmet) AS first_unmet,
-        coalesce(bool_or(before.is_released), false) AS is_released,
+        coalesce(array_agg(predecessor.id ORDER BY predecessor.id), '{}') AS runs,
+        string_agg(DISTINCT predecessor.rule, ', ') AS rule,
+        count(*) FILTER (WHERE predecessor.is_unmet) AS unmet,
+        min(predecessor.id) FILTER (WHERE predecessor.is_unmet) AS first_unmet,
+        coalesce(bool_or(predecessor.is_released), false) AS is_released,
         -- Such as: 2 running, 1 dead
         (
             SELECT
                 string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.runs DESC)
             FROM (
-                SELECT waits.status, count(*) AS runs
-                FROM predecessors AS waits
-                WHERE waits.is_unmet
-                GROUP BY waits.status
+                SELECT unmet.status, count(*) AS runs
+                FROM predecessors AS unmet
+                WHERE unmet.is_unmet
+                GROUP BY unmet.status
             ) AS counted
         ) AS unmet_statuses
-    FROM predecessors AS before
+    FROM predecessors AS predecessor
 ) AS after
 LEFT JOIN LATERAL jobctl.stuck_predecessor(ARRAY[run.id]) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (

@@ -60,6 +60,6 @@ ended AS MATERIALIZED (
         ARRAY(SELECT asked.id FROM asked WHERE asked.granted AND asked.status <> 'running')
     )
 )
-SELECT asked.id, asked.status, asked.granted, false AS waits
+SELECT asked.id, asked.status, asked.granted, false AS is_blocked
 FROM asked
 CROSS JOIN ended

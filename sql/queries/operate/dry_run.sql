@@ -8,9 +8,9 @@ SELECT
     run.status = ANY ($2::text[]) AS granted,
     run.status = 'cancelled'
         AND EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.run_id = run.id
-                AND waits.state <> 'met'
-        ) AS waits
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.run_id = run.id
+                AND dependency.state <> 'met'
+        ) AS is_blocked
 FROM jobctl.job_runs AS run
 WHERE run.id = ANY ($1::bigint[])

@@ -134,6 +134,6 @@ SELECT
     asked.id,
     asked.status,
     granted.id IS NOT NULL AS granted,
-    false AS waits
+    false AS is_blocked
 FROM asked
 LEFT JOIN granted ON granted.id = asked.id

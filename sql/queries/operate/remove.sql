@@ -34,6 +34,6 @@ SELECT
     asked.id,
     asked.status,
     removed.id IS NOT NULL AS granted,
-    false AS waits
+    false AS is_blocked
 FROM asked
 LEFT JOIN removed ON removed.id = asked.id

@@ -40,7 +40,7 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE
 ),
-waiting AS MATERIALIZED (
+blocked AS MATERIALIZED (
     SELECT jobctl.wait_again(
         ARRAY(
             SELECT asked.id
@@ -55,7 +55,7 @@ retried AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = CASE
-            WHEN run.id = ANY (waiting.ids) THEN 'blocked'
+            WHEN run.id = ANY (blocked.ids) THEN 'blocked'
             ELSE 'queued'
         END,
         -- A time in the past would make the run look overdue.
@@ -91,7 +91,7 @@ retried AS (
         settled_at = NULL,
         updated_at = now()
     FROM asked
-    CROSS JOIN waiting
+    CROSS JOIN blocked
     WHERE run.id = asked.id
         AND asked.status = ANY ($2::text[])
         -- A later run may have taken the live key, after this run ended or by replacing it. If one
@@ -176,6 +176,6 @@ SELECT
     asked.id,
     asked.status,
     retried.id IS NOT NULL AS granted,
-    coalesce(retried.status = 'blocked', false) AS waits
+    coalesce(retried.status = 'blocked', false) AS is_blocked
 FROM asked
 LEFT JOIN retried ON retried.id = asked.id

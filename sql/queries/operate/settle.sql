@@ -33,6 +33,6 @@ SELECT
     asked.id,
     asked.status,
     settled.id IS NOT NULL AS granted,
-    false AS waits
+    false AS is_blocked
 FROM asked
 LEFT JOIN settled ON settled.id = asked.id

@@ -24,7 +24,7 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE OF run
 ),
-waiting AS MATERIALIZED (
+blocked AS MATERIALIZED (
     SELECT jobctl.wait_again(
         ARRAY(
             SELECT asked.id
@@ -38,7 +38,7 @@ undone AS (
     UPDATE jobctl.job_runs AS run
     SET
         status = CASE
-            WHEN (asked.old).status = 'blocked' AND run.id <> ALL (waiting.ids) THEN 'queued'
+            WHEN (asked.old).status = 'blocked' AND run.id <> ALL (blocked.ids) THEN 'queued'
             ELSE (asked.old).status
         END,
         queue = (asked.old).queue,
@@ -57,7 +57,7 @@ undone AS (
         settled_at = (asked.old).settled_at,
         updated_at = now()
     FROM asked
-    CROSS JOIN waiting
+    CROSS JOIN blocked
     WHERE run.id = asked.id
         AND asked.is_untouched
     RETURNING run.id, run.job_type, run.finished_at IS NOT NULL AS is_final
@@ -85,7 +85,7 @@ trail AS (
     FROM undone
     JOIN asked ON asked.id = undone.id
 )
-SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS waits
+SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS is_blocked
 FROM asked
 CROSS JOIN marked
 LEFT JOIN undone ON undone.id = asked.id

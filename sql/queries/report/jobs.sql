@@ -1,5 +1,5 @@
 -- The jobs that a report shows: with a run, a failed attempt or a dropped run in the window, with a
--- running or waiting run, with an enabled definition, or with a problem. Jobs with a problem come
+-- running or pending run, with an enabled definition, or with a problem. Jobs with a problem come
 -- first, then those with failures, then those with the most runs.
 -- $1  bins: their starts    $2  width: of a bin, seconds
 -- $3  by_day: read the figures of days in UTC, which count no cancelled run, and not the runs
@@ -108,7 +108,7 @@ running AS (
     WHERE run.status = 'running'
     GROUP BY run.job_type
 ),
-waiting AS (
+pending AS (
     SELECT
         run.job_type AS job,
         count(*) FILTER (WHERE run.status = 'queued') AS queued,
@@ -140,8 +140,8 @@ shown AS (
         coalesce(finished.dead, 0) AS dead,
         coalesce(finished.cancelled, 0) AS cancelled,
         coalesce(dropped.dropped, 0) AS dropped,
-        coalesce(waiting.queued, 0) AS queued,
-        coalesce(waiting.to_retry, 0) AS to_retry,
+        coalesce(pending.queued, 0) AS queued,
+        coalesce(pending.to_retry, 0) AS to_retry,
         coalesce(running.running, 0) AS running,
         running.running_since,
         defined.after,
@@ -153,15 +153,15 @@ shown AS (
         row_number() OVER (
             ORDER BY
                 job = ANY ($4::text[]) DESC,
-                coalesce(finished.dead + finished.failed, 0) + coalesce(waiting.to_retry, 0) > 0
+                coalesce(finished.dead + finished.failed, 0) + coalesce(pending.to_retry, 0) > 0
                     DESC,
                 coalesce(finished.succeeded + finished.dead + finished.cancelled, 0) DESC,
-                coalesce(waiting.queued, 0) DESC,
+                coalesce(pending.queued, 0) DESC,
                 job
         ) AS place
     FROM finished
     FULL JOIN running USING (job)
-    FULL JOIN waiting USING (job)
+    FULL JOIN pending USING (job)
     FULL JOIN dropped USING (job)
     FULL JOIN defined USING (job)
     FULL JOIN troubled USING (job)

@@ -7,10 +7,10 @@ SELECT
     EXISTS (SELECT FROM jobctl.job_runs) OR EXISTS (SELECT FROM jobctl.job_definitions) AS used,
     dead.runs AS dead,
     dead.lately AS dead_lately,
-    waiting.failed,
-    waiting.due,
-    waiting.due_since,
-    waiting.later,
+    pending.failed,
+    pending.due,
+    pending.due_since,
+    pending.later,
     running.runs AS running,
     running.lost,
     ended.succeeded_7d,
@@ -35,7 +35,7 @@ CROSS JOIN (
         min(run.run_at) FILTER (WHERE run.is_due) AS due_since,
         count(*) FILTER (WHERE run.run_at > now()) AS later
     FROM jobctl.pending_runs AS run
-) AS waiting
+) AS pending
 CROSS JOIN (
     SELECT
         count(*) AS runs,

@@ -1,5 +1,5 @@
 -- What a tick must know before it changes anything: how many runs the worker's other ticks hold,
--- whether some definition limits how many of its runs may run at once or some waiting run has a
+-- whether some definition limits how many of its runs may run at once or some pending run has a
 -- lock of its own, and when a tick noticed a restore that no operator has accepted; see
 -- src/job/seen_ticks.rs. It is not part of wake.sql, because planning it would cost each tick
 -- without work a millisecond.

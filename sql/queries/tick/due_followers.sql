@@ -6,47 +6,48 @@
 -- others for long.
 WITH range AS (
     SELECT
-        min(waits.after_id)
-            + floor(random() * (max(waits.after_id) - min(waits.after_id) + 1))::bigint AS start
-    FROM jobctl.job_dependencies AS waits
-    WHERE waits.state = 'due'
+        min(dependency.after_id)
+            + floor(random() * (max(dependency.after_id) - min(dependency.after_id) + 1))::bigint
+            AS start
+    FROM jobctl.job_dependencies AS dependency
+    WHERE dependency.state = 'due'
         AND $2::bigint[] IS NULL
 ),
 due AS (
     (
-        SELECT waits.run_id
+        SELECT dependency.run_id
         FROM range
         CROSS JOIN LATERAL (
-            SELECT rows.run_id
-            FROM jobctl.job_dependencies AS rows
-            WHERE rows.state = 'due'
-                AND rows.after_id >= range.start
-                AND rows.run_id <> ALL ($3::bigint[])
-            ORDER BY rows.after_id
+            SELECT edge.run_id
+            FROM jobctl.job_dependencies AS edge
+            WHERE edge.state = 'due'
+                AND edge.after_id >= range.start
+                AND edge.run_id <> ALL ($3::bigint[])
+            ORDER BY edge.after_id
             LIMIT $1::bigint
-        ) AS waits
+        ) AS dependency
     )
     UNION ALL
     (
-        SELECT waits.run_id
+        SELECT dependency.run_id
         FROM range
         CROSS JOIN LATERAL (
-            SELECT rows.run_id
-            FROM jobctl.job_dependencies AS rows
-            WHERE rows.state = 'due'
-                AND rows.after_id < range.start
-                AND rows.run_id <> ALL ($3::bigint[])
-            ORDER BY rows.after_id
+            SELECT edge.run_id
+            FROM jobctl.job_dependencies AS edge
+            WHERE edge.state = 'due'
+                AND edge.after_id < range.start
+                AND edge.run_id <> ALL ($3::bigint[])
+            ORDER BY edge.after_id
             LIMIT $1::bigint
-        ) AS waits
+        ) AS dependency
     )
     UNION ALL
     (
-        SELECT waits.run_id
-        FROM jobctl.job_dependencies AS waits
-        WHERE waits.state = 'due'
-            AND waits.after_id = ANY ($2::bigint[])
-            AND waits.run_id <> ALL ($3::bigint[])
+        SELECT dependency.run_id
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.state = 'due'
+            AND dependency.after_id = ANY ($2::bigint[])
+            AND dependency.run_id <> ALL ($3::bigint[])
         LIMIT $1::bigint
     )
 )

@@ -1,4 +1,4 @@
--- Waiting runs that expired, of the ten thousand that expired first. expire.sql checks them again.
+-- Pending runs that expired, of the ten thousand that expired first. expire.sql checks them again.
 -- $1  limit
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT expired.id

@@ -1,11 +1,11 @@
 -- running -> succeeded, failed, dead, cancelled or queued: the results of attempts, see
 -- end_runs.sql.
 -- $1  worker; then arrays of equal length, one element an attempt:
--- $2  ids             $3  attempts       $4  statuses         $5  waits, seconds
+-- $2  ids             $3  attempts       $4  statuses         $5  next_attempt_in, seconds
 -- $6  outcomes        $7  error_types    $8  errors           $9  details of errors
 -- $10 exit_codes      $11 signals        $12 http_statuses    $13 outputs
 -- $14 output_bytes    $15 truncated      $16 started_ago      $17 ended_ago, seconds
--- $18 claimed_at: times of the claims, which are in started_at
+-- $18 claimed_at: times of the claim_times, which are in started_at
 -- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
 -- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
 SELECT
@@ -19,10 +19,10 @@ FROM jobctl.end_runs(
     way => 'result',
     runs => $2::bigint[],
     workers => array_fill($1::text, ARRAY[cardinality($2::bigint[])]),
-    numbers => $3::integer[],
-    claims => $18::timestamptz[],
+    attempt_numbers => $3::integer[],
+    claim_times => $18::timestamptz[],
     next_statuses => $4::text[],
-    backoffs => $5::float8[],
+    next_attempt_in => $5::float8[],
     outcomes => $6::text[],
     error_types => $7::text[],
     errors => $8::text[],
@@ -31,7 +31,7 @@ FROM jobctl.end_runs(
     signals => $11::integer[],
     http_statuses => $12::integer[],
     outputs => $13::text[],
-    sizes => $14::bigint[],
+    output_bytes => $14::bigint[],
     are_truncated => $15::boolean[],
     started_ago => $16::float8[],
     ended_ago => $17::float8[]

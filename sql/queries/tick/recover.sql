@@ -1,6 +1,6 @@
 -- running, lease expired -> cancelled if an operator asked for that or a newer run took the live
 -- key, else dead if no attempt is left, else failed.
--- $1  ids    $2  attempts    $3  waits, seconds    $4  error
+-- $1  ids    $2  attempts    $3  next_attempt_in, seconds    $4  error
 -- A row per recovered run. A worker that renewed its lease in time keeps its run.
 WITH free AS MATERIALIZED (
     SELECT
@@ -10,9 +10,9 @@ WITH free AS MATERIALIZED (
         run.started_at,
         run.locked_until,
         run.live_output,
-        lost.backoff
+        lost.next_attempt_in
     FROM jobctl.job_runs AS run
-    JOIN unnest($1::bigint[], $2::integer[], $3::float8[]) AS lost (id, attempt, backoff)
+    JOIN unnest($1::bigint[], $2::integer[], $3::float8[]) AS lost (id, attempt, next_attempt_in)
         ON lost.id = run.id
         AND lost.attempt = run.attempts
     WHERE run.status = 'running'
@@ -23,8 +23,8 @@ asked AS (
         array_agg(free.id) AS ids,
         array_agg(free.locked_by) AS workers,
         array_agg(free.attempts) AS attempts,
-        array_agg(free.started_at) AS claims,
-        array_agg(free.backoff) AS waits,
+        array_agg(free.started_at) AS claim_times,
+        array_agg(free.next_attempt_in) AS next_attempt_in,
         array_agg($4::text) AS errors,
         array_agg(free.live_output) AS outputs,
         array_agg(extract(epoch FROM now() - coalesce(free.started_at, free.locked_until))::float8)
@@ -37,9 +37,9 @@ CROSS JOIN LATERAL jobctl.end_runs(
     way => 'lost',
     runs => asked.ids,
     workers => asked.workers,
-    numbers => asked.attempts,
-    claims => asked.claims,
-    backoffs => asked.waits,
+    attempt_numbers => asked.attempts,
+    claim_times => asked.claim_times,
+    next_attempt_in => asked.next_attempt_in,
     errors => asked.errors,
     outputs => asked.outputs,
     started_ago => asked.started_ago

@@ -11,6 +11,6 @@ FROM jobctl.end_runs(
     way => 'release',
     runs => $2::bigint[],
     workers => array_fill($1::text, ARRAY[cardinality($2::bigint[])]),
-    numbers => $3::integer[],
-    claims => $4::timestamptz[]
+    attempt_numbers => $3::integer[],
+    claim_times => $4::timestamptz[]
 ) AS ended

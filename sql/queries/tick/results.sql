@@ -6,26 +6,26 @@ SELECT
     coalesce(
         jsonb_agg(
             jsonb_build_object(
-                'run', before.id,
-                'job', before.job_type,
-                'status', before.status,
-                'output', right(before.output, 262144 / before.runs::integer)
+                'run', predecessor.id,
+                'job', predecessor.job_type,
+                'status', predecessor.status,
+                'output', right(predecessor.output, 262144 / predecessor.runs::integer)
             )
-            ORDER BY before.id
+            ORDER BY predecessor.id
         ),
         '[]'
     )::text AS results
 FROM (
     SELECT
-        waits.after_id AS id,
+        dependency.after_id AS id,
         run.job_type,
         run.status,
         attempt.output,
         count(*) OVER () AS runs
-    FROM jobctl.job_dependencies AS waits
-    LEFT JOIN jobctl.job_runs AS run ON run.id = waits.after_id
+    FROM jobctl.job_dependencies AS dependency
+    LEFT JOIN jobctl.job_runs AS run ON run.id = dependency.after_id
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
-        AND attempt.attempt = coalesce(waits.attempt, run.attempts)
-    WHERE waits.run_id = $1::bigint
-) AS before
+        AND attempt.attempt = coalesce(dependency.attempt, run.attempts)
+    WHERE dependency.run_id = $1::bigint
+) AS predecessor

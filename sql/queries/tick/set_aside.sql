@@ -1,5 +1,5 @@
 -- Puts off the runs that can't be claimed, and ends those that can't be read.
--- $1  worker    $2  runs    $3  wait, seconds    $4  slow: the error if claims take too long
+-- $1  worker    $2  runs    $3  put_off_for, seconds    $4  slow: the error if claims take too long
 -- A row per such run.
 SELECT
     aside.id,

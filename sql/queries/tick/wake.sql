@@ -1,8 +1,8 @@
--- Records a tick, and checks whether any run waits, due or not. Takes or renews the worker's claim
--- right, unless another tick of the worker has it. A tick without work runs only this statement, so
--- it does not look for due runs.
+-- Records a tick, and checks whether any run is pending. Takes or renews the worker's claim right,
+-- unless another tick of the worker has it. A tick without work runs only this statement, so it
+-- does not look for due runs.
 -- $1  worker    $2  tick    $3  version    $4  lasts: seconds of the right
--- $5  keep: whether to take the right even if nothing waits
+-- $5  keep: whether to take the right even if no run is pending
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions    $9  os_user
 -- Times that no rule can have written are ignored, because the database's clock was ahead: no claim
@@ -15,7 +15,7 @@ WITH seen AS MATERIALIZED (
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
-        ) AS waiting,
+        ) AS pending,
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
@@ -28,8 +28,8 @@ WITH seen AS MATERIALIZED (
         ) AS expired,
         EXISTS (SELECT FROM jobctl.job_locked_runs) AS locked,
         EXISTS (
-            SELECT FROM jobctl.job_dependencies AS waits
-            WHERE waits.state = 'due'
+            SELECT FROM jobctl.job_dependencies AS dependency
+            WHERE dependency.state = 'due'
         ) OR EXISTS (
             SELECT FROM jobctl.job_predecessors AS noted
             WHERE noted.is_new
@@ -55,8 +55,8 @@ reported AS (
         $7::text[],
         $8::text[],
         $9::text,
-        CASE WHEN seen.waiting OR $5::boolean THEN $2::text END,
-        CASE WHEN seen.waiting OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
+        CASE WHEN seen.pending OR $5::boolean THEN $2::text END,
+        CASE WHEN seen.pending OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
     FROM seen
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
