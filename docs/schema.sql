@@ -39,11 +39,9 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_pending AND after_definition IS NULL AND EXISTS (
-        SELECT FROM jobctl.job_runs AS run
-        WHERE coalesce(run.status IN ('queued', 'failed'), false)
-            AND run.lock IS NOT NULL
-    );
+    any_locks := any_pending
+        AND after_definition IS NULL
+        AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
     -- Without a row, NULLs.
     SELECT found.*
     INTO limited
@@ -71,7 +69,7 @@ BEGIN
                 timestamptz 'infinity' AS oldest
             WHERE after_queues IS NULL
             UNION ALL
-            SELECT lanes.place + 1, following.queue, following.priority, following.run_at
+            SELECT lanes.place + 1, next_lane.queue, next_lane.priority, next_lane.run_at
             FROM lanes
             CROSS JOIN LATERAL (
                 SELECT run.queue, run.priority, run.run_at
@@ -90,7 +88,7 @@ BEGIN
                     )
                 ORDER BY run.queue, run.priority, run.run_at
                 LIMIT 1
-            ) AS following
+            ) AS next_lane
             WHERE lanes.place < 1000
         ),
         starts AS (
@@ -103,11 +101,11 @@ BEGIN
             FROM lanes
             WHERE lanes.oldest <= now()
             UNION ALL
-            SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+            SELECT cursor.queue, cursor.priority, cursor.run_at, cursor.run_at, cursor.id
             FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
-                AS after (queue, priority, run_at, id)
+                AS cursor (queue, priority, run_at, id)
         ),
-        held AS MATERIALIZED (
+        holds AS MATERIALIZED (
             SELECT hold.scope, hold.name
             FROM jobctl.current_holds AS hold
         ),
@@ -123,8 +121,8 @@ BEGIN
                     )
                 )
                 AND NOT EXISTS (
-                    SELECT FROM held
-                    WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
+                    SELECT FROM holds
+                    WHERE (holds.scope, holds.name) IN (('all', ''), ('worker', claim_runs.worker))
                 )
         ),
         left_out AS MATERIALIZED (
@@ -134,20 +132,20 @@ BEGIN
             FROM jobctl.job_definitions AS definition
             WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
             UNION ALL
-            SELECT held.name
-            FROM held
-            WHERE held.scope = 'job'
+            SELECT holds.name
+            FROM holds
+            WHERE holds.scope = 'job'
         ),
         replaced AS MATERIALIZED (
             SELECT run.idempotency_key
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running' AND run.key_scope = 'replaced'
         ),
-        free AS MATERIALIZED (
+        without_limits AS MATERIALIZED (
             SELECT
                 pending.id,
                 pending.is_last_attempt,
-                pending.size,
+                pending.payload_bytes,
                 lane.priority,
                 lane.oldest,
                 lane.queue,
@@ -158,9 +156,9 @@ BEGIN
                 FROM starts
                 WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
                     AND starts.queue <> ALL (ARRAY(
-                        SELECT held.name
-                        FROM held
-                        WHERE held.scope = 'queue'
+                        SELECT holds.name
+                        FROM holds
+                        WHERE holds.scope = 'queue'
                     ))
                 ORDER BY starts.priority, starts.oldest
             ) AS lane
@@ -170,7 +168,7 @@ BEGIN
                     run.run_at,
                     run.attempts + 1 >= run.max_attempts + run.uncounted_attempts
                         AS is_last_attempt,
-                    run.payload_bytes AS size
+                    run.payload_bytes
                 FROM jobctl.job_runs AS run
                 WHERE run.status IN ('queued', 'failed')
                     AND run.queue = lane.queue
@@ -204,7 +202,7 @@ BEGIN
             SELECT
                 chosen.id,
                 chosen.is_last_attempt,
-                chosen.size,
+                chosen.payload_bytes,
                 chosen.priority,
                 chosen.run_at AS oldest,
                 chosen.queue,
@@ -219,45 +217,47 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id)
+            ) AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
+        candidates AS (
+            SELECT * FROM without_limits
+            UNION ALL
+            SELECT * FROM within_limits
+        ),
+        ordered AS (
+            SELECT
+                candidate.id,
+                candidate.is_last_attempt,
+                row_number() OVER in_order AS place,
+                sum(candidate.payload_bytes)
+                    OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                    AS bytes_before
+            FROM candidates AS candidate
+            WINDOW in_order AS (
+                ORDER BY
+                    candidate.priority,
+                    candidate.oldest,
+                    candidate.queue,
+                    candidate.run_at,
+                    candidate.place_id
+            )
+        ),
+        -- The claim ends before the first last attempt that must wait for a thread.
+        chosen AS (
+            SELECT
+                ordered.id,
+                ordered.bytes_before,
+                bool_or(ordered.is_last_attempt AND ordered.place > free_threads)
+                    OVER (ORDER BY ordered.place) AS must_wait
+            FROM ordered
+            WHERE ordered.place <= at_most
+        ),
         due AS MATERIALIZED (
-            SELECT placed.id
-            FROM (
-                SELECT
-                    first.id,
-                    first.size_before,
-                    bool_or(first.is_last_attempt AND first.place > free_threads)
-                        OVER (ORDER BY first.place) AS must_wait
-                FROM (
-                    SELECT
-                        candidate.id,
-                        candidate.is_last_attempt,
-                        row_number() OVER in_order AS place,
-                        sum(candidate.size)
-                            OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                            AS size_before
-                    FROM (
-                        SELECT *
-                        FROM free
-                        UNION ALL
-                        SELECT *
-                        FROM within_limits
-                    ) AS candidate
-                    WINDOW in_order AS (
-                        ORDER BY
-                            candidate.priority,
-                            candidate.oldest,
-                            candidate.queue,
-                            candidate.run_at,
-                            candidate.place_id
-                    )
-                ) AS first
-                WHERE first.place <= at_most
-            ) AS placed
-            WHERE coalesce(placed.size_before, 0) < bytes
-                AND NOT placed.must_wait
+            SELECT chosen.id
+            FROM chosen
+            WHERE coalesce(chosen.bytes_before, 0) < bytes
+                AND NOT chosen.must_wait
         ),
         claimed AS (
             UPDATE jobctl.job_runs AS run
@@ -2553,25 +2553,21 @@ CREATE FUNCTION jobctl.limited_runs(worker text, at_most integer, queues text[],
 #variable_conflict use_column
 DECLARE
     locked_ids bigint[];
-    are_locked boolean;
+    has_locks boolean;
     full_locks text[] := '{}';
     by_lock record;
-    started record;
+    allowed record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
-    are_locked := EXISTS (
+    has_locks := EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.lock_name IS NOT NULL
-    ) OR EXISTS (
-        SELECT FROM jobctl.job_runs AS run
-        WHERE coalesce(run.status IN ('queued', 'failed'), false)
-            AND run.lock IS NOT NULL
-    );
-    IF are_locked THEN
+    ) OR EXISTS (SELECT FROM jobctl.pending_lock_runs);
+    IF has_locks THEN
         full_locks := ARRAY(
             SELECT running.lock
             FROM jobctl.running_locks AS running
@@ -2593,7 +2589,7 @@ BEGIN
         ORDER BY definition.id
         LIMIT 1000
     ),
-    due AS MATERIALIZED (
+    with_due_runs AS MATERIALIZED (
         SELECT definition.id, definition.name
         FROM looked_at AS definition
         WHERE definition.name <> ALL (excluded_jobs)
@@ -2629,10 +2625,10 @@ BEGIN
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                 > now() + definition.rate_interval + interval '1 minute' AS is_ahead
         FROM jobctl.job_definitions AS definition
-        WHERE definition.id = ANY (ARRAY(SELECT due.id FROM due))
+        WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    begun_again AS (
+    restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL
         WHERE definition.id = ANY (ARRAY(SELECT locked.id FROM locked WHERE locked.is_ahead))
@@ -2640,23 +2636,23 @@ BEGIN
     )
     SELECT
         array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL),
-        min(due.name) FILTER (WHERE locked.id IS NULL),
+        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL),
         (
-            SELECT string_agg(begun_again.name, ', ' ORDER BY begun_again.name)
-            FROM begun_again
+            SELECT string_agg(restarted.name, ', ' ORDER BY restarted.name)
+            FROM restarted
         ),
         CASE
-            WHEN (SELECT count(*) FROM due) = 50 THEN (SELECT max(due.id) FROM due)
+            WHEN (SELECT count(*) FROM with_due_runs) = 50 THEN (SELECT max(id) FROM with_due_runs)
             WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
         END
     INTO locked_ids, skipped_job, rates_ahead, last_definition
-    FROM due
-    LEFT JOIN locked ON locked.id = due.id;
+    FROM with_due_runs
+    LEFT JOIN locked ON locked.id = with_due_runs.id;
     IF rates_ahead IS NOT NULL THEN
         RAISE WARNING 'jobctl: the rates of these jobs begin again, because the database''s clock '
             'was ahead: %', rates_ahead;
     END IF;
-    IF locked_ids IS NULL AND NOT are_locked THEN
+    IF locked_ids IS NULL AND NOT has_locks THEN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
@@ -2665,7 +2661,7 @@ BEGIN
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
     END IF;
-    WITH RECURSIVE held AS MATERIALIZED (
+    WITH RECURSIVE holds AS MATERIALIZED (
         SELECT hold.scope, hold.name
         FROM jobctl.current_holds AS hold
     ),
@@ -2697,8 +2693,8 @@ BEGIN
             FROM jobctl.job_definitions AS definition
             WHERE definition.id = ANY (locked_ids)
                 AND NOT EXISTS (
-                    SELECT FROM held
-                    WHERE held.scope = 'job' AND held.name = definition.name
+                    SELECT FROM holds
+                    WHERE holds.scope = 'job' AND holds.name = definition.name
                 )
         ) AS definition
         WHERE definition.most > 0
@@ -2730,15 +2726,15 @@ BEGIN
             groups.id,
             groups.name,
             groups.last_share,
-            coalesce(following.share, ''),
-            coalesce(following.queue, ''),
-            coalesce(following.priority, -2147483648),
-            coalesce(following.run_at, 'infinity'),
-            groups.is_second_part OR following.share IS NULL,
-            groups.place + (following.share IS NOT NULL)::integer,
+            coalesce(next_group.share, ''),
+            coalesce(next_group.queue, ''),
+            coalesce(next_group.priority, -2147483648),
+            coalesce(next_group.run_at, 'infinity'),
+            groups.is_second_part OR next_group.share IS NULL,
+            groups.place + (next_group.share IS NOT NULL)::integer,
             CASE
-                WHEN following.share IS NULL THEN 0
-                WHEN following.share = groups.share THEN groups.place_in_share + 1
+                WHEN next_group.share IS NULL THEN 0
+                WHEN next_group.share = groups.share THEN groups.place_in_share + 1
                 ELSE 1
             END
         FROM groups
@@ -2767,9 +2763,9 @@ BEGIN
                 AND (NOT groups.is_second_part OR coalesce(run.share, '') <= groups.last_share)
             ORDER BY coalesce(run.share, ''), run.queue, run.priority, run.run_at
             LIMIT 1
-        ) AS following ON true
+        ) AS next_group ON true
         WHERE groups.place < (SELECT bounds.groups FROM bounds)
-            AND (following.share IS NOT NULL OR NOT groups.is_second_part)
+            AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
     running AS MATERIALIZED (
         SELECT
@@ -2783,7 +2779,7 @@ BEGIN
             AND limits.max_running_per_share IS NOT NULL
         GROUP BY run.job_type, coalesce(run.share, '')
     ),
-    due AS MATERIALIZED (
+    due_groups AS MATERIALIZED (
         SELECT
             limits.id,
             limits.name,
@@ -2816,8 +2812,8 @@ BEGIN
         WHERE groups.oldest <= now()
             AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
             AND NOT EXISTS (
-                SELECT FROM held
-                WHERE held.scope = 'queue' AND held.name = groups.queue
+                SELECT FROM holds
+                WHERE holds.scope = 'queue' AND holds.name = groups.queue
             )
     ),
     locked AS MATERIALIZED (
@@ -2833,7 +2829,7 @@ BEGIN
             pending.run_at,
             pending.payload_bytes,
             pending.is_last_attempt
-        FROM due
+        FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT
                 run.id,
@@ -2865,51 +2861,56 @@ BEGIN
                 least(
                     due.most,
                     due.most_of_share,
-                    (SELECT 5000 / greatest(count(*), 1) + 1 FROM due)
+                    (SELECT 5000 / greatest(count(*), 1) + 1 FROM due_groups)
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS pending
     ),
+    -- The number of each run in its share: in each turn, a share has one run.
+    turns AS (
+        SELECT
+            locked.*,
+            row_number() OVER (
+                PARTITION BY locked.definition_id, locked.share
+                ORDER BY locked.priority, locked.run_at, locked.id
+            ) AS turn
+        FROM locked
+    ),
+    -- The order in which the shares of a definition take their turns.
     in_turn AS (
         SELECT
-            placed.*,
-            nth_value(placed.priority, placed.place) OVER by_age AS place_priority,
-            nth_value(placed.queue, placed.place) OVER by_age AS place_queue,
-            nth_value(placed.run_at, placed.place) OVER by_age AS place_run_at,
-            nth_value(placed.id, placed.place) OVER by_age AS place_id
-        FROM (
-            SELECT
-                turns.*,
-                row_number() OVER (
-                    PARTITION BY turns.definition_id
-                    ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
-                )::integer AS place
-            FROM (
-                SELECT
-                    locked.*,
-                    row_number() OVER (
-                        PARTITION BY locked.definition_id, locked.share
-                        ORDER BY locked.priority, locked.run_at, locked.id
-                    ) AS turn
-                FROM locked
-            ) AS turns
-            WHERE coalesce(turns.turn <= turns.most_of_share, true)
-        ) AS placed
+            turns.*,
+            row_number() OVER (
+                PARTITION BY turns.definition_id
+                ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
+            )::integer AS place
+        FROM turns
+        WHERE coalesce(turns.turn <= turns.most_of_share, true)
+    ),
+    -- The run that is first in turn gets the place of the definition's oldest run, and so on.
+    placed AS (
+        SELECT
+            in_turn.*,
+            nth_value(in_turn.priority, in_turn.place) OVER by_age AS place_priority,
+            nth_value(in_turn.queue, in_turn.place) OVER by_age AS place_queue,
+            nth_value(in_turn.run_at, in_turn.place) OVER by_age AS place_run_at,
+            nth_value(in_turn.id, in_turn.place) OVER by_age AS place_id
+        FROM in_turn
         WINDOW by_age AS (
-            PARTITION BY placed.definition_id
-            ORDER BY placed.priority, placed.run_at, placed.id
+            PARTITION BY in_turn.definition_id
+            ORDER BY in_turn.priority, in_turn.run_at, in_turn.id
             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
         )
     )
     SELECT
-        array_agg(in_turn.id),
-        array_agg(in_turn.is_last_attempt),
-        array_agg(in_turn.payload_bytes),
-        array_agg(in_turn.place_priority),
-        array_agg(in_turn.place_queue),
-        array_agg(in_turn.place_run_at),
-        array_agg(in_turn.place_id),
+        array_agg(chosen.id),
+        array_agg(chosen.is_last_attempt),
+        array_agg(chosen.payload_bytes),
+        array_agg(chosen.place_priority),
+        array_agg(chosen.place_queue),
+        array_agg(chosen.place_run_at),
+        array_agg(chosen.place_id),
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
@@ -2932,11 +2933,11 @@ BEGIN
         last_shares
     FROM (
         SELECT *
-        FROM in_turn
-        WHERE in_turn.place <= in_turn.most
-        ORDER BY in_turn.definition_id, in_turn.place
-    ) AS in_turn;
-    IF NOT are_locked THEN
+        FROM placed
+        WHERE placed.place <= placed.most
+        ORDER BY placed.definition_id, placed.place
+    ) AS chosen;
+    IF NOT has_locks THEN
         RETURN;
     END IF;
     WITH RECURSIVE groups AS (
@@ -2962,30 +2963,28 @@ BEGIN
             AND run.lock IS NOT NULL
         UNION ALL
         SELECT
-            following.lock,
-            following.queue,
-            following.priority,
-            following.run_at,
+            next_group.lock,
+            next_group.queue,
+            next_group.priority,
+            next_group.run_at,
             groups.place + 1,
-            CASE WHEN following.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
+            CASE WHEN next_group.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
         FROM groups
         CROSS JOIN LATERAL (
-            SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE coalesce(run.status IN ('queued', 'failed'), false)
-                AND run.lock IS NOT NULL
-                AND (run.lock COLLATE "C", run.queue, run.priority) > (
-                    -- No lock has a control character, so this is behind all groups of the lock.
-                    groups.lock || CASE
-                        WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
-                        ELSE E'\x01'
-                    END,
-                    groups.queue,
-                    groups.priority
-                )
-            ORDER BY run.lock COLLATE "C", run.queue, run.priority, run.run_at
+            SELECT run.lock, run.queue, run.priority, run.run_at
+            FROM jobctl.pending_lock_runs AS run
+            WHERE (run.lock, run.queue, run.priority) > (
+                -- No lock has a control character, so this is behind all groups of the lock.
+                groups.lock || CASE
+                    WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
+                    ELSE E'\x01'
+                END,
+                groups.queue,
+                groups.priority
+            )
+            ORDER BY run.lock, run.queue, run.priority, run.run_at
             LIMIT 1
-        ) AS following
+        ) AS next_group
         WHERE groups.place < 1000
     ),
     left_out AS MATERIALIZED (
@@ -2999,7 +2998,7 @@ BEGIN
         FROM jobctl.current_holds AS hold
         WHERE hold.scope = 'job'
     ),
-    due AS MATERIALIZED (
+    due_groups AS MATERIALIZED (
         SELECT groups.lock, groups.queue, groups.priority
         FROM groups
         WHERE groups.oldest <= now()
@@ -3020,13 +3019,11 @@ BEGIN
                 PARTITION BY due.lock
                 ORDER BY pending.priority, pending.run_at, pending.id
             ) <= jobctl.lock_most(due.lock) AS is_within
-        FROM due
+        FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT run.id, run.priority, run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE coalesce(run.status IN ('queued', 'failed'), false)
-                AND run.lock IS NOT NULL
-                AND run.lock COLLATE "C" = due.lock
+            FROM jobctl.pending_lock_runs AS run
+            WHERE run.lock = due.lock
                 AND run.queue = due.queue
                 AND run.priority = due.priority
                 AND (run.run_at, run.id) >= (first_run_at, first_id)
@@ -3091,8 +3088,8 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
-    SELECT allowed.*
-    INTO started
+    SELECT found.*
+    INTO allowed
     FROM jobctl.within_locks(
         ARRAY(
             SELECT candidate.id
@@ -3104,12 +3101,12 @@ BEGIN
             ) AS candidate (id, priority, run_at, place_id)
             ORDER BY candidate.priority, candidate.run_at, candidate.place_id
         )
-    ) AS allowed;
-    skipped_job := coalesce(skipped_job, started.skipped_job);
+    ) AS found;
+    skipped_job := coalesce(skipped_job, allowed.skipped_job);
     SELECT
         array_agg(chosen.id ORDER BY chosen.place),
         array_agg(chosen.is_last_attempt ORDER BY chosen.place),
-        array_agg(chosen.size ORDER BY chosen.place),
+        array_agg(chosen.payload_bytes ORDER BY chosen.place),
         array_agg(chosen.priority ORDER BY chosen.place),
         array_agg(chosen.queue ORDER BY chosen.place),
         array_agg(chosen.run_at ORDER BY chosen.place),
@@ -3131,8 +3128,8 @@ BEGIN
         place_run_at || by_lock.run_at,
         place_ids || by_lock.ids
     ) WITH ORDINALITY
-        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id, place)
-    WHERE chosen.id = ANY (started.runs);
+        AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id, place)
+    WHERE chosen.id = ANY (allowed.runs);
 END
 $$;
 CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
@@ -4238,8 +4235,8 @@ BEGIN
     payload_bytes := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, payload_bytes, key, run_at, run_in, queue, max_attempts, timeout,
-        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
-        worker, traceparent, caller
+        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share,
+        lock, worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';
@@ -5207,6 +5204,18 @@ CREATE VIEW jobctl.long_running_runs AS
    FROM (jobctl.job_runs run
      JOIN jobctl.leases lease ON ((lease.id = run.id)))
   WHERE ((run.status = 'running'::text) AND ((run.started_at < (now() - '00:10:00'::interval)) OR (run.started_at > (now() + '00:01:00'::interval))));
+CREATE VIEW jobctl.pending_lock_runs AS
+ SELECT job_runs.id,
+    job_runs.job_type,
+    (job_runs.lock COLLATE "C") AS lock,
+    job_runs.queue,
+    job_runs.priority,
+    job_runs.run_at,
+    job_runs.expires_at,
+    job_runs.worker,
+    job_runs.idempotency_key
+   FROM jobctl.job_runs
+  WHERE (COALESCE((job_runs.status = ANY (ARRAY['queued'::text, 'failed'::text])), false) AND (job_runs.lock IS NOT NULL));
 CREATE VIEW jobctl.pending_runs AS
  SELECT job_runs.id,
     job_runs.job_type,

@@ -136,11 +136,9 @@ BEGIN
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
     );
-    any_locks := any_pending AND after_definition IS NULL AND EXISTS (
-        SELECT FROM jobctl.job_runs AS run
-        WHERE coalesce(run.status IN ('queued', 'failed'), false)
-            AND run.lock IS NOT NULL
-    );
+    any_locks := any_pending
+        AND after_definition IS NULL
+        AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
     -- Without a row, NULLs.
     SELECT found.*
     INTO limited
@@ -168,7 +166,7 @@ BEGIN
                 timestamptz 'infinity' AS oldest
             WHERE after_queues IS NULL
             UNION ALL
-            SELECT lanes.place + 1, following.queue, following.priority, following.run_at
+            SELECT lanes.place + 1, next_lane.queue, next_lane.priority, next_lane.run_at
             FROM lanes
             CROSS JOIN LATERAL (
                 SELECT run.queue, run.priority, run.run_at
@@ -187,7 +185,7 @@ BEGIN
                     )
                 ORDER BY run.queue, run.priority, run.run_at
                 LIMIT 1
-            ) AS following
+            ) AS next_lane
             WHERE lanes.place < 1000
         ),
         starts AS (
@@ -200,11 +198,11 @@ BEGIN
             FROM lanes
             WHERE lanes.oldest <= now()
             UNION ALL
-            SELECT after.queue, after.priority, after.run_at, after.run_at, after.id
+            SELECT cursor.queue, cursor.priority, cursor.run_at, cursor.run_at, cursor.id
             FROM unnest(after_queues, after_priorities, after_run_at, after_ids)
-                AS after (queue, priority, run_at, id)
+                AS cursor (queue, priority, run_at, id)
         ),
-        held AS MATERIALIZED (
+        holds AS MATERIALIZED (
             SELECT hold.scope, hold.name
             FROM jobctl.current_holds AS hold
         ),
@@ -220,8 +218,8 @@ BEGIN
                     )
                 )
                 AND NOT EXISTS (
-                    SELECT FROM held
-                    WHERE (held.scope, held.name) IN (('all', ''), ('worker', claim_runs.worker))
+                    SELECT FROM holds
+                    WHERE (holds.scope, holds.name) IN (('all', ''), ('worker', claim_runs.worker))
                 )
         ),
         left_out AS MATERIALIZED (
@@ -231,20 +229,20 @@ BEGIN
             FROM jobctl.job_definitions AS definition
             WHERE definition.is_limited OR definition.kind = ANY (excluded_kinds)
             UNION ALL
-            SELECT held.name
-            FROM held
-            WHERE held.scope = 'job'
+            SELECT holds.name
+            FROM holds
+            WHERE holds.scope = 'job'
         ),
         replaced AS MATERIALIZED (
             SELECT run.idempotency_key
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running' AND run.key_scope = 'replaced'
         ),
-        free AS MATERIALIZED (
+        without_limits AS MATERIALIZED (
             SELECT
                 pending.id,
                 pending.is_last_attempt,
-                pending.size,
+                pending.payload_bytes,
                 lane.priority,
                 lane.oldest,
                 lane.queue,
@@ -255,9 +253,9 @@ BEGIN
                 FROM starts
                 WHERE (cardinality(queues) = 0 OR starts.queue = ANY (queues))
                     AND starts.queue <> ALL (ARRAY(
-                        SELECT held.name
-                        FROM held
-                        WHERE held.scope = 'queue'
+                        SELECT holds.name
+                        FROM holds
+                        WHERE holds.scope = 'queue'
                     ))
                 ORDER BY starts.priority, starts.oldest
             ) AS lane
@@ -267,7 +265,7 @@ BEGIN
                     run.run_at,
                     run.attempts + 1 >= run.max_attempts + run.uncounted_attempts
                         AS is_last_attempt,
-                    run.payload_bytes AS size
+                    run.payload_bytes
                 FROM jobctl.job_runs AS run
                 WHERE run.status IN ('queued', 'failed')
                     AND run.queue = lane.queue
@@ -301,7 +299,7 @@ BEGIN
             SELECT
                 chosen.id,
                 chosen.is_last_attempt,
-                chosen.size,
+                chosen.payload_bytes,
                 chosen.priority,
                 chosen.run_at AS oldest,
                 chosen.queue,
@@ -316,45 +314,47 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id)
+            ) AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
+        candidates AS (
+            SELECT * FROM without_limits
+            UNION ALL
+            SELECT * FROM within_limits
+        ),
+        ordered AS (
+            SELECT
+                candidate.id,
+                candidate.is_last_attempt,
+                row_number() OVER in_order AS place,
+                sum(candidate.payload_bytes)
+                    OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                    AS bytes_before
+            FROM candidates AS candidate
+            WINDOW in_order AS (
+                ORDER BY
+                    candidate.priority,
+                    candidate.oldest,
+                    candidate.queue,
+                    candidate.run_at,
+                    candidate.place_id
+            )
+        ),
+        -- The claim ends before the first last attempt that must wait for a thread.
+        chosen AS (
+            SELECT
+                ordered.id,
+                ordered.bytes_before,
+                bool_or(ordered.is_last_attempt AND ordered.place > free_threads)
+                    OVER (ORDER BY ordered.place) AS must_wait
+            FROM ordered
+            WHERE ordered.place <= at_most
+        ),
         due AS MATERIALIZED (
-            SELECT placed.id
-            FROM (
-                SELECT
-                    first.id,
-                    first.size_before,
-                    bool_or(first.is_last_attempt AND first.place > free_threads)
-                        OVER (ORDER BY first.place) AS must_wait
-                FROM (
-                    SELECT
-                        candidate.id,
-                        candidate.is_last_attempt,
-                        row_number() OVER in_order AS place,
-                        sum(candidate.size)
-                            OVER (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-                            AS size_before
-                    FROM (
-                        SELECT *
-                        FROM free
-                        UNION ALL
-                        SELECT *
-                        FROM within_limits
-                    ) AS candidate
-                    WINDOW in_order AS (
-                        ORDER BY
-                            candidate.priority,
-                            candidate.oldest,
-                            candidate.queue,
-                            candidate.run_at,
-                            candidate.place_id
-                    )
-                ) AS first
-                WHERE first.place <= at_most
-            ) AS placed
-            WHERE coalesce(placed.size_before, 0) < bytes
-                AND NOT placed.must_wait
+            SELECT chosen.id
+            FROM chosen
+            WHERE coalesce(chosen.bytes_before, 0) < bytes
+                AND NOT chosen.must_wait
         ),
         claimed AS (
             UPDATE jobctl.job_runs AS run

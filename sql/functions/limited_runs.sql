@@ -62,25 +62,21 @@ AS $$
 #variable_conflict use_column
 DECLARE
     locked_ids bigint[];
-    are_locked boolean;
+    has_locks boolean;
     full_locks text[] := '{}';
     by_lock record;
-    started record;
+    allowed record;
     rates_ahead text;
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
-    are_locked := EXISTS (
+    has_locks := EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.lock_name IS NOT NULL
-    ) OR EXISTS (
-        SELECT FROM jobctl.job_runs AS run
-        WHERE coalesce(run.status IN ('queued', 'failed'), false)
-            AND run.lock IS NOT NULL
-    );
-    IF are_locked THEN
+    ) OR EXISTS (SELECT FROM jobctl.pending_lock_runs);
+    IF has_locks THEN
         full_locks := ARRAY(
             SELECT running.lock
             FROM jobctl.running_locks AS running
@@ -102,7 +98,7 @@ BEGIN
         ORDER BY definition.id
         LIMIT 1000
     ),
-    due AS MATERIALIZED (
+    with_due_runs AS MATERIALIZED (
         SELECT definition.id, definition.name
         FROM looked_at AS definition
         WHERE definition.name <> ALL (excluded_jobs)
@@ -138,10 +134,10 @@ BEGIN
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                 > now() + definition.rate_interval + interval '1 minute' AS is_ahead
         FROM jobctl.job_definitions AS definition
-        WHERE definition.id = ANY (ARRAY(SELECT due.id FROM due))
+        WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    begun_again AS (
+    restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL
         WHERE definition.id = ANY (ARRAY(SELECT locked.id FROM locked WHERE locked.is_ahead))
@@ -149,23 +145,23 @@ BEGIN
     )
     SELECT
         array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL),
-        min(due.name) FILTER (WHERE locked.id IS NULL),
+        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL),
         (
-            SELECT string_agg(begun_again.name, ', ' ORDER BY begun_again.name)
-            FROM begun_again
+            SELECT string_agg(restarted.name, ', ' ORDER BY restarted.name)
+            FROM restarted
         ),
         CASE
-            WHEN (SELECT count(*) FROM due) = 50 THEN (SELECT max(due.id) FROM due)
+            WHEN (SELECT count(*) FROM with_due_runs) = 50 THEN (SELECT max(id) FROM with_due_runs)
             WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
         END
     INTO locked_ids, skipped_job, rates_ahead, last_definition
-    FROM due
-    LEFT JOIN locked ON locked.id = due.id;
+    FROM with_due_runs
+    LEFT JOIN locked ON locked.id = with_due_runs.id;
     IF rates_ahead IS NOT NULL THEN
         RAISE WARNING 'jobctl: the rates of these jobs begin again, because the database''s clock '
             'was ahead: %', rates_ahead;
     END IF;
-    IF locked_ids IS NULL AND NOT are_locked THEN
+    IF locked_ids IS NULL AND NOT has_locks THEN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
@@ -174,7 +170,7 @@ BEGIN
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
     END IF;
-    WITH RECURSIVE held AS MATERIALIZED (
+    WITH RECURSIVE holds AS MATERIALIZED (
         SELECT hold.scope, hold.name
         FROM jobctl.current_holds AS hold
     ),
@@ -206,8 +202,8 @@ BEGIN
             FROM jobctl.job_definitions AS definition
             WHERE definition.id = ANY (locked_ids)
                 AND NOT EXISTS (
-                    SELECT FROM held
-                    WHERE held.scope = 'job' AND held.name = definition.name
+                    SELECT FROM holds
+                    WHERE holds.scope = 'job' AND holds.name = definition.name
                 )
         ) AS definition
         WHERE definition.most > 0
@@ -239,15 +235,15 @@ BEGIN
             groups.id,
             groups.name,
             groups.last_share,
-            coalesce(following.share, ''),
-            coalesce(following.queue, ''),
-            coalesce(following.priority, -2147483648),
-            coalesce(following.run_at, 'infinity'),
-            groups.is_second_part OR following.share IS NULL,
-            groups.place + (following.share IS NOT NULL)::integer,
+            coalesce(next_group.share, ''),
+            coalesce(next_group.queue, ''),
+            coalesce(next_group.priority, -2147483648),
+            coalesce(next_group.run_at, 'infinity'),
+            groups.is_second_part OR next_group.share IS NULL,
+            groups.place + (next_group.share IS NOT NULL)::integer,
             CASE
-                WHEN following.share IS NULL THEN 0
-                WHEN following.share = groups.share THEN groups.place_in_share + 1
+                WHEN next_group.share IS NULL THEN 0
+                WHEN next_group.share = groups.share THEN groups.place_in_share + 1
                 ELSE 1
             END
         FROM groups
@@ -276,9 +272,9 @@ BEGIN
                 AND (NOT groups.is_second_part OR coalesce(run.share, '') <= groups.last_share)
             ORDER BY coalesce(run.share, ''), run.queue, run.priority, run.run_at
             LIMIT 1
-        ) AS following ON true
+        ) AS next_group ON true
         WHERE groups.place < (SELECT bounds.groups FROM bounds)
-            AND (following.share IS NOT NULL OR NOT groups.is_second_part)
+            AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
     running AS MATERIALIZED (
         SELECT
@@ -292,7 +288,7 @@ BEGIN
             AND limits.max_running_per_share IS NOT NULL
         GROUP BY run.job_type, coalesce(run.share, '')
     ),
-    due AS MATERIALIZED (
+    due_groups AS MATERIALIZED (
         SELECT
             limits.id,
             limits.name,
@@ -325,8 +321,8 @@ BEGIN
         WHERE groups.oldest <= now()
             AND (cardinality(queues) = 0 OR groups.queue = ANY (queues))
             AND NOT EXISTS (
-                SELECT FROM held
-                WHERE held.scope = 'queue' AND held.name = groups.queue
+                SELECT FROM holds
+                WHERE holds.scope = 'queue' AND holds.name = groups.queue
             )
     ),
     locked AS MATERIALIZED (
@@ -342,7 +338,7 @@ BEGIN
             pending.run_at,
             pending.payload_bytes,
             pending.is_last_attempt
-        FROM due
+        FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT
                 run.id,
@@ -374,51 +370,56 @@ BEGIN
                 least(
                     due.most,
                     due.most_of_share,
-                    (SELECT 5000 / greatest(count(*), 1) + 1 FROM due)
+                    (SELECT 5000 / greatest(count(*), 1) + 1 FROM due_groups)
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS pending
     ),
+    -- The number of each run in its share: in each turn, a share has one run.
+    turns AS (
+        SELECT
+            locked.*,
+            row_number() OVER (
+                PARTITION BY locked.definition_id, locked.share
+                ORDER BY locked.priority, locked.run_at, locked.id
+            ) AS turn
+        FROM locked
+    ),
+    -- The order in which the shares of a definition take their turns.
     in_turn AS (
         SELECT
-            placed.*,
-            nth_value(placed.priority, placed.place) OVER by_age AS place_priority,
-            nth_value(placed.queue, placed.place) OVER by_age AS place_queue,
-            nth_value(placed.run_at, placed.place) OVER by_age AS place_run_at,
-            nth_value(placed.id, placed.place) OVER by_age AS place_id
-        FROM (
-            SELECT
-                turns.*,
-                row_number() OVER (
-                    PARTITION BY turns.definition_id
-                    ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
-                )::integer AS place
-            FROM (
-                SELECT
-                    locked.*,
-                    row_number() OVER (
-                        PARTITION BY locked.definition_id, locked.share
-                        ORDER BY locked.priority, locked.run_at, locked.id
-                    ) AS turn
-                FROM locked
-            ) AS turns
-            WHERE coalesce(turns.turn <= turns.most_of_share, true)
-        ) AS placed
+            turns.*,
+            row_number() OVER (
+                PARTITION BY turns.definition_id
+                ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
+            )::integer AS place
+        FROM turns
+        WHERE coalesce(turns.turn <= turns.most_of_share, true)
+    ),
+    -- The run that is first in turn gets the place of the definition's oldest run, and so on.
+    placed AS (
+        SELECT
+            in_turn.*,
+            nth_value(in_turn.priority, in_turn.place) OVER by_age AS place_priority,
+            nth_value(in_turn.queue, in_turn.place) OVER by_age AS place_queue,
+            nth_value(in_turn.run_at, in_turn.place) OVER by_age AS place_run_at,
+            nth_value(in_turn.id, in_turn.place) OVER by_age AS place_id
+        FROM in_turn
         WINDOW by_age AS (
-            PARTITION BY placed.definition_id
-            ORDER BY placed.priority, placed.run_at, placed.id
+            PARTITION BY in_turn.definition_id
+            ORDER BY in_turn.priority, in_turn.run_at, in_turn.id
             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
         )
     )
     SELECT
-        array_agg(in_turn.id),
-        array_agg(in_turn.is_last_attempt),
-        array_agg(in_turn.payload_bytes),
-        array_agg(in_turn.place_priority),
-        array_agg(in_turn.place_queue),
-        array_agg(in_turn.place_run_at),
-        array_agg(in_turn.place_id),
+        array_agg(chosen.id),
+        array_agg(chosen.is_last_attempt),
+        array_agg(chosen.payload_bytes),
+        array_agg(chosen.place_priority),
+        array_agg(chosen.place_queue),
+        array_agg(chosen.place_run_at),
+        array_agg(chosen.place_id),
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
@@ -441,11 +442,11 @@ BEGIN
         last_shares
     FROM (
         SELECT *
-        FROM in_turn
-        WHERE in_turn.place <= in_turn.most
-        ORDER BY in_turn.definition_id, in_turn.place
-    ) AS in_turn;
-    IF NOT are_locked THEN
+        FROM placed
+        WHERE placed.place <= placed.most
+        ORDER BY placed.definition_id, placed.place
+    ) AS chosen;
+    IF NOT has_locks THEN
         RETURN;
     END IF;
     WITH RECURSIVE groups AS (
@@ -471,30 +472,28 @@ BEGIN
             AND run.lock IS NOT NULL
         UNION ALL
         SELECT
-            following.lock,
-            following.queue,
-            following.priority,
-            following.run_at,
+            next_group.lock,
+            next_group.queue,
+            next_group.priority,
+            next_group.run_at,
             groups.place + 1,
-            CASE WHEN following.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
+            CASE WHEN next_group.lock = groups.lock THEN groups.place_in_lock + 1 ELSE 1 END
         FROM groups
         CROSS JOIN LATERAL (
-            SELECT run.lock COLLATE "C" AS lock, run.queue, run.priority, run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE coalesce(run.status IN ('queued', 'failed'), false)
-                AND run.lock IS NOT NULL
-                AND (run.lock COLLATE "C", run.queue, run.priority) > (
-                    -- No lock has a control character, so this is behind all groups of the lock.
-                    groups.lock || CASE
-                        WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
-                        ELSE E'\x01'
-                    END,
-                    groups.queue,
-                    groups.priority
-                )
-            ORDER BY run.lock COLLATE "C", run.queue, run.priority, run.run_at
+            SELECT run.lock, run.queue, run.priority, run.run_at
+            FROM jobctl.pending_lock_runs AS run
+            WHERE (run.lock, run.queue, run.priority) > (
+                -- No lock has a control character, so this is behind all groups of the lock.
+                groups.lock || CASE
+                    WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
+                    ELSE E'\x01'
+                END,
+                groups.queue,
+                groups.priority
+            )
+            ORDER BY run.lock, run.queue, run.priority, run.run_at
             LIMIT 1
-        ) AS following
+        ) AS next_group
         WHERE groups.place < 1000
     ),
     left_out AS MATERIALIZED (
@@ -508,7 +507,7 @@ BEGIN
         FROM jobctl.current_holds AS hold
         WHERE hold.scope = 'job'
     ),
-    due AS MATERIALIZED (
+    due_groups AS MATERIALIZED (
         SELECT groups.lock, groups.queue, groups.priority
         FROM groups
         WHERE groups.oldest <= now()
@@ -529,13 +528,11 @@ BEGIN
                 PARTITION BY due.lock
                 ORDER BY pending.priority, pending.run_at, pending.id
             ) <= jobctl.lock_most(due.lock) AS is_within
-        FROM due
+        FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT run.id, run.priority, run.run_at
-            FROM jobctl.job_runs AS run
-            WHERE coalesce(run.status IN ('queued', 'failed'), false)
-                AND run.lock IS NOT NULL
-                AND run.lock COLLATE "C" = due.lock
+            FROM jobctl.pending_lock_runs AS run
+            WHERE run.lock = due.lock
                 AND run.queue = due.queue
                 AND run.priority = due.priority
                 AND (run.run_at, run.id) >= (first_run_at, first_id)
@@ -600,8 +597,8 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
-    SELECT allowed.*
-    INTO started
+    SELECT found.*
+    INTO allowed
     FROM jobctl.within_locks(
         ARRAY(
             SELECT candidate.id
@@ -613,12 +610,12 @@ BEGIN
             ) AS candidate (id, priority, run_at, place_id)
             ORDER BY candidate.priority, candidate.run_at, candidate.place_id
         )
-    ) AS allowed;
-    skipped_job := coalesce(skipped_job, started.skipped_job);
+    ) AS found;
+    skipped_job := coalesce(skipped_job, allowed.skipped_job);
     SELECT
         array_agg(chosen.id ORDER BY chosen.place),
         array_agg(chosen.is_last_attempt ORDER BY chosen.place),
-        array_agg(chosen.size ORDER BY chosen.place),
+        array_agg(chosen.payload_bytes ORDER BY chosen.place),
         array_agg(chosen.priority ORDER BY chosen.place),
         array_agg(chosen.queue ORDER BY chosen.place),
         array_agg(chosen.run_at ORDER BY chosen.place),
@@ -640,7 +637,7 @@ BEGIN
         place_run_at || by_lock.run_at,
         place_ids || by_lock.ids
     ) WITH ORDINALITY
-        AS chosen (id, is_last_attempt, size, priority, queue, run_at, place_id, place)
-    WHERE chosen.id = ANY (started.runs);
+        AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id, place)
+    WHERE chosen.id = ANY (allowed.runs);
 END
 $$;

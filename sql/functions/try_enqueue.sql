@@ -81,8 +81,8 @@ BEGIN
     payload_bytes := octet_length(payload::text);
     reason := jobctl.wrong_value(
         definition, payload, payload_bytes, key, run_at, run_in, queue, max_attempts, timeout,
-        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock,
-        worker, traceparent, caller
+        backoff, is_backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share,
+        lock, worker, traceparent, caller
     );
     IF reason IS NOT NULL THEN
         code := '22023';

@@ -57,8 +57,8 @@ pub(super) static OBJECTS: &[Migration] = files![
         "functions/waiting_runs", "functions/within_locks", "functions/wrong_value",
         "views/awaited_runs", "views/current_holds", "views/daily_figures", "views/dead_runs",
         "views/failing_jobs", "views/following_jobs", "views/leases", "views/long_running_runs",
-        "views/pending_runs", "views/running_locks", "views/scheduling_jobs", "views/seen_workers",
-        "views/unaccepted_restores",
+        "views/pending_lock_runs", "views/pending_runs", "views/running_locks",
+        "views/scheduling_jobs", "views/seen_workers", "views/unaccepted_restores",
 ];
 
 /// The versions are 1, 2, 3: `migrate` applies those after the newest one of the database.

@@ -69,11 +69,11 @@ impl WakeResult {
 
 impl Store {
     /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
-    /// renews the claim right for `lasts`; releases the right if no run is pending, unless `keep` is
-    /// set. With the right or with work to do, also returns what must be known before; `own` are
-    /// the claims of this tick. Remembers the tick in `seen_ticks`. Fails and changes nothing if
-    /// the database is older than the ticks that this host has seen in it, or if another tick has
-    /// noticed that, until an operator accepts it.
+    /// renews the claim right for `lasts`; releases the right if no run is pending, unless `keep`
+    /// is set. With the right or with work to do, also returns what must be known before; `own`
+    /// are the claims of this tick. Remembers the tick in `seen_ticks`. Fails and changes nothing
+    /// if the database is older than the ticks that this host has seen in it, or if another tick
+    /// has noticed that, until an operator accepts it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,

@@ -10,11 +10,7 @@ SELECT
     EXISTS (
         SELECT FROM jobctl.job_definitions AS definition
         WHERE definition.is_limited
-    ) OR EXISTS (
-        SELECT FROM jobctl.job_runs AS run
-        WHERE coalesce(run.status IN ('queued', 'failed'), false)
-            AND run.lock IS NOT NULL
-    ) AS limits,
+    ) OR EXISTS (SELECT FROM jobctl.pending_lock_runs) AS limits,
     (SELECT restore.recorded_at FROM jobctl.unaccepted_restores AS restore) AS restored_at
 FROM jobctl.leases AS lease
 WHERE lease.worker = $1::text
