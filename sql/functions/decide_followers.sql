@@ -30,9 +30,10 @@ DECLARE
     free bigint[];
     unended bigint[];
     candidates bigint[];
-    released integer;
-    refused bigint[];
-    refusals text[];
+    to_queue bigint[];
+    queued integer;
+    to_cancel bigint[];
+    reasons text[];
 BEGIN
     -- What a deleted run waited for stays until its predecessor ends, see forget_history.
     DELETE FROM jobctl.job_dependencies AS dependency
@@ -101,26 +102,26 @@ BEGIN
                         dependency.after_id,
                         coalesce(predecessor.status, 'deleted')
                     )
-            END AS refusal
+            END AS reason
     ),
     candidate AS (
         SELECT
             decided.run_id,
-            (array_agg(decided.refusal ORDER BY decided.refusal IS NULL, decided.after_id))[1]
-                AS refusal
+            (array_agg(decided.reason ORDER BY decided.reason IS NULL, decided.after_id))[1]
+                AS reason
         FROM decided
         WHERE decided.state = 'met'
-            OR decided.refusal IS NOT NULL
+            OR decided.reason IS NOT NULL
         GROUP BY decided.run_id
     )
     SELECT
         (SELECT count(*) > 0 FROM decided),
-        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NULL),
-        array_agg(candidate.run_id) FILTER (WHERE candidate.refusal IS NOT NULL),
-        array_agg(candidate.refusal) FILTER (WHERE candidate.refusal IS NOT NULL)
-    INTO decides, candidates, refused, refusals
+        array_agg(candidate.run_id) FILTER (WHERE candidate.reason IS NULL),
+        array_agg(candidate.run_id) FILTER (WHERE candidate.reason IS NOT NULL),
+        array_agg(candidate.reason) FILTER (WHERE candidate.reason IS NOT NULL)
+    INTO decides, candidates, to_cancel, reasons
     FROM candidate;
-    candidates := ARRAY(
+    to_queue := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run
         WHERE run.id = ANY (candidates)
@@ -147,13 +148,13 @@ BEGIN
                 )
         END,
         updated_at = now()
-    WHERE run.id = ANY (candidates);
-    GET DIAGNOSTICS released = ROW_COUNT;
-    IF released < cardinality(candidates) THEN
+    WHERE run.id = ANY (to_queue);
+    GET DIAGNOSTICS queued = ROW_COUNT;
+    IF queued < cardinality(to_queue) THEN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
     SELECT ended.followed
     INTO followed
-    FROM jobctl.end_runs('predecessor', refused, errors => refusals) AS ended;
+    FROM jobctl.end_runs('predecessor', to_cancel, errors => reasons) AS ended;
 END
 $$;

@@ -32,6 +32,15 @@ BEGIN
         ORDER BY slot.slot
         FOR NO KEY UPDATE SKIP LOCKED
     );
+    WITH chosen AS (
+        SELECT
+            given.id,
+            given.place,
+            given.lock,
+            jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
+            row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
+        FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
+    )
     SELECT
         coalesce(
             array_agg(chosen.id ORDER BY chosen.place) FILTER (
@@ -43,15 +52,7 @@ BEGIN
         ),
         min(chosen.id) FILTER (WHERE NOT chosen.is_free AND chosen.lock <> '')
     INTO runs, skipped
-    FROM (
-        SELECT
-            given.id,
-            given.place,
-            given.lock,
-            jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
-            row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
-        FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
-    ) AS chosen
+    FROM chosen
     LEFT JOIN jobctl.running_locks AS running ON running.lock = chosen.lock;
     skipped_job := (SELECT run.job_type FROM jobctl.job_runs AS run WHERE run.id = skipped);
 END

@@ -229,48 +229,58 @@ found (facts) AS (
     WHERE worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
     UNION ALL
     SELECT jsonb_build_object(
-        'code', judged.code,
-        'job_type', judged.job_type,
-        'queue', judged.queue,
-        'run_id', min(judged.id),
-        'since_at', min(judged.since_at),
-        'runs', sum(judged.runs),
-        'jobs', array_agg(judged.pending_job)
+        'code', late.code,
+        'job_type', late.job_type,
+        'queue', late.queue,
+        'run_id', min(late.id),
+        'since_at', min(late.since_at),
+        'runs', sum(late.runs),
+        'jobs', array_agg(late.pending_job)
     )
     FROM (
         SELECT
-            problem.*,
+            judged.code,
+            pending.late AS runs,
+            pending.id,
+            pending.since_at,
             pending.job_type AS pending_job,
-            CASE WHEN problem.code <> 'queue_unserved' THEN pending.job_type END AS job_type,
-            CASE WHEN problem.code = 'queue_unserved' THEN pending.queue END AS queue
+            CASE WHEN judged.code <> 'queue_unserved' THEN pending.job_type END AS job_type,
+            CASE WHEN judged.code = 'queue_unserved' THEN pending.queue END AS queue
         FROM pending
         CROSS JOIN ticking
         CROSS JOIN LATERAL (
-            VALUES
-            (
-                CASE
-                    WHEN pending.is_held THEN NULL
-                    WHEN NOT pending.served AND NOT pending.served_by_held AND ticking.workers > 0
-                        THEN 'queue_unserved'
-                    WHEN NOT pending.defined THEN NULL
-                    WHEN pending.accepted THEN 'runs_overdue'
-                    -- The workers that serve the queue exclude the job: --shell.
-                    WHEN pending.served AND NOT pending.accepted_by_held THEN 'job_unserved'
-                END,
-                pending.late,
-                pending.id,
-                pending.since_at
-            ),
-            -- A tick puts off a run whose claim the database rejects, so it is never late.
-            ('runs_rejected', pending.put_off, pending.put_off_id, NULL),
-            ('runs_snoozing', pending.snoozing, pending.snoozing_id, NULL),
-            -- Their times were computed from a later one than now.
-            ('clock_ahead', pending.ahead, pending.ahead_id, NULL)
-        ) AS problem (code, runs, id, since_at)
-    ) AS judged
-    WHERE judged.code IS NOT NULL
-        AND judged.runs > 0
-    GROUP BY judged.code, judged.job_type, judged.queue
+            SELECT CASE
+                WHEN pending.is_held THEN NULL
+                WHEN NOT pending.served AND NOT pending.served_by_held AND ticking.workers > 0
+                    THEN 'queue_unserved'
+                WHEN NOT pending.defined THEN NULL
+                WHEN pending.accepted THEN 'runs_overdue'
+                -- The workers that serve the queue exclude the job: --shell.
+                WHEN pending.served AND NOT pending.accepted_by_held THEN 'job_unserved'
+            END AS code
+        ) AS judged
+    ) AS late
+    WHERE late.code IS NOT NULL
+        AND late.runs > 0
+    GROUP BY late.code, late.job_type, late.queue
+    UNION ALL
+    SELECT jsonb_build_object(
+        'code', problem.code,
+        'job_type', pending.job_type,
+        'run_id', min(problem.run_id),
+        'runs', sum(problem.runs),
+        'jobs', array_agg(pending.job_type)
+    )
+    FROM pending
+    CROSS JOIN LATERAL (VALUES
+        -- A tick puts off a run whose claim the database rejects, so it is never late.
+        ('runs_rejected', pending.put_off, pending.put_off_id),
+        ('runs_snoozing', pending.snoozing, pending.snoozing_id),
+        -- Their times were computed from a later one than now.
+        ('clock_ahead', pending.ahead, pending.ahead_id)
+    ) AS problem (code, runs, run_id)
+    WHERE problem.runs > 0
+    GROUP BY problem.code, pending.job_type
     UNION ALL
     SELECT jsonb_build_object(
         'code', 'definition_missing',
@@ -410,7 +420,7 @@ found (facts) AS (
         UNION ALL
         -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so
         -- some of them are enough.
-        SELECT run.job_type, run.id, NULL
+        SELECT run.job_type AS job, run.id, NULL AS since
         FROM (
             SELECT blocked.job_type, blocked.id
             FROM jobctl.job_runs AS blocked

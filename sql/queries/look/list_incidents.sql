@@ -42,14 +42,14 @@ members AS (
         OR wanted.run_id IS NOT NULL
     UNION ALL
     SELECT
-        run.id || '.0',
-        run.id,
-        0,
-        NULL,
+        run.id || '.0' AS incident,
+        run.id AS run_id,
+        0 AS attempt,
+        NULL AS worker,
         run.finished_at,
         run.error_type,
-        left(run.last_error, 200),
-        true
+        left(run.last_error, 200) AS cause,
+        true AS is_last
     FROM jobctl.job_runs AS run
     WHERE $5::boolean
         AND run.status = 'dead'

@@ -56,7 +56,7 @@ SELECT
     definition.name,
     schedule.schedule,
     schedule.time_zone,
-    NULL,
+    NULL AS after,
     definition.enabled,
     definition.paused_at,
     schedule.next_run_at,
@@ -64,7 +64,7 @@ SELECT
     definition.last_status,
     definition.last_succeeded_at,
     definition.usual_seconds,
-    schedule.name,
+    schedule.name AS application_schedule,
     schedule.owner,
     counted.schedules
 FROM (

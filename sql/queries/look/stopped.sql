@@ -82,18 +82,18 @@ WHERE $1::text[] IS NULL
     END
 UNION ALL
 SELECT
-    CASE WHEN definition.enabled THEN 'schedule_paused' ELSE 'job_disabled' END,
-    definition.name,
-    NULL,
-    NULL,
-    CASE WHEN definition.enabled THEN definition.paused_at ELSE event.recorded_at END,
-    NULL,
-    coalesce(event.host_user, event.recorded_by),
+    CASE WHEN definition.enabled THEN 'schedule_paused' ELSE 'job_disabled' END AS code,
+    definition.name AS job_type,
+    NULL AS queue,
+    NULL AS worker,
+    CASE WHEN definition.enabled THEN definition.paused_at ELSE event.recorded_at END AS since_at,
+    NULL AS until_at,
+    coalesce(event.host_user, event.recorded_by) AS stopped_by,
     event.reason,
-    0,
-    false,
-    extract(epoch FROM definition.max_age)::float8,
-    NULL
+    0 AS runs,
+    false AS keeps_late,
+    extract(epoch FROM definition.max_age)::float8 AS max_age,
+    NULL AS run_id
 FROM jobctl.job_definitions AS definition
 LEFT JOIN LATERAL (
     SELECT event.*

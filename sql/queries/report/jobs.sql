@@ -41,14 +41,14 @@ WITH ended AS (
     SELECT
         run.job_type,
         width_bucket(attempt.finished_at, $1::timestamptz[]) - 1 AS bin,
-        0,
-        count(*),
-        0,
-        0,
+        0 AS succeeded,
+        count(*) AS failed,
+        0 AS dead,
+        0 AS cancelled,
         min(attempt.started_at) FILTER (
             WHERE attempt.finished_at - attempt.started_at > make_interval(secs => $2::float8)
-        ),
-        NULL
+        ) AS began,
+        NULL AS longest
     FROM jobctl.job_attempts AS attempt
     -- OFFSET 0: reads these runs by their ids, and not all runs.
     CROSS JOIN LATERAL (
@@ -67,12 +67,12 @@ WITH ended AS (
     SELECT
         figures.job_type,
         width_bucket(figures.day::timestamp AT TIME ZONE 'UTC', $1::timestamptz[]) - 1 AS bin,
-        sum(figures.succeeded),
-        sum(figures.retried_attempts),
-        sum(figures.dead),
-        0,
-        NULL,
-        NULL
+        sum(figures.succeeded) AS succeeded,
+        sum(figures.retried_attempts) AS failed,
+        sum(figures.dead) AS dead,
+        0 AS cancelled,
+        NULL AS began,
+        NULL AS longest
     FROM jobctl.job_figures AS figures
     WHERE $3::boolean
         AND figures.day >= (($1::timestamptz[])[1] AT TIME ZONE 'UTC')::date

@@ -30,12 +30,12 @@ WITH due AS (
     UNION ALL
     SELECT
         job.id,
-        schedule.id,
-        schedule.name,
+        schedule.id AS schedule_id,
+        schedule.name AS application_schedule,
         schedule.schedule,
         schedule.time_zone,
-        schedule.next_run_at,
-        schedule.updated_at,
+        schedule.next_run_at AS seen,
+        schedule.updated_at AS stored_at,
         schedule.starts_at,
         schedule.ends_at
     FROM jobctl.scheduling_jobs AS job
