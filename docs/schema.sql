@@ -1,6 +1,20 @@
 CREATE SCHEMA jobctl;
 CREATE DOMAIN jobctl.caller AS name
 	CONSTRAINT caller_is_current_user CHECK (((VALUE = CURRENT_USER) IS TRUE));
+CREATE FUNCTION jobctl.attempt_texts(run bigint, attempt integer, OUT error text, OUT last_line text) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF has_column_privilege('jobctl.job_attempts', 'output', 'SELECT') THEN
+        SELECT left(ended.error, 10000), jobctl.last_line(ended.output)
+        INTO error, last_line
+        FROM jobctl.job_attempts AS ended
+        WHERE ended.run_id = attempt_texts.run
+            AND ended.attempt = attempt_texts.attempt;
+    END IF;
+END
+$$;
 CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease double precision, queues text[], excluded_jobs text[], excluded_kinds text[], excluded_runs bigint[], after_queues text[], after_priorities integer[], after_run_at timestamp with time zone[], after_ids bigint[], bytes bigint, free_threads integer, lane_queue text, lane_priority integer, after_definition bigint, after_definitions bigint[], after_shares text[], only_run bigint, releases_right boolean) RETURNS TABLE(skips_runs boolean, cut_queue text, cut_priority integer, skipped_job text, last_definition bigint, last_definitions bigint[], last_shares text[], has_released boolean, id bigint, job_type text, queue text, priority integer, run_at timestamp with time zone, is_limited boolean, payload text, attempt integer, max_attempts integer, uncounted_attempts integer, claimed_at timestamp with time zone, cancel_asked boolean, expires_in double precision, kind text, action text, timeout double precision, backoff text, key text, scheduled_for text, after text, passes_results boolean, prints_json boolean, traceparent text)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1949,7 +1963,7 @@ BEGIN
             key_scope text,
             on_conflict text
         )
-        CROSS JOIN LATERAL jobctl.find_key(
+        CROSS JOIN LATERAL jobctl.key_conflict(
             run.job_type,
             coalesce(run.payload, runs[place.number] -> 'payload', '{}'),
             run.idempotency_key,
@@ -2095,43 +2109,6 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
             )
         END
 $_$;
-CREATE FUNCTION jobctl.find_key(job text, payload jsonb, key text, key_scope text, on_conflict text, run_at timestamp with time zone) RETURNS TABLE(id bigint, result text, code text, reason text, status text, due_at timestamp with time zone)
-    LANGUAGE sql STABLE
-    AS $$
-    SELECT
-        CASE WHEN kind.result = 'existing' THEN run.id END,
-        CASE WHEN kind.result = 'existing' THEN kind.result END,
-        CASE WHEN kind.result <> 'existing' THEN kind.result END,
-        CASE kind.result
-            WHEN 'JC009' THEN format('key `%s` already has a run', key)
-            WHEN 'JC004' THEN format('key `%s` belongs to a run with another job or payload', key)
-        END,
-        CASE WHEN kind.result = 'existing' THEN run.status END,
-        CASE
-            WHEN kind.result = 'existing'
-                AND run.status = 'queued'
-                -- A concurrent enqueue may have begun after this transaction.
-                AND run.run_at > greatest(find_key.run_at, clock_timestamp())
-                THEN run.run_at
-        END
-    FROM jobctl.job_runs AS run
-    CROSS JOIN LATERAL (
-        SELECT CASE
-            WHEN find_key.on_conflict = 'error' THEN 'JC009'
-            WHEN run.job_type <> job THEN 'JC004'
-            WHEN find_key.on_conflict = 'replace' THEN NULL
-            WHEN run.payload = find_key.payload THEN 'existing'
-            ELSE 'JC004'
-        END
-    ) AS kind (result)
-    WHERE run.idempotency_key = key
-        AND run.key_scope = find_key.key_scope
-        AND (
-            run.key_scope = 'retained'
-            OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
-        )
-        AND kind.result IS NOT NULL
-$$;
 CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone, schedule text, time_zone text, next timestamp with time zone, times timestamp with time zone[], delay interval, missed bigint, put_off_until timestamp with time zone DEFAULT NULL::timestamp with time zone, schedule_id bigint DEFAULT NULL::bigint) RETURNS bigint[]
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2535,6 +2512,43 @@ BEGIN
     END IF;
     RETURN NEW;
 END
+$$;
+CREATE FUNCTION jobctl.key_conflict(job text, payload jsonb, key text, key_scope text, on_conflict text, run_at timestamp with time zone) RETURNS TABLE(id bigint, result text, code text, reason text, status text, due_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT
+        CASE WHEN kind.result = 'existing' THEN run.id END,
+        CASE WHEN kind.result = 'existing' THEN kind.result END,
+        CASE WHEN kind.result <> 'existing' THEN kind.result END,
+        CASE kind.result
+            WHEN 'JC009' THEN format('key `%s` already has a run', key)
+            WHEN 'JC004' THEN format('key `%s` belongs to a run with another job or payload', key)
+        END,
+        CASE WHEN kind.result = 'existing' THEN run.status END,
+        CASE
+            WHEN kind.result = 'existing'
+                AND run.status = 'queued'
+                -- A concurrent enqueue may have begun after this transaction.
+                AND run.run_at > greatest(key_conflict.run_at, clock_timestamp())
+                THEN run.run_at
+        END
+    FROM jobctl.job_runs AS run
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN key_conflict.on_conflict = 'error' THEN 'JC009'
+            WHEN run.job_type <> job THEN 'JC004'
+            WHEN key_conflict.on_conflict = 'replace' THEN NULL
+            WHEN run.payload = key_conflict.payload THEN 'existing'
+            ELSE 'JC004'
+        END
+    ) AS kind (result)
+    WHERE run.idempotency_key = key
+        AND run.key_scope = key_conflict.key_scope
+        AND (
+            run.key_scope = 'retained'
+            OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
+        )
+        AND kind.result IS NOT NULL
 $$;
 CREATE FUNCTION jobctl.last_line(output text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -3019,7 +3033,7 @@ BEGIN
             row_number() OVER (
                 PARTITION BY due.lock
                 ORDER BY pending.priority, pending.run_at, pending.id
-            ) <= jobctl.lock_most(due.lock) AS is_within
+            ) <= jobctl.most_with_lock(due.lock) AS is_within
         FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT run.id, run.priority, run.run_at
@@ -3043,7 +3057,7 @@ BEGIN
                         AND replaced.idempotency_key = run.idempotency_key
                 )
             ORDER BY run.run_at, run.id
-            LIMIT least(at_most, jobctl.lock_most(due.lock))
+            LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
     -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
@@ -3133,15 +3147,6 @@ BEGIN
     WHERE chosen.id = ANY (allowed.runs);
 END
 $$;
-CREATE FUNCTION jobctl.lock_most(lock text) RETURNS integer
-    LANGUAGE sql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-    SELECT coalesce(min(definition.lock_most), 1)
-    FROM jobctl.job_definitions AS definition
-    WHERE definition.lock_name = lock_most.lock
-        AND definition.enabled
-$$;
 CREATE TABLE jobctl.job_schedules (
     id bigint NOT NULL,
     name text NOT NULL,
@@ -3220,6 +3225,15 @@ CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
     AS $$
     SELECT jobctl.is_operator(role)
         OR coalesce(pg_has_role(role, to_regrole(quote_ident(recorded_by)), 'USAGE'), false)
+$$;
+CREATE FUNCTION jobctl.most_with_lock(lock text) RETURNS integer
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT coalesce(min(definition.lock_most), 1)
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.lock_name = most_with_lock.lock
+        AND definition.enabled
 $$;
 CREATE FUNCTION jobctl.name_incident() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3368,20 +3382,6 @@ BEGIN
     )
     SELECT coalesce(array_agg(DISTINCT noted.run_id), '{}') INTO noted FROM noted;
     RETURN noted;
-END
-$$;
-CREATE FUNCTION jobctl.own_words(run bigint, attempt integer, OUT error text, OUT last_line text) RETURNS record
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-BEGIN
-    IF has_column_privilege('jobctl.job_attempts', 'output', 'SELECT') THEN
-        SELECT left(ended.error, 10000), jobctl.last_line(ended.output)
-        INTO error, last_line
-        FROM jobctl.job_attempts AS ended
-        WHERE ended.run_id = own_words.run
-            AND ended.attempt = own_words.attempt;
-    END IF;
 END
 $$;
 CREATE FUNCTION jobctl.read_json(text text) RETURNS jsonb
@@ -3580,6 +3580,36 @@ BEGIN
         ON held.id = mine.id
         AND held.attempts = mine.attempt
         AND held.started_at = mine.claimed_at;
+END
+$$;
+CREATE FUNCTION jobctl.reopen_dependencies(runs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET row_security TO 'off'
+    AS $$
+BEGIN
+    UPDATE jobctl.job_dependencies AS dependency
+    SET state = 'due'
+    FROM jobctl.job_runs AS predecessor
+    JOIN jobctl.job_runs AS run
+        ON run.id = ANY (runs)
+        AND run.status = 'cancelled'
+    WHERE dependency.run_id = run.id
+        AND dependency.after_id = predecessor.id
+        AND dependency.state = 'met'
+        AND dependency.rule = 'any_end'
+        -- Else `retry --again` repeats it.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_attempts AS attempt
+            WHERE attempt.run_id = predecessor.id
+                AND attempt.outcome = 'succeeded'
+        );
+    RETURN ARRAY(
+        SELECT DISTINCT dependency.run_id
+        FROM jobctl.job_dependencies AS dependency
+        WHERE dependency.run_id = ANY (runs)
+            AND dependency.state <> 'met'
+    );
 END
 $$;
 CREATE FUNCTION jobctl.replace_waiting(job text, key text, payload jsonb, run_at timestamp with time zone, debounce_max interval, expires_at timestamp with time zone, share text, lock text, worker text, traceparent text, takes_key boolean) RETURNS bigint
@@ -4325,7 +4355,7 @@ BEGIN
         END IF;
         SELECT answer.*
         INTO id, result, code, reason, status, due_at
-        FROM jobctl.find_key(
+        FROM jobctl.key_conflict(
             definition.name,
             payload,
             key,
@@ -4375,7 +4405,7 @@ BEGIN
     RETURN FOUND;
 END
 $$;
-CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
+CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -4391,7 +4421,7 @@ CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds 
             SELECT max(run.id + 0)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
-                AND run.job_type = usual.job
+                AND run.job_type = usual_run_time.job
         ) AS probe (before)
         CROSS JOIN LATERAL (
             SELECT run.id, run.attempts
@@ -4399,7 +4429,7 @@ CREATE FUNCTION jobctl.usual(job text, OUT successes bigint, OUT median_seconds 
                 SELECT run.job_type, run.id, run.attempts, run.status
                 FROM jobctl.job_runs AS run
                 -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
-                WHERE run.job_type BETWEEN usual.job AND usual.job
+                WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
                     AND run.id < probe.before
                 ORDER BY run.job_type DESC, run.id DESC
@@ -4444,36 +4474,6 @@ CREATE FUNCTION jobctl.visible_runs(runs bigint[], caller name, or_all boolean) 
             OR run.enqueued_by = SESSION_USER
             OR pg_has_role(caller, to_regrole(quote_ident(run.enqueued_by)), 'USAGE')
         )
-$$;
-CREATE FUNCTION jobctl.wait_again(runs bigint[]) RETURNS bigint[]
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET row_security TO 'off'
-    AS $$
-BEGIN
-    UPDATE jobctl.job_dependencies AS dependency
-    SET state = 'due'
-    FROM jobctl.job_runs AS predecessor
-    JOIN jobctl.job_runs AS run
-        ON run.id = ANY (runs)
-        AND run.status = 'cancelled'
-    WHERE dependency.run_id = run.id
-        AND dependency.after_id = predecessor.id
-        AND dependency.state = 'met'
-        AND dependency.rule = 'any_end'
-        -- Else `retry --again` repeats it.
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_attempts AS attempt
-            WHERE attempt.run_id = predecessor.id
-                AND attempt.outcome = 'succeeded'
-        );
-    RETURN ARRAY(
-        SELECT DISTINCT dependency.run_id
-        FROM jobctl.job_dependencies AS dependency
-        WHERE dependency.run_id = ANY (runs)
-            AND dependency.state <> 'met'
-    );
-END
 $$;
 CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text[], caller jobctl.caller DEFAULT CURRENT_USER, OUT run_id bigint, OUT code text, OUT reason text) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
@@ -4708,7 +4708,7 @@ BEGIN
             array_agg(chosen.id ORDER BY chosen.place) FILTER (
                 WHERE chosen.lock = ''
                     OR chosen.is_free
-                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.lock_most(chosen.lock)
+                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.most_with_lock(chosen.lock)
             ),
             '{}'
         ),
@@ -5242,7 +5242,7 @@ CREATE VIEW jobctl.pending_runs AS
 CREATE VIEW jobctl.running_locks AS
  SELECT effective.lock,
     count(*) AS runs,
-    jobctl.lock_most(effective.lock) AS most
+    jobctl.most_with_lock(effective.lock) AS most
    FROM ((jobctl.job_runs run
      LEFT JOIN jobctl.job_definitions definition ON (((definition.name = run.job_type) AND (definition.lock_name IS NOT NULL))))
      CROSS JOIN LATERAL ( SELECT COALESCE(definition.lock_name, run.lock) AS lock) effective)

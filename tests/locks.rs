@@ -118,7 +118,7 @@ fn a_definition_says_how_many_runs_may_have_the_lock() {
     );
     tick(&db);
     assert_eq!(db.status(second), "succeeded");
-    assert_eq!(db.query("SELECT jobctl.lock_most('gpu')"), "3");
+    assert_eq!(db.query("SELECT jobctl.most_with_lock('gpu')"), "3");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_hold_an_expiry_and_an_excluded_job_keep_runs_with_locks() {
 fn a_disabled_definition_has_no_say_in_the_number_of_a_lock() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    let most = "SELECT jobctl.lock_most('warehouse')";
+    let most = "SELECT jobctl.most_with_lock('warehouse')";
     assert_eq!(db.query(most), "1");
     db.apply("[jobs.c]\nshell = 'true'\nlock = { name = 'warehouse', most = 2 }\n");
     assert_eq!(db.query(most), "2");

@@ -359,9 +359,12 @@ fn a_narrow_terminal_shows_times_without_seconds_or_no_times() {
     }
 }
 
-/// Returns how many successes `jobctl.usual` has read, their median and their 95th percentile.
+/// Returns how many successes `jobctl.usual_run_time` has read, their median and their 95th
+/// percentile.
 fn usual(db: &TestDb, job: &str) -> String {
-    db.query(&format!("SELECT successes, median_seconds, p95_seconds FROM jobctl.usual('{job}')"))
+    db.query(&format!(
+        "SELECT successes, median_seconds, p95_seconds FROM jobctl.usual_run_time('{job}')"
+    ))
 }
 
 #[test]
@@ -389,7 +392,7 @@ fn the_usual_run_time_is_of_the_last_thirty_successes() {
     assert_eq!(usual(&db, "backup"), "0||");
     let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
-    transaction.batch_execute("SELECT jobctl.usual('backup')").unwrap();
+    transaction.batch_execute("SELECT jobctl.usual_run_time('backup')").unwrap();
     let read = "SELECT idx_tup_fetch, seq_scan FROM pg_stat_xact_user_tables
         WHERE relid = 'jobctl.job_runs'::regclass";
     let read = transaction.query_one(read, &[]).unwrap();

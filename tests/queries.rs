@@ -106,7 +106,7 @@ const NOT_FOR_VIEWERS: [&str; 15] = [
     "look/results",
     "look/sequences_behind",
     "look/show",
-    "report/outputs",
+    "report/may_read_outputs",
 ];
 
 #[test]

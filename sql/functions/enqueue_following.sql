@@ -171,6 +171,8 @@ BEGIN
         ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
+        -- The columns of job_runs_fire, as in fire.sql. Without them, a sequence that is behind its
+        -- table would drop runs in silence.
         ON CONFLICT (
             definition_id,
             coalesce(schedule, ''),

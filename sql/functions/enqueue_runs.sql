@@ -300,7 +300,7 @@ BEGIN
             key_scope text,
             on_conflict text
         )
-        CROSS JOIN LATERAL jobctl.find_key(
+        CROSS JOIN LATERAL jobctl.key_conflict(
             run.job_type,
             coalesce(run.payload, runs[place.number] -> 'payload', '{}'),
             run.idempotency_key,

@@ -175,6 +175,7 @@ BEGIN
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
+        -- The columns of job_runs_fire, as in enqueue_following.sql.
         ON CONFLICT (
             definition_id,
             coalesce(schedule, ''),

@@ -527,7 +527,7 @@ BEGIN
             row_number() OVER (
                 PARTITION BY due.lock
                 ORDER BY pending.priority, pending.run_at, pending.id
-            ) <= jobctl.lock_most(due.lock) AS is_within
+            ) <= jobctl.most_with_lock(due.lock) AS is_within
         FROM due_groups AS due
         CROSS JOIN LATERAL (
             SELECT run.id, run.priority, run.run_at
@@ -551,7 +551,7 @@ BEGIN
                         AND replaced.idempotency_key = run.idempotency_key
                 )
             ORDER BY run.run_at, run.id
-            LIMIT least(at_most, jobctl.lock_most(due.lock))
+            LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
     -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.

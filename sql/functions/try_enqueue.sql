@@ -170,7 +170,7 @@ BEGIN
         END IF;
         SELECT answer.*
         INTO id, result, code, reason, status, due_at
-        FROM jobctl.find_key(
+        FROM jobctl.key_conflict(
             definition.name,
             payload,
             key,

@@ -109,12 +109,12 @@ GRANT SELECT (run_id, attempt, recorded_at, completed_at) ON jobctl.job_effects 
 GRANT EXECUTE ON FUNCTION
     jobctl.is_running,
     jobctl.last_line,
-    jobctl.lock_most,
-    jobctl.own_words,
+    jobctl.most_with_lock,
+    jobctl.attempt_texts,
     jobctl.record_alerts,
     jobctl.run_time_trend,
     jobctl.run_states,
     jobctl.serving,
     jobctl.stuck_predecessor,
-    jobctl.usual
+    jobctl.usual_run_time
     TO {role};

@@ -39,11 +39,11 @@ GRANT EXECUTE ON FUNCTION
     jobctl.is_own_effect,
     jobctl.is_running,
     jobctl.last_line,
-    jobctl.own_words,
+    jobctl.attempt_texts,
     jobctl.record_alerts,
     jobctl.run_time_trend,
     jobctl.limited_runs,
-    jobctl.lock_most,
+    jobctl.most_with_lock,
     jobctl.lock_slot,
     jobctl.may_settle,
     jobctl.release_right,
@@ -54,6 +54,6 @@ GRANT EXECUTE ON FUNCTION
     jobctl.serving,
     jobctl.stuck_predecessor,
     jobctl.set_aside_unclaimable,
-    jobctl.usual,
+    jobctl.usual_run_time,
     jobctl.within_locks
     TO {role};

@@ -3,7 +3,7 @@ CREATE OR REPLACE VIEW jobctl.running_locks AS
 SELECT
     effective.lock,
     count(*) AS runs,
-    jobctl.lock_most(effective.lock) AS most
+    jobctl.most_with_lock(effective.lock) AS most
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition
     ON definition.name = run.job_type

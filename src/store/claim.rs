@@ -281,7 +281,7 @@ impl Store {
     /// Returns the results of the runs that a run waited for, as JSON.
     pub(crate) fn results(&self, run: i64) -> Result<String> {
         let doing = "read the outputs of the runs that it waited for";
-        self.query(doing, Transaction::one, query!("tick/results"; run))
+        self.query(doing, Transaction::one, query!("tick/predecessor_outputs"; run))
     }
 
     /// Checks that claims are not rejected whatever the run.
@@ -321,8 +321,8 @@ impl Store {
     ) -> Result<Vec<SetAside>> {
         let (put_off_for, slow) = (put_off_for.as_secs_f64(), slow.map(Error::cause));
         self.transact("claim runs", |transaction| {
-            let rows: Vec<SetAsideRow> =
-                transaction.list(query!("tick/set_aside"; worker, runs, put_off_for, slow))?;
+            let rows: Vec<SetAsideRow> = transaction
+                .list(query!("tick/set_aside_unclaimable"; worker, runs, put_off_for, slow))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;

@@ -325,7 +325,7 @@ fn enqueue(
         let run = &**text;
         let inserted = match (is_built_in, key) {
             (false, _) => {
-                let answer: RunAnswer = transaction.one(query!("enqueue/enqueue_run"; run))?;
+                let answer: RunAnswer = transaction.one(query!("enqueue/try_enqueue"; run))?;
                 answers[index] = answer.queued();
                 return Ok(());
             }
@@ -427,7 +427,7 @@ mod tests {
         let function = include_str!("../../sql/functions/enqueue_runs.sql");
         for (statement, left_out) in [
             (function, &[][..]),
-            (text!("enqueue/enqueue_run"), &[]),
+            (text!("enqueue/try_enqueue"), &[]),
             (text!("enqueue/insert_run"), &of_keys),
             (text!("enqueue/insert_keyed_run"), &of_keys[2..]),
         ] {

@@ -167,7 +167,7 @@ impl Store {
         let is_single = ids.len() == 1;
         let operate = |transaction: &mut Transaction<'_>| {
             let locked: Vec<i64> = match skips_locked {
-                true => transaction.list(query!("operate/locked"; ids))?,
+                true => transaction.list(query!("operate/lock_runs"; ids))?,
                 false => Vec::new(),
             };
             let mut ids = ids.clone();
@@ -322,7 +322,7 @@ impl Store {
 
     /// Deletes those of the workers that stopped long ago.
     pub(crate) fn forget_workers(&self, names: Vec<String>) -> Result<()> {
-        let statement = query!("operate/forget_workers"; names);
+        let statement = query!("operate/prune_workers"; names);
         self.query("delete old workers", Transaction::execute, statement).map(drop)
     }
 
@@ -333,7 +333,7 @@ impl Store {
         cause: Cause,
     ) -> Result<Option<ForgetResult>> {
         let Cause { host_user, reason, .. } = cause;
-        let statement = query!("operate/forget"; worker, host_user, reason);
+        let statement = query!("operate/forget_worker"; worker, host_user, reason);
         self.query("forget the worker", Transaction::first, statement)
     }
 

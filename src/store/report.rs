@@ -173,7 +173,7 @@ impl Store {
             match scope.details {
                 Details::Errors => work.facts.iter_mut().for_each(|fact| fact.last_line = None),
                 Details::Output => {
-                    transaction.execute(query!("report/outputs"))?;
+                    transaction.execute(query!("report/may_read_outputs"))?;
                     incidents.iter_mut().for_each(Incident::tell_newest);
                 }
             }

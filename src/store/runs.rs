@@ -136,7 +136,7 @@ impl Store {
         self.transact("renew leases", |transaction| {
             let seconds = lease.as_secs_f64();
             let statement =
-                query!("tick/heartbeat"; worker, ids, attempts, claimed_at, lease = seconds);
+                query!("tick/renew_leases"; worker, ids, attempts, claimed_at, lease = seconds);
             let renewed = transaction.rows(statement)?;
             let mut renewed = renewed.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
             renewed.extend(kept.iter().map(|claim| (*claim, LeaseState::Busy)));
@@ -351,14 +351,14 @@ async fn keep_locked(
 
 /// Returns the runs that another session has locked. This transaction locks the others.
 fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
-    transaction.list(query!("tick/locked"; ids = runs))
+    transaction.list(query!("tick/lock_runs"; ids = runs))
 }
 
 /// Releases claims that were never started; returns what follows.
 async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> PgResult<Vec<Row>> {
     let [_, ..] = unstarted else { return Ok(Vec::new()) };
     let (ids, attempts, claimed_at) = FencingToken::columns(unstarted);
-    send(client, query!("tick/release"; worker, ids, attempts, claimed_at)).await
+    send(client, query!("tick/release_claims"; worker, ids, attempts, claimed_at)).await
 }
 
 /// Records the results of attempts in one statement; `recorded` reads its answer.

@@ -166,7 +166,7 @@ impl Store {
 
     /// Releases a worker's claim right if that tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
-        let statement = query!("tick/leave"; worker, tick);
+        let statement = query!("tick/release_right"; worker, tick);
         self.query("release the claim right", Transaction::execute, statement).map(drop)
     }
 }

@@ -492,7 +492,7 @@ impl Database {
         self.transact("release the claim right", |it| it.return_right(worker, tick))
     }
 
-    /// leave.sql
+    /// release_right.sql
     fn return_right(&mut self, worker: &str, tick: &str) -> Result<()> {
         let has_right = |row: &&Worker| row.claiming.as_ref().is_some_and(|(it, _)| it == tick);
         match self.workers.get(worker).filter(has_right) {
@@ -910,7 +910,7 @@ impl Database {
         }
     }
 
-    /// locked.sql and release.sql
+    /// lock_runs.sql and release_claims.sql
     fn release(&mut self, worker: &str, claims: &[&FencingToken]) -> Result<Vec<i64>> {
         let mut released = BTreeSet::new();
         for claim in claims {

@@ -1026,7 +1026,7 @@ defects! {
         "started.runs * definition.rate_interval" => "interval '0'"; "within the rate"
     "lock ignored" in text!("functions/within_locks");
         "chosen.turn + coalesce(running.runs, 0)" => "0"; "runs with lock"
-    "most of a lock ignored" in text!("functions/lock_most");
+    "most of a lock ignored" in text!("functions/most_with_lock");
         "min(definition.lock_most)" => "max(definition.lock_most) + 1"; "runs with lock"
     "rate of a share not counted" in CLAIM;
         "now() + count(*) * definition.share_interval" => "now()"; "of share"
@@ -1045,7 +1045,7 @@ defects! {
     "retry leaves no attempt" in TRIGGER; "CHANGE" =>
         "IF OLD.status = 'dead' THEN NEW.max_attempts := OLD.max_attempts; END IF";
         "retried without an attempt"
-    "retry loses the block" in text!("functions/wait_again");
+    "retry loses the block" in text!("functions/reopen_dependencies");
         "AND dependency.state <> 'met'" => "AND false"; "retried, and queued|undone, but it was"
     "undo restores another value" in TRIGGER; "CHANGE" =>
         "IF OLD.status = 'queued' AND NEW.status = 'dead' THEN NEW.priority := 9; END IF";

@@ -134,7 +134,7 @@ usual AS MATERIALIZED (
         CASE WHEN counted.successes >= 5 THEN counted.median_seconds END AS known_median,
         CASE WHEN counted.successes >= 5 THEN counted.p95_seconds END AS known_p95
     FROM definition
-    CROSS JOIN LATERAL jobctl.usual(definition.name) AS counted
+    CROSS JOIN LATERAL jobctl.usual_run_time(definition.name) AS counted
     WHERE definition.usual IS DISTINCT FROM 'off'
         AND (
             definition.usual_least IS NOT NULL
@@ -645,7 +645,7 @@ LEFT JOIN LATERAL (
         ON run.id = attempt.run_id
         -- Else it ended later, for another reason.
         AND run.error_type IS NOT DISTINCT FROM attempt.error_type
-    CROSS JOIN LATERAL jobctl.own_words(attempt.run_id, attempt.attempt) AS words
+    CROSS JOIN LATERAL jobctl.attempt_texts(attempt.run_id, attempt.attempt) AS words
     WHERE attempt.run_id = (found.facts ->> 'run_id')::bigint
         AND attempt.outcome IN ('failed', 'lease_expired')
     ORDER BY attempt.attempt DESC

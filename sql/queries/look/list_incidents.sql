@@ -180,7 +180,7 @@ SELECT
     now() AS now,
     count(*) OVER () AS total
 FROM counted
-LEFT JOIN LATERAL jobctl.own_words(counted.newest[1][1], counted.newest[1][2]::integer) AS words
+LEFT JOIN LATERAL jobctl.attempt_texts(counted.newest[1][1], counted.newest[1][2]::integer) AS words
     ON true
 ORDER BY
     CASE WHEN counted.dead > 0 THEN 1 WHEN counted.waiting > 0 THEN 2 ELSE 3 END,

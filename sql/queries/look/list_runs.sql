@@ -9,7 +9,7 @@ WITH usual AS MATERIALIZED (
         WHERE run.id = ANY ($1::bigint[])
             AND run.status = 'running'
     ) AS job
-    CROSS JOIN LATERAL jobctl.usual(job.job_type) AS usual
+    CROSS JOIN LATERAL jobctl.usual_run_time(job.job_type) AS usual
 )
 SELECT
     run.id,

@@ -124,7 +124,7 @@ SELECT
         WHEN run.status = 'running'
             THEN run.started_at + (
                 SELECT make_interval(secs => usual.median_seconds)
-                FROM jobctl.usual(run.job_type) AS usual
+                FROM jobctl.usual_run_time(run.job_type) AS usual
             )
     END AS usual_end_at,
     ARRAY(
@@ -145,7 +145,7 @@ SELECT
     hold.held_worker,
     definition.most_running,
     definition.max_running_per_share,
-    jobctl.lock_most(effective.lock) AS lock_most,
+    jobctl.most_with_lock(effective.lock) AS lock_most,
     (
         SELECT running.runs
         FROM jobctl.running_locks AS running

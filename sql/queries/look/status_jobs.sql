@@ -104,7 +104,7 @@ SELECT
         WHEN counted.running > 0
             THEN counted.last_start + (
                 SELECT make_interval(secs => usual.median_seconds)
-                FROM jobctl.usual(job_type) AS usual
+                FROM jobctl.usual_run_time(job_type) AS usual
             )
     END AS usual_end_at
 FROM definition

@@ -41,7 +41,7 @@ WITH asked AS MATERIALIZED (
     FOR NO KEY UPDATE
 ),
 blocked AS MATERIALIZED (
-    SELECT jobctl.wait_again(
+    SELECT jobctl.reopen_dependencies(
         ARRAY(
             SELECT asked.id
             FROM asked

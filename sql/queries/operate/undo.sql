@@ -25,7 +25,7 @@ WITH asked AS MATERIALIZED (
     FOR NO KEY UPDATE OF run
 ),
 blocked AS MATERIALIZED (
-    SELECT jobctl.wait_again(
+    SELECT jobctl.reopen_dependencies(
         ARRAY(
             SELECT asked.id
             FROM asked

@@ -3,7 +3,7 @@
 --
 -- A statement of its own, because an INSERT can't see the run that it conflicts with. No settings,
 -- as for wrong_value. Internal: no part of the contract of the schema.
-CREATE OR REPLACE FUNCTION jobctl.find_key(
+CREATE OR REPLACE FUNCTION jobctl.key_conflict(
     job text,
     payload jsonb,
     key text,
@@ -35,21 +35,21 @@ AS $$
             WHEN kind.result = 'existing'
                 AND run.status = 'queued'
                 -- A concurrent enqueue may have begun after this transaction.
-                AND run.run_at > greatest(find_key.run_at, clock_timestamp())
+                AND run.run_at > greatest(key_conflict.run_at, clock_timestamp())
                 THEN run.run_at
         END
     FROM jobctl.job_runs AS run
     CROSS JOIN LATERAL (
         SELECT CASE
-            WHEN find_key.on_conflict = 'error' THEN 'JC009'
+            WHEN key_conflict.on_conflict = 'error' THEN 'JC009'
             WHEN run.job_type <> job THEN 'JC004'
-            WHEN find_key.on_conflict = 'replace' THEN NULL
-            WHEN run.payload = find_key.payload THEN 'existing'
+            WHEN key_conflict.on_conflict = 'replace' THEN NULL
+            WHEN run.payload = key_conflict.payload THEN 'existing'
             ELSE 'JC004'
         END
     ) AS kind (result)
     WHERE run.idempotency_key = key
-        AND run.key_scope = find_key.key_scope
+        AND run.key_scope = key_conflict.key_scope
         AND (
             run.key_scope = 'retained'
             OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))

@@ -3,7 +3,7 @@
 -- command, not with the record of its result. Two index probes read at most 1,000 runs each: the
 -- first from the newest run on, the second from the newest running run on, because many pending
 -- runs may fill the first. Internal: no part of the contract of the schema.
-CREATE OR REPLACE FUNCTION jobctl.usual(
+CREATE OR REPLACE FUNCTION jobctl.usual_run_time(
     job text,
     OUT successes bigint,
     OUT median_seconds float8,
@@ -27,7 +27,7 @@ AS $$
             SELECT max(run.id + 0)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
-                AND run.job_type = usual.job
+                AND run.job_type = usual_run_time.job
         ) AS probe (before)
         CROSS JOIN LATERAL (
             SELECT run.id, run.attempts
@@ -35,7 +35,7 @@ AS $$
                 SELECT run.job_type, run.id, run.attempts, run.status
                 FROM jobctl.job_runs AS run
                 -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
-                WHERE run.job_type BETWEEN usual.job AND usual.job
+                WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
                     AND run.id < probe.before
                 ORDER BY run.job_type DESC, run.id DESC

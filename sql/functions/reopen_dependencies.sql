@@ -3,7 +3,7 @@
 -- be retried, too, so its row is decided about again. SECURITY DEFINER: operators can't write
 -- dependencies.
 -- Internal: no part of the contract of the schema.
-CREATE OR REPLACE FUNCTION jobctl.wait_again(runs bigint[])
+CREATE OR REPLACE FUNCTION jobctl.reopen_dependencies(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER

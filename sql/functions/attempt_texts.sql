@@ -1,6 +1,6 @@
 -- Returns the error and the last line of output of an attempt; NULL for a caller that may not read
 -- outputs, such as a viewer. Internal: no part of the contract of the schema.
-CREATE OR REPLACE FUNCTION jobctl.own_words(
+CREATE OR REPLACE FUNCTION jobctl.attempt_texts(
     run bigint,
     attempt integer,
     OUT error text,
@@ -15,8 +15,8 @@ BEGIN
         SELECT left(ended.error, 10000), jobctl.last_line(ended.output)
         INTO error, last_line
         FROM jobctl.job_attempts AS ended
-        WHERE ended.run_id = own_words.run
-            AND ended.attempt = own_words.attempt;
+        WHERE ended.run_id = attempt_texts.run
+            AND ended.attempt = attempt_texts.attempt;
     END IF;
 END
 $$;
