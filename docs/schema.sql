@@ -35,7 +35,7 @@ DECLARE
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The place of this run, and nothing behind it.
+        -- The scan begins and ends with this run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -56,7 +56,7 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- Without a row, NULLs.
+    -- If no row is found, each column of `limited` is NULL.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -334,7 +334,7 @@ BEGIN
         GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
         ON CONFLICT (definition_id, share) DO UPDATE SET
             next_at = excluded.next_at + CASE
-                -- As in limited_runs, an impossible time counts as none.
+                -- A later time counts as none: the database's clock was ahead when it was written.
                 WHEN used.next_at BETWEEN now() AND now() + (
                     SELECT definition.most_at_once_per_share * definition.share_interval
                     FROM jobctl.job_definitions AS definition
@@ -344,7 +344,7 @@ BEGIN
                 ELSE interval '0'
             END;
         IF FOUND THEN
-            -- More rows go than come, so shares leave nothing behind.
+            -- A claim deletes more rows than it inserts, so rows of unused shares disappear.
             DELETE FROM jobctl.job_share_rates AS unused
             WHERE (unused.definition_id, unused.share) IN (
                 SELECT old.definition_id, old.share
@@ -1091,9 +1091,9 @@ BEGIN
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
-                    run.uncounted_attempts + spared.one,
+                    run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
-                        + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                        + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -1114,14 +1114,14 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1 if this attempt uses up none of max_attempts.
+                    -- 1 if this attempt does not count towards max_attempts.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
                             THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
                         ELSE 0
-                    END AS one
-                ) AS spared
+                    END AS uncounted
+                ) AS attempt
                 CROSS JOIN LATERAL (
                     SELECT CASE
                         WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
@@ -1129,7 +1129,7 @@ BEGIN
                             THEN 'cancelled'
                         WHEN way <> 'release'
                             AND run.attempts
-                                >= run.max_attempts + run.uncounted_attempts + spared.one
+                                >= run.max_attempts + run.uncounted_attempts + attempt.uncounted
                             THEN 'dead'
                         ELSE asked.status
                     END AS status
@@ -1238,7 +1238,7 @@ BEGIN
     IF is_skipped THEN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
-    -- STRICT: without an ended run, it does nothing.
+    -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
@@ -1251,7 +1251,7 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- Cheaper than a call of the function, which each end would make.
+        -- This check costs less than the call, which most schemas need for no run.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL
@@ -1473,12 +1473,9 @@ BEGIN
         ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
-        ON CONFLICT (
-            definition_id,
-            coalesce(schedule, ''),
-            scheduled_for,
-            coalesce(worker, '')
-        )
+        -- The columns of job_runs_fire, as in fire.sql. Without them, a sequence that is behind its
+        -- table would drop runs in silence.
+        ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.definition_id, run.scheduled_for
@@ -1529,11 +1526,11 @@ BEGIN
             run.share,
             run.traceparent,
             last.worker,
-            CASE WHEN fails.is_last THEN last.incident END AS incident,
+            CASE WHEN death.is_of_attempt THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
-            CASE WHEN fails.is_last THEN last.cause END AS cause,
-            CASE WHEN fails.is_last THEN jobctl.last_line(last.output) END AS last_line,
+            CASE WHEN death.is_of_attempt THEN last.cause END AS cause,
+            CASE WHEN death.is_of_attempt THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
@@ -1549,9 +1546,9 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- Else the run died later, without another attempt.
-                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_last
-        ) AS fails
+                -- With another error type, the run died later, and not of this attempt.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
+        ) AS death
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
             ('on_success', definition.on_success, run.status = 'succeeded'),
@@ -2222,8 +2219,9 @@ BEGIN
             END
         );
     END IF;
-    -- As in try_enqueue. A schedule that is put off has no times; its payload may be unreadable, so
-    -- nothing else reads it.
+    -- Seconds, because the length of months and days depends on the time that they are added to. A
+    -- schedule that is put off has no times; its payload may be unreadable, so only this statement
+    -- reads it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -2260,12 +2258,8 @@ BEGIN
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        ON CONFLICT (
-            definition_id,
-            coalesce(schedule, ''),
-            scheduled_for,
-            coalesce(worker, '')
-        )
+        -- The columns of job_runs_fire, as in enqueue_following.sql.
+        ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.scheduled_for
@@ -3060,7 +3054,7 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
+    -- Locks no more runs than the claim may take, so that others can claim the rest meanwhile.
     locked AS MATERIALIZED (
         SELECT free.*
         FROM (
@@ -3598,7 +3592,7 @@ BEGIN
         AND dependency.after_id = predecessor.id
         AND dependency.state = 'met'
         AND dependency.rule = 'any_end'
-        -- Else `retry --again` repeats it.
+        -- If the predecessor succeeded once, `retry --again` repeats it, and the row stays met.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_attempts AS attempt
             WHERE attempt.run_id = predecessor.id
@@ -3684,7 +3678,7 @@ CREATE FUNCTION jobctl.results(runs bigint[], caller jobctl.caller DEFAULT CURRE
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-    -- As in run_states.
+    -- An array, because the planner would expect a thousand rows of a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(
@@ -4198,7 +4192,7 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Else nothing is searched.
+        -- Without such a row, no run is stuck, and the search is skipped.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')
@@ -4370,12 +4364,7 @@ BEGIN
             result := 'dropped';
             -- No run ended that could be the job's last one.
             PERFORM jobctl.count_attempts(
-                '{NULL}',
-                ARRAY[definition.name],
-                '{dropped}',
-                '{dropped}',
-                '{NULL}',
-                '{NULL}'
+                '{NULL}', ARRAY[definition.name], '{dropped}', '{dropped}', '{NULL}', '{NULL}'
             );
             RETURN;
         ELSIF is_full THEN
@@ -4560,7 +4549,7 @@ BEGIN
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
-    -- Else any enqueuer could keep the runs of others from starting.
+    -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')
@@ -4708,7 +4697,8 @@ BEGIN
             array_agg(chosen.id ORDER BY chosen.place) FILTER (
                 WHERE chosen.lock = ''
                     OR chosen.is_free
-                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.most_with_lock(chosen.lock)
+                    AND chosen.turn + coalesce(running.runs, 0)
+                        <= jobctl.most_with_lock(chosen.lock)
             ),
             '{}'
         ),

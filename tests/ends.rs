@@ -15,8 +15,8 @@ fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
     const CLAIM: &str = "workers => '{w}', attempt_numbers => '{1}', claim_times => \
                          ARRAY[(SELECT started_at FROM jobctl.job_runs WHERE id = 1)], \
                          started_ago => '{5}'";
-    const FAILED: &str = "next_statuses => '{failed}', next_attempt_in => '{60}', outcomes => '{failed}', \
-                          error_types => '{exit_code}', errors => '{broken}'";
+    const FAILED: &str = "next_statuses => '{failed}', next_attempt_in => '{60}', outcomes => \
+                          '{failed}', error_types => '{exit_code}', errors => '{broken}'";
     const INTERRUPTED: &str = "next_statuses => '{queued}', next_attempt_in => '{60}', outcomes => \
                                '{interrupted}', error_types => '{interrupted}', errors => '{cut}'";
     const DONE: &str = "next_statuses => '{succeeded}', outcomes => '{succeeded}'";

@@ -118,7 +118,7 @@ DECLARE
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The place of this run, and nothing behind it.
+        -- The scan begins and ends with this run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -139,7 +139,7 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- Without a row, NULLs.
+    -- If no row is found, each column of `limited` is NULL.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -417,7 +417,7 @@ BEGIN
         GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
         ON CONFLICT (definition_id, share) DO UPDATE SET
             next_at = excluded.next_at + CASE
-                -- As in limited_runs, an impossible time counts as none.
+                -- A later time counts as none: the database's clock was ahead when it was written.
                 WHEN used.next_at BETWEEN now() AND now() + (
                     SELECT definition.most_at_once_per_share * definition.share_interval
                     FROM jobctl.job_definitions AS definition
@@ -427,7 +427,7 @@ BEGIN
                 ELSE interval '0'
             END;
         IF FOUND THEN
-            -- More rows go than come, so shares leave nothing behind.
+            -- A claim deletes more rows than it inserts, so rows of unused shares disappear.
             DELETE FROM jobctl.job_share_rates AS unused
             WHERE (unused.definition_id, unused.share) IN (
                 SELECT old.definition_id, old.share

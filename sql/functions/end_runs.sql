@@ -211,9 +211,9 @@ BEGIN
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
-                    run.uncounted_attempts + spared.one,
+                    run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
-                        + CASE asked.outcome WHEN 'snoozed' THEN spared.one ELSE 0 END,
+                        + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -234,14 +234,14 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1 if this attempt uses up none of max_attempts.
+                    -- 1 if this attempt does not count towards max_attempts.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
                             THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
                         ELSE 0
-                    END AS one
-                ) AS spared
+                    END AS uncounted
+                ) AS attempt
                 CROSS JOIN LATERAL (
                     SELECT CASE
                         WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
@@ -249,7 +249,7 @@ BEGIN
                             THEN 'cancelled'
                         WHEN way <> 'release'
                             AND run.attempts
-                                >= run.max_attempts + run.uncounted_attempts + spared.one
+                                >= run.max_attempts + run.uncounted_attempts + attempt.uncounted
                             THEN 'dead'
                         ELSE asked.status
                     END AS status
@@ -358,7 +358,7 @@ BEGIN
     IF is_skipped THEN
         RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
     END IF;
-    -- STRICT: without an ended run, it does nothing.
+    -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
@@ -371,7 +371,7 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- Cheaper than a call of the function, which each end would make.
+        -- This check costs less than the call, which most schemas need for no run.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL

@@ -173,12 +173,7 @@ BEGIN
         ORDER BY due.scheduled_for, following.id
         -- The columns of job_runs_fire, as in fire.sql. Without them, a sequence that is behind its
         -- table would drop runs in silence.
-        ON CONFLICT (
-            definition_id,
-            coalesce(schedule, ''),
-            scheduled_for,
-            coalesce(worker, '')
-        )
+        ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.definition_id, run.scheduled_for

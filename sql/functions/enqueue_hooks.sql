@@ -39,11 +39,11 @@ BEGIN
             run.share,
             run.traceparent,
             last.worker,
-            CASE WHEN fails.is_last THEN last.incident END AS incident,
+            CASE WHEN death.is_of_attempt THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
-            CASE WHEN fails.is_last THEN last.cause END AS cause,
-            CASE WHEN fails.is_last THEN jobctl.last_line(last.output) END AS last_line,
+            CASE WHEN death.is_of_attempt THEN last.cause END AS cause,
+            CASE WHEN death.is_of_attempt THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
@@ -59,9 +59,9 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- Else the run died later, without another attempt.
-                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_last
-        ) AS fails
+                -- With another error type, the run died later, and not of this attempt.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
+        ) AS death
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
             ('on_success', definition.on_success, run.status = 'succeeded'),

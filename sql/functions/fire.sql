@@ -137,8 +137,9 @@ BEGIN
             END
         );
     END IF;
-    -- As in try_enqueue. A schedule that is put off has no times; its payload may be unreadable, so
-    -- nothing else reads it.
+    -- Seconds, because the length of months and days depends on the time that they are added to. A
+    -- schedule that is put off has no times; its payload may be unreadable, so only this statement
+    -- reads it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -176,12 +177,7 @@ BEGIN
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
         -- The columns of job_runs_fire, as in enqueue_following.sql.
-        ON CONFLICT (
-            definition_id,
-            coalesce(schedule, ''),
-            scheduled_for,
-            coalesce(worker, '')
-        )
+        ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
         RETURNING run.id, run.scheduled_for

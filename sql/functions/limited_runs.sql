@@ -554,7 +554,7 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- It locks no more runs than it may claim, so that others can claim the rest meanwhile.
+    -- Locks no more runs than the claim may take, so that others can claim the rest meanwhile.
     locked AS MATERIALIZED (
         SELECT free.*
         FROM (

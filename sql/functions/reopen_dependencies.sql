@@ -1,8 +1,8 @@
--- Returns those of these cancelled runs that are blocked after a retry, because a run for which
--- they waited has not ended as the rule asks. A predecessor that met `any_end` without success may
--- be retried, too, so its row is decided about again. SECURITY DEFINER: operators can't write
--- dependencies.
--- Internal: no part of the contract of the schema.
+-- Prepares the retry of cancelled runs that waited for others. A predecessor that met `any_end`
+-- without success may be retried, too, so its row becomes due: decide_followers decides about it
+-- again. Returns those of the runs that the retry must block, because a predecessor has not ended
+-- as the rule asks. SECURITY DEFINER: operators can't write dependencies. Internal: no part of the
+-- contract of the schema.
 CREATE OR REPLACE FUNCTION jobctl.reopen_dependencies(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -21,7 +21,7 @@ BEGIN
         AND dependency.after_id = predecessor.id
         AND dependency.state = 'met'
         AND dependency.rule = 'any_end'
-        -- Else `retry --again` repeats it.
+        -- If the predecessor succeeded once, `retry --again` repeats it, and the row stays met.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_attempts AS attempt
             WHERE attempt.run_id = predecessor.id

@@ -35,7 +35,7 @@ AS $$
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-    -- As in run_states.
+    -- An array, because the planner would expect a thousand rows of a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(

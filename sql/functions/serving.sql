@@ -1,5 +1,5 @@
--- Says whether a worker would claim due runs of this job in this queue. Internal: no part of the
--- contract of docs/schema.md.
+-- Returns whether workers claim due runs of this job in this queue. Internal: no part of the
+-- contract of the schema.
 --   tick_age    seconds after its last tick until a worker is silent
 -- `served`: a worker that ticks serves the queue. `accepted`: such a worker also runs the job.
 -- `served_by_held` and `accepted_by_held` are the same of workers that a person holds.

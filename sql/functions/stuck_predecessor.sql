@@ -1,6 +1,6 @@
--- The first dead, cancelled or deleted run for which each of these blocked runs waits, directly or
--- through other blocked runs. Returns no row for a run without one. Looks at 10,000 rows of
--- job_dependencies at most, the nearest first, which takes some hundredths of a second.
+-- Returns the first dead, cancelled or deleted run for which each of these blocked runs waits,
+-- directly or through other blocked runs. Returns no row for a run without one. Looks at 10,000
+-- rows of job_dependencies at most, the nearest first, which takes some hundredths of a second.
 CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(runs bigint[])
 RETURNS TABLE (run_id bigint, id bigint, status text)
 LANGUAGE sql
@@ -11,7 +11,7 @@ AS $$
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Else nothing is searched.
+        -- Without such a row, no run is stuck, and the search is skipped.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')

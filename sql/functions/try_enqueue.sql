@@ -185,12 +185,7 @@ BEGIN
             result := 'dropped';
             -- No run ended that could be the job's last one.
             PERFORM jobctl.count_attempts(
-                '{NULL}',
-                ARRAY[definition.name],
-                '{dropped}',
-                '{dropped}',
-                '{NULL}',
-                '{NULL}'
+                '{NULL}', ARRAY[definition.name], '{dropped}', '{dropped}', '{NULL}', '{NULL}'
             );
             RETURN;
         ELSIF is_full THEN

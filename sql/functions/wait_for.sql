@@ -104,7 +104,7 @@ BEGIN
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
-    -- Else any enqueuer could keep the runs of others from starting.
+    -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')

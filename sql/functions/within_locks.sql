@@ -46,7 +46,8 @@ BEGIN
             array_agg(chosen.id ORDER BY chosen.place) FILTER (
                 WHERE chosen.lock = ''
                     OR chosen.is_free
-                    AND chosen.turn + coalesce(running.runs, 0) <= jobctl.most_with_lock(chosen.lock)
+                    AND chosen.turn + coalesce(running.runs, 0)
+                        <= jobctl.most_with_lock(chosen.lock)
             ),
             '{}'
         ),

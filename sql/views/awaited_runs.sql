@@ -6,7 +6,7 @@ SELECT
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     coalesce(predecessor.status, 'deleted') AS status,
-    -- Else it was retried since.
+    -- A predecessor that was retried since may still succeed, so the follower is not stuck.
     (dependency.state = 'stuck' OR (dependency.state = 'due' AND dependency.rule = 'success'))
         AND follower.status = 'blocked'
         AND coalesce(predecessor.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck

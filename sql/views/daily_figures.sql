@@ -1,3 +1,4 @@
+-- What became of the runs of each job, by day: adds up the rows of job_figures.
 CREATE OR REPLACE VIEW jobctl.daily_figures AS
 SELECT
     job_type,

@@ -1,3 +1,4 @@
+-- The dead runs that no operator has settled, for monitors.
 CREATE OR REPLACE VIEW jobctl.dead_runs AS
 SELECT
     id,

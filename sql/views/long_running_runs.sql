@@ -1,3 +1,4 @@
+-- The runs whose attempt has lasted for more than ten minutes, for monitors.
 CREATE OR REPLACE VIEW jobctl.long_running_runs AS
 SELECT
     run.id,

@@ -17,7 +17,7 @@ pub(super) struct Statement<'a> {
     pub(super) arguments: &'a [&'a dyn Argument],
 }
 
-/// The statement of a query file with arguments: `query!("tick/release_right"; worker, tick = self.tick)`.
+/// The statement of a query file with arguments: `query!("tick/last_user"; worker = self.name)`.
 /// Names that differ from those in the file's head, or have another order, do not compile.
 macro_rules! query {
     ($file:literal $(; $($name:ident $(= $value:expr)?),+ $(,)?)?) => {

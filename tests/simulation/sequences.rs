@@ -1064,13 +1064,15 @@ defects! {
         "next_run_at = fire.next," => ""; "its time may fire again"
     "hook lost" in END; "jobctl.enqueue_hooks(finals) OR" => ""; "0 runs of hook"
     "result of another claim" in END;
-        "AND run.started_at IS NOT DISTINCT FROM given.claim_time" => ""; "the result of a lost lease"
+        "AND run.started_at IS NOT DISTINCT FROM given.claim_time" => "";
+        "the result of a lost lease"
     "attempt not counted" in END;
         "run.attempts - (way = 'release')::integer" => "run.attempts - 1"; "rows of history"
     "snooze holds no job" in END;
         "IF snoozed IS NOT NULL" => "IF false"; "its job is not held"
     "follower released early" in DECIDE;
-        "AND dependency.state <> 'met'" => "AND dependency.state = 'stuck'"; "released before the runs"
+        "AND dependency.state <> 'met'" => "AND dependency.state = 'stuck'";
+        "released before the runs"
     "fire not noted" in text!("functions/fire");
         "PERFORM jobctl.note_predecessors(fired);" => ""; "does not follow"
     "end not noted" in END; "|| jobctl.note_predecessors(finals)" => ""; "does not follow"

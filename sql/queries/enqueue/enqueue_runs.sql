@@ -1,6 +1,6 @@
--- Enqueues runs.
--- $1  runs, a JSON object each, see the function
--- A row per run, in their order: its answer.
+-- Enqueues many runs.
+-- $1  runs, a JSON object each, with the fields of `NewRun` in src/store/enqueue.rs
+-- A row per run, in their order: its answer, see the function try_enqueue.
 SELECT
     answer.id,
     answer.result,

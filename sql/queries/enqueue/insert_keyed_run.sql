@@ -1,6 +1,6 @@
--- Inserts a run of a built-in job with a key: the statement of insert_run.sql, and the key. In a new
--- session, the function enqueue_runs takes three times as long.
--- $1  run, a JSON object, see the function enqueue_runs
+-- Inserts a run of a built-in job with a key: the statement of insert_run.sql, and the key. In a
+-- new session, the function enqueue_runs takes three times as long.
+-- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
 -- Returns the id. Zero rows: another run has the key, and enqueue_runs finds it.
 INSERT INTO jobctl.job_runs AS run (
     job_type,

@@ -1,7 +1,7 @@
 -- Inserts a run of a built-in job without a key. insert_keyed_run.sql is the same statement with a
 -- key. They stay two: a run without a key conflicts with no run, and ON CONFLICT would make its
 -- enqueue a tenth slower.
--- $1  run, a JSON object, see the function enqueue_runs
+-- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
 -- One row: the id.
 INSERT INTO jobctl.job_runs AS run (
     job_type,

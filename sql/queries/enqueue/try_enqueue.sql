@@ -1,5 +1,5 @@
 -- Enqueues a run of a definition. In a new session, the function enqueue_runs takes a half longer.
--- $1  run, a JSON object, see that function
+-- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
 -- One row: the answer of try_enqueue.
 SELECT
     run.id,

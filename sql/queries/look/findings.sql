@@ -453,7 +453,7 @@ found (facts) AS (
         -- The database's clock may have been ahead.
         AND predecessor.finished_at
             NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
-        -- Those are stuck.
+        -- After another end, a run with the rule `success` stays blocked: runs_stuck has it.
         AND (predecessor.status = 'succeeded' OR dependency.rule <> 'success')
     GROUP BY follower.job_type
     UNION ALL
@@ -643,7 +643,7 @@ LEFT JOIN LATERAL (
     FROM jobctl.job_attempts AS attempt
     JOIN jobctl.job_runs AS run
         ON run.id = attempt.run_id
-        -- Else it ended later, for another reason.
+        -- With another error type, the run ended later, for another reason.
         AND run.error_type IS NOT DISTINCT FROM attempt.error_type
     CROSS JOIN LATERAL jobctl.attempt_texts(attempt.run_id, attempt.attempt) AS words
     WHERE attempt.run_id = (found.facts ->> 'run_id')::bigint

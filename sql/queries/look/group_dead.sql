@@ -29,6 +29,6 @@ JOIN jobctl.job_runs AS newest ON newest.id = counted.newest_id
 LEFT JOIN jobctl.job_attempts AS attempt
     ON attempt.run_id = newest.id
     AND attempt.attempt = newest.attempts
-    -- Else it ended later, for another reason.
+    -- With another error type, the run ended later, for another reason.
     AND attempt.error_type IS NOT DISTINCT FROM newest.error_type
 ORDER BY counted.runs DESC, counted.last_finished_at DESC, counted.newest_id DESC

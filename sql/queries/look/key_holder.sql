@@ -1,7 +1,7 @@
 -- The run that keeps others from a key.
 -- $1  key
 -- $2  scope
--- No row: the key is free.
+-- Zero rows: no run has the key, so it is free.
 SELECT run.id
 FROM jobctl.job_runs AS run
 WHERE run.idempotency_key = $1::text

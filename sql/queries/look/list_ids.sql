@@ -28,7 +28,7 @@ WITH matching AS NOT MATERIALIZED (
         AND ($19::bigint[] IS NULL OR run.id = ANY ($19::bigint[]))
         AND ($2::text IS NULL OR run.queue = $2::text)
         AND ($3::text IS NULL OR run.idempotency_key = $3::text)
-        -- As LIKE, so that the index finds them.
+        -- Only LIKE lets the planner use the index of the keys.
         AND (
             $4::text IS NULL
             OR run.idempotency_key LIKE regexp_replace($4::text, '[\\%_]', '\\\&', 'g') || '%'

@@ -61,7 +61,7 @@ members AS (
             WHERE attempt.run_id = run.id
                 AND attempt.attempt = run.attempts
                 AND attempt.outcome IN ('failed', 'lease_expired')
-                -- Else the run died later, without another attempt.
+                -- With another error type, the run died later, and not of this attempt.
                 AND attempt.error_type IS NOT DISTINCT FROM run.error_type
         )
 ),
@@ -73,7 +73,7 @@ failures AS (
         member.is_last
             AND run.status = 'dead'
             AND run.settled_at IS NULL
-            -- Else the run died later, without another attempt.
+            -- With another error type, the run died later, and not of this attempt.
             AND run.error_type IS NOT DISTINCT FROM member.error_type AS is_dead,
         member.is_last AND run.status IN ('queued', 'failed', 'running') AS is_unfinished,
         member.is_last AND run.status = 'succeeded' AS is_recovered,

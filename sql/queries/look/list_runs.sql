@@ -38,7 +38,7 @@ SELECT
     run.settled_at,
     CASE
         WHEN attempt.outcome IN ('failed', 'lease_expired')
-            -- Else it ended later, for another reason.
+            -- With another error type, the run ended later, for another reason.
             AND attempt.error_type IS NOT DISTINCT FROM run.error_type
             THEN jobctl.last_line(attempt.output)
     END AS last_line,

@@ -18,7 +18,7 @@ WITH definition AS MATERIALIZED (
         last.succeeded_at AS last_succeeded_at,
         CASE
             WHEN $2::boolean
-                THEN (SELECT usual.median_seconds FROM jobctl.usual_run_time(definition.name) AS usual)
+                THEN (jobctl.usual_run_time(definition.name)).median_seconds
         END AS usual_seconds
     FROM jobctl.job_definitions AS definition
     LEFT JOIN LATERAL (

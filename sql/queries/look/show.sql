@@ -47,7 +47,7 @@ predecessors AS MATERIALIZED (
     FROM jobctl.job_dependencies AS dependency
     LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = dependency.after_id
     CROSS JOIN LATERAL (SELECT coalesce(predecessor.status, 'deleted') AS status) AS ended
-    -- It has ended as the rule asks, and a tick has yet to record that.
+    -- The predecessor has ended as the rule asks, and the next tick records that.
     CROSS JOIN LATERAL (
         SELECT
             dependency.state = 'due'
@@ -153,7 +153,8 @@ SELECT
     ) AS running_of_lock,
     definition.rate,
     definition.rate_per_share,
-    -- As in limited_runs.sql: the next tick corrects a later time. `least` ignores NULL.
+    -- A later time was written while the database's clock was ahead; the next tick corrects it.
+    -- `least` ignores NULL.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
             THEN least(

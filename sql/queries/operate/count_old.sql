@@ -6,7 +6,7 @@ SELECT
     count(*) AS runs
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
--- For the index: no younger run is old.
+-- The part of the index that has all old runs: the shortest of all times, and older.
 WHERE run.finished_at < now() - least(
     make_interval(secs => least($1::float8, $2::float8)),
     (

@@ -9,7 +9,7 @@ WITH wanted AS (
     SELECT
         $5::text AS queue,
         $6::integer AS priority,
-        -- As in try_enqueue, no time in the past.
+        -- A time in the past would pass the runs that are due already.
         CASE WHEN num_nonnulls($7::timestamptz, $8::float8) > 0
             THEN greatest($7::timestamptz, now() + make_interval(secs => coalesce($8::float8, 0)))
         END AS run_at,

@@ -1,8 +1,8 @@
--- Returns the runs that another session has locked; locks the others until the end of the
--- transaction.
+-- Locks runs until the end of the transaction, so that an operation can change or delete them.
+-- Returns those that another session has locked.
 -- $1  ids
--- Zero rows: all are locked by this transaction. The lock is the strongest, because remove.sql
--- deletes runs.
+-- Zero rows: this transaction has locked all of them. The lock is the strongest, because remove.sql
+-- deletes runs; that of tick/lock_runs.sql lets foreign keys to a run be checked meanwhile.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run

@@ -12,9 +12,9 @@ WITH old AS MATERIALIZED (
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
     WHERE run.id = ANY ($1::bigint[])
-        -- It may have been retried since. `greatest` ignores NULL.
+        -- A run that was retried since has not finished. `greatest` ignores NULL.
         AND run.finished_at IS NOT NULL
-        -- No run is old whose row is young: so old_runs.sql need not read the youngest rows.
+        -- A run with a young row is kept: so old_runs.sql need not read the youngest rows.
         AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
             WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
             ELSE coalesce(definition.keep, make_interval(secs => $2::float8))

@@ -1,4 +1,4 @@
--- Deletes workers that stopped long ago, see old_workers.sql.
+-- Deletes those of these workers that still are as old_workers.sql has found them.
 -- $1  names
 DELETE FROM jobctl.job_workers AS worker
 WHERE worker.worker = ANY ($1::text[])

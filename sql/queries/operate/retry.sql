@@ -136,7 +136,7 @@ trail AS (
         $4::text,
         'was ' || asked.status,
         $7::text,
-        -- Its worker does not get it back.
+        -- NULL, because an undo can't return the run to its worker.
         CASE WHEN asked.status <> 'running' THEN asked.before END
     FROM retried
     JOIN asked ON asked.id = retried.id

@@ -1,5 +1,6 @@
 -- Restores the values of runs that an operation changed, if nothing has changed them since. A run
--- that was blocked is queued if the runs that it waited for have ended as it asked.
+-- that was blocked is queued if the runs that it waited for have ended as it asked. This also
+-- restores the end of a run, which otherwise only the function end_runs writes.
 -- $1  ids    $2  operation    $3  host_user    $4  reason, for the trail
 -- A row per existing id of a run that the operation changed: its status before, and whether its
 -- values were restored.

@@ -3,7 +3,7 @@
 -- lock of its own, and when a tick noticed a restore that no operator has accepted; see
 -- src/job/seen_ticks.rs. It is not part of wake.sql, because planning it would cost each tick
 -- without work a millisecond.
--- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
+-- $1  worker    $2  ids    $3  attempts    $4  claimed_at: the claims of this tick
 -- Always one row.
 SELECT
     count(*)::integer AS held,

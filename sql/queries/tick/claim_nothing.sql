@@ -1,4 +1,5 @@
--- A claim without a run: fails if a trigger of the statement or a missing right rejects all claims.
+-- Claims no run: fails if a trigger of the statement, or a missing right, rejects each claim. If it
+-- succeeds, a claim can fail only because of the runs that it takes.
 UPDATE jobctl.job_runs
 SET
     status = 'running',

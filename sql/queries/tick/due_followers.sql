@@ -2,6 +2,7 @@
 -- $1  edges: how many rows of job_dependencies to read
 -- $2  ended: only what waits for these runs; NULL for all
 -- $3  rejected: blocked runs to leave out
+-- Zero rows: no blocked run can be released or cancelled now.
 -- A statement without `ended` begins at a random row: the rows of one role must not delay those of
 -- others for long.
 WITH range AS (

@@ -1,6 +1,7 @@
 -- Schedules whose next nominal time is due or unknown, the oldest first. fire.sql checks them
 -- again.
 -- $1  limit    $2  with_applications: also those that applications made
+-- Zero rows: no schedule has to fire now.
 WITH due AS (
     (
         SELECT
@@ -18,7 +19,7 @@ WITH due AS (
             AND definition.paused_at IS NULL
             AND definition.schedule IS NOT NULL
             AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-            -- As in wake.sql.
+            -- A later time was written while the database's clock was ahead, and does not count.
             AND (
                 definition.put_off_until IS NULL
                 OR definition.put_off_until

@@ -1,4 +1,4 @@
--- Fires schedules, each at most once per nominal time; see the function.
+-- Moves schedules forward, and queues runs for their due times. Each time is fired at most once.
 -- Arrays, one element a schedule: $1  ids of definitions    $2  seen, nominal times
 -- $3  next nominal times    $4  delays, seconds    $5  missed: number of times that are skipped
 -- $6  put_off_until; NULL if the schedule is fired
@@ -27,15 +27,8 @@ SELECT
         schedule.schedule_id
     ) AS runs
 FROM unnest(
-    $1::bigint[],
-    $2::timestamptz[],
-    $3::timestamptz[],
-    $4::float8[],
-    $5::bigint[],
-    $6::timestamptz[],
-    $7::text[],
-    $8::text[],
-    $9::bigint[]
+    $1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::float8[], $5::bigint[],
+    $6::timestamptz[], $7::text[], $8::text[], $9::bigint[]
 ) WITH ORDINALITY AS schedule (
     id,
     seen,

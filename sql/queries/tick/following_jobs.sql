@@ -1,4 +1,5 @@
 -- Jobs that follow others, and the times for which they are due, see enqueue_following.sql.
+-- Zero rows: no job has to follow a run now.
 SELECT
     following.definition_id,
     coalesce(following.job_type, '') AS job_type,

@@ -1,5 +1,5 @@
 -- running -> running: keeps leases and results of runs whose rows other sessions have locked.
--- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql
+-- $1  worker    $2  ids    $3  attempts    $4  claimed_at, times of the claims
 -- $5  lease, seconds    $6  results; NULL: the job still runs
 -- A row per kept claim. A missing claim has no lease any more: then the lock may be that of a
 -- recovery.

@@ -1,7 +1,7 @@
--- Returns the runs that another session has locked; locks the others until the end of the
--- transaction.
+-- Locks runs until the end of the transaction, so that the tick can write them. Returns those that
+-- another session has locked.
 -- $1  ids
--- Zero rows: all are locked by this transaction.
+-- Zero rows: this transaction has locked all of them.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run

@@ -1,6 +1,7 @@
 -- Runs whose lease expired. recover.sql checks them again. And runs whose lease ends later than any
 -- tick may ask for (`is_ahead`). shorten_leases.sql checks them again.
 -- $1  limit    $2  rejected: ids of runs to skip
+-- Zero rows: all leases are as a tick may have them.
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT
     run.id,

@@ -2,7 +2,7 @@
 -- $1  worker; then arrays of equal length, one element an attempt:
 -- $2  ids         $3  attempts    $4  statuses
 -- $5  outcomes    $6  errors      $7  details of errors
--- $8  claimed_at, as in finish.sql; the history of a number belongs to its last claim
+-- $8  claimed_at, times of the claims; the history of a number belongs to its last claim
 -- Another worker that took the lease has written a different history.
 -- A row per recorded attempt. A missing attempt was not recorded: its lease is lost.
 SELECT
@@ -14,13 +14,7 @@ SELECT
         ELSE ended.status
     END AS status
 FROM unnest(
-    $2::bigint[],
-    $3::integer[],
-    $4::text[],
-    $5::text[],
-    $6::text[],
-    $7::text[],
-    $8::timestamptz[]
+    $2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[]
 ) AS ended (run_id, attempt, status, outcome, error, detail, claimed_at)
 JOIN jobctl.job_runs AS run
     ON run.id = ended.run_id

@@ -1,6 +1,6 @@
 -- Puts off the runs that can't be claimed, and ends those that can't be read.
 -- $1  worker    $2  runs    $3  put_off_for, seconds    $4  slow: the error if claims take too long
--- A row per such run.
+-- A row per such run. A missing run can be claimed, and stays as it is.
 SELECT
     aside.id,
     aside.is_dead,

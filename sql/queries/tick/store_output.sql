@@ -1,5 +1,5 @@
 -- running -> running: stores what jobs have printed so far, for people who look.
--- $1  worker    $2  ids    $3  attempts    $4  claimed_at, as in finish.sql    $5  outputs
+-- $1  worker    $2  ids    $3  attempts    $4  claimed_at, times of the claims    $5  outputs
 -- A row per stored output; the others' rows are locked, or their leases lost.
 WITH free AS MATERIALIZED (
     SELECT run.id

@@ -2,6 +2,7 @@
 -- session has locked the run any more, and those whose claim is over. take_stored.sql checks the
 -- locks again.
 -- $1  limit
+-- Zero rows: each kept row is still needed, or its run is still locked.
 -- In random order: if the database rejects many of these results, each tick tries others first.
 WITH free AS MATERIALIZED (
     SELECT run.id

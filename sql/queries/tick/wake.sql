@@ -70,6 +70,8 @@ reported AS (
                 THEN excluded.last_tick_at
             ELSE least(worker.ticking_since, excluded.last_tick_at)
         END,
+        -- If another tick has the right, these columns stay as it set them. The condition stands
+        -- five times, because a subquery that has it once takes a fifth longer to plan.
         queues = CASE
             WHEN worker.claiming_tick <> $2::text
                 AND worker.claiming_until BETWEEN now() AND now() + interval '10 minutes'
