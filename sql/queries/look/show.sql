@@ -153,7 +153,7 @@ SELECT
     ) AS running_of_lock,
     definition.rate,
     definition.rate_per_share,
-    -- A later time was written while the database's clock was ahead; the next tick corrects it.
+    -- A later time was written while the database's clock was ahead. The next tick corrects it.
     -- `least` ignores NULL.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
