@@ -573,14 +573,22 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A job that follows another one has one run for each success of it.
+    /// After each success of a job, a run of the job that follows it is enqueued. One run may follow
+    /// several successes, and none is followed twice.
     fn each_success_is_followed_once(&self) {
-        let links = self.all("follows");
-        let runs: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[1])).collect();
-        for change in self.all("change").iter().filter(|change| change[2] == "succeeded") {
-            let followers = links.iter().filter(|link| link[1] == change[0]).count();
-            if runs.get(change[0]) == Some(&"origin") && followers != 1 {
-                self.problem(format!("run {} of origin has {followers} followers", change[0]));
+        let jobs: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[1])).collect();
+        let last = |is: &dyn Fn(&[&str]) -> bool| self.lines.iter().rposition(|line| is(line));
+        let success = last(
+            &|line| matches!(*line, ["change", run, _, "succeeded", ..] if jobs.get(run) == Some(&"origin")),
+        );
+        let follower = last(&|line| matches!(*line, ["insert", _, "following", ..]));
+        if success > follower {
+            self.problem("no run follows the last success of origin".to_owned());
+        }
+        let mut followed = BTreeSet::new();
+        for link in self.all("follows") {
+            if !followed.insert(link[1]) {
+                self.problem(format!("several runs follow run {}", link[1]));
             }
         }
     }
@@ -641,7 +649,7 @@ const KEPT: &str = "\
 0 follows 4 3
 0 change 3 succeeded deleted 1 1
 0 archived 3
-0 insert 4 once 1 - - queued
+0 insert 4 following 1 - - queued
 0 change 4 queued blocked 0 1
 0 change 4 blocked queued 0 1
 0 change 4 queued running 1 1
@@ -748,9 +756,9 @@ fn broken_rules_of_claims_are_found() {
     breaks("1001 - n", "1001 - m", "run 2 attempt 1: 2 runs of its lock");
     breaks("n b b", "n a b", "run 2 is for a, and b claimed it");
     breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
-    breaks("0 follows 4 3\n", "", "run 3 of origin has 0 followers");
+    breaks("0 insert 4 following", "0 insert 4 once", "no run follows the last success");
     let twice = "0 follows 4 3\n0 follows 2 3\n";
-    breaks("0 follows 4 3\n", twice, "run 3 of origin has 2 followers");
+    breaks("0 follows 4 3\n", twice, "several runs follow run 3");
     breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
 }
 
