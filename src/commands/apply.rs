@@ -19,7 +19,7 @@ use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Format, Output, Table};
 use crate::store::{
-    Applied, ApplyMode, ApplyTerms, EndedDefinition, UnknownEnqueuer, Unlisted, WrongHook,
+    Applied, ApplyMode, ApplyTerms, EndedDefinition, Store, UnknownEnqueuer, Unlisted, WrongHook,
 };
 use crate::text::{plural, timestamp};
 
@@ -98,19 +98,12 @@ struct Change {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
-        let bytes = files::input(&self.file)
-            .and_then(|file| files::read(file, FILE_LIMIT))
-            .with_context(|| format!("cannot read `{}`", self.file))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-            Fault::usage(format!("cannot apply: {}:{line}: it is not UTF-8", self.file))
-        })?;
+        let text = self.read_file()?;
         let store = database.open()?;
-        let file = definition::read(&text, store.now()?).map_err(|problems| {
-            self.refuse(&problems, |Problem { line, what }| format!("{}:{line}: {what}", self.file))
-        })?;
-        let DefinitionFile { name, mut definitions } = file;
+        let DefinitionFile { name, mut definitions } = definition::read(&text, store.now()?)
+            .map_err(|problems| {
+                self.refuse(problems.iter().map(|Problem { line, what }| format!("{line}: {what}")))
+            })?;
         let name = self.name.clone().or(name).unwrap_or_default();
         for definition in &mut definitions {
             definition.row["file"] = name.as_str().into();
@@ -121,100 +114,140 @@ impl Arguments {
         }
         warn_of_headers(&definitions);
         let definitions = Arc::new(definitions);
-        let mut terms = ApplyTerms {
-            file: name,
-            unlisted: if self.prune { Unlisted::Remove } else { Unlisted::Disable },
-            takes_over: self.take_over,
-            mode: match (self.dry_run, self.yes) {
-                (true, _) => ApplyMode::DryRun,
-                (false, true) => ApplyMode::Change,
-                (false, false) => ApplyMode::ChangeIfAgreed(Vec::new()),
-            },
-        };
-        let applied = loop {
-            let names = definitions.iter().map(|definition| definition.name.clone()).collect();
-            let listed = Arc::clone(&definitions);
-            let rows = move |now| rows(&listed, now);
-            let applied = store.apply(names, rows, terms.clone(), self.reason.cause())?;
-            if !applied.foreign.is_empty() {
-                let show = |it: &_| format!("{}: {}", self.file, foreign(it));
-                return Err(self.refuse(&applied.foreign, show).into());
-            }
-            if !applied.wrong_hooks.is_empty() {
-                let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
-                let show =
-                    |wrong: &WrongHook| format!("{}: {}", self.file, wrong_hook(wrong, is_listed));
-                return Err(self.refuse(&applied.wrong_hooks, show).into());
-            }
-            if !applied.graph.mistakes.is_empty() {
-                let show = |why: &String| format!("{}: {why}", self.file);
-                return Err(self.refuse(&applied.graph.mistakes, show).into());
-            }
-            if !applied.must_ask {
-                break applied;
-            }
-            confirm(&applied.ended, terms.unlisted)?;
-            let names = applied.ended.into_iter().map(|ended| ended.name).collect();
-            terms.mode = ApplyMode::ChangeIfAgreed(names);
-        };
-        for UnknownEnqueuer { role, job, jobs } in &applied.unknown_enqueuers {
-            let others = match jobs - 1 {
-                0 => String::new(),
-                others => format!(" and {}", plural::of(others, "other")),
-            };
-            print::complain(&format!(
-                "no role `{role}`, which `enqueuers` of job `{job}`{others} name; create it, or \
-                 correct the name"
-            ));
-        }
-        let unreported = applied.ended.iter().filter(|ended| ended.has_hooks && ended.waiting > 0);
-        let unreported: i64 = unreported.map(|ended| ended.waiting).sum();
-        if unreported > 0 {
-            print::complain(&format!(
-                "{} of removed definitions end dead without a hook",
-                plural::of(unreported, "waiting run")
-            ));
-        }
+        let applied = self.apply(&store, name, &definitions)?;
+        warn_of_enqueuers(&applied.unknown_enqueuers);
+        warn_of_lost_hooks(&applied.ended);
         let is_changed = |job: &str| applied.changed.iter().any(|(name, ..)| name == job);
+        let is_new = |definition: &&Definition| is_changed(&definition.name);
+        warn_of_zone(definitions.iter().filter(is_new), store.now()?);
         let edges = applied.graph.edges.iter().filter(|(job, _)| is_changed(job));
         let edges: String =
             edges.map(|(job, after)| format!("{} -> {job}\n", after.join(", "))).collect();
-        let is_new = |definition: &&Definition| is_changed(&definition.name);
-        warn_of_zone(definitions.iter().filter(is_new), store.now()?);
-        let changes = changes(applied, terms.unlisted);
-        let has = |field: fn(&Change) -> bool| changes.iter().any(field);
-        let (is_due, loses_runs) =
-            (has(|change| change.due_at.is_some()), has(|change| change.waiting_runs.is_some()));
-        let mut columns = "change, job_type as job".to_owned();
-        let is_wide = is_due || loses_runs || has(|change| change.definition_key.is_some());
-        if is_wide {
-            columns += ", definition_key as key, old, new";
-        }
-        if is_due {
-            columns += ", due_at as due since, due_runs as runs";
-        }
-        if loses_runs {
-            columns += ", waiting_runs as waiting runs";
-        }
-        let table = Table::new(&columns, "nothing changes");
-        let table = if is_wide { table.wrapped() } else { table };
-        print::rows(self.output, &changes, &table)?;
+        print_changes(self.output, &changes(applied, self.unlisted()))?;
         match self.output.format() == Format::Table {
             true => print::answer(&edges),
             false => Ok(()),
         }
     }
 
-    /// Prints the mistakes except the last one, which `main` prints.
-    fn refuse<T>(&self, mistakes: &[T], show: impl Fn(&T) -> String) -> Fault {
-        let mut lines: Vec<_> = mistakes.iter().take(MOST_PROBLEMS).map(show).collect();
-        let others = mistakes.len() - lines.len();
+    fn read_file(&self) -> anyhow::Result<String> {
+        let bytes = files::input(&self.file)
+            .and_then(|file| files::read(file, FILE_LIMIT))
+            .with_context(|| format!("cannot read `{}`", self.file))?;
+        Ok(String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+            Fault::usage(format!("cannot apply: {}:{line}: it is not UTF-8", self.file))
+        })?)
+    }
+
+    /// Applies the definitions. Asks before grave changes, and again if others came meanwhile.
+    fn apply(
+        &self,
+        store: &Store,
+        file: String,
+        definitions: &Arc<Vec<Definition>>,
+    ) -> anyhow::Result<Applied> {
+        let unlisted = self.unlisted();
+        let mode = match (self.dry_run, self.yes) {
+            (true, _) => ApplyMode::DryRun,
+            (false, true) => ApplyMode::Change,
+            (false, false) => ApplyMode::ChangeIfAgreed(Vec::new()),
+        };
+        let mut terms = ApplyTerms { file, unlisted, takes_over: self.take_over, mode };
+        loop {
+            let names = definitions.iter().map(|definition| definition.name.clone()).collect();
+            let listed = Arc::clone(definitions);
+            let rows = move |now| rows(&listed, now);
+            let applied = store.apply(names, rows, terms.clone(), self.reason.cause())?;
+            self.check(&applied, definitions)?;
+            if !applied.must_ask {
+                return Ok(applied);
+            }
+            confirm(&applied.ended, unlisted)?;
+            let names = applied.ended.into_iter().map(|ended| ended.name).collect();
+            terms.mode = ApplyMode::ChangeIfAgreed(names);
+        }
+    }
+
+    /// Fails if the database refuses the definitions.
+    fn check(&self, applied: &Applied, definitions: &[Definition]) -> Result<(), Fault> {
+        let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
+        let Applied { foreign: others, wrong_hooks, graph, .. } = applied;
+        let mistakes: Vec<_> = if !others.is_empty() {
+            others.iter().map(foreign).collect()
+        } else if !wrong_hooks.is_empty() {
+            wrong_hooks.iter().map(|wrong| wrong_hook(wrong, is_listed)).collect()
+        } else {
+            graph.mistakes.clone()
+        };
+        if mistakes.is_empty() {
+            return Ok(());
+        }
+        Err(self.refuse(mistakes.iter().map(|why| format!(" {why}"))))
+    }
+
+    fn unlisted(&self) -> Unlisted {
+        if self.prune { Unlisted::Remove } else { Unlisted::Disable }
+    }
+
+    /// Prints the mistakes except the last one, which `main` prints. Each follows the file's name
+    /// and a colon.
+    fn refuse(&self, mistakes: impl ExactSizeIterator<Item = String>) -> Fault {
+        let others = mistakes.len().saturating_sub(MOST_PROBLEMS);
+        let mut lines: Vec<_> = mistakes.take(MOST_PROBLEMS).collect();
         if others > 0 {
-            lines.push(format!("{}: {}", self.file, plural::of(others as i64, "more mistake")));
+            lines.push(format!(" {}", plural::of(others as i64, "more mistake")));
         }
         let last = lines.pop().unwrap_or_default();
-        lines.iter().for_each(|line| print::complain(&format!("cannot apply: {line}")));
-        Fault::usage(format!("cannot apply: {last}"))
+        let file = &self.file;
+        lines.iter().for_each(|line| print::complain(&format!("cannot apply: {file}:{line}")));
+        Fault::usage(format!("cannot apply: {file}:{last}"))
+    }
+}
+
+/// Prints the changes, with the columns that have a value.
+fn print_changes(output: Output, changes: &[Change]) -> anyhow::Result<()> {
+    let has = |field: fn(&Change) -> bool| changes.iter().any(field);
+    let is_due = has(|change| change.due_at.is_some());
+    let loses_runs = has(|change| change.waiting_runs.is_some());
+    let is_wide = is_due || loses_runs || has(|change| change.definition_key.is_some());
+    let mut columns = "change, job_type as job".to_owned();
+    if is_wide {
+        columns += ", definition_key as key, old, new";
+    }
+    if is_due {
+        columns += ", due_at as due since, due_runs as runs";
+    }
+    if loses_runs {
+        columns += ", waiting_runs as waiting runs";
+    }
+    let table = Table::new(&columns, "nothing changes");
+    print::rows(output, changes, &if is_wide { table.wrapped() } else { table })
+}
+
+fn warn_of_enqueuers(unknown: &[UnknownEnqueuer]) {
+    for UnknownEnqueuer { role, job, jobs } in unknown {
+        let others = match jobs - 1 {
+            0 => String::new(),
+            others => format!(" and {}", plural::of(others, "other")),
+        };
+        print::complain(&format!(
+            "no role `{role}`, which `enqueuers` of job `{job}`{others} name; create it, or \
+             correct the name"
+        ));
+    }
+}
+
+/// Warns of removed definitions whose waiting runs would have enqueued hooks.
+fn warn_of_lost_hooks(ended: &[EndedDefinition]) {
+    let unreported: i64 =
+        ended.iter().filter(|ended| ended.has_hooks).map(|ended| ended.waiting).sum();
+    if unreported > 0 {
+        print::complain(&format!(
+            "{} of removed definitions end dead without a hook",
+            plural::of(unreported, "waiting run")
+        ));
     }
 }
 

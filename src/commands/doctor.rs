@@ -15,7 +15,7 @@ use crate::health::{self, ClockFacts, ConnectionFacts, Finding, Severity};
 use crate::job::due;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Format, Output, Table};
-use crate::store::{self, Mode, Store};
+use crate::store::{self, Mode, SessionFacts, Store};
 
 /// The clocks are compared this often, and the fastest answer counts.
 const CLOCK_QUERIES: usize = 3;
@@ -69,7 +69,7 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
         open_for,
         other,
     };
-    let (mut findings, mut now) = (Vec::new(), None);
+    let mut findings = Vec::new();
     let mut add = |check, finding: Finding| findings.push(Finding { check, ..finding });
     add("connection", health::connection(&connection, clock));
     add("address", health::address(&connection.address, origin));
@@ -100,39 +100,47 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
         Some(Err(error)) => error.exit == Exit::Configuration,
         None => false,
     };
-    if is_ours {
-        add("role", judge(&store.inspect_role(), |may| health::role(&session, *may)));
-        let grants = store.inspect_grants(grants::matrix());
-        for finding in judge_all(&grants, |facts| health::grants(facts)) {
-            add("grants", finding);
-        }
-        let objects = store.inspect_objects();
-        for finding in judge_all(&objects, |facts| health::objects(facts)) {
-            add("objects", finding);
-        }
-        let limits = Thresholds::default();
-        let work = store.inspect_work(None, limits);
-        match &work {
-            Ok(work) => {
-                now = Some(work.now);
-                let checks = health::checks(work, &health::work(work, &limits));
-                checks.into_iter().for_each(|finding| add(finding.check, finding));
-            }
-            Err(error) => add("work", health::unreadable(error)),
-        }
-        let scheduled = work.map(|work| work.scheduled).unwrap_or_default();
-        let zones = store.zone_facts(due::zones_in_use(&scheduled));
-        add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
-        let indexes = store.inspect_indexes();
-        add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));
-        let tables = store.inspect_tables();
-        add("vacuum", judge(&tables, |tables| health::vacuum(&session, tables)));
-        let indexes = indexes.as_deref().unwrap_or_default();
-        add("size", judge(&tables, |tables| health::sizes(tables, indexes)));
-    }
+    let now = if is_ours { examine_schema(&store, &session, &mut add) } else { None };
     let snapshots = store.inspect_snapshots();
     add("snapshots", judge(&snapshots, |facts| health::snapshots(&session, facts)));
     Ok((findings, now))
+}
+
+/// Runs the checks that read jobctl's tables.
+fn examine_schema(
+    store: &Store,
+    session: &SessionFacts,
+    add: &mut impl FnMut(&'static str, Finding),
+) -> Option<DateTime<Utc>> {
+    add("role", judge(&store.inspect_role(), |may| health::role(session, *may)));
+    let grants = store.inspect_grants(grants::matrix());
+    for finding in judge_all(&grants, |facts| health::grants(facts)) {
+        add("grants", finding);
+    }
+    let objects = store.inspect_objects();
+    for finding in judge_all(&objects, |facts| health::objects(facts)) {
+        add("objects", finding);
+    }
+    let limits = Thresholds::default();
+    let work = store.inspect_work(None, limits);
+    match &work {
+        Ok(work) => {
+            let checks = health::checks(work, &health::work(work, &limits));
+            checks.into_iter().for_each(|finding| add(finding.check, finding));
+        }
+        Err(error) => add("work", health::unreadable(error)),
+    }
+    let now = work.as_ref().ok().map(|work| work.now);
+    let scheduled = work.map(|work| work.scheduled).unwrap_or_default();
+    let zones = store.zone_facts(due::zones_in_use(&scheduled));
+    add("time zones", judge(&zones, |zones| health::zones(ZoneData::current(), zones)));
+    let indexes = store.inspect_indexes();
+    add("indexes", judge(&indexes, |indexes| health::indexes(indexes)));
+    let tables = store.inspect_tables();
+    add("vacuum", judge(&tables, |tables| health::vacuum(session, tables)));
+    let indexes = indexes.as_deref().unwrap_or_default();
+    add("size", judge(&tables, |tables| health::sizes(tables, indexes)));
+    now
 }
 
 /// Judges facts that may not be readable.

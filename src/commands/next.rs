@@ -12,7 +12,7 @@ use super::arguments::{DefinitionName, length, time};
 use crate::exit::{Exit, Fault};
 use crate::job::due::{self, Scheduled};
 use crate::print::{self, Format, Output, Table};
-use crate::store;
+use crate::store::{self, Store};
 use crate::text::duration::{DAY, SECOND};
 use crate::text::plain::plain;
 use crate::text::{duration, plural, timestamp};
@@ -148,30 +148,30 @@ impl Arguments {
             return Err(Fault::usage(format!("{why} '{}'", plain(name))).into());
         }
         let store = database.open()?;
-        let Some(name) = self.definition.get() else {
-            let most = match self.within {
-                Some(_) => MOST_WITHIN,
-                None => store::SHOWN_APPLICATION_SCHEDULES,
-            };
-            let definitions = store.list_schedules(None, most)?;
-            hint_more(&definitions, most);
-            if let Some(within) = self.within {
-                self.show_all(definitions, within)?;
-                return super::hint_stops(&store, self.output, None);
-            }
-            self.list(definitions)?;
-            return super::hint_stops(&store, self.output, None);
-        };
-        let definition = super::definition(&store, name)?;
-        let from = self.from.unwrap_or(definition.now);
+        let mut name = None;
+        if let Some(asked) = self.definition.get() {
+            let definition = super::definition(&store, asked)?;
+            self.show_definition(&store, &definition)?;
+            name = Some(definition.name);
+        } else if let Some(within) = self.within {
+            let definitions = store.list_schedules(None, MOST_WITHIN)?;
+            hint_more(&definitions, MOST_WITHIN);
+            self.show_all(definitions, within)?;
+        } else {
+            self.list(store.list_schedules(None, store::SHOWN_APPLICATION_SCHEDULES)?)?;
+        }
+        super::hint_stops(&store, self.output, name)
+    }
+
+    /// Shows the times of a definition's schedule, or lists the schedules that applications made
+    /// for it.
+    fn show_definition(&self, store: &Store, definition: &Scheduled) -> anyhow::Result<()> {
         let name = &definition.name;
         let Some(expression) = &definition.schedule else {
             let most = store::SHOWN_APPLICATION_SCHEDULES;
             let schedules = store.list_schedules(Some(name.clone()), most)?;
             if schedules.len() > 1 {
-                hint_more(&schedules, most);
-                self.list(schedules)?;
-                return super::hint_stops(&store, self.output, Some(definition.name));
+                return self.list(schedules);
             }
             let why = match &definition.after {
                 Some(after) => format!("definition `{name}` has no schedule: it follows {after}"),
@@ -179,7 +179,7 @@ impl Arguments {
             };
             return Err(Fault::new(Exit::Conflict, why).into());
         };
-        let state = state(&definition);
+        let state = state(definition);
         if !matches!(state, "fires" | "broken") {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
@@ -187,14 +187,14 @@ impl Arguments {
         let is_asked = |at: &DateTime<Utc>| {
             state == "fires" && self.from.is_none_or(|from| from >= definition.now && *at > from)
         };
+        let from = self.from.unwrap_or(definition.now);
         let stored = definition.next_run_at.filter(is_asked);
-        let usual = definition.usual_seconds;
-        self.show(expression, &definition.time_zone, from, stored, usual)?;
-        super::hint_stops(&store, self.output, Some(definition.name))
+        self.show(expression, &definition.time_zone, from, stored, definition.usual_seconds)
     }
 
     /// Lists the next time of each schedule.
     fn list(&self, definitions: Vec<Scheduled>) -> anyhow::Result<()> {
+        hint_more(&definitions, store::SHOWN_APPLICATION_SCHEDULES);
         let now = definitions.first().map(|definition| definition.now);
         let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
         next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));

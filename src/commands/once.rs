@@ -109,6 +109,22 @@ enum Settle {
     Redo,
 }
 
+impl Settle {
+    /// Settles a key; returns whether it was open, or had no result and has one now.
+    fn write(
+        self,
+        store: &Store,
+        key: &str,
+        recorded: Option<DateTime<Utc>>,
+        result: Option<&str>,
+    ) -> store::Result<bool> {
+        match self {
+            Self::Done => store.complete_effect(key, recorded, result),
+            Self::Redo => store.remove_effect(key, recorded),
+        }
+    }
+}
+
 impl IfOpen {
     /// Returns how an open key is settled, and the words for it.
     fn settles(self) -> Option<(Settle, &'static str)> {
@@ -133,106 +149,23 @@ impl Arguments {
             print::list(self.output, &store.list_open_effects()?, &OPEN)?;
             return Ok(Exit::Done);
         };
-        let key = plain(name);
         if let Some(settle) = self.settle {
-            if !write(&store, settle, name, None, self.result.as_deref())? {
-                let why = format!("cannot settle `{key}`: it is not open");
+            if !settle.write(&store, name, None, self.result.as_deref())? {
+                let why = format!("cannot settle `{}`: it is not open", plain(name));
                 bail!(Fault::new(Exit::Conflict, why));
             }
             return Ok(Exit::Done);
         }
-        let mut effect = store.begin_effect(name, run())?;
-        if let Effect::Open(since) = effect
-            && let Some((settle, outcome)) = self.if_open.settles()
-        {
-            // If another `once` was faster, the effect is no longer this one.
-            if write(&store, settle, name, Some(since), None)? {
-                let since = timestamp::instant(since);
-                print::complain(&format!("effect `{key}` was begun at {since}; {outcome}"));
-            }
-            effect = store.begin_effect(name, run())?;
-        }
-        let recorded = match effect {
-            Effect::Completed(result) => {
-                print::answer(&result.unwrap_or_default())?;
-                return Ok(Exit::Done);
-            }
-            Effect::InUse(run) => {
-                let why = format!(
-                    "cannot begin effect `{key}`: run {run}, which is running, has begun it; \
-                     try again after its end"
-                );
-                bail!(Fault::new(Exit::InUse, why));
-            }
-            Effect::Open(since) => {
-                let since = timestamp::instant(since);
-                bail!(open(
-                    name,
-                    &format!("was begun at {since}, and it is unknown whether it happened")
-                ));
-            }
-            Effect::Foreign => {
-                let why = format!(
-                    "cannot begin effect `{key}`: another role recorded it; \
-                     an operator can settle it"
-                );
-                bail!(Fault::new(Exit::Configuration, why));
-            }
-            Effect::Begun(recorded) => Some(recorded),
-        };
-        let settle = |settle: Settle, output: Option<&str>| {
-            let (result, word) = match settle {
-                Settle::Done => ("succeeded", "done"),
-                Settle::Redo => ("failed", "redo"),
-            };
-            let write = |store: &Store| write(store, settle, name, recorded, output);
-            // The command has ended, so a signal now is for `once`.
-            let _ = super::catch_signals(&interrupted);
-            record(&store, database, &interrupted, write)
-                // The answer to the first statement may be lost; a repetition finds no key.
-                .map(|(done, repeated)| done || repeated && matches!(settle, Settle::Redo))
-                .with_context(|| {
-                    format!(
-                        "the command {result}, but `{key}` is still open; \
-                         run `jobctl once --settle {word} {}`",
-                        shell::quoted(name)
-                    )
-                })
-        };
-        let failed = || {
-            if !settle(Settle::Redo, None)? {
-                print::complain(&format!(
-                    "the command failed, but `{key}` was settled meanwhile; if it was settled as \
-                     done, no later `once` runs the command"
-                ));
-            }
-            anyhow::Ok(())
-        };
+        let Some(recorded) = self.begin_or_print(&store, name)? else { return Ok(Exit::Done) };
+        let effect = BegunEffect { name, recorded, store, database, interrupted };
         match execute::foreground(&self.command, RESULT_LIMIT) {
-            Foreground::Succeeded(printed) => {
-                let output = printed.and_then(|bytes| String::from_utf8(bytes).ok());
-                let output = output.filter(|text| !text.contains('\0'));
-                if !settle(Settle::Done, output.as_deref())? {
-                    let why = format!(
-                        "the command succeeded, but `{key}` was settled as redo meanwhile; \
-                         make sure that the effect does not happen twice"
-                    );
-                    bail!(Fault::new(Exit::Conflict, why));
-                }
-                if output.is_none() {
-                    print::complain(&format!(
-                        "the output of `{key}` is not stored, because it is longer than 8 KiB \
-                         or not text"
-                    ));
-                }
-                Ok(Exit::Done)
-            }
+            Foreground::Succeeded(printed) => effect.complete(printed),
             Foreground::Failed(status) => {
-                failed()?;
+                effect.remove()?;
                 Ok(Exit::Passed(status))
             }
             Foreground::NotStarted(error) => {
-                failed()?;
+                effect.remove()?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
                 let why = execute::why_not_started(&self.command[0], &error);
@@ -245,6 +178,140 @@ impl Arguments {
             }
         }
     }
+
+    /// Begins the effect, and returns when. Prints the stored output instead if it is completed.
+    fn begin_or_print(&self, store: &Store, name: &str) -> anyhow::Result<Option<DateTime<Utc>>> {
+        let key = plain(name);
+        let mut effect = store.begin_effect(name, running_attempt())?;
+        if let Effect::Open(since) = effect
+            && let Some((settle, outcome)) = self.if_open.settles()
+        {
+            // If another `once` was faster, the effect is no longer this one.
+            if settle.write(store, name, Some(since), None)? {
+                let since = timestamp::instant(since);
+                print::complain(&format!("effect `{key}` was begun at {since}; {outcome}"));
+            }
+            effect = store.begin_effect(name, running_attempt())?;
+        }
+        match effect {
+            Effect::Begun(recorded) => Ok(Some(recorded)),
+            Effect::Completed(result) => {
+                print::answer(&result.unwrap_or_default())?;
+                Ok(None)
+            }
+            Effect::InUse(run) => {
+                let why = format!(
+                    "cannot begin effect `{key}`: run {run}, which is running, has begun it; \
+                     try again after its end"
+                );
+                Err(Fault::new(Exit::InUse, why).into())
+            }
+            Effect::Open(since) => {
+                let since = timestamp::instant(since);
+                let begun = format!("was begun at {since}, and it is unknown whether it happened");
+                Err(open(name, &begun).into())
+            }
+            Effect::Foreign => {
+                let why = format!(
+                    "cannot begin effect `{key}`: another role recorded it; \
+                     an operator can settle it"
+                );
+                Err(Fault::new(Exit::Configuration, why).into())
+            }
+        }
+    }
+}
+
+/// An effect that this process has begun. The methods record how its command ended.
+struct BegunEffect<'a> {
+    name: &'a str,
+    recorded: DateTime<Utc>,
+    store: Store,
+    database: &'a DatabaseFlags,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl BegunEffect<'_> {
+    /// Records that the command succeeded, with its output if that can be stored.
+    fn complete(&self, printed: Option<Vec<u8>>) -> anyhow::Result<Exit> {
+        let key = plain(self.name);
+        let output = printed.and_then(|bytes| String::from_utf8(bytes).ok());
+        let output = output.filter(|text| !text.contains('\0'));
+        if !self.settle(Settle::Done, output.as_deref())? {
+            let why = format!(
+                "the command succeeded, but `{key}` was settled as redo meanwhile; \
+                 make sure that the effect does not happen twice"
+            );
+            bail!(Fault::new(Exit::Conflict, why));
+        }
+        if output.is_none() {
+            print::complain(&format!(
+                "the output of `{key}` is not stored, because it is longer than 8 KiB or not text"
+            ));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Removes the key after a failure, so that a later `once` runs the command.
+    fn remove(&self) -> anyhow::Result<()> {
+        if !self.settle(Settle::Redo, None)? {
+            print::complain(&format!(
+                "the command failed, but `{}` was settled meanwhile; if it was settled as done, \
+                 no later `once` runs the command",
+                plain(self.name)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Settles the key; returns whether it was still open.
+    fn settle(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<bool> {
+        let (result, word) = match settle {
+            Settle::Done => ("succeeded", "done"),
+            Settle::Redo => ("failed", "redo"),
+        };
+        // The command has ended, so a signal now is for `once`.
+        let _ = super::catch_signals(&self.interrupted);
+        let (done, repeated) = self.record(settle, output).with_context(|| {
+            format!(
+                "the command {result}, but `{}` is still open; \
+                 run `jobctl once --settle {word} {}`",
+                plain(self.name),
+                shell::quoted(self.name)
+            )
+        })?;
+        // The answer to the first statement may be lost; a repetition finds no key.
+        Ok(done || repeated && matches!(settle, Settle::Redo))
+    }
+
+    /// Writes the result of the command. A database restart at this moment must not lose it, so
+    /// this tries again for a minute, or until a signal comes. Returns whether a key was settled,
+    /// and whether the write was repeated.
+    fn record(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<(bool, bool)> {
+        let write =
+            |store: &Store| Ok(settle.write(store, self.name, Some(self.recorded), output)?);
+        let write_again = || write(&self.database.open_until(&self.interrupted)?);
+        let is_transient = |written: &anyhow::Result<bool>| {
+            written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
+        };
+        let until = Instant::now() + RETRY_TIME;
+        let mut written = write(&self.store);
+        let repeats = is_transient(&written);
+        if repeats {
+            written = write_again();
+        }
+        if let Err(error) = &written
+            && is_transient(&written)
+        {
+            log::warn!("{error:#}; `once` tries again for a minute");
+        }
+        let has_time = || Instant::now() < until && !self.interrupted.load(Ordering::Relaxed);
+        while is_transient(&written) && has_time() {
+            thread::sleep(SECOND);
+            written = write_again();
+        }
+        Ok((written?, repeats))
+    }
 }
 
 /// Reads a result. Like an output, it ends with a newline.
@@ -252,20 +319,6 @@ fn result(text: &str) -> Result<String, String> {
     let line = format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
     let fits = (2..=RESULT_LIMIT).contains(&line.len());
     checked(&line, fits, "must have text, at most 8 KiB")
-}
-
-/// Settles a key; returns whether it was open, or had no result and has one now.
-fn write(
-    store: &Store,
-    settle: Settle,
-    key: &str,
-    recorded: Option<DateTime<Utc>>,
-    result: Option<&str>,
-) -> store::Result<bool> {
-    match settle {
-        Settle::Done => store.complete_effect(key, recorded, result),
-        Settle::Redo => store.remove_effect(key, recorded),
-    }
 }
 
 /// The error for an effect that may have happened.
@@ -278,40 +331,8 @@ fn open(name: &str, begun: &str) -> Fault {
     Fault::new(Exit::Open, message)
 }
 
-/// Records the result of the command. A database restart at this moment must not lose it, so this
-/// tries again for a minute, or until a signal comes. Returns whether it was recorded, and whether
-/// the write was repeated.
-fn record(
-    store: &Store,
-    database: &DatabaseFlags,
-    interrupted: &Arc<AtomicBool>,
-    write: impl Fn(&Store) -> store::Result<bool>,
-) -> anyhow::Result<(bool, bool)> {
-    let is_passing = |written: &anyhow::Result<bool>| {
-        written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
-    };
-    let again = || Ok(write(&database.open_until(interrupted)?)?);
-    let until = Instant::now() + RETRY_TIME;
-    let mut written = write(store).map_err(anyhow::Error::from);
-    let repeats = is_passing(&written);
-    if repeats {
-        written = again();
-    }
-    if let Err(error) = &written
-        && is_passing(&written)
-    {
-        log::warn!("{error:#}; `once` tries again for a minute");
-    }
-    let has_time = || Instant::now() < until && !interrupted.load(Ordering::Relaxed);
-    while is_passing(&written) && has_time() {
-        thread::sleep(SECOND);
-        written = again();
-    }
-    Ok((written?, repeats))
-}
-
 /// The run and the attempt, if a job runs this command.
-fn run() -> Option<(i64, i32)> {
+fn running_attempt() -> Option<(i64, i32)> {
     let number = |name| std::env::var(name).ok();
     Some((number("JOBCTL_RUN_ID")?.parse().ok()?, number("JOBCTL_ATTEMPT")?.parse().ok()?))
 }

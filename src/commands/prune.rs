@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::job::status::Status;
 use crate::print::{self, Output, Progress, Table};
 use crate::store;
-use crate::store::{Archive, BatchSize, Keep, Operation, Pruned, Store};
+use crate::store::{Archive, BatchSize, Keep, Operation, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
 use crate::upkeep::{self, Kept, Pruning};
@@ -93,80 +93,83 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if !self.ids.is_empty() {
-            let request = BulkRequest {
-                operation: Operation::Remove,
-                from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
-                granted: &|_| "deleted",
-                why: &|_, status| {
-                    format!(
-                        "its status is {status}; only succeeded, dead and cancelled runs can be \
-                         deleted"
-                    )
-                },
-            };
-            let flags = BulkFlags { verbose: true, ..self.flags };
-            return request.of_ids(self.ids, &flags, self.output, &store);
+            return self.delete_ids(&store);
         }
-        let BulkFlags { dry_run, yes, verbose, reason } = self.flags;
+        if !self.flags.dry_run {
+            return self.delete_old(&store);
+        }
         let keep = self.ages.keep();
-        if dry_run && verbose {
+        if self.flags.verbose {
             let mut ids = Vec::new();
             for series in upkeep::series(&store, keep)? {
                 ids.extend(series.old(&store)?);
             }
             bulk::print_deleted(self.output, ids)?;
-            return Ok(Exit::Done);
+        } else {
+            print_counts(self.output, &store.count_old(keep)?.into_iter().collect())?;
         }
+        Ok(Exit::Done)
+    }
+
+    fn delete_ids(self, store: &Store) -> anyhow::Result<Exit> {
+        let request = BulkRequest {
+            operation: Operation::Remove,
+            from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
+            granted: &|_| "deleted",
+            why: &|_, status| {
+                format!(
+                    "its status is {status}; only succeeded, dead and cancelled runs can be deleted"
+                )
+            },
+        };
+        let flags = BulkFlags { verbose: true, ..self.flags };
+        request.of_ids(self.ids, &flags, self.output, store)
+    }
+
+    /// Deletes the old runs, and workers that stopped long ago.
+    fn delete_old(self, store: &Store) -> anyhow::Result<Exit> {
+        let keep = self.ages.keep();
         let mut total = None;
-        if !dry_run && print::can_ask() {
+        if print::can_ask() {
             let runs = store.count_old(keep)?.iter().map(|(_, runs)| runs).sum();
             total = usize::try_from(runs).ok();
-            if !yes && runs > 0 {
+            if !self.flags.yes && runs > 0 {
                 print::confirm("prune", &format!("delete {}", plural::of(runs, "old run")))?;
             }
         }
-        let (mut ids, mut kept) = (Vec::new(), Vec::new());
-        let counts: HashMap<_, _> = if dry_run {
-            store.count_old(keep)?.into_iter().collect()
-        } else {
-            let open = |file: &Path| {
-                Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
-            };
-            let archive = self.archive.as_deref().map(open).transpose()?;
-            let (cause, progress) = (reason.cause(), Progress::of(total));
-            let mut done = 0;
-            let mut deleted_some = |runs: &[Pruned]| {
-                done += runs.len();
-                progress.show(done);
-                ids.extend(runs.iter().filter(|_| verbose).map(|run| run.id));
-            };
-            let pruning = Pruning {
-                store: &store,
-                cause: &cause,
-                archive: archive.as_ref(),
-                default: keep,
-                time: None,
-            };
-            let deleted = delete(&pruning, &mut deleted_some, &mut kept);
-            progress.clear();
-            let deleted = deleted?;
-            forget_workers(&store, &mut kept)?;
-            deleted
+        let open = |file: &Path| {
+            Archive::open(file).with_context(|| format!("cannot open {}", file.display()))
         };
-        let count = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
-        let counts: Vec<_> = [Status::Succeeded, Status::Cancelled, Status::Dead]
-            .into_iter()
-            .filter_map(count)
-            .collect();
-        kept.iter().for_each(|line| print::complain(line));
-        let exit = if kept.is_empty() { Exit::Done } else { Exit::CouldNot };
-        if verbose {
-            bulk::print_deleted(self.output, ids)?;
-            return Ok(exit);
+        let archive = self.archive.as_deref().map(open).transpose()?;
+        let pruning = Pruning {
+            store,
+            cause: &self.flags.reason.cause(),
+            archive: archive.as_ref(),
+            default: keep,
+            time: None,
+        };
+        let progress = Progress::of(total);
+        let deleted = delete(&pruning, &progress, self.flags.verbose);
+        progress.clear();
+        let mut deleted = deleted?;
+        deleted.kept.extend(forget_workers(store)?);
+        deleted.kept.iter().for_each(|line| print::complain(line));
+        if self.flags.verbose {
+            bulk::print_deleted(self.output, deleted.ids)?;
+        } else {
+            print_counts(self.output, &deleted.counts)?;
         }
-        print::rows(self.output, &counts, &TABLE)?;
-        Ok(exit)
+        Ok(if deleted.kept.is_empty() { Exit::Done } else { Exit::CouldNot })
     }
+}
+
+fn print_counts(output: Output, counts: &HashMap<Status, i64>) -> anyhow::Result<()> {
+    let count = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
+    let rows: Vec<_> = [Status::Succeeded, Status::Cancelled, Status::Dead]
+        .into_iter()
+        .filter_map(count)
+        .collect();
+    print::rows(output, &rows, &TABLE)
 }
 
 /// Elsewhere `-` is standard output, where lines may get lost after their runs are deleted.
@@ -174,42 +177,47 @@ fn named(file: PathBuf) -> Result<PathBuf, &'static str> {
     if file == Path::new("-") { Err("name a file") } else { Ok(file) }
 }
 
-/// Deletes part by part until there are no more; returns how many of each status. Calls
-/// `deleted_some` with each part. Adds a line to `kept` for each reason why the database keeps
-/// some.
-fn delete(
-    pruning: &Pruning<'_>,
-    deleted_some: &mut impl FnMut(&[Pruned]),
-    kept: &mut Vec<String>,
-) -> store::Result<HashMap<Status, i64>> {
-    let mut deleted = HashMap::<Status, i64>::new();
-    let (mut runs, mut events) = (Kept::default(), Kept::default());
+/// The deleted runs, and a line for each reason why the database keeps some.
+#[derive(Default)]
+struct Deleted {
+    counts: HashMap<Status, i64>,
+    /// Only with --verbose: a prune may delete millions of runs.
+    ids: Vec<i64>,
+    kept: Vec<String>,
+}
+
+/// Deletes old runs and events part by part, until there are no more.
+fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::Result<Deleted> {
+    let mut done = 0;
+    let mut deleted = Deleted::default();
+    let (mut kept_runs, mut kept_events) = (Kept::default(), Kept::default());
     for series in upkeep::series(pruning.store, pruning.default)? {
         let mut after = Some(0);
         while let Some(id) = after {
-            let part = pruning.part(&series, id, usize::MAX, &mut runs)?;
+            let part = pruning.part(&series, id, usize::MAX, &mut kept_runs)?;
             for run in &part.pruned {
-                *deleted.entry(run.status).or_default() += 1;
+                *deleted.counts.entry(run.status).or_default() += 1;
             }
-            deleted_some(&part.pruned);
+            deleted.ids.extend(part.pruned.iter().filter(|_| verbose).map(|run| run.id));
+            done += part.pruned.len();
+            progress.show(done);
             after = part.next;
         }
     }
-    while pruning.events(&mut events)? {}
-    kept.extend(runs.lines("run"));
-    kept.extend(events.lines("event"));
+    while pruning.events(&mut kept_events)? {}
+    deleted.kept.extend(kept_runs.lines("run"));
+    deleted.kept.extend(kept_events.lines("event"));
     Ok(deleted)
 }
 
-/// Deletes workers that stopped long ago.
-fn forget_workers(store: &Store, kept: &mut Vec<String>) -> store::Result<()> {
-    let mut workers = Kept::default();
-    workers.add(store::bisect(
+/// Deletes workers that stopped long ago; returns a line for each reason why some are kept.
+fn forget_workers(store: &Store) -> store::Result<Vec<String>> {
+    let mut kept = Kept::default();
+    kept.add(store::bisect(
         store.old_workers()?,
         &mut BatchSize::default(),
         || true,
         |names| store.forget_workers(names.to_vec()),
     )?);
-    kept.extend(workers.lines("worker"));
-    Ok(())
+    Ok(kept.lines("worker"))
 }

@@ -15,9 +15,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     let by = fact.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let why = fact.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let job = fact.job_type.as_deref().unwrap_or_default();
-    let max_age = fact.max_age.map(|seconds| show(store::seconds(seconds)));
     let is_ahead = fact.since_at.is_some_and(|at| at > now + TimeDelta::minutes(1));
-    let mut notes = Vec::new();
     let (found, remedy) = match code {
         Code::RunsHeld => {
             let (held, flag) = match (&fact.job_type, &fact.queue, &fact.worker) {
@@ -26,21 +24,10 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 (.., Some(name)) => (format!("worker {name} is"), shell::option("worker", name)),
                 _ => ("all runs are".to_owned(), "--all".to_owned()),
             };
-            if fact.runs > 0 {
-                let wait = if fact.runs == 1 { "waits" } else { "wait" };
-                notes.push(format!("{} {wait}", plural::of(fact.runs, "due run")));
-            }
-            if let Some(until) = fact.until_at {
-                notes.push(format!("until {}", super::minute(until)));
-            }
-            if is_ahead {
-                notes.push("the database's clock was ahead when it began".to_owned());
-            }
-            let forget = fact
-                .worker
-                .as_ref()
-                .map(|name| format!(", or `jobctl forget {}`", shell::argument(name)));
-            let forget = forget.unwrap_or_default();
+            let forget = match &fact.worker {
+                Some(name) => format!(", or `jobctl forget {}`", shell::argument(name)),
+                None => String::new(),
+            };
             let found = match fact.run_id {
                 Some(run) => {
                     format!("job {job} waits, because run {run} asked for a later attempt")
@@ -49,22 +36,17 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             };
             (found, format!("{operator}`jobctl release {flag}`{forget}"))
         }
-        Code::SchedulePaused => {
-            if let Some(max_age) = max_age {
-                notes.push(format!("its max_age of {max_age} is not checked"));
-            }
-            (
-                format!("schedule {job} is paused{by}{why}"),
-                format!(
-                    "{operator}`jobctl resume {}`, or set `enabled = false` in its file",
-                    shell::argument(job)
-                ),
-            )
-        }
+        Code::SchedulePaused => (
+            format!("schedule {job} is paused{by}{why}"),
+            format!(
+                "{operator}`jobctl resume {}`, or set `enabled = false` in its file",
+                shell::argument(job)
+            ),
+        ),
         Code::JobDisabled => (
             format!(
                 "job {job} is disabled{by}{why}, so its max_age of {} is not checked",
-                max_age.unwrap_or_default()
+                max_age(fact).unwrap_or_default()
             ),
             "enable it in its file, or remove its max_age there".to_owned(),
         ),
@@ -82,9 +64,34 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         run_id: fact.run_id,
         since_at: fact.since_at,
         runs: Some(fact.runs),
-        example: (!notes.is_empty()).then(|| notes.join(", ")),
+        example: notes(fact, is_ahead),
         ..Finding::of(code, found, remedy)
     }
+}
+
+/// Says what a hold or a pause keeps, and for how long.
+fn notes(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
+    let notes = match fact.code {
+        Code::RunsHeld => {
+            let wait = if fact.runs == 1 { "waits" } else { "wait" };
+            let runs = plural::of(fact.runs, "due run");
+            vec![
+                (fact.runs > 0).then(|| format!("{runs} {wait}")),
+                fact.until_at.map(|until| format!("until {}", super::minute(until))),
+                is_ahead.then(|| "the database's clock was ahead when it began".to_owned()),
+            ]
+        }
+        Code::SchedulePaused => {
+            vec![max_age(fact).map(|age| format!("its max_age of {age} is not checked"))]
+        }
+        _ => Vec::new(),
+    };
+    let notes: Vec<_> = notes.into_iter().flatten().collect();
+    (!notes.is_empty()).then(|| notes.join(", "))
+}
+
+fn max_age(fact: &StoppedFacts) -> Option<String> {
+    fact.max_age.map(|seconds| show(store::seconds(seconds)))
 }
 
 /// Says what a tick leaves alone; empty if that is nothing. `most` + 1 runs mean more than `most`.

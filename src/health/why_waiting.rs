@@ -95,16 +95,8 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(at) = run.expires_at.filter(|at| *at <= run.now) {
         return expired(at, run.now);
     }
-    if let (Some(by), Some(at)) = (&run.held_by, run.held_at) {
-        let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
-        let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
-        let [until, reason] = [until, reason].map(Option::unwrap_or_default);
-        let worker = run.held_worker.as_ref();
-        let held = worker.map_or_else(
-            || "held".to_owned(),
-            |worker| format!("no worker claims from its queue; worker {worker} is held"),
-        );
-        return format!("{held} by {by} for {}{until}{reason}", between(at, run.now));
+    if let Some(why) = held(run) {
+        return why;
     }
     if let Some(id) = run.replaced_run {
         return format!("run {id} has the same key, and is still running");
@@ -150,6 +142,24 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(locker) = run.definition_locker {
         return locked_by("the definition of its job", locker);
     }
+    place_in_queue(run)
+}
+
+fn held(run: &RunDetails) -> Option<String> {
+    let (by, at) = (run.held_by.as_ref()?, run.held_at?);
+    let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
+    let reason = run.hold_reason.as_ref().map(|reason| format!(": {reason}"));
+    let [until, reason] = [until, reason].map(Option::unwrap_or_default);
+    let held = match &run.held_worker {
+        None => "held".to_owned(),
+        Some(worker) => format!("no worker claims from its queue; worker {worker} is held"),
+    };
+    Some(format!("{held} by {by} for {}{until}{reason}", between(at, run.now)))
+}
+
+/// Returns when a tick last served the queue of a run that nothing keeps, and how many due runs are
+/// ahead of it.
+fn place_in_queue(run: &RunDetails) -> String {
     let of_worker = run.only_worker.as_ref().map(|worker| format!(" of worker {worker}"));
     let tick = format!("no tick{}", of_worker.unwrap_or_default());
     let Some(served_at) = run.served_at else {

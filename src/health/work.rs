@@ -3,8 +3,6 @@
 
 use std::cmp::Reverse;
 
-use chrono::{DateTime, Utc};
-
 use super::{Finding, Severity, minute, ok, stopped, unknown};
 use crate::job::due::{self, Scheduled};
 use crate::job::failure;
@@ -137,6 +135,23 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
 
 /// Words a fact of look/findings.sql or of a schedule.
 fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
+    let (found, remedy) = found_and_remedy(fact, limits, operator);
+    Finding {
+        severity: severity(fact, limits),
+        job_type: fact.job_type.clone(),
+        queue: fact.queue.clone(),
+        worker: fact.worker.clone(),
+        run_id: fact.run_id,
+        since_at: fact.since_at,
+        newest_at: fact.newest_at,
+        jobs: fact.jobs.clone(),
+        runs: (!CAUSES.contains(&fact.code)).then_some(fact.runs.max(1)),
+        example: example(fact),
+        ..Finding::of(fact.code, found, remedy)
+    }
+}
+
+fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String, String) {
     let code = fact.code;
     let job = fact.job_type.as_deref().unwrap_or_default();
     let (job_argument, job_option) = (shell::argument(job), shell::option("job", job));
@@ -157,7 +172,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         )
     };
     let see_cron = || format!("see cron on {worker}, its mail, and the log of its ticks");
-    let (found, remedy) = match code {
+    match code {
         Code::RestoreUnaccepted => (
             "the database was restored, so ticks start nothing".to_owned(),
             format!(
@@ -366,39 +381,37 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         Code::SequenceBehind | Code::RunsHeld | Code::SchedulePaused | Code::JobDisabled => {
             (code.as_str().to_owned(), String::new())
         }
-    };
-    let example = match (code, &fact.detail) {
+    }
+}
+
+/// Returns a run or a worker that shows the problem.
+fn example(fact: &Fact) -> Option<String> {
+    let newest = || format!("the newest is run {}", fact.run_id.unwrap_or_default());
+    match (fact.code, &fact.detail) {
         (Code::WorkerMissing, _) => fact.worker.as_ref().map(|last| format!("the last was {last}")),
         (Code::RestoreUnaccepted, by) => by.as_ref().map(|by| format!("noticed by {by}")),
         (_, Some(error)) => {
             let words = fact.last_line.as_ref().or(fact.cause.as_ref());
-            Some(format!("the newest is run {run}: {}", failure::with_words(error, words)))
+            Some(format!("{}: {}", newest(), failure::with_words(error, words)))
         }
-        (Code::RunsDead | Code::AttemptsFailing, None) => Some(format!("the newest is run {run}")),
+        (Code::RunsDead | Code::AttemptsFailing, None) => Some(newest()),
         (Code::RunLong | Code::RunUnusual, None) => None,
         (_, None) => fact.run_id.map(|run| format!("such as run {run}")),
-    };
-    let lasts = |since: DateTime<Utc>, newest: DateTime<Utc>| {
-        (newest - since).to_std().is_ok_and(|age| age > limits.lag)
-    };
-    let is_brief = code == Code::DatabaseSlow
-        && !fact.since_at.zip(fact.newest_at).is_some_and(|(since, newest)| lasts(since, newest));
-    // Right after a migration, cron has not yet started the first tick.
-    let is_warning = fact.is_new && code == Code::WorkerMissing
-        || is_brief
-        || WARNINGS.contains(&code)
-        || code == Code::RunUnusual && !fact.is_bad;
-    Finding {
-        severity: if is_warning { Severity::Warn } else { Severity::Bad },
-        job_type: fact.job_type.clone(),
-        queue: fact.queue.clone(),
-        worker: fact.worker.clone(),
-        run_id: fact.run_id,
-        since_at: fact.since_at,
-        newest_at: fact.newest_at,
-        jobs: fact.jobs.clone(),
-        runs: (!CAUSES.contains(&code)).then_some(fact.runs.max(1)),
-        example,
-        ..Finding::of(code, found, remedy)
     }
+}
+
+fn severity(fact: &Fact, limits: &Thresholds) -> Severity {
+    let is_warning = match fact.code {
+        // Right after a migration, cron has not yet started the first tick.
+        Code::WorkerMissing => fact.is_new,
+        // One slow answer is only worth a warning; a person must act if they go on.
+        Code::DatabaseSlow => !fact
+            .since_at
+            .zip(fact.newest_at)
+            .and_then(|(since, newest)| (newest - since).to_std().ok())
+            .is_some_and(|lasted| lasted > limits.lag),
+        Code::RunUnusual => !fact.is_bad,
+        code => WARNINGS.contains(&code),
+    };
+    if is_warning { Severity::Warn } else { Severity::Bad }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use cron_zone::Schedule;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::command_text::{
     failing_guard, leaves_process, left_open, own_subcommand, program, skips_overlap,
@@ -178,16 +178,7 @@ impl Import<'_> {
                 false => "it is neither a variable, nor a schedule and a command",
             })
         })?;
-        if schedule == "@reboot" {
-            return Err("@reboot has no equivalent: keep the line".into());
-        }
-        Schedule::parse(&schedule, &self.time_zone)
-            .map_err(String::from)
-            .and_then(|read| match read.extends_cron() {
-                true => Err(format!("cron knows no L, # and @every, as in `{schedule}`")),
-                false => Ok(read.first(self.now)?),
-            })
-            .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(&schedule) })?;
+        self.check_schedule(&schedule)?;
         let (user, command) = match self.owner {
             Owner::User => (None, rest),
             Owner::System => split_words(rest, 1)
@@ -198,27 +189,34 @@ impl Import<'_> {
             Some(user) => check_user(user)?,
             None => self.check_first_word(command)?,
         }
-        if command.len() > LONGEST_COMMAND {
-            let length = command.len();
-            return Err(refused(format!(
-                "cron refuses a command of more than {LONGEST_COMMAND} bytes, and this one has \
-                 {length}; put it into a script"
-            )));
-        }
-        let (command, input) = split_input(command);
-        let command = command.trim();
-        if command.is_empty() {
-            return Err("the command is missing".into());
-        }
-        if let Some(subcommand) = own_subcommand(command) {
-            return Err(format!("`jobctl {subcommand}` can't be a job: keep the line").into());
-        }
-        if let Some(open) = input.as_ref().and_then(|_| left_open(command)) {
+        let (command, input) = checked_command(command)?;
+        self.warn_of_command(number, &command);
+        if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
             let why = format!(
-                "a bare `%` ends the command before its closing `{open}`: was `\\%` meant?"
+                "cron runs the lines of {user} as that user: give these jobs a queue, and let a \
+                 crontab of {user} tick with that --queue"
             );
-            return Err(why.into());
+            self.imported.warnings.push((number, why));
         }
+        self.write_job(&schedule, user.as_deref(), &command, input.as_deref());
+        Ok(())
+    }
+
+    fn check_schedule(&self, schedule: &str) -> Result<(), LeftOut> {
+        if schedule == "@reboot" {
+            return Err("@reboot has no equivalent: keep the line".into());
+        }
+        Schedule::parse(schedule, &self.time_zone)
+            .map_err(String::from)
+            .and_then(|read| match read.extends_cron() {
+                true => Err(format!("cron knows no L, # and @every, as in `{schedule}`")),
+                false => Ok(read.first(self.now).map(drop)?),
+            })
+            .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(schedule) })
+    }
+
+    /// Warns of a command that works otherwise as a job.
+    fn warn_of_command(&mut self, number: usize, command: &str) {
         if leaves_process(command) {
             let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
                        `; wait`, or remove an `&` at its end";
@@ -227,26 +225,18 @@ impl Import<'_> {
         if let Some(why) = failing_guard(command) {
             self.imported.warnings.push((number, why));
         }
-        if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
-            let why = format!(
-                "cron runs the lines of {user} as that user: give these jobs a queue, and let a \
-                 crontab of {user} tick with that --queue"
-            );
-            self.imported.warnings.push((number, why));
-        }
-        let name = self.name(command);
+    }
+
+    fn write_job(
+        &mut self,
+        schedule: &str,
+        user: Option<&str>,
+        command: &str,
+        input: Option<&str>,
+    ) {
+        let name = self.unique_name(command);
         let overlap = if skips_overlap(command) { Overlap::Skip } else { Overlap::Allow };
-        let command = match (&self.shell, input.map(|input| redirection(&input))) {
-            (None, None) => json!(command),
-            // Not after the command, which may be a list, end in a comment or read another input.
-            (None, Some(input)) => json!(format!("exec {input}\n{command}")),
-            (Some(shell), None) => json!([shell, "-c", command]),
-            // Not each SHELL knows here-documents.
-            (Some(shell), Some(input)) => {
-                json!(["/bin/sh", "-c", format!("exec \"$0\" -c \"$1\" {input}"), shell, command])
-            }
-        };
-        let mut keys = vec![("shell", command)];
+        let mut keys = vec![("shell", self.shell_key(command, input))];
         if !self.environment.is_empty() {
             keys.push(("env", json!(self.environment)));
         }
@@ -265,7 +255,7 @@ impl Import<'_> {
             file.extend([&comment, "\n"]);
         }
         if let Some(user) = user {
-            let user = without_control(&user);
+            let user = without_control(user);
             file.extend(["# Cron runs it as ", &user, ": give it a queue of that user's ticks.\n"]);
         }
         file.extend(["[jobs.", &quoted(&name), "]\n"]);
@@ -273,7 +263,20 @@ impl Import<'_> {
             file.extend([key, " = ", &toml(&value), "\n"]);
         }
         file.push('\n');
-        Ok(())
+    }
+
+    /// Returns the key `shell` of a job: its command with this input, in the crontab's `SHELL`.
+    fn shell_key(&self, command: &str, input: Option<&str>) -> Value {
+        match (&self.shell, input.map(redirection)) {
+            (None, None) => json!(command),
+            // Not after the command, which may be a list, end in a comment or read another input.
+            (None, Some(input)) => json!(format!("exec {input}\n{command}")),
+            (Some(shell), None) => json!([shell, "-c", command]),
+            // Not each SHELL knows here-documents.
+            (Some(shell), Some(input)) => {
+                json!(["/bin/sh", "-c", format!("exec \"$0\" -c \"$1\" {input}"), shell, command])
+            }
+        }
     }
 
     /// Checks that the command of a user's crontab begins with a program.
@@ -318,8 +321,8 @@ impl Import<'_> {
         }
     }
 
-    /// Returns a unique name, from the first program of the command that does the work.
-    fn name(&mut self, command: &str) -> String {
+    /// Names a job after the first program of its command that does the work.
+    fn unique_name(&mut self, command: &str) -> String {
         let mut name: String = program(command).chars().take(50).collect();
         if check_name(&name).is_err() {
             name = format!("job-{name}").trim_end_matches('-').to_owned();
@@ -336,6 +339,31 @@ impl Import<'_> {
         self.names.insert(name, number);
         unique
     }
+}
+
+/// Returns the command and its input, unless the command can't be a job.
+fn checked_command(text: &str) -> Result<(String, Option<String>), LeftOut> {
+    let length = text.len();
+    if length > LONGEST_COMMAND {
+        return Err(refused(format!(
+            "cron refuses a command of more than {LONGEST_COMMAND} bytes, and this one has \
+             {length}; put it into a script"
+        )));
+    }
+    let (command, input) = split_input(text);
+    let command = command.trim();
+    if command.is_empty() {
+        return Err("the command is missing".into());
+    }
+    if let Some(subcommand) = own_subcommand(command) {
+        return Err(format!("`jobctl {subcommand}` can't be a job: keep the line").into());
+    }
+    if let Some(open) = input.as_ref().and_then(|_| left_open(command)) {
+        let why =
+            format!("a bare `%` ends the command before its closing `{open}`: was `\\%` meant?");
+        return Err(why.into());
+    }
+    Ok((command.to_owned(), input))
 }
 
 /// Checks a system crontab's sixth word.

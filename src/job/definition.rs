@@ -225,14 +225,13 @@ const MOST_JOBS: usize = 10_000;
 
 /// Reads a file. A schedule must fire after `now`. Returns one mistake per job, by line.
 pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec<Problem>> {
-    let at = |offset: usize, what| Problem { line: offset, what };
     let file = DeTable::parse(text).map_err(|error| {
         let what = error.message().replace('\n', " ");
         let span = error.span().unwrap_or_default();
         // The parser does not name a duplicate key, and only its message shows that error.
         let key = text.get(span.clone()).filter(|_| what == "duplicate key");
         let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        numbered(text, vec![at(span.start, what + &key)])
+        numbered(text, vec![Problem { line: span.start, what: what + &key }])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     let defaults = file.get_ref().get("defaults").map(Spanned::get_ref);
@@ -241,45 +240,18 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
     let defaults = defaults.filter(is_right).and_then(DeValue::as_table);
     let mut tables = [("file", Map::new()), ("defaults", Map::new())];
     for (key, value) in file.get_ref() {
-        let here = |what: String| at(key.span().start, what);
-        if let Some((name, values)) = tables.iter_mut().find(|(name, _)| key.get_ref() == name) {
-            match read_table(name, value.get_ref()) {
-                Ok(read) => *values = read,
-                Err(mistakes) => problems.extend(
-                    mistakes
-                        .into_iter()
-                        .map(|mistake| at(mistake.place.unwrap_or(key.span().start), mistake.why)),
-                ),
-            }
-            continue;
-        }
-        if key.get_ref() != "jobs" {
-            let known = did_you_mean::key_suggestion(key.get_ref(), ["jobs", "defaults", "file"]);
-            let what = format!(
-                "unknown key `{}`; a file holds [jobs.NAME] tables, [defaults] and [file]",
-                key.get_ref()
-            );
-            problems.push(here(what + &known));
-            continue;
-        }
-        let Some(jobs) = value.get_ref().as_table() else {
-            problems.push(here("`jobs` holds [jobs.NAME] tables".to_owned()));
-            continue;
+        let (name, at) = (key.get_ref(), key.span().start);
+        let read = if let Some((name, values)) = tables.iter_mut().find(|(it, _)| name == it) {
+            read_table(name, value.get_ref()).map(|read| *values = read)
+        } else if name == "jobs" {
+            read_jobs(value.get_ref(), defaults, now, &mut definitions)
+        } else {
+            let known = did_you_mean::key_suggestion(name, ["jobs", "defaults", "file"]);
+            let holds = "a file holds [jobs.NAME] tables, [defaults] and [file]";
+            Err(vec![format!("unknown key `{name}`; {holds}{known}").into()])
         };
-        if jobs.len() > MOST_JOBS {
-            let most = plural::grouped_of(MOST_JOBS as i64, "job");
-            problems.push(here(format!("more than {most}; remove some, or enqueue runs instead")));
-            continue;
-        }
-        for (name, job) in jobs {
-            match read_job(name.get_ref(), job.get_ref(), defaults, now) {
-                Ok(definition) => definitions.push(definition),
-                Err(mistakes) => problems.extend(mistakes.into_iter().map(|mistake| {
-                    let what = format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why);
-                    at(mistake.place.unwrap_or(name.span().start), what)
-                })),
-            }
-        }
+        let at_place = |it: Mistake| Problem { line: it.place.unwrap_or(at), what: it.why };
+        problems.extend(read.err().into_iter().flatten().map(at_place));
     }
     if !problems.is_empty() {
         return Err(numbered(text, problems));
@@ -289,6 +261,33 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
     set_hooks(&mut definitions, &of_all);
     let name = of_file.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(DefinitionFile { name, definitions })
+}
+
+/// Reads `[jobs]`, and adds the jobs without a mistake to `definitions`.
+fn read_jobs<'a>(
+    jobs: &DeValue<'a>,
+    defaults: Option<&DeTable<'a>>,
+    now: DateTime<Utc>,
+    definitions: &mut Vec<Definition>,
+) -> Result<(), Vec<Mistake>> {
+    let jobs =
+        jobs.as_table().ok_or_else(|| vec!["`jobs` holds [jobs.NAME] tables".to_owned().into()])?;
+    if jobs.len() > MOST_JOBS {
+        let most = plural::grouped_of(MOST_JOBS as i64, "job");
+        let why = format!("more than {most}; remove some, or enqueue runs instead");
+        return Err(vec![why.into()]);
+    }
+    let mut mistakes = Vec::new();
+    for (name, job) in jobs {
+        match read_job(name.get_ref(), job.get_ref(), defaults, now) {
+            Ok(definition) => definitions.push(definition),
+            Err(of_job) => mistakes.extend(of_job.into_iter().map(|mistake| Mistake {
+                place: mistake.place.or(Some(name.span().start)),
+                why: format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why),
+            })),
+        }
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
 /// Reads `[defaults]` or `[file]`.

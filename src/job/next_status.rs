@@ -49,77 +49,85 @@ pub(crate) struct NextStatus {
     pub(crate) error: Option<String>,
 }
 
+/// What decides the next status of a run besides the result of its attempt.
+#[derive(Clone, Copy)]
+pub(crate) struct RetryFacts<'a> {
+    pub(crate) prospect: Prospect,
+    /// The number of this attempt, without attempts that do not count.
+    pub(crate) attempt: i32,
+    pub(crate) max_attempts: i32,
+    /// The backoff rule of the run.
+    pub(crate) backoff: &'a str,
+    /// In 0..1, for the jitter of the backoff.
+    pub(crate) random: f64,
+    /// When the attempt ended.
+    pub(crate) now: DateTime<Utc>,
+}
+
 impl NextStatus {
-    /// Judges counted attempt `attempt` of at most `max_attempts`, which ended at `now`. `random`
-    /// in 0..1 is the jitter.
-    pub(crate) fn of(
-        ended: &AttemptResult,
-        prospect: Prospect,
-        attempt: i32,
-        max_attempts: i32,
-        rule: &str,
-        random: f64,
-        now: DateTime<Utc>,
-    ) -> Self {
-        let unless_used_up = |status| if attempt < max_attempts { status } else { Status::Dead };
-        let (status, outcome, error) = match &ended.outcome {
-            Outcome::Succeeded => (Status::Succeeded, HistoryOutcome::Succeeded, None),
+    /// Judges an attempt that has just ended.
+    pub(crate) fn of(ended: &AttemptResult, facts: &RetryFacts<'_>) -> Self {
+        let may_retry = facts.attempt < facts.max_attempts;
+        let failed = if may_retry { Status::Failed } else { Status::Dead };
+        let (status, outcome, error_type, error) = match &ended.outcome {
+            Outcome::Succeeded => (Status::Succeeded, HistoryOutcome::Succeeded, None, None),
             Outcome::Stopped(StopReason::Cancelled) => (
                 Status::Cancelled,
                 HistoryOutcome::Cancelled,
+                Some(ErrorType::Cancelled),
                 Some("cancelled while it ran".to_owned()),
             ),
             // The attempt does not count, and the run is due again at once, because the job did not
             // cause the interruption. end_runs.sql limits how often.
-            Outcome::Stopped(StopReason::Interrupted) => {
-                let error = "interrupted by shutdown".to_owned();
-                (Status::Queued, HistoryOutcome::Interrupted, Some(error))
-            }
+            Outcome::Stopped(StopReason::Interrupted) => (
+                Status::Queued,
+                HistoryOutcome::Interrupted,
+                Some(ErrorType::Interrupted),
+                Some("interrupted by shutdown".to_owned()),
+            ),
             // The same result as a recovery by another tick. If the run was already recovered, the
             // claim's token no longer matches, and this result is not recorded.
-            Outcome::Stopped(StopReason::LeaseLost) => {
-                let error = "lease expired: its worker could not renew it and ended the job";
-                (
-                    unless_used_up(Status::Failed),
-                    HistoryOutcome::LeaseExpired,
-                    Some(error.to_owned()),
-                )
-            }
+            Outcome::Stopped(StopReason::LeaseLost) => (
+                failed,
+                HistoryOutcome::LeaseExpired,
+                Some(ErrorType::LeaseExpired),
+                Some("lease expired: its worker could not renew it and ended the job".to_owned()),
+            ),
             Outcome::Failed(failure) => {
-                let (status, outcome) = match prospect {
+                let (status, outcome) = match facts.prospect {
                     Prospect::Permanent => (Status::Dead, HistoryOutcome::Failed),
-                    Prospect::Transient => (unless_used_up(Status::Failed), HistoryOutcome::Failed),
-                    // As after an interruption.
+                    Prospect::Transient => (failed, HistoryOutcome::Failed),
+                    // Like an interrupted attempt, a snoozed one does not count.
                     Prospect::Snoozed => (Status::Queued, HistoryOutcome::Snoozed),
                 };
-                (status, outcome, Some(failure.to_string()))
+                (status, outcome, Some(failure.error_type()), Some(failure.to_string()))
             }
         };
-        let error_type = match &ended.outcome {
-            Outcome::Succeeded => None,
-            Outcome::Stopped(StopReason::Cancelled) => Some(ErrorType::Cancelled),
-            Outcome::Stopped(StopReason::Interrupted) => Some(ErrorType::Interrupted),
-            Outcome::Stopped(StopReason::LeaseLost) => Some(ErrorType::LeaseExpired),
-            Outcome::Failed(failure) => Some(failure.error_type()),
-        };
-        let backoff = || wait_after(attempt, rule, random);
-        let wait = match (&ended.outcome, outcome) {
-            (Outcome::Failed(Failure::ExitCode(_)), HistoryOutcome::Snoozed) => {
-                asked_in(&ended.output.text).unwrap_or_else(backoff)
+        let wait = match status {
+            Status::Failed => facts.retry_wait(ended),
+            Status::Queued if outcome == HistoryOutcome::Snoozed => {
+                facts.retry_wait(ended).max(duration::SECOND)
             }
-            (
-                Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }),
-                HistoryOutcome::Failed | HistoryOutcome::Snoozed,
-            ) if status != Status::Dead => backoff().max(asked.wait(now)),
-            _ if status == Status::Failed => backoff(),
             _ => Duration::ZERO,
         };
-        let least = match outcome {
-            HistoryOutcome::Snoozed => duration::SECOND,
-            _ => Duration::ZERO,
-        };
-        let wait = wait.max(least);
         Self { status, outcome, wait, error_type, error }
+    }
+}
+
+impl RetryFacts<'_> {
+    /// Returns the time until the next attempt: the backoff, or what the job asked for. A server
+    /// can only ask for a longer wait than the backoff.
+    fn retry_wait(&self, ended: &AttemptResult) -> Duration {
+        let backoff = wait_after(self.attempt, self.backoff, self.random);
+        match &ended.outcome {
+            Outcome::Failed(Failure::ExitCode(_)) if self.prospect == Prospect::Snoozed => {
+                asked_in(&ended.output.text).unwrap_or(backoff)
+            }
+            Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }) => {
+                backoff.max(asked.wait(self.now))
+            }
+            _ => backoff,
+        }
     }
 }
 
@@ -143,18 +151,23 @@ mod tests {
         AttemptResult { outcome, ..AttemptResult::unstarted(Failure::Signal(9)) }
     }
 
+    /// Attempt `attempt` of 3.
+    fn facts(prospect: Prospect, attempt: i32) -> RetryFacts<'static> {
+        RetryFacts {
+            prospect,
+            attempt,
+            max_attempts: 3,
+            backoff: "list:1m,5m",
+            random: 0.5,
+            now: DateTime::UNIX_EPOCH,
+        }
+    }
+
     #[track_caller]
     fn becomes(outcome: Outcome, attempt: i32, status: Status, wait: u64) {
         let ended = ended(outcome);
-        let next_status = NextStatus::of(
-            &ended,
-            Prospect::of(&ended.outcome, None),
-            attempt,
-            3,
-            "list:1m,5m",
-            0.5,
-            DateTime::UNIX_EPOCH,
-        );
+        let prospect = Prospect::of(&ended.outcome, None);
+        let next_status = NextStatus::of(&ended, &facts(prospect, attempt));
         assert_eq!(
             (next_status.status, next_status.wait),
             (status, Duration::from_secs(wait)),
@@ -208,8 +221,8 @@ mod tests {
     #[test]
     fn a_snooze_lasts_a_second_at_least() {
         for outcome in [Outcome::Failed(Failure::ExitCode(75)), http(503, Some(0))] {
-            let (ended, now) = (ended(outcome), DateTime::UNIX_EPOCH);
-            let next = NextStatus::of(&ended, Prospect::Snoozed, 1, 3, "fixed:0s", 0.5, now);
+            let facts = RetryFacts { backoff: "fixed:0s", ..facts(Prospect::Snoozed, 1) };
+            let next = NextStatus::of(&ended(outcome), &facts);
             assert_eq!((next.outcome, next.wait), (HistoryOutcome::Snoozed, duration::SECOND));
         }
     }
@@ -221,8 +234,7 @@ mod tests {
         ended.output.text = output.to_owned();
         let action = Action::parse(job, payload).unwrap().unwrap();
         let prospect = Prospect::of(&ended.outcome, Some(&action));
-        let now = DateTime::UNIX_EPOCH;
-        let next_status = NextStatus::of(&ended, prospect, 3, 3, "list:1m,5m", 0.5, now);
+        let next_status = NextStatus::of(&ended, &facts(prospect, 3));
         let NextStatus { status, outcome, wait: waits, .. } = next_status;
         let expected = match wait {
             Some(wait) => (Status::Queued, HistoryOutcome::Snoozed, Duration::from_secs(wait)),

@@ -210,59 +210,66 @@ impl Layout {
     fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows, width)).collect();
-        let fits = |columns: &[Column<'_>], is_short, most| {
-            let widths = columns.iter().map(|column| PADDING + column.cut_width(is_short, most));
-            widths.sum::<usize>() <= width
-        };
-        let leave_out = |columns: &mut Vec<Column<'_>>,
-                         is_short,
-                         most,
-                         find: fn(&[Column<'_>]) -> Option<usize>| {
-            while !table.keeps && !fits(columns, is_short, most) {
-                let Some(place) = find(&columns[1..]) else { break };
-                columns.remove(place + 1);
-            }
-        };
-        leave_out(&mut columns, false, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_empty));
-        let is_short = !fits(&columns, false, WHOLE_WIDTH);
-        if !table.wraps {
-            leave_out(&mut columns, is_short, WHOLE_WIDTH, |it| {
-                it.iter().rposition(|it| SPARE.contains(&it.name))
-            });
-        }
-        leave_out(&mut columns, is_short, WHOLE_WIDTH, |it| {
-            it.iter().rposition(|it| it.is_time && !it.is_kept)
-        });
-        leave_out(&mut columns, is_short, TEXT_WIDTH, |it| {
-            it.iter().position(|it| it.is_number && !it.is_kept)
-        });
-        if !table.wraps {
-            let find: fn(&[Column<'_>]) -> _ = |it| it.iter().rposition(|it| !it.is_kept);
-            leave_out(&mut columns, is_short, TEXT_WIDTH, find);
-        }
-        let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
-        let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
-        let all = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
-        if table.wraps {
-            // The widest text first: each has about the same number of lines then.
-            while all(&widths) > width
-                && let Some(widest) = cut.iter().max_by_key(|i| widths[**i])
-                && widths[*widest] > NARROW_TEXT
-            {
-                widths[*widest] -= 1;
-            }
-            cut.clear();
-        }
-        for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
-            cut.sort_by_key(|i| last.contains(&columns[*i].name));
-            for i in &cut {
-                let spare = widths[*i].saturating_sub(least);
-                widths[*i] -= spare.min(all(&widths).saturating_sub(width));
-            }
-        }
+        let is_short = leave_out_columns(&mut columns, table, width);
+        let widths = cut_widths(&columns, is_short, table, width);
         let columns = columns.iter().map(|column| column.number).collect();
         Self { columns, has_short_times: is_short, widths }
     }
+}
+
+/// Leaves out columns until the others fit. Returns whether times must be short.
+fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: usize) -> bool {
+    let fits = |columns: &[Column<'_>], is_short, most| {
+        let widths = columns.iter().map(|column| PADDING + column.cut_width(is_short, most));
+        widths.sum::<usize>() <= width
+    };
+    let mut leave_out = |is_short, most, find: fn(&[Column<'_>]) -> Option<usize>| {
+        while !table.keeps && !fits(columns, is_short, most) {
+            let Some(place) = find(&columns[1..]) else { break };
+            columns.remove(place + 1);
+        }
+        !fits(columns, is_short, most)
+    };
+    let is_short = leave_out(false, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_empty));
+    if !table.wraps {
+        leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| SPARE.contains(&it.name)));
+    }
+    leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_time && !it.is_kept));
+    leave_out(is_short, TEXT_WIDTH, |it| it.iter().position(|it| it.is_number && !it.is_kept));
+    if !table.wraps {
+        leave_out(is_short, TEXT_WIDTH, |it| it.iter().rposition(|it| !it.is_kept));
+    }
+    is_short
+}
+
+/// Returns the widths of the columns, with texts as short as they must be.
+fn cut_widths(
+    columns: &[Column<'_>],
+    is_short: bool,
+    table: &Table<'_>,
+    width: usize,
+) -> Vec<usize> {
+    let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
+    let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
+    let all = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
+    if table.wraps {
+        // The widest text first: each has about the same number of lines then.
+        while all(&widths) > width
+            && let Some(widest) = cut.iter().max_by_key(|i| widths[**i])
+            && widths[*widest] > NARROW_TEXT
+        {
+            widths[*widest] -= 1;
+        }
+        cut.clear();
+    }
+    for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
+        cut.sort_by_key(|i| last.contains(&columns[*i].name));
+        for i in &cut {
+            let spare = widths[*i].saturating_sub(least);
+            widths[*i] -= spare.min(all(&widths).saturating_sub(width));
+        }
+    }
+    widths
 }
 
 #[cfg(test)]

@@ -44,6 +44,17 @@ pub(crate) enum ApplyMode {
     DryRun,
 }
 
+impl ApplyMode {
+    /// Returns whether a person must first agree to the end of these definitions: some have a
+    /// schedule or waiting runs, or they are more than the `kept` ones.
+    fn must_ask(&self, ended: &[EndedDefinition], kept: usize) -> bool {
+        let Self::ChangeIfAgreed(agreed) = self else { return false };
+        let is_grave =
+            ended.len() > kept || ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0);
+        is_grave && !ended.iter().all(|ended| agreed.contains(&ended.name))
+    }
+}
+
 /// The changes of `apply`.
 #[derive(Debug)]
 pub(crate) struct Applied {
@@ -151,12 +162,8 @@ impl Store {
     ) -> Result<Applied> {
         let applied = self.transact("apply definitions", |transaction| {
             let Cause { host_user, reason, .. } = &cause;
-            let asked = Instant::now();
-            while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
-                if asked.elapsed() > LOCK_TIMEOUT {
-                    return Ok(None);
-                }
-                thread::sleep(Duration::from_millis(rand::random_range(20..80)));
+            if !lock_definitions(transaction)? {
+                return Ok(None);
             }
             let now = transaction.one(query!("look/now"))?;
             let due = |transaction: &mut Transaction| -> PgResult<Vec<DueSchedule>> {
@@ -188,15 +195,7 @@ impl Store {
                 .filter_map(|(name, before, _)| Some((name.clone(), of_file(before.as_ref()?))))
                 .filter(|(_, other)| !takes_over && other != file)
                 .collect();
-            let must_ask = match mode {
-                ApplyMode::ChangeIfAgreed(agreed) => {
-                    let is_grave =
-                        ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0)
-                            || ended.len() > names.len() - added;
-                    is_grave && !ended.iter().all(|ended| agreed.contains(&ended.name))
-                }
-                ApplyMode::Change | ApplyMode::DryRun => false,
-            };
+            let must_ask = mode.must_ask(&ended, names.len() - added);
             let is_refused =
                 !wrong_hooks.is_empty() || !graph.mistakes.is_empty() || !foreign.is_empty();
             if must_ask || *mode == ApplyMode::DryRun || is_refused {
@@ -314,6 +313,18 @@ impl Store {
             query!("operate/resume"; name, next, schedule, time_zone, host_user, reason),
         )
     }
+}
+
+/// Waits for another `apply`. Returns whether it ended in time.
+fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
+    let asked = Instant::now();
+    while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
+        if asked.elapsed() > LOCK_TIMEOUT {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(rand::random_range(20..80)));
+    }
+    Ok(true)
 }
 
 /// Writes the changes to the trail.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::row::{column, rows};
+use super::row::{PgResult, column, rows};
 use super::session::Transaction;
 use super::statement::query;
 use super::{Archive, Error, Kind, Result, Store, Timeouts};
@@ -163,50 +163,14 @@ impl Store {
             Operation::Edit(Edit { payload: Some(_), .. }) => "edit payloads",
             _ => operation.verb(),
         };
-        let Cause { host_user, reason, operation: name } = cause;
         let is_single = ids.len() == 1;
         let operate = |transaction: &mut Transaction<'_>| {
             let locked: Vec<i64> = match skips_locked {
                 true => transaction.list(query!("operate/lock_runs"; ids))?,
                 false => Vec::new(),
             };
-            let mut ids = ids.clone();
-            ids.retain(|id| !locked.contains(id));
-            let answers: Vec<OperationResult> = match operation {
-                Operation::Retry(RetryTerms { cancelled_now, unsettled }) => {
-                    transaction.list(query!(
-                        "operate/retry";
-                        ids, from, host_user, reason, cancelled_now, unsettled, operation = name,
-                    ))
-                }
-                Operation::Cancel => transaction
-                    .list(query!("operate/cancel"; ids, from, host_user, reason, operation = name)),
-                Operation::Edit(edit) => {
-                    let Edit { queue, priority, run_at, after, .. } = edit;
-                    let Edit { max_attempts, timeout, backoff, .. } = edit;
-                    transaction.list(query!(
-                        "operate/edit";
-                        ids, from, host_user, reason,
-                        queue, priority, run_at, after, max_attempts, timeout, backoff,
-                        operation = name,
-                    ))
-                }
-                Operation::Settle => transaction
-                    .list(query!("operate/settle"; ids, from, host_user, reason, operation = name)),
-                Operation::Remove => transaction
-                    .list(query!("operate/remove"; ids, from, host_user, reason, operation = name)),
-                Operation::Undo(undone) => transaction
-                    .list(query!("operate/undo"; ids, operation = undone, host_user, reason)),
-            }?;
-            // A separate statement, because an operator may not even name the column.
-            if let Operation::Edit(Edit { payload: Some(payload), .. }) = operation {
-                let granted = answers.iter().filter(|answer| answer.granted);
-                let ids: Vec<_> = granted.map(|answer| answer.id).collect();
-                transaction.execute(query!(
-                    "operate/edit_payload"; ids, payload, host_user, reason, operation = name,
-                ))?;
-            }
-            Ok((answers, locked))
+            let free: Vec<_> = ids.iter().copied().filter(|id| !locked.contains(id)).collect();
+            Ok((perform(transaction, operation, &free, from, cause)?, locked))
         };
         match self.transact(doing, operate) {
             Err(error) if error.is_too_slow && is_single => {
@@ -409,4 +373,47 @@ impl Store {
     pub(crate) fn list_holds(&self) -> Result<Listing> {
         self.query("read holds", Transaction::listing, query!("look/list_holds"))
     }
+}
+
+/// Performs an operation on runs that no other session has locked.
+fn perform(
+    transaction: &mut Transaction<'_>,
+    operation: &Operation,
+    ids: &[i64],
+    from: &[Status],
+    Cause { host_user, reason, operation: name }: &Cause,
+) -> PgResult<Vec<OperationResult>> {
+    let answers: Vec<OperationResult> = match operation {
+        Operation::Retry(RetryTerms { cancelled_now, unsettled }) => transaction.list(query!(
+            "operate/retry";
+            ids, from, host_user, reason, cancelled_now, unsettled, operation = name,
+        )),
+        Operation::Cancel => transaction
+            .list(query!("operate/cancel"; ids, from, host_user, reason, operation = name)),
+        Operation::Edit(edit) => {
+            let Edit { queue, priority, run_at, after, max_attempts, timeout, backoff, .. } = edit;
+            transaction.list(query!(
+                "operate/edit";
+                ids, from, host_user, reason,
+                queue, priority, run_at, after, max_attempts, timeout, backoff,
+                operation = name,
+            ))
+        }
+        Operation::Settle => transaction
+            .list(query!("operate/settle"; ids, from, host_user, reason, operation = name)),
+        Operation::Remove => transaction
+            .list(query!("operate/remove"; ids, from, host_user, reason, operation = name)),
+        Operation::Undo(undone) => {
+            transaction.list(query!("operate/undo"; ids, operation = undone, host_user, reason))
+        }
+    }?;
+    // A separate statement, because an operator may not even name the column.
+    if let Operation::Edit(Edit { payload: Some(payload), .. }) = operation {
+        let granted = answers.iter().filter(|answer| answer.granted);
+        let ids: Vec<_> = granted.map(|answer| answer.id).collect();
+        transaction.execute(query!(
+            "operate/edit_payload"; ids, payload, host_user, reason, operation = name,
+        ))?;
+    }
+    Ok(answers)
 }

@@ -12,7 +12,7 @@ use crate::job::attempt::{
     StopReason,
 };
 use crate::job::failure::{ErrorType, Failure};
-use crate::job::next_status::{NextStatus, Prospect};
+use crate::job::next_status::{NextStatus, Prospect, RetryFacts};
 use crate::job::status::Status;
 use crate::store::{Claimed, Finish};
 use crate::text::duration;
@@ -142,17 +142,16 @@ impl JudgedAttempt {
         (started, finished): (Instant, Instant),
         random: f64,
     ) -> Self {
-        // Approximates the database's time: it is behind by the wait for a thread.
-        let now = run.claimed_at + (finished - started);
-        let next_status = NextStatus::of(
-            &result,
+        let facts = RetryFacts {
             prospect,
-            run.counted_attempt(),
-            run.max_attempts - run.uncounted_attempts,
-            &run.backoff,
+            attempt: run.counted_attempt(),
+            max_attempts: run.max_attempts - run.uncounted_attempts,
+            backoff: &run.backoff,
             random,
-            now,
-        );
+            // Approximates the database's time: it is behind by the wait for a thread.
+            now: run.claimed_at + (finished - started),
+        };
+        let next_status = NextStatus::of(&result, &facts);
         Self { run, started, finished, next_status, result, is_stripped: false }
     }
 

@@ -25,23 +25,9 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
         }
         match store.record_stored(claim) {
             Ok(None) => {}
-            Ok(Some(StoredResult { worker, recorded })) => {
+            Ok(Some(stored)) => {
                 turn.has_changed = true;
-                let (id, attempt, name) = (claim.id, claim.attempt, worker.escape_debug());
-                let stored = format!("stored result of worker {name}");
-                let (level, what) = match recorded {
-                    Some(status) => {
-                        let level = if status == Status::Dead { Level::Warn } else { Level::Info };
-                        (level, format!("{stored} recorded, {status}"))
-                    }
-                    None => (Level::Warn, format!("lease lost, {stored} not recorded")),
-                };
-                let status = recorded.map_or("lost", Status::as_str);
-                log::log!(
-                    level,
-                    run = id, attempt = attempt, worker = worker, status = status;
-                    "run {id} attempt {attempt}: {what}"
-                );
+                log_stored(claim, &stored);
             }
             Err(error) if error.may_be_about_one_row() => {
                 let FencingToken { id, attempt, .. } = claim;
@@ -52,4 +38,20 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
         }
     }
     Ok(())
+}
+
+fn log_stored(claim: FencingToken, StoredResult { worker, recorded }: &StoredResult) {
+    let FencingToken { id, attempt, .. } = claim;
+    let stored = format!("stored result of worker {}", worker.escape_debug());
+    let (level, what) = match recorded {
+        Some(Status::Dead) => (Level::Warn, format!("{stored} recorded, dead")),
+        Some(status) => (Level::Info, format!("{stored} recorded, {status}")),
+        None => (Level::Warn, format!("lease lost, {stored} not recorded")),
+    };
+    let status = recorded.map_or("lost", Status::as_str);
+    log::log!(
+        level,
+        run = id, attempt = attempt, worker = worker, status = status;
+        "run {id} attempt {attempt}: {what}"
+    );
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::mem::take;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,9 @@ use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, traceparent};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::{HoldScope, Status};
 use crate::print::{self, Format, Output, Progress};
-use crate::store::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, Store};
+use crate::store::{
+    Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued, Run, RunState, Store,
+};
 use crate::text::duration::{self, SECOND};
 use crate::text::plain::plain;
 use crate::text::{plural, timestamp};
@@ -248,6 +250,56 @@ impl Arguments {
     }
 }
 
+/// The attempt of a run that this process makes.
+struct OwnAttempt<'a> {
+    tick: &'a tick::Arguments,
+    id: i64,
+    database: &'a DatabaseFlags,
+    /// How long the database may be away.
+    outage: Duration,
+    interrupted: Arc<AtomicBool>,
+    /// The result of a tick without an error.
+    runs_started: Option<usize>,
+    /// The tick has waited for the database after the job, and could not record the result.
+    has_waited: bool,
+}
+
+impl OwnAttempt<'_> {
+    /// Makes the attempt unless it is made, and reads the state of the run.
+    fn make(&mut self) -> anyhow::Result<Option<RunState>> {
+        if self.runs_started.is_none() {
+            let TickEnd { runs_started, result, .. } =
+                self.tick.run_one(self.id, self.database, self.outage)?;
+            self.has_waited = runs_started > 0 && result.is_err();
+            result?;
+            self.runs_started = Some(runs_started);
+        }
+        let states = self.database.open_until(&self.interrupted)?.run_states(vec![self.id])?;
+        Ok(states.into_iter().next())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Says why the run has not ended. Returns an exit status if the command must not wait for it,
+    /// because a signal came.
+    fn complain(&self, state: &RunState) -> Option<Exit> {
+        let (id, status) = (self.id, state.status);
+        if self.is_interrupted() && !status.is_final() {
+            print::complain(&format!("run {id} is {status}; `jobctl wait {id}`"));
+            return Some(tick::INTERRUPTED);
+        }
+        let has_started = self.runs_started > Some(0);
+        if status == Status::Failed && has_started {
+            wait::failure(state).into_iter().for_each(|why| print::complain(&why));
+        } else if status.is_waiting() && !has_started {
+            tick::complain_of_waiting(id);
+        }
+        None
+    }
+}
+
 /// Makes an attempt of a run that waits. While the database is away for a short time, tries again.
 /// Returns the exit status if a signal or the time of `--wait` ended that. In any other case, the
 /// wait goes on: also if another tick was faster.
@@ -260,34 +312,24 @@ fn run_here(
     let interrupted = Arc::default();
     super::catch_signals(&interrupted)?;
     let outage = wait.map_or(OUTAGE_LIMIT, |wait| wait.min(OUTAGE_LIMIT));
-    let (mut done, mut away_since) = (None, None);
-    let (runs_started, state) = loop {
-        let mut has_waited = false;
-        let mut attempt = || -> anyhow::Result<_> {
-            let runs_started = match done {
-                Some(runs_started) => runs_started,
-                None => {
-                    let TickEnd { runs_started, result, .. } =
-                        tick.run_one(id, database, outage)?;
-                    has_waited = runs_started > 0 && result.is_err();
-                    result?;
-                    *done.insert(runs_started)
-                }
-            };
-            let states = database.open_until(&interrupted)?.run_states(vec![id])?;
-            Ok((runs_started, states.into_iter().next()))
-        };
-        let error = match attempt() {
+    let (runs_started, has_waited) = (None, false);
+    let mut attempt =
+        OwnAttempt { tick, id, database, outage, interrupted, runs_started, has_waited };
+    let mut away_since = None;
+    loop {
+        let error = match attempt.make() {
             Err(error) if exit_of(&error) != Exit::Usage => error,
-            done => break done?,
+            made => return Ok(made?.and_then(|state| attempt.complain(&state))),
         };
-        if !interrupted.load(Ordering::Relaxed) {
+        if !attempt.is_interrupted() {
             let is_away = exit_of(&error) == Exit::Unavailable;
+            let has_waited = attempt.has_waited;
             let since = *away_since.get_or_insert_with(|| {
                 let waits_for = if is_away { "the database" } else { "a tick" };
-                let line = format!("run {id} is enqueued; waiting for {waits_for}: {error:#}");
                 if !(is_away && has_waited) {
-                    print::complain(&line);
+                    print::complain(&format!(
+                        "run {id} is enqueued; waiting for {waits_for}: {error:#}"
+                    ));
                 }
                 Instant::now()
             });
@@ -303,24 +345,11 @@ fn run_here(
             thread::sleep(SECOND.min(outage));
         }
         // The next attempt would not notice a signal that has come before.
-        if interrupted.load(Ordering::Relaxed) {
+        if attempt.is_interrupted() {
             print::complain(&format!("run {id} is enqueued; `jobctl wait {id}`"));
             return Ok(Some(tick::INTERRUPTED));
         }
-    };
-    let Some(state) = state else { return Ok(None) };
-    if interrupted.load(Ordering::Relaxed) && !state.status.is_final() {
-        print::complain(&format!("run {id} is {}; `jobctl wait {id}`", state.status));
-        return Ok(Some(tick::INTERRUPTED));
     }
-    match state.status {
-        Status::Failed if runs_started > 0 => {
-            wait::failure(&state).into_iter().for_each(|why| print::complain(&why));
-        }
-        status if status.is_waiting() && runs_started == 0 => tick::complain_of_waiting(id),
-        _ => {}
-    }
-    Ok(None)
 }
 
 /// Complains of keys whose run will not run, or later than asked.
@@ -404,16 +433,7 @@ fn enqueue(
         return Ok(Vec::new());
     }
     let store = database.open()?;
-    if runs.iter().any(|asked| asked.next.is_some()) {
-        let now = store.now()?;
-        for one in &mut runs {
-            let Some(schedule) = &one.next else { continue };
-            let next = schedule.first(now).map_err(|why| at_line(one.line, Fault::usage(why)))?;
-            let mut run = one.run.decode();
-            run.run_at = Some(next);
-            *one = Asked::new(one.line, &run, None)?;
-        }
-    }
+    resolve_next(&store, &mut runs)?;
     super::warn_of_names(&store, HoldScope::Queue, queues.iter().map(String::as_str));
     super::warn_of_names(&store, HoldScope::Worker, workers.iter().map(String::as_str));
     let progress = Progress::of(Some(runs.len()));
@@ -422,31 +442,21 @@ fn enqueue(
     let queued = store.enqueue(&runs, &dependencies, |done| progress.show(done));
     progress.clear();
     let queued = queued?;
-    let fault = |index: usize, answer: &Queued| match answer {
-        Queued::Accepted(_) | Queued::NotTried => None,
-        Queued::Undefined => Some(super::no_definition(&store, &runs[index].decode().job_type)),
-        Queued::Refused(exit, why) => Some(Fault::new(*exit, why)),
-        Queued::KeyTaken | Queued::KeyHasRun => {
-            let key = runs[index].key();
-            let taken = key.map_or("", |(key, _)| key);
-            // The other run is rolled back too, so the error names its line.
-            let mut others = queued.iter().zip(&runs).zip(&lines);
-            let other = others.find(|((it, its), _)| it.is_new() && its.key() == key);
-            let (place, separator, remedy) = match other {
-                Some((_, Some(line))) => (format!("is also in line {line}"), ",", ""),
-                _ => (format!("belongs to {}", holder(&store, key)), "", "; use another key"),
-            };
-            let why = match answer {
-                Queued::KeyTaken => format!("{separator} with another job or payload{remedy}"),
-                _ => format!(", and {} is error", called(lines[index], "on_conflict")),
-            };
-            Some(Fault::new(Exit::Conflict, format!("key `{taken}` {place}{why}")))
-        }
-    };
-    let mut faults = queued.iter().enumerate().zip(&lines);
-    let fault = faults.find_map(|((index, answer), line)| Some((*line, fault(index, answer)?)));
-    if let Some((line, fault)) = fault {
-        return Err(at_line(line, fault).into());
+    for ((answer, run), line) in queued.iter().zip(&runs).zip(&lines) {
+        let fault = match answer {
+            Queued::Accepted(_) | Queued::NotTried => continue,
+            Queued::Undefined => super::no_definition(&store, &run.decode().job_type),
+            Queued::Refused(exit, why) => Fault::new(*exit, why),
+            Queued::KeyTaken | Queued::KeyHasRun => {
+                // The other run is rolled back too, so the error names its line.
+                let mut others = queued.iter().zip(&runs).zip(&lines);
+                let other = others.find(|((it, its), _)| it.is_new() && its.key() == run.key());
+                let other_line = other.and_then(|(_, line)| *line);
+                let is_taken = matches!(answer, Queued::KeyTaken);
+                key_conflict(&store, run.key(), *line, other_line, is_taken)
+            }
+        };
+        return Err(at_line(*line, fault).into());
     }
     let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
     complain_of_replaced(&store, &answers, &runs);
@@ -459,6 +469,43 @@ fn enqueue(
         wait::stuck(&states).iter().for_each(|line| print::complain(line));
     }
     Ok(answers)
+}
+
+/// Gives each run with --next the next time of its schedule.
+fn resolve_next(store: &Store, runs: &mut [Asked]) -> anyhow::Result<()> {
+    if runs.iter().all(|asked| asked.next.is_none()) {
+        return Ok(());
+    }
+    let now = store.now()?;
+    for one in runs {
+        let Some(schedule) = &one.next else { continue };
+        let next = schedule.first(now).map_err(|why| at_line(one.line, Fault::usage(why)))?;
+        let mut run = one.run.decode();
+        run.run_at = Some(next);
+        *one = Asked::new(one.line, &run, None)?;
+    }
+    Ok(())
+}
+
+/// The error about a key that another run has, perhaps of another line. `is_taken`: that run has
+/// another job or payload.
+fn key_conflict(
+    store: &Store,
+    key: Option<&(Box<str>, KeyScope)>,
+    line: Option<usize>,
+    other_line: Option<usize>,
+    is_taken: bool,
+) -> Fault {
+    let (place, separator, remedy) = match other_line {
+        Some(other) => (format!("is also in line {other}"), ",", ""),
+        None => (format!("belongs to {}", holder(store, key)), "", "; use another key"),
+    };
+    let why = match is_taken {
+        true => format!("{separator} with another job or payload{remedy}"),
+        false => format!(", and {} is error", called(line, "on_conflict")),
+    };
+    let key = key.map_or("", |(key, _)| key);
+    Fault::new(Exit::Conflict, format!("key `{key}` {place}{why}"))
 }
 
 /// Names the run that has a key. An enqueuer may not read runs.

@@ -87,21 +87,7 @@ const SENDMAIL: &str = "/usr/sbin/sendmail";
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if self.remove {
-            let target = database.target()?;
-            let is_installed = has_units(&unit_folder()?);
-            if is_installed {
-                self.change_units(None, "")?;
-            }
-            // A host without cron has no lines to remove.
-            let old = read_crontab();
-            if !is_installed || old.is_ok() {
-                self.change_crontab(old, "")?;
-            }
-            if let Some(file) = env_file::own_path().filter(|path| path.exists()) {
-                let file = file.display();
-                print::complain(&format!("{file} stays; delete it if no command needs it"));
-            }
-            return Note::forget(&target.to_string()).context("cannot remove jobctl's notes");
+            return self.remove_all(&database.target()?);
         }
         // Before anything changes: a text that can't be written stops it.
         let own_file = self.env_file.then(|| OwnFile::with_address(&database.variables(true)?));
@@ -133,28 +119,66 @@ impl Arguments {
                 ));
             }
         }
-        let Some(lines) = lines else {
-            if crontab_block::in_block(text).next().is_some() {
-                print::complain(
-                    "the crontab has lines of `jobctl init`, which tick and check, too; remove \
-                     them with `crontab -e`",
-                );
-            }
-            complain_of_ticks(text);
-            self.change_units(Some(&environment), &installed)?;
-            print::complain(&self.sender(&installed).map_or_else(
-                || {
-                    "problems make jobctl-check.service fail, and its journal has the lines; \
-                     --exec sends them to a person"
-                        .to_owned()
-                },
-                sends,
-            ));
-            return Ok(());
-        };
-        let block = crontab_block::block(&lines);
+        match lines {
+            Some(lines) => self.install_lines(old, &environment, &installed, &lines),
+            None => self.install_units(text, &environment, &installed),
+        }
+    }
+
+    /// Removes the units, the crontab's lines and the notes about this database.
+    fn remove_all(&self, target: &Target) -> anyhow::Result<()> {
+        let is_installed = has_units(&unit_folder()?);
+        if is_installed {
+            self.change_units(None, "")?;
+        }
+        // A host without cron has no lines to remove.
+        let old = read_crontab();
+        if !is_installed || old.is_ok() {
+            self.change_crontab(old, "")?;
+        }
+        if let Some(file) = env_file::own_path().filter(|path| path.exists()) {
+            let file = file.display();
+            print::complain(&format!("{file} stays; delete it if no command needs it"));
+        }
+        Note::forget(&target.to_string()).context("cannot remove jobctl's notes")
+    }
+
+    /// Writes the units. `crontab` is the user's, which may start ticks, too.
+    fn install_units(
+        &self,
+        crontab: &str,
+        environment: &[(String, String)],
+        installed: &str,
+    ) -> anyhow::Result<()> {
+        if crontab_block::in_block(crontab).next().is_some() {
+            print::complain(
+                "the crontab has lines of `jobctl init`, which tick and check, too; remove them \
+                 with `crontab -e`",
+            );
+        }
+        complain_of_ticks(crontab);
+        self.change_units(Some(environment), installed)?;
+        match self.sender(installed) {
+            Some(sender) => print::complain(&sends(sender)),
+            None => print::complain(
+                "problems make jobctl-check.service fail, and its journal has the lines; --exec \
+                 sends them to a person",
+            ),
+        }
+        Ok(())
+    }
+
+    /// Puts the lines into the crontab that was read as `old`; without --crontab, prints them.
+    fn install_lines(
+        &self,
+        old: io::Result<String>,
+        environment: &[(String, String)],
+        installed: &str,
+        lines: &str,
+    ) -> anyhow::Result<()> {
+        let text = old.as_deref().unwrap_or_default();
         let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
-        match self.sender(&installed) {
+        match self.sender(installed) {
             Some(sender) => print::complain(&sends(sender)),
             // `complain_of_variables` says so.
             None if is_unsent => {}
@@ -164,7 +188,7 @@ impl Arguments {
             None => print::complain(&format!("{LOST}; install a mail program, or add --exec")),
         }
         complain_of_ticks(text);
-        complain_of_variables(text, &environment);
+        complain_of_variables(text, environment);
         if let Some(folder) = unit_folder().ok().filter(|folder| has_units(folder)) {
             print::complain(&format!(
                 "{} in {} ticks, too, and one tick a minute is enough; run `jobctl init --remove` \
@@ -173,6 +197,7 @@ impl Arguments {
                 folder.display()
             ));
         }
+        let block = crontab_block::block(lines);
         if self.crontab {
             return self.change_crontab(old, &block);
         }

@@ -66,43 +66,12 @@ impl Machine {
         sent: &Sent,
         answer: store::Result<Vec<Renewed>>,
     ) -> store::Result<()> {
-        let heartbeat = self.timing.heartbeat;
         self.leases.keep_no_more();
         let answers = match answer {
             Ok(answers) => answers,
-            // One slow row must not cost the others their leases.
-            Err(error) if (error.is_too_slow || error.is_locked()) && !sent.renewed.is_empty() => {
-                self.leases.too_long(sent.renewed.len(), &error);
-                self.next_renewal = self.now;
-                if let Some(claim) = self.leases.keep_all(&sent.renewed) {
-                    let line = format!("run {}: {}; its lease is kept", claim.id, error.for_log());
-                    self.log_about(claim, Level::Warn, line);
-                }
-                return Ok(());
-            }
-            // One rejected lease must not cost the others theirs.
-            Err(error) if error.may_be_about_rows() && !sent.renewed.is_empty() => {
-                self.leases.rejected(sent.renewed.len());
-                let [claim] = &*sent.renewed else { return Ok(()) };
-                let again = (error.kind != Kind::Data).then(|| self.now + heartbeat / 5);
-                if let Some(lease) = self.leases.get_mut(claim) {
-                    lease.renew_from(again);
-                }
-                if again.is_some() {
-                    return Err(error);
-                }
-                self.leave_to_lease(*claim, &format!("run {}", claim.id), &error);
-                return Ok(());
-            }
-            Err(error) => {
-                if !sent.renewed.is_empty() && self.took_too_long(sent.at) {
-                    self.leases.too_long(sent.renewed.len(), &error);
-                }
-                // Retry soon. Until then, the tick records results.
-                self.next_renewal = self.now + heartbeat / 5;
-                return Err(error);
-            }
+            Err(error) => return self.renewal_failed(sent, error),
         };
+        let heartbeat = self.timing.heartbeat;
         let stop_at = sent.at + self.timing.stop_after;
         let expires = sent.at + self.timing.lease;
         let mut extended = Vec::with_capacity(answers.len());
@@ -131,5 +100,43 @@ impl Machine {
             self.next_renewal = sent.at + heartbeat;
         }
         Ok(())
+    }
+
+    /// Reacts to an error of a renewal: one slow or rejected row must not cost the others their
+    /// leases.
+    fn renewal_failed(&mut self, sent: &Sent, error: store::Error) -> store::Result<()> {
+        let soon = self.now + self.timing.heartbeat / 5;
+        if sent.renewed.is_empty() {
+            self.next_renewal = soon;
+            return Err(error);
+        }
+        if error.is_too_slow || error.is_locked() {
+            self.leases.too_long(sent.renewed.len(), &error);
+            self.next_renewal = self.now;
+            if let Some(claim) = self.leases.keep_all(&sent.renewed) {
+                let line = format!("run {}: {}; its lease is kept", claim.id, error.for_log());
+                self.log_about(claim, Level::Warn, line);
+            }
+            return Ok(());
+        }
+        if error.may_be_about_rows() {
+            self.leases.rejected(sent.renewed.len());
+            let [claim] = &*sent.renewed else { return Ok(()) };
+            let again = (error.kind != Kind::Data).then_some(soon);
+            if let Some(lease) = self.leases.get_mut(claim) {
+                lease.renew_from(again);
+            }
+            if again.is_some() {
+                return Err(error);
+            }
+            self.leave_to_lease(*claim, &format!("run {}", claim.id), &error);
+            return Ok(());
+        }
+        if self.took_too_long(sent.at) {
+            self.leases.too_long(sent.renewed.len(), &error);
+        }
+        // Retry soon. Until then, the tick records results.
+        self.next_renewal = soon;
+        Err(error)
     }
 }
