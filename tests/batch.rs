@@ -131,8 +131,8 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         format!(r#"{{"job_type": "shell", "payload": {{"command": "true"}}, {fields}}}"#)
     };
     for (line, exit, why) in [
-        ("{".to_owned(), 2, "EOF while parsing an object at column 1"),
-        (format!("{GOOD} x"), 2, "trailing characters at column 55"),
+        ("{".to_owned(), 2, "EOF while parsing an object, at column 1"),
+        (format!("{GOOD} x"), 2, "trailing characters, at column 55"),
         ("[1]".to_owned(), 2, "must be an object"),
         ("{}".to_owned(), 2, "missing field `job`"),
         (
@@ -145,14 +145,14 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         (
             r#"{"job_type": "shell", "payload": {"command": "\u0000"}}"#.to_owned(),
             2,
-            "payload is not valid JSON: NUL not allowed at its column",
+            "payload is not valid JSON: NUL not allowed, at its column",
         ),
         (
             r#"{"job_type": "shell", "payload": {"command": "x", "command": "x"}}"#.to_owned(),
             2,
             "payload is not valid JSON: the same key twice",
         ),
-        (with(r#""job_type": "shell""#), 2, "duplicate field `job` at column"),
+        (with(r#""job_type": "shell""#), 2, "duplicate field `job`, at column"),
         (with(r#""run-at": "x""#), 2, "unknown field `run-at`"),
         (with(r#""run_at": "infinity""#), 2, "`run_at`: `infinity` is not a time"),
         (
@@ -161,7 +161,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
             "`run_at`, `in`, `next` and `debounce` exclude each other",
         ),
         (with(r#""in": "5""#), 2, "`in`: `5` is not a duration"),
-        (with(r#""in": 5"#), 2, "`in`: expected a string at column"),
+        (with(r#""in": 5"#), 2, "`in`: expected a string, at column"),
         (with(r#""idempotency_key": """#), 2, "`idempotency_key`: a key must have 1 to 255 bytes"),
         (with(r#""key_scope": "live""#), 2, "`key_scope` needs a `key`"),
         (
@@ -179,7 +179,11 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
             2,
             "`run_at`: `9999-12-31T23:59:59-01:00` is out of range",
         ),
-        (with(r#""priority": 2147483648"#), 2, "`priority`: expected i32 at column"),
+        (
+            with(r#""priority": 2147483648"#),
+            2,
+            "`priority`: expected a whole number of 32 bits, at column",
+        ),
         (with(r#""queue": "a b""#), 2, "`queue`: a queue's name"),
         (
             with(r#""max_attempts": 0"#),

@@ -188,7 +188,7 @@ fn an_invalid_definition_kills_only_its_own_runs() {
     assert_eq!(
         db.of_run(spoilt, "status, error_type, last_error"),
         "dead|bad_payload|definition `spoilt` can't be executed: `command` must be a string or a \
-         list of strings at line 1 column 14"
+         list of strings, at line 1 column 14"
     );
 }
 

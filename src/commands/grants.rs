@@ -80,8 +80,10 @@ fn sql(parts: &[GrantSet]) -> String {
 fn role(text: &str) -> Result<String, String> {
     match text {
         // SQL accepts neither as a role's name, even in quotes.
-        "public" => Err("PUBLIC means every role; name one role".to_owned()),
-        "none" => Err("no role can have this name".to_owned()),
+        "public" => Err("SQL reserves `public` for every role; name one role".to_owned()),
+        "none" => {
+            Err("SQL reserves `none`, so no role has this name; name another role".to_owned())
+        }
         _ if !(1..=63).contains(&text.len()) || !is_plain(text) => {
             Err("a role's name has 1 to 63 bytes and no control or invisible characters".to_owned())
         }

@@ -22,9 +22,11 @@ pub(crate) enum When {
 
 impl When {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let ago = duration::parse_within(text, Duration::ZERO, CENTURY).map(Self::Ago);
-        let at = || timestamp::parse(text).map(Self::At);
-        ago.or_else(|_| at()).ok().or_else(|| Self::local(text)).ok_or_else(|| {
+        if duration::parse(text).is_ok() {
+            return Ok(Self::Ago(duration::parse_within(text, Duration::ZERO, CENTURY)?));
+        }
+        let at = timestamp::parse(text).ok().map(Self::At);
+        at.or_else(|| Self::local(text)).ok_or_else(|| {
             format!(
                 "`{text}` is not a time; write an age (30m, 2h, 1d), 02:00, today, yesterday, \
                  2026-01-31, \"2026-01-31 08:00\" or RFC 3339 (2026-01-31T08:00:00+01:00)"

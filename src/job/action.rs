@@ -528,7 +528,7 @@ mod tests {
         refuses(
             "http",
             r#"{"url": "http://a", "headers": "S3CRET"}"#,
-            "expected a map at line 1 column",
+            "expected a map, at line 1 column",
         );
         refuses("shell", r#"["x", null, {}, null, null]"#, "must be an object");
     }

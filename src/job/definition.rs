@@ -310,10 +310,10 @@ fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec
 /// Gives the jobs the hooks of `[defaults]` that they do not set. Hooks get none.
 fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
     let rows = definitions.iter().map(|definition| &definition.row);
-    let hooks = KEYS.iter().filter(|key| key.is_hook());
-    let named = rows.flat_map(|row| hooks.clone().map(|key| &row[key.name]));
-    let hooks: Vec<_> = named.chain(defaults.values()).filter_map(Value::as_str).collect();
-    let hooks: Vec<_> = hooks.into_iter().map(str::to_owned).collect();
+    let hook_keys = KEYS.iter().filter(|key| key.is_hook());
+    let named = rows.flat_map(|row| hook_keys.clone().map(|key| &row[key.name]));
+    let hooks = named.chain(defaults.values()).filter_map(Value::as_str).map(str::to_owned);
+    let hooks: Vec<_> = hooks.collect();
     for Definition { name, row, .. } in definitions {
         if let Some(row) = row.as_object_mut().filter(|_| !hooks.contains(name)) {
             for (key, hook) in defaults {
@@ -580,7 +580,7 @@ fn take_action(
 
 /// Removes the position within the JSON that the TOML was turned into.
 fn without_position(why: &str) -> &str {
-    why.rsplit_once(" at line 1 column ").map_or(why, |(why, _)| why)
+    why.rsplit_once(", at line 1 column ").map_or(why, |(why, _)| why)
 }
 
 /// Refuses a spread that is longer than the interval between two nominal times. With

@@ -40,13 +40,18 @@ pub(crate) fn check_json(name: &str, text: &str) -> Result<(), String> {
     Strict { depth: 0 }
         .deserialize(&mut json)
         .and_then(|()| json.end())
-        .map_err(|error| format!("{name} is not valid JSON: {error}"))?;
+        .map_err(|error| format!("{name} is not valid JSON: {}", worded(&error)))?;
     match great_exponent(text) {
         Some(at) => {
             Err(format!("{name} has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1))
         }
         None => Ok(()),
     }
+}
+
+/// Returns the parser's words, and behind a comma their place.
+fn worded(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line ", ", at line ")
 }
 
 /// Adds the field that was probably meant to the parser's error about an unknown one, which names
@@ -73,11 +78,14 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
             Some(Segment::Map { key }) => Some(format!("`{key}`")),
             _ => None,
         };
-        let error = error.into_inner().to_string();
+        let error = worded(&error.into_inner());
         let is_about_value = error.starts_with("invalid ");
         // The parser's message quotes the value before `, expected`.
         let why = match error.rsplit_once(", expected ").filter(|_| is_about_value) {
-            Some((_, expected)) => format!("expected {expected}"),
+            Some((_, expected)) => match expected.strip_prefix("i32") {
+                Some(place) => format!("expected a whole number of 32 bits{place}"),
+                None => format!("expected {expected}"),
+            },
             None => with_suggestion(error),
         };
         let why = match key.filter(|key| !why.contains(&**key)) {
@@ -86,7 +94,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
         };
         plain::cut(&why).into_owned()
     })?;
-    json.end().map_err(|error| error.to_string())?;
+    json.end().map_err(|error| worded(&error))?;
     Ok(read)
 }
 
@@ -199,13 +207,13 @@ mod tests {
 
     #[test]
     fn an_error_names_the_position() {
-        refuses(br#"{"a":"x\u0000y"}"#, "NUL not allowed at line 1 column");
-        refuses(br#"{"x\u0000y":1}"#, "NUL not allowed at line 1 column");
+        refuses(br#"{"a":"x\u0000y"}"#, "NUL not allowed, at line 1 column");
+        refuses(br#"{"x\u0000y":1}"#, "NUL not allowed, at line 1 column");
         refuses(br#"["\ud800"]"#, "line 1 column");
         refuses(b"[\"\xff\"]", "not UTF-8 at byte 3");
         refuses("\u{feff}{}".as_bytes(), "byte order mark");
         refuses(b"", "line 1 column 0");
-        refuses(b"{} x", "trailing characters at line 1 column 4");
+        refuses(b"{} x", "trailing characters, at line 1 column 4");
         refuses(b"nan", "line 1 column");
         refuses(b"1e999", "out of range");
         refuses(b"[0, 1e-309]", "exponent beyond 308 at byte 6");
