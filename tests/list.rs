@@ -555,6 +555,7 @@ fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
             .stderr_has(&format!("{flag}: unknown field `"))
             .stderr_has("; allowed are ");
     }
+    db.jobctl(["list", "--columns", "KEY"]).run().exits(2).stderr_has("; did you mean `key`?");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use super::did_you_mean;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// The names of the fields, also if there is no row.
@@ -62,7 +64,10 @@ impl Listing {
     fn check(&self, name: &str) -> Result<(), String> {
         match self.names.iter().any(|other| other == name) {
             true => Ok(()),
-            false => Err(format!("unknown field `{name}`; allowed are {}", self.names.join(", "))),
+            false => {
+                let meant = did_you_mean::suggestion(name, self.names.iter().map(String::as_str));
+                Err(format!("unknown field `{name}`; allowed are {}{meant}", self.names.join(", ")))
+            }
         }
     }
 }
