@@ -246,18 +246,11 @@ impl BulkRequest<'_> {
             while !search.is_done() {
                 let step = search.step(|part| {
                     let ids = part.to_vec();
-                    let changed = if dry_run {
-                        store.dry_run(ids, self.from).map(|answers| (answers, Vec::new()))
-                    } else {
-                        store.operate(&self.operation, ids, self.from, cause, skips_locked)
-                    };
-                    let (answers, skipped) = match skips_locked {
-                        true => changed?,
-                        false => changed.map_err(store::Error::of_locked_rows)?,
-                    };
+                    let (answers, skipped) =
+                        self.perform(ids, dry_run, cause, store, skips_locked)?;
+                    let answers = answers.into_iter();
                     results.extend(part.iter().map(|id| (*id, RunResult::NotFound)));
                     results.extend(skipped.iter().map(|id| (*id, RunResult::Locked)));
-                    let answers = answers.into_iter();
                     results.extend(answers.map(|answer| (answer.id, RunResult::Answer(answer))));
                     locked.extend(skipped);
                     Ok(())
@@ -279,6 +272,23 @@ impl BulkRequest<'_> {
             left = locked;
         }
         Ok(())
+    }
+
+    /// Makes the request for a part of the runs. Returns the answers, and the runs that it skipped
+    /// because another session has locked them.
+    fn perform(
+        &self,
+        ids: Vec<i64>,
+        dry_run: bool,
+        cause: &Cause,
+        store: &Store,
+        skips_locked: bool,
+    ) -> store::Result<(Vec<OperationResult>, Vec<i64>)> {
+        if dry_run {
+            return Ok((store.dry_run(ids, self.from)?, Vec::new()));
+        }
+        let done = store.operate(&self.operation, ids, self.from, cause, skips_locked);
+        if skips_locked { done } else { done.map_err(store::Error::of_locked_rows) }
     }
 
     fn judge(&self, id: i64, result: &RunResult) -> (RunAnswer, Exit) {

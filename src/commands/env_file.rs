@@ -96,11 +96,12 @@ pub(super) struct OwnFile {
 impl OwnFile {
     /// Puts the variables of an address in the place of those that the file has. Changes nothing.
     pub(super) fn with_address(address: &[(String, String)]) -> anyhow::Result<Self> {
-        let why = "cannot find your folder for settings: set HOME";
-        let path = own_path().ok_or_else(|| Fault::new(Exit::Configuration, why))?;
+        let no_folder = "cannot find your folder for settings: set HOME";
+        let path = own_path().ok_or_else(|| Fault::new(Exit::Configuration, no_folder))?;
         if address.is_empty() {
-            let why = "cannot write the address: no flag or variable names a database; set one";
-            return Err(Fault::usage(why).into());
+            let no_address =
+                "cannot write the address: no flag or variable names a database; set one";
+            return Err(Fault::usage(no_address).into());
         }
         let cannot_use = |cause: String| unusable(&path.display().to_string(), &cause);
         let old = if path.exists() { text(&path).map_err(cannot_use)? } else { String::new() };
@@ -108,16 +109,16 @@ impl OwnFile {
         of_address.retain(|(name, _)| is_of_address(name));
         let is_kept = |line: &&str| !variable(line).is_ok_and(|(name, _)| is_of_address(&name));
         let kept = old.lines().filter(is_kept).map(str::to_owned);
-        let new = address.iter().map(|(name, value)| {
+        let added = address.iter().map(|(name, value)| {
             line(name, value).ok_or_else(|| {
                 let why = "it has quotes or control characters that a file can't have; shorten it";
                 Fault::new(Exit::Configuration, format!("cannot write {name} into a file: {why}"))
             })
         });
-        let new = kept.map(Ok).chain(new).map(|line| Ok(line? + "\n"));
-        let new = new.collect::<Result<String, Fault>>()?;
+        let lines = kept.map(Ok).chain(added).map(|line| Ok(line? + "\n"));
+        let text = lines.collect::<Result<String, Fault>>()?;
         let has_address = !of_address.is_empty();
-        Ok(Self { path, has_address, new_text: (of_address != address).then_some(new) })
+        Ok(Self { path, has_address, new_text: (of_address != address).then_some(text) })
     }
 }
 

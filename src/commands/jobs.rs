@@ -115,9 +115,10 @@ fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
     let definition = definition.ok_or_else(|| super::no_definition(store, &name))?;
     let now = definition.now;
     let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
-    let schedule = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
-    let schedule = schedule.filter(|_| definition.next_run_at.is_some());
-    let schedule = schedule.and_then(|(text, zone)| Schedule::parse(text, zone).ok());
+    let texts = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
+    let schedule = texts
+        .filter(|_| definition.next_run_at.is_some())
+        .and_then(|(text, zone)| Schedule::parse(text, zone).ok());
     let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
     let filter = RunFilter { job: Some(name.clone()), ..RunFilter::default() };
     let keys = definition_keys::shown(&stored);

@@ -173,9 +173,9 @@ impl Arguments {
             let is_enqueued = is_enqueued();
             let removed = "cannot continue the load test: its definition `jobctl-load` was \
                            removed, by another load test or by `apply --prune`; start it again";
-            let unfinished = store.renew_load(id)?;
-            let unfinished = unfinished.ok_or_else(|| Fault::new(Exit::Conflict, removed))?;
-            let unfinished = usize::try_from(unfinished).unwrap_or_default();
+            let counted = store.renew_load(id)?;
+            let counted = counted.ok_or_else(|| Fault::new(Exit::Conflict, removed))?;
+            let unfinished = usize::try_from(counted).unwrap_or_default();
             progress.show(enqueues.done.load(Ordering::Relaxed).saturating_sub(unfinished));
             let stopped = if is_enqueued && unfinished == 0 {
                 None

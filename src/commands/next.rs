@@ -118,7 +118,7 @@ struct Nominal {
     usual_end_at: Option<DateTime<Utc>>,
     /// With `--within`, like those below.
     job_type: Option<String>,
-    /// As in `Next`.
+    /// The name and the login of a schedule that an application made.
     application_schedule: Option<String>,
     owner: Option<String>,
     time_zone: Option<String>,
@@ -215,11 +215,11 @@ impl Arguments {
         let times = times(&schedule, &zone, from, stored, usual).map_err(Fault::usage)?;
         let times: Vec<_> = times.take(usize::from(self.count)).collect();
         if self.output.format() == Format::Table {
-            let usual = usual.and_then(|usual| Duration::try_from_secs_f64(usual).ok());
-            let usual =
-                usual.map(|usual| format!(" A run usually takes {}.", duration::show(usual)));
-            let usual = usual.unwrap_or_default();
-            print::answer(&format!("{}{usual}\n\n", plain(&schedule.words())))?;
+            let run_time = usual
+                .and_then(|usual| Duration::try_from_secs_f64(usual).ok())
+                .map(|usual| format!(" A run usually takes {}.", duration::show(usual)))
+                .unwrap_or_default();
+            print::answer(&format!("{}{run_time}\n\n", plain(&schedule.words())))?;
         }
         print::rows(self.output, &times, &TIMES.wrapped())?;
         if let Some(last) = times.last().filter(|_| times.len() < usize::from(self.count)) {
@@ -239,9 +239,9 @@ impl Arguments {
             let Some(expression) = schedule else { continue };
             let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
             let zone = Zone::parse(time_zone).map_err(Fault::usage)?;
-            let times = times(&schedule, &zone, *now, *next_run_at, *usual_seconds);
-            let times = times.map_err(Fault::usage)?;
-            let times = times.take_while(|fire| fire.scheduled_for <= *now + within);
+            let times = times(&schedule, &zone, *now, *next_run_at, *usual_seconds)
+                .map_err(Fault::usage)?
+                .take_while(|fire| fire.scheduled_for <= *now + within);
             fires.extend(times.map(|fire| Nominal {
                 job_type: Some(definition.name.clone()),
                 application_schedule: definition.application_schedule.clone(),

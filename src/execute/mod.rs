@@ -94,8 +94,8 @@ fn not_started(
     } else if is_missing && folder.join(word).is_file() {
         format!("the file{written} exists, but not the interpreter that its first line names")
     } else if !word.starts_with('/') {
-        let folder = folder.display().to_string();
-        format!("its path{written} is relative to the directory `{}`", folder.escape_debug())
+        let directory = folder.display().to_string();
+        format!("its path{written} is relative to the directory `{}`", directory.escape_debug())
     } else if !written.is_empty() {
         format!("its path is{written}")
     } else {

@@ -143,18 +143,18 @@ pub(crate) fn minute(at: DateTime<Utc>) -> impl Display {
 /// Returns the first `most` findings in their order, and the number of the others. Each code has
 /// its turn, so that many old findings with one code do not hide the newest with another.
 pub(crate) fn first<'a>(findings: &[&'a Finding], most: usize) -> (Vec<&'a Finding>, usize) {
-    let mut of_code = BTreeMap::new();
-    let rank = |finding: &'a Finding| {
-        let rank = of_code.entry(finding.code).or_insert(0);
-        *rank += 1;
-        (*rank, finding)
-    };
-    let mut shown: Vec<_> = findings.iter().copied().map(rank).enumerate().collect();
-    shown.sort_by_key(|(_, (rank, _))| *rank);
-    shown.truncate(most);
-    shown.sort_by_key(|(place, _)| *place);
-    let more = findings.len() - shown.len();
-    (shown.into_iter().map(|(_, (_, finding))| finding).collect(), more)
+    let mut seen = BTreeMap::new();
+    let mut by_turn = Vec::new();
+    for (place, finding) in findings.iter().enumerate() {
+        let turn = seen.entry(finding.code).or_insert(0);
+        by_turn.push((*turn, place));
+        *turn += 1;
+    }
+    by_turn.sort_unstable();
+    let mut places: Vec<_> = by_turn.iter().map(|(_, place)| *place).take(most).collect();
+    places.sort_unstable();
+    let more = findings.len() - places.len();
+    (places.iter().map(|place| findings[*place]).collect(), more)
 }
 
 /// The finding if the facts of a check cannot be read.

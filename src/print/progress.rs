@@ -45,11 +45,13 @@ fn line(done: usize, total: Option<usize>, took: Duration) -> String {
     let grouped = |number: usize| plural::grouped(i64::try_from(number).unwrap_or(i64::MAX));
     let of = total.map(|total| format!(" of {}", grouped(total))).unwrap_or_default();
     let rate = done as f64 / took.as_secs_f64();
-    let left = total.map(|total| total.saturating_sub(done) as f64 / rate);
-    let left = left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let left = left.filter(|left| *left >= SECOND);
-    let left = left.map(|left| format!(", {} left", duration::show_whole(left)));
-    let left = left.unwrap_or_default();
+    let left = total
+        .and_then(|total| {
+            Duration::try_from_secs_f64(total.saturating_sub(done) as f64 / rate).ok()
+        })
+        .filter(|left| *left >= SECOND)
+        .map(|left| format!(", {} left", duration::show_whole(left)))
+        .unwrap_or_default();
     format!("{}{of} runs, {} a second{left}", grouped(done), grouped(rate as usize))
 }
 

@@ -116,20 +116,20 @@ impl<'a> Table<'a> {
         let cells = shown.filter_map(|(column, width)| {
             let cell = row.get(*column)?;
             let text = cell.text(layout.has_short_times);
-            let text = match self.wraps {
+            let fitted = match self.wraps {
                 true => text,
                 false if NAMES.contains(&header[*column]) => cut_middle(&text, *width),
                 false => cut_end(&text, *width),
             };
-            Some((cell, text, *width))
+            Some((cell, fitted, *width))
         });
         let mut cells: Vec<_> = cells.collect();
         let mut lines = String::new();
         while cells.iter().any(|(_, rest, _)| !rest.is_empty()) {
             for (cell, rest, width) in &mut cells {
-                let text = take_line(rest, *width);
-                let padding = " ".repeat(width.saturating_sub(width_of(&text)));
-                let text = if is_coloured { cell.in_colour(text) } else { text };
+                let line = take_line(rest, *width);
+                let padding = " ".repeat(width.saturating_sub(width_of(&line)));
+                let text = if is_coloured { cell.in_colour(line) } else { line };
                 lines += &match cell.is_right() {
                     true => format!(" {padding}{text} "),
                     false => format!(" {text}{padding} "),

@@ -99,8 +99,7 @@ fn ended(view: &View<'_>) -> String {
     if succeeded + dead + failed + dropped == 0 {
         return format!("No run succeeded or failed since {since}.");
     }
-    let parts = parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words);
-    let succeeded = grouped_of(succeeded, "run") + " succeeded";
-    let parts: Vec<_> = std::iter::once(succeeded).chain(parts).collect();
-    format!("Since {since}: {}.", parts.join(", "))
+    let mut words = vec![grouped_of(succeeded, "run") + " succeeded"];
+    words.extend(parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, words)| words));
+    format!("Since {since}: {}.", words.join(", "))
 }

@@ -124,13 +124,13 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
         return Ok(Err(error));
     }
     // `doctor` reports altered objects by a check of their own.
-    let altered: Vec<ObjectFacts> = match mode {
+    let deviations: Vec<ObjectFacts> = match mode {
         Mode::Inspect => Vec::new(),
         _ => transaction.list(query!("doctor/objects"; definitions = DEFINITIONS))?,
     };
-    let altered = altered.iter().filter(|it| it.kind == "changed");
+    let changed = deviations.iter().filter(|it| it.kind == "changed");
     // A trigger is named with its table, as in `trigger t on job_runs`.
-    let altered: Vec<_> = altered.filter_map(|it| it.object.split(" on ").next()).collect();
+    let altered: Vec<_> = changed.filter_map(|it| it.object.split(" on ").next()).collect();
     let applied = if has_versions {
         let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
         transaction.list(query!(

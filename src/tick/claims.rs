@@ -138,25 +138,25 @@ impl Claims {
             self.when = Some(now);
         }
         let held = pool.running + pool.waiting;
-        let wanted = self.prefetch.wanted(pool.size, held).min(self.left);
-        let wanted = wanted.min(self.batch.at_most());
+        let wanted = self.prefetch.wanted(pool.size, held);
+        let wanted = wanted.min(self.left).min(self.batch.at_most());
         if wanted == 0 {
             self.when = None;
             return None;
         }
-        let wanted = match self.woken.held_by_others {
+        let allowed = match self.woken.held_by_others {
             // The worker's only tick may exceed its concurrency: very short runs are prefetched.
             0 => wanted,
             others => wanted.min(pool.size.saturating_sub(held + others)),
         };
-        if wanted == 0 {
+        if allowed == 0 {
             self.wait_for_others(now);
             self.gives_up_right = !self.linger;
             return None;
         }
         let after = self.cursor.next(now);
         Some(Claim {
-            at_most: i32::try_from(wanted).unwrap_or(i32::MAX),
+            at_most: i32::try_from(allowed).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
             // Enough for the largest payload on each thread.
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)

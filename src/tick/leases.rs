@@ -111,17 +111,18 @@ impl Leases {
         let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
         let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease, lease.renew_from?)));
         let next = ending.clone().map(|(.., from)| from).min();
-        let due = ending.filter(|(.., from)| now >= *from);
-        let (kept, due): (Vec<_>, Vec<_>) =
-            due.partition(|(_, lease, _)| self.keeps_all || lease.is_slow);
-        let due = due.into_iter().map(|(claim, lease, _)| (lease.row_expires, claim));
-        let mut due: Vec<_> = due.collect();
-        if due.len() > self.batch.at_most() {
-            due.sort_unstable();
-            due.truncate(self.batch.at_most());
+        let (mut kept, mut rows) = (Vec::new(), Vec::new());
+        for (claim, lease, _) in ending.filter(|(.., from)| now >= *from) {
+            match self.keeps_all || lease.is_slow {
+                true => kept.push(claim),
+                false => rows.push((lease.row_expires, claim)),
+            }
         }
-        let kept = kept.into_iter().map(|(claim, ..)| claim).collect();
-        (due.into_iter().map(|(_, claim)| claim).collect(), kept, next)
+        if rows.len() > self.batch.at_most() {
+            rows.sort_unstable();
+            rows.truncate(self.batch.at_most());
+        }
+        (rows.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
     /// The database rejected a renewal of `size` leases.

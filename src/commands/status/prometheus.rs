@@ -14,151 +14,201 @@ use crate::text::plain::plain;
 /// The suffix of a metric's name, which only histograms have, the labels, and the value.
 type Sample = (&'static str, String, f64);
 
+/// A metric with at most one sample for each `T`: its name, its help, and its value.
+type Metric<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+const OF_FLOW: [Metric<Flow>; 3] = [
+    (
+        "jobctl_empty_in_seconds",
+        "Time until no run is due, at the pace of 10 minutes; none if a due run can't start.",
+        |flow| flow.empty_in_seconds,
+    ),
+    (
+        "jobctl_at_best_seconds",
+        "Time until no run is due, at the rate of the definition; none if a due run can't start.",
+        |flow| flow.at_best_seconds,
+    ),
+    (
+        "jobctl_longest_running_seconds",
+        "How long the run that started first has been running.",
+        |flow| flow.longest_running_seconds,
+    ),
+];
+
+const OF_JOBS: [Metric<JobStatus>; 7] = [
+    ("jobctl_due_runs", "Queued and failed runs that are due.", |job| Some(job.due_runs as f64)),
+    (
+        "jobctl_oldest_due_age_seconds",
+        "How long the oldest due run has been due; 0 if none is due.",
+        |job| Some(job.oldest_due_age_seconds.unwrap_or_default()),
+    ),
+    ("jobctl_succeeded_last_24h", "Runs that succeeded in the last 24 hours.", |job| {
+        Some(job.succeeded_runs_last_24h as f64)
+    }),
+    ("jobctl_run_time_median_seconds", "Median run time of the newest 200 of them.", |job| {
+        job.run_time_median_seconds
+    }),
+    (
+        "jobctl_run_time_p95_seconds",
+        "95th percentile of the run time of the newest 200 of them.",
+        |job| job.run_time_p95_seconds,
+    ),
+    ("jobctl_run_time_max_seconds", "Longest run time of the newest 200 of them.", |job| {
+        job.run_time_max_seconds
+    }),
+    ("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
+        job.next_run_at.map(timestamp)
+    }),
+];
+
+const LAST_SUCCESS: [Metric<Figures>; 1] =
+    [("jobctl_last_success_timestamp_seconds", "When a run of the job last succeeded.", |job| {
+        job.last_succeeded_at.map(timestamp)
+    })];
+
+const COUNTERS: [Metric<Figures>; 7] = [
+    ("jobctl_succeeded_total", "Runs that succeeded.", |job| Some(job.succeeded as f64)),
+    ("jobctl_dead_total", "Runs that died.", |job| Some(job.dead as f64)),
+    ("jobctl_expired_total", "Runs that expired.", |job| Some(job.expired as f64)),
+    ("jobctl_dropped_total", "Runs dropped because the definition was full.", |job| {
+        Some(job.dropped as f64)
+    }),
+    ("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
+        Some(job.failed_attempts as f64)
+    }),
+    (
+        "jobctl_retried_attempts_total",
+        "Failed attempts after which the run waited for another one.",
+        |job| Some(job.retried_attempts as f64),
+    ),
+    ("jobctl_run_time_seconds_total", "Run time of the attempts that succeeded.", |job| {
+        Some(job.run_time_seconds)
+    }),
+];
+
 /// Writes a status as metrics. A run counts once in `jobctl_runs`, by its status. Due is not a
 /// status, so due runs have their own metric.
 pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
-    let Overview { jobs, figures, workers, .. } = overview;
-    let mut text = String::new();
-    let mut write = |kind, name, help, samples| text += &metric(kind, name, help, samples);
+    let Overview { jobs, figures, workers, flow, .. } = overview;
+    let ticks = workers
+        .iter()
+        .map(|tick| ("", label("worker", &tick.worker), timestamp(tick.last_tick_at)))
+        .collect();
+    [
+        of_findings(findings),
+        of_holds(&overview.work.stopped),
+        metric(
+            "gauge",
+            "jobctl_flow_last_hour",
+            "Runs enqueued and succeeded, attempts started and failed in the last hour.",
+            flow.iter().filter_map(of_flow).flatten().collect(),
+        ),
+        metrics("gauge", &OF_FLOW, flow, |flow| flow.job_type.as_deref()),
+        metric(
+            "gauge",
+            "jobctl_runs",
+            "Blocked, queued, failed, running and dead runs, by status.",
+            jobs.iter().flat_map(by_status).collect(),
+        ),
+        metrics("gauge", &OF_JOBS, jobs, |job| Some(&job.job_type)),
+        metrics("gauge", &LAST_SUCCESS, figures, |job| Some(&job.job_type)),
+        metrics("counter", &COUNTERS, figures, |job| Some(&job.job_type)),
+        metric(
+            "histogram",
+            "jobctl_wait_seconds",
+            "Time from due to start, of attempts whose result ended their run.",
+            figures.iter().flat_map(waits).collect(),
+        ),
+        metric(
+            "gauge",
+            "jobctl_worker_last_tick_timestamp_seconds",
+            "When the worker last ticked.",
+            ticks,
+        ),
+    ]
+    .concat()
+}
+
+/// Writes metrics with a sample for each row that has a job and a value.
+fn metrics<T>(
+    kind: &str,
+    metrics: &[Metric<T>],
+    rows: &[T],
+    job: fn(&T) -> Option<&str>,
+) -> String {
+    let write = |(name, help, value): &Metric<T>| {
+        let sample = |row: &T| Some(("", label("job_type", job(row)?), value(row)?));
+        metric(kind, name, help, rows.iter().filter_map(sample).collect())
+    };
+    metrics.iter().map(write).collect()
+}
+
+fn of_findings(findings: &[Finding]) -> String {
     let (facts, problems): (Vec<_>, Vec<_>) =
         findings.iter().partition(|finding| finding.severity == Severity::Info);
-    let count = |findings: &[&Finding], code| {
+    let count = |findings: &[&Finding], code: Code| {
         let count = findings.iter().filter(|finding| finding.code == Some(code)).count();
         ("", label("code", code.as_str()), count as f64)
     };
-    let problems = Code::ALL.into_iter().map(|code| count(&problems, code)).collect();
-    let help = "Problems that jobctl check or doctor reports, by code.";
-    write("gauge", "jobctl_findings", help, problems);
-    let facts = Code::STOPPED.into_iter().map(|code| count(&facts, code)).collect();
-    let help = "Holds, paused schedules and disabled jobs that are no problem, by code.";
-    write("gauge", "jobctl_facts", help, facts);
-    let holds: Vec<_> = overview.work.stopped.iter().filter_map(hold).collect();
+    let problems = metric(
+        "gauge",
+        "jobctl_findings",
+        "Problems that jobctl check or doctor reports, by code.",
+        Code::ALL.into_iter().map(|code| count(&problems, code)).collect(),
+    );
+    let facts = metric(
+        "gauge",
+        "jobctl_facts",
+        "Holds, paused schedules and disabled jobs that are no problem, by code.",
+        Code::STOPPED.into_iter().map(|code| count(&facts, code)).collect(),
+    );
+    problems + &facts
+}
+
+fn of_holds(stopped: &[StoppedFacts]) -> String {
+    let holds: Vec<_> = stopped.iter().filter_map(hold).collect();
     let count = |scope: HoldScope| {
         let count = holds.iter().filter(|(of, ..)| *of == scope).count();
         ("", label("scope", scope.as_str()), count as f64)
     };
     let counts = HoldScope::ALL.into_iter().map(count).collect();
-    write("gauge", "jobctl_holds", "Holds in force, by scope.", counts);
-    let held = holds.iter().map(|(scope, name, runs)| {
-        ([label("scope", scope.as_str()), label("name", name)].join(","), *runs as f64)
-    });
     // Several holds of one target keep the same runs.
-    let held: BTreeMap<_, _> = held.collect();
-    let held = held.into_iter().map(|(labels, runs)| ("", labels, runs)).collect();
-    write("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held);
-    let of_flow = |flow: &Flow| {
-        let job = flow.job_type.as_ref()?;
-        let labels = |what| [label("job_type", job), label("what", what)].join(",");
-        let counts = [
-            ("enqueued", flow.enqueued_1h),
-            ("started", flow.started_1h),
-            ("succeeded", flow.succeeded_1h),
-            ("failed", flow.failed_1h),
-        ];
-        Some(counts.map(|(what, runs)| ("", labels(what), runs as f64)))
-    };
-    let flow = overview.flow.iter().filter_map(of_flow).flatten().collect();
-    let help = "Runs enqueued and succeeded, attempts started and failed in the last hour.";
-    write("gauge", "jobctl_flow_last_hour", help, flow);
-    let mut of_flow = |name, help, value: fn(&Flow) -> Option<f64>| {
-        let flow = overview.flow.iter();
-        let samples = flow.filter_map(|it| of_job(it.job_type.as_ref()?, value(it))).collect();
-        write("gauge", name, help, samples);
-    };
-    let help =
-        "Time until no run is due, at the pace of 10 minutes; none if a due run can't start.";
-    of_flow("jobctl_empty_in_seconds", help, |flow| flow.empty_in_seconds);
-    let help =
-        "Time until no run is due, at the rate of the definition; none if a due run can't start.";
-    of_flow("jobctl_at_best_seconds", help, |flow| flow.at_best_seconds);
-    let help = "How long the run that started first has been running.";
-    of_flow("jobctl_longest_running_seconds", help, |flow| flow.longest_running_seconds);
-    let by_status = |job: &JobStatus| {
-        [
-            ("blocked", job.blocked_runs),
-            ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
-            ("failed", job.failed_runs),
-            ("running", job.running_runs),
-            ("dead", job.dead_runs),
-        ]
-        .map(|(status, runs)| {
-            let labels = [label("job_type", &job.job_type), label("status", status)];
-            ("", labels.join(","), runs as f64)
-        })
-    };
-    let runs = jobs.iter().flat_map(by_status).collect();
-    write(
-        "gauge",
-        "jobctl_runs",
-        "Blocked, queued, failed, running and dead runs, by status.",
-        runs,
-    );
-    let mut per_job = |name, help, value: fn(&JobStatus) -> Option<f64>| {
-        let samples = jobs.iter().filter_map(|job| of_job(&job.job_type, value(job)));
-        write("gauge", name, help, samples.collect());
-    };
-    per_job("jobctl_due_runs", "Queued and failed runs that are due.", |job| {
-        Some(job.due_runs as f64)
-    });
-    per_job(
-        "jobctl_oldest_due_age_seconds",
-        "How long the oldest due run has been due; 0 if none is due.",
-        |job| Some(job.oldest_due_age_seconds.unwrap_or_default()),
-    );
-    per_job("jobctl_succeeded_last_24h", "Runs that succeeded in the last 24 hours.", |job| {
-        Some(job.succeeded_runs_last_24h as f64)
-    });
-    per_job(
-        "jobctl_run_time_median_seconds",
-        "Median run time of the newest 200 of them.",
-        |job| job.run_time_median_seconds,
-    );
-    per_job(
-        "jobctl_run_time_p95_seconds",
-        "95th percentile of the run time of the newest 200 of them.",
-        |job| job.run_time_p95_seconds,
-    );
-    per_job("jobctl_run_time_max_seconds", "Longest run time of the newest 200 of them.", |job| {
-        job.run_time_max_seconds
-    });
-    per_job("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
-        job.next_run_at.map(timestamp)
-    });
-    let mut total = |kind, name, help, value: fn(&Figures) -> Option<f64>| {
-        let samples = figures.iter().filter_map(|job| of_job(&job.job_type, value(job)));
-        write(kind, name, help, samples.collect());
-    };
-    let (name, help) =
-        ("jobctl_last_success_timestamp_seconds", "When a run of the job last succeeded.");
-    total("gauge", name, help, |job| job.last_succeeded_at.map(timestamp));
-    let mut count = |name, help, value| total("counter", name, help, value);
-    count("jobctl_succeeded_total", "Runs that succeeded.", |job| Some(job.succeeded as f64));
-    count("jobctl_dead_total", "Runs that died.", |job| Some(job.dead as f64));
-    count("jobctl_expired_total", "Runs that expired.", |job| Some(job.expired as f64));
-    count("jobctl_dropped_total", "Runs dropped because the definition was full.", |job| {
-        Some(job.dropped as f64)
-    });
-    count("jobctl_failed_attempts_total", "Attempts that failed or lost their lease.", |job| {
-        Some(job.failed_attempts as f64)
-    });
-    count(
-        "jobctl_retried_attempts_total",
-        "Failed attempts after which the run waited for another one.",
-        |job| Some(job.retried_attempts as f64),
-    );
-    count("jobctl_run_time_seconds_total", "Run time of the attempts that succeeded.", |job| {
-        Some(job.run_time_seconds)
-    });
-    let help = "Time from due to start, of attempts whose result ended their run.";
-    let samples = figures.iter().flat_map(waits).collect();
-    write("histogram", "jobctl_wait_seconds", help, samples);
-    let ticks = workers
+    let runs: BTreeMap<_, _> = holds
         .iter()
-        .map(|tick| ("", label("worker", &tick.worker), timestamp(tick.last_tick_at)))
+        .map(|(scope, name, runs)| {
+            ([label("scope", scope.as_str()), label("name", name)].join(","), *runs as f64)
+        })
         .collect();
-    let name = "jobctl_worker_last_tick_timestamp_seconds";
-    write("gauge", name, "When the worker last ticked.", ticks);
-    text
+    let held = runs.into_iter().map(|(labels, runs)| ("", labels, runs)).collect();
+    metric("gauge", "jobctl_holds", "Holds in force, by scope.", counts)
+        + &metric("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held)
+}
+
+fn of_flow(flow: &Flow) -> Option<[Sample; 4]> {
+    let job = flow.job_type.as_ref()?;
+    let counts = [
+        ("enqueued", flow.enqueued_1h),
+        ("started", flow.started_1h),
+        ("succeeded", flow.succeeded_1h),
+        ("failed", flow.failed_1h),
+    ];
+    Some(counts.map(|(what, runs)| {
+        ("", [label("job_type", job), label("what", what)].join(","), runs as f64)
+    }))
+}
+
+fn by_status(job: &JobStatus) -> [Sample; 5] {
+    let counts = [
+        ("blocked", job.blocked_runs),
+        ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
+        ("failed", job.failed_runs),
+        ("running", job.running_runs),
+        ("dead", job.dead_runs),
+    ];
+    counts.map(|(status, runs)| {
+        let labels = [label("job_type", &job.job_type), label("status", status)];
+        ("", labels.join(","), runs as f64)
+    })
 }
 
 /// Returns the scope, the name and the due runs of a hold.
@@ -171,11 +221,6 @@ fn hold(fact: &StoppedFacts) -> Option<(HoldScope, &str, i64)> {
         _ => (HoldScope::All, ""),
     };
     Some((scope, name, fact.runs))
-}
-
-/// Returns the sample of a job that has a value.
-fn of_job(job: &str, value: Option<f64>) -> Option<Sample> {
-    Some(("", label("job_type", job), value?))
 }
 
 fn waits(job: &Figures) -> Vec<Sample> {
