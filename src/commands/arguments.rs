@@ -119,7 +119,7 @@ impl Filter {
         output: Output,
     ) -> anyhow::Result<RunFilter> {
         if let Some(job) = &self.job {
-            super::known_job(store, job)?;
+            super::check_job_exists(store, job)?;
         }
         let [since, until] = time_zone.window(store, [self.since, self.until])?;
         let (prefix, key) = match self.key {
@@ -317,15 +317,15 @@ pub(super) fn print_first(
 }
 
 /// A function that reads the value of a flag.
-pub(super) trait Read<T>:
+pub(super) trait ReadFlag<T>:
     Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 {
 }
 
-impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> Read<T> for F {}
+impl<T, F: Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static> ReadFlag<T> for F {}
 
 /// Reads a number within a range; the error names the range.
-pub(super) fn within<N>(least: N, most: N) -> impl Read<N>
+pub(super) fn within<N>(least: N, most: N) -> impl ReadFlag<N>
 where
     N: Copy + Display + FromStr + PartialOrd + Send + Sync + 'static,
 {
@@ -336,17 +336,17 @@ where
 }
 
 /// Reads a duration within a range.
-pub(super) fn length(least: Duration, most: Duration) -> impl Read<Duration> {
+pub(super) fn length(least: Duration, most: Duration) -> impl ReadFlag<Duration> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?)
 }
 
 /// Reads a duration of at most this.
-pub(super) fn up_to(most: Duration) -> impl Read<Duration> {
+pub(super) fn up_to(most: Duration) -> impl ReadFlag<Duration> {
     length(Duration::ZERO, most)
 }
 
 /// Reads a duration within a range, in seconds: the database takes these.
-pub(super) fn seconds(least: Duration, most: Duration) -> impl Read<f64> {
+pub(super) fn seconds(least: Duration, most: Duration) -> impl ReadFlag<f64> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
 }
 

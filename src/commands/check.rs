@@ -124,7 +124,7 @@ impl Arguments {
         self.job.extend(self.name.name.take());
         let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
         let store = database.open();
-        let looked = store.and_then(|store| Ok((self.look(&store, jobs)?, store)));
+        let looked = store.and_then(|store| Ok((self.read_findings(&store, jobs)?, store)));
         let ((findings, facts, now), store) = looked.inspect_err(|error| {
             if let (Some(note), Some(receiver)) = (&note, &receiver)
                 && super::exit_of(error) == Exit::Unavailable
@@ -152,14 +152,14 @@ impl Arguments {
     }
 
     /// Returns the problems, the facts, and the database's time.
-    fn look(
+    fn read_findings(
         &self,
         store: &Store,
         jobs: Option<Vec<String>>,
     ) -> anyhow::Result<(Vec<Finding>, Vec<Finding>, DateTime<Utc>)> {
         for job in jobs.iter().flatten() {
             // A misspelt job would never have a problem.
-            super::known_job(store, job)?;
+            super::check_job_exists(store, job)?;
         }
         let limits = Thresholds {
             dead: self.max_dead,
@@ -217,7 +217,7 @@ impl Arguments {
         for finding in findings {
             previous.lines.remove(&finding.scope());
         }
-        let hidden = hidden(&mut previous, findings);
+        let hidden = take_hidden(&mut previous, findings);
         let resolved: Vec<_> = previous.lines.into_values().filter(|_| self.resolved).collect();
         let is_due = self.is_repeated(previous.reported_at, now) && !known.is_empty();
         let reports = is_due || !new.is_empty() || !resolved.is_empty();
@@ -401,7 +401,7 @@ impl Remembered {
 
 /// Takes the problems out of the note that are not looked for while ticks do no work.
 /// They are neither over nor new afterwards.
-fn hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
+fn take_hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
     let is_hiding = health::idle(findings).is_some();
     let is_hidden = |scope: &str| {
         let code = scope.split(' ').next().and_then(Code::of);

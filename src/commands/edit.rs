@@ -80,7 +80,7 @@ impl Arguments {
         let payload = self.values.payload_file.as_deref().map(payload_of).transpose()?;
         let store = database.open()?;
         if let Some(payload) = &payload {
-            fits_jobs(&store, self.runs.ids(), payload)?;
+            check_payload(&store, self.runs.ids(), payload)?;
         }
         let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
         let needs_time = self.all_waiting || has_time;
@@ -113,7 +113,7 @@ fn payload_of(file: &str) -> anyhow::Result<String> {
 }
 
 /// Fails if the job of one of these runs can't have this payload. The job of a run never changes.
-fn fits_jobs(store: &Store, ids: &[i64], payload: &str) -> anyhow::Result<()> {
+fn check_payload(store: &Store, ids: &[i64], payload: &str) -> anyhow::Result<()> {
     let jobs = store.job_types(ids.to_vec())?;
     Ok(jobs.iter().try_for_each(|job| check_job(job, payload)).map_err(Fault::usage)?)
 }

@@ -111,7 +111,7 @@ impl Arguments {
         let AttemptFilter { incident, since, until, time_zone, .. } = self.filter;
         jobs.extend(self.job.name);
         for job in &jobs {
-            super::known_job(&store, job)?;
+            super::check_job_exists(&store, job)?;
         }
         let is_bounded = until.is_some() || incident.is_some();
         let since = since.or((!is_bounded).then_some(When::Ago(DAY)));

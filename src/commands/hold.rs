@@ -138,7 +138,7 @@ impl Hold {
             return print::list(self.output, &store.list_holds()?, &HOLDS);
         }
         for job in self.target.job.iter().chain(&self.target.name) {
-            super::known_job(&store, job)?;
+            super::check_job_exists(&store, job)?;
         }
         let targets = self.target.targets();
         let until = store.hold(targets.clone(), self.lasts, self.reason.cause())?;

@@ -375,7 +375,7 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
 }
 
 /// Fails if the job is not built in and has neither a definition nor runs.
-fn known_job(store: &Store, name: &str) -> anyhow::Result<()> {
+fn check_job_exists(store: &Store, name: &str) -> anyhow::Result<()> {
     if !action::is_built_in(name) && !store.has_runs(name.to_owned())? {
         definition(store, name)?;
     }

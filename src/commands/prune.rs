@@ -194,7 +194,7 @@ fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::R
     for series in upkeep::series(pruning.store, pruning.default)? {
         let mut after = Some(0);
         while let Some(id) = after {
-            let part = pruning.part(&series, id, usize::MAX, &mut kept_runs)?;
+            let part = pruning.delete_part(&series, id, usize::MAX, &mut kept_runs)?;
             for run in &part.pruned {
                 *deleted.counts.entry(run.status).or_default() += 1;
             }
@@ -204,7 +204,7 @@ fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::R
             after = part.next;
         }
     }
-    while pruning.events(&mut kept_events)? {}
+    while pruning.delete_events(&mut kept_events)? {}
     deleted.kept.extend(kept_runs.lines("run"));
     deleted.kept.extend(kept_events.lines("event"));
     Ok(deleted)

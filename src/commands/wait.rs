@@ -90,7 +90,7 @@ impl Arguments {
                 outputs.iter().try_for_each(|output| print::answer(output))?;
                 continue;
             } else if printed.is_some() && waited.unfinished.is_empty() {
-                return Ok(self.ended(&mut waited.ended));
+                return Ok(self.complain_of_failures(&mut waited.ended));
             }
             let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if left == Some(Duration::ZERO) {
@@ -113,7 +113,7 @@ impl Arguments {
     }
 
     /// Complains of the runs that did not succeed, in the order in which they were named.
-    fn ended(&self, states: &mut [RunState]) -> Exit {
+    fn complain_of_failures(&self, states: &mut [RunState]) -> Exit {
         let places = self.ids.iter().enumerate().rev().map(|(place, id)| (*id, place));
         let places: HashMap<_, _> = places.collect();
         states.sort_by_key(|state| places.get(&state.id));

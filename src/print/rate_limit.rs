@@ -17,7 +17,7 @@ use crate::text::plain::line as printable;
 /// can be kept, it prints each time.
 pub(crate) fn complain_hourly(line: &str) {
     let kept = if io::stderr().is_terminal() { None } else { state_folder() };
-    match kept.map(|folder| was_printed(&folder.join("said"), line)) {
+    match kept.map(|folder| note_printed(&folder.join("said"), line)) {
         Some(Ok(true)) => {}
         Some(Ok(false)) => complain(&format!("{line}; repeated after an hour at the earliest")),
         Some(Err(_)) | None => complain(line),
@@ -29,7 +29,7 @@ fn name(hash: u64) -> String {
 }
 
 /// Returns whether the line was printed within the hour; if not, notes that it is printed now.
-fn was_printed(folder: &Path, line: &str) -> io::Result<bool> {
+fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let folder = Folder::own(folder)?;
     for (file, age) in folder.list()? {
         let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());

@@ -325,7 +325,7 @@ fn enqueue(
         let run = &**text;
         let inserted = match (is_built_in, key) {
             (false, _) => {
-                let answer: RunAnswer = transaction.one(query!("enqueue/try_enqueue"; run))?;
+                let answer: EnqueuedRow = transaction.one(query!("enqueue/try_enqueue"; run))?;
                 answers[index] = answer.queued();
                 return Ok(());
             }
@@ -341,15 +341,15 @@ fn enqueue(
         }
     }
     let texts: Vec<_> = chunk.iter().map(|index| &*runs[*index].text).collect();
-    let found: Vec<RunAnswer> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
+    let found: Vec<EnqueuedRow> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
     let mut found = found.into_iter();
-    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(RunAnswer::queued));
+    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(EnqueuedRow::queued));
     Ok(())
 }
 
 rows! {
     /// The answer for a run of a statement.
-    struct RunAnswer {
+    struct EnqueuedRow {
         id: Option<i64>,
         result: Option<EnqueueResult>,
         code: Option<String>,
@@ -368,7 +368,7 @@ rows! {
     }
 }
 
-impl RunAnswer {
+impl EnqueuedRow {
     fn queued(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
             None => {

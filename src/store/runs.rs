@@ -198,23 +198,23 @@ impl Store {
         let done = self.transact(doing, |transaction| {
             let locked = if skips_locked {
                 let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
-                locked(transaction, &tokens.map(|token| token.id).collect::<Vec<_>>())?
+                lock_runs(transaction, &tokens.map(|token| token.id).collect::<Vec<_>>())?
             } else {
                 Vec::new()
             };
             let is_free = |token: &FencingToken| !locked.contains(&token.id);
-            let free: Vec<_> = ended.iter().filter(|one| is_free(&one.token)).collect();
-            let unstarted: Vec<_> = unstarted.iter().copied().filter(is_free).collect();
-            let skipped = ended.iter().filter(|one| !is_free(&one.token)).chain(&kept);
-            let results = skipped.clone().map(|one| Some(json!(one))).collect();
-            let tokens: Vec<_> = skipped.clone().map(|one| one.token).collect();
+            let to_record: Vec<_> = ended.iter().filter(|one| is_free(&one.token)).collect();
+            let to_release: Vec<_> = unstarted.iter().copied().filter(is_free).collect();
+            let to_keep = ended.iter().filter(|one| !is_free(&one.token)).chain(&kept);
+            let results = to_keep.clone().map(|one| Some(json!(one))).collect();
+            let kept_tokens: Vec<_> = to_keep.clone().map(|one| one.token).collect();
             let worker = &holder.worker;
             // Sent together; the claim comes last, because it may take what the others queue.
             let (finished, stored, released, claims, began) =
                 transaction.request(async |client| {
-                    let finish = finish(client, worker, &free);
-                    let keep = keep_locked(client, worker, &tokens, Duration::ZERO, results);
-                    let release = release(client, worker, &unstarted);
+                    let finish = finish(client, worker, &to_record);
+                    let keep = keep_locked(client, worker, &kept_tokens, Duration::ZERO, results);
+                    let release = release(client, worker, &to_release);
                     let others = async { (join3(finish, keep, release).await, Instant::now()) };
                     let claim = async {
                         let Some((asked, filter)) = &wanted else { return Ok(Vec::new()) };
@@ -225,15 +225,17 @@ impl Store {
                     Ok((finished?, stored?, released?, claims?, began))
                 })?;
             let claiming = began.elapsed();
-            let (mut recorded, mut after) = recorded(transaction, worker, &free, finished)?;
+            let (mut recorded, mut after) =
+                read_recorded_and_note_lost(transaction, worker, &to_record, finished)?;
             let stored: Vec<_> =
                 stored.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
-            let stored = skipped.filter(|one| stored.contains(&one.token));
-            recorded.extend(stored.map(|one| (one.token, one.next_status.status)));
-            if let Some(released) = released.first() {
-                let released = AfterEnd::from_row(released)?;
-                after.followed.extend(released.followed);
-                after.queues_runs |= released.queues_runs;
+            let is_stored = |one: &&Finish| stored.contains(&one.token);
+            recorded
+                .extend(to_keep.filter(is_stored).map(|one| (one.token, one.next_status.status)));
+            if let Some(row) = released.first() {
+                let after_release = AfterEnd::from_row(row)?;
+                after.followed.extend(after_release.followed);
+                after.queues_runs |= after_release.queues_runs;
             }
             let taken = claimed(&claims)?;
             made = column(&taken.claimed, Claimed::token);
@@ -301,7 +303,8 @@ impl Store {
             result.age(stored_ago);
             let finished =
                 transaction.request(async |client| finish(client, &worker, &[&result]).await)?;
-            let (recorded, _) = recorded(transaction, &worker, &[&result], finished)?;
+            let (recorded, _) =
+                read_recorded_and_note_lost(transaction, &worker, &[&result], finished)?;
             let recorded = recorded.get(&claim).copied();
             Ok(Some(StoredResult { worker, recorded }))
         })
@@ -350,7 +353,7 @@ async fn keep_locked(
 }
 
 /// Returns the runs that another session has locked. This transaction locks the others.
-fn locked(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
+fn lock_runs(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/lock_runs"; ids = runs))
 }
 
@@ -361,7 +364,8 @@ async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> P
     send(client, query!("tick/release_claims"; worker, ids, attempts, claimed_at)).await
 }
 
-/// Records the results of attempts in one statement; `recorded` reads its answer.
+/// Records the results of attempts in one statement. `read_recorded_and_note_lost` reads its
+/// answer.
 async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Vec<Row>> {
     let [_, ..] = ended else { return Ok(Vec::new()) };
     let statement = query!(
@@ -390,7 +394,7 @@ async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Ve
 
 /// Returns the status of each attempt that `finish` or an earlier statement has recorded, and what
 /// follows. In the history, an attempt that lost its lease gets that as its result.
-fn recorded(
+fn read_recorded_and_note_lost(
     transaction: &mut Transaction<'_>,
     worker: &str,
     ended: &[&Finish],

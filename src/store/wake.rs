@@ -109,14 +109,14 @@ impl Store {
             Ok(Ok((seen, before, stored)))
         })?;
         let (seen, before, stored) =
-            woken.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))?;
+            woken.or_else(|is_recorded| self.record_restore(&holder.worker, is_recorded))?;
         seen_ticks.saw(stored);
         Ok((seen, before))
     }
 
     /// Records that this worker has noticed a restore, unless that `is_recorded`. Returns the
     /// error.
-    fn restored<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
+    fn record_restore<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
         if !is_recorded {
             let statement = query!("tick/note_restore"; worker);
             self.query("record the restore", Transaction::execute, statement)?;
@@ -145,7 +145,7 @@ impl Store {
             let is_accepted = accepts(transaction, worker, lost)?;
             Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
         })?;
-        seen.or_else(|is_recorded| self.restored(&holder.worker, is_recorded))
+        seen.or_else(|is_recorded| self.record_restore(&holder.worker, is_recorded))
     }
 
     /// Returns the system user of a worker's last tick, if it is known.

@@ -112,7 +112,7 @@ impl Link {
     }
 
     /// Records a slow answer. Returns whether to warn of a slow database, once.
-    pub(super) fn warns_slow(&mut self, took: Duration, heartbeat: Duration) -> bool {
+    pub(super) fn take_slow_warning(&mut self, took: Duration, heartbeat: Duration) -> bool {
         let is_slow = took >= heartbeat.max(SLOW);
         if is_slow {
             self.slow = self.slow.max(Some(took));
@@ -147,7 +147,7 @@ impl Link {
 
     /// Returns whether to log a warning about a rejection. Warns only once: immediately after an
     /// unexpected error, but after a delay for a lock or a full disk.
-    pub(super) fn warns(&mut self, now: Instant, error: &store::Error) -> bool {
+    pub(super) fn take_warning(&mut self, now: Instant, error: &store::Error) -> bool {
         let lasts = self.rejected_for(now) >= WARN_AFTER;
         let warns = !self.has_warned && (error.kind != Kind::Busy || lasts);
         self.has_warned |= warns;
@@ -209,13 +209,16 @@ mod tests {
     fn a_slow_answer_is_kept_until_it_is_taken_and_logged_once() {
         let mut link = Link::default();
         let heartbeat = seconds(5);
-        assert!(!link.warns_slow(seconds(4), heartbeat) && !link.is_slow());
-        assert!(link.warns_slow(seconds(6), heartbeat) && link.is_slow());
-        assert!(!link.warns_slow(seconds(7), heartbeat) && !link.warns_slow(seconds(5), heartbeat));
+        assert!(!link.take_slow_warning(seconds(4), heartbeat) && !link.is_slow());
+        assert!(link.take_slow_warning(seconds(6), heartbeat) && link.is_slow());
+        assert!(
+            !link.take_slow_warning(seconds(7), heartbeat)
+                && !link.take_slow_warning(seconds(5), heartbeat)
+        );
         assert_eq!((link.take_slow(), link.take_slow()), (Some(seconds(7)), None));
         // Even with a very short lease, not each answer is slow.
-        assert!(!Link::default().warns_slow(seconds(1), Duration::ZERO));
-        assert!(Link::default().warns_slow(SLOW, Duration::ZERO));
+        assert!(!Link::default().take_slow_warning(seconds(1), Duration::ZERO));
+        assert!(Link::default().take_slow_warning(SLOW, Duration::ZERO));
     }
 
     #[test]
@@ -264,11 +267,14 @@ mod tests {
         let mut link = Link::default();
         link.rejected(now, seconds(20));
         let early = now + WARN_AFTER.checked_sub(Duration::from_millis(1)).unwrap();
-        assert!(!link.warns(early, &error(Kind::Busy)));
-        assert!(link.warns(now + WARN_AFTER, &error(Kind::Busy)));
-        assert!(!link.warns(now + WARN_AFTER, &error(Kind::Data)));
+        assert!(!link.take_warning(early, &error(Kind::Busy)));
+        assert!(link.take_warning(now + WARN_AFTER, &error(Kind::Busy)));
+        assert!(!link.take_warning(now + WARN_AFTER, &error(Kind::Data)));
         let mut link = Link::default();
         link.rejected(now, seconds(20));
-        assert!(link.warns(now, &error(Kind::Data)) && !link.warns(now, &error(Kind::Data)));
+        assert!(
+            link.take_warning(now, &error(Kind::Data))
+                && !link.take_warning(now, &error(Kind::Data))
+        );
     }
 }

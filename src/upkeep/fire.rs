@@ -28,7 +28,7 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
             moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
         let is_full = i64::try_from(due).is_ok_and(|due| due >= store::FIRED_AT_ONCE);
-        if !turn.goes_on(moved, is_full || is_due_again) {
+        if !turn.try_go_on(moved, is_full || is_due_again) {
             return Ok(());
         }
     }

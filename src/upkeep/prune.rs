@@ -94,7 +94,7 @@ pub(crate) struct Pruning<'a> {
 }
 
 /// A part of a series, without the deleted runs.
-pub(crate) struct Part {
+pub(crate) struct PrunedPart {
     pub(crate) pruned: Vec<Pruned>,
     /// Whether the database keeps old runs.
     has_kept: bool,
@@ -104,13 +104,13 @@ pub(crate) struct Part {
 
 impl Pruning<'_> {
     /// Deletes at most `limit` old runs of the part after the run `after`.
-    pub(crate) fn part(
+    pub(crate) fn delete_part(
         &self,
         series: &Series,
         after: i64,
         limit: usize,
         kept: &mut Kept,
-    ) -> store::Result<Part> {
+    ) -> store::Result<PrunedPart> {
         let (mut old, next) = series.part(self.store, after)?;
         old.truncate(limit);
         let (mut pruned, mut has_kept) = (Vec::new(), false);
@@ -126,12 +126,12 @@ impl Pruning<'_> {
             has_kept |= !rejected.is_empty();
             kept.add(rejected);
         }
-        Ok(Part { pruned, has_kept, next })
+        Ok(PrunedPart { pruned, has_kept, next })
     }
 
     /// Deletes the oldest events of the trail: they are kept as long as dead runs. Returns whether
     /// there may be more.
-    pub(crate) fn events(&self, kept: &mut Kept) -> store::Result<bool> {
+    pub(crate) fn delete_events(&self, kept: &mut Kept) -> store::Result<bool> {
         let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
         let is_full = events.len() == PRUNED_AT_ONCE;
@@ -142,7 +142,7 @@ impl Pruning<'_> {
     }
 
     /// Deletes old runs for a limited time, and at most `left`, which it reduces.
-    fn some(&self, left: &mut usize, kept: &mut Kept) -> store::Result<()> {
+    fn delete_some(&self, left: &mut usize, kept: &mut Kept) -> store::Result<()> {
         let until = Instant::now() + 2 * PRUNING;
         let mut all = series(self.store, self.default)?;
         // In a random order, no job's old runs delay those of the other jobs in each tick.
@@ -150,7 +150,7 @@ impl Pruning<'_> {
         for series in all {
             let (mut after, mut fruitless) = (Some(0), 0);
             while let Some(id) = after.filter(|_| *left > 0 && Instant::now() < until) {
-                let part = self.part(&series, id, *left, kept)?;
+                let part = self.delete_part(&series, id, *left, kept)?;
                 *left -= part.pruned.len();
                 after = part.next;
                 fruitless += u32::from(part.pruned.is_empty());
@@ -177,8 +177,9 @@ pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), ..Cause::default() };
     let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
     let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
-    let pruned =
-        pruning.some(&mut left, &mut runs).and_then(|()| pruning.events(&mut events).map(drop));
+    let pruned = pruning
+        .delete_some(&mut left, &mut runs)
+        .and_then(|()| pruning.delete_events(&mut events).map(drop));
     if let Err(error) = pruned {
         log::warn!("old runs are not deleted: {}", error.for_log());
     }

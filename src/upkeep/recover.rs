@@ -54,7 +54,7 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
                 log_recovered(run, recovered, *wait);
             }
         }
-        if !turn.goes_on(any || shortened, is_full) {
+        if !turn.try_go_on(any || shortened, is_full) {
             return Ok(());
         }
     }

@@ -120,7 +120,7 @@ impl<'a> Turn<'a> {
             let items = look_up(at_once)?;
             let is_full = items.len() == at_once;
             let has_changed = self.work_off(items, &mut attempt, &mut set_aside)?;
-            if !self.goes_on(has_changed, is_full) {
+            if !self.try_go_on(has_changed, is_full) {
                 return Ok(());
             }
         }
@@ -128,7 +128,7 @@ impl<'a> Turn<'a> {
 
     /// Whether to look for more items: the last ones were as many as are looked up at a time. If
     /// none of them was changed, other sessions have locked them, or the database rejects them.
-    pub(crate) fn goes_on(&mut self, has_changed: bool, is_full: bool) -> bool {
+    pub(crate) fn try_go_on(&mut self, has_changed: bool, is_full: bool) -> bool {
         has_changed && is_full && self.try_begin()
     }
 }

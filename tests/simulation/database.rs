@@ -961,7 +961,7 @@ impl Database {
             let found = waits.len();
             let recover = |part: &[_]| Ok(!self.recover(part)?.is_empty());
             let any = turn.work_off(waits, recover, |_, _| Ok(false))?;
-            if !turn.goes_on(any, found == 500) {
+            if !turn.try_go_on(any, found == 500) {
                 return Ok(());
             }
         }
@@ -1128,7 +1128,7 @@ impl Database {
                 moved |= turn.work_off(batch, fire, |plan, _| fire(&[due::put_off(plan.due)]))?;
             }
             let is_full = i64::try_from(found).is_ok_and(|it| it >= store::FIRED_AT_ONCE);
-            if !turn.goes_on(moved, is_full) {
+            if !turn.try_go_on(moved, is_full) {
                 return Ok(());
             }
         }

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read as _};
 
 use anyhow::Context;
 
-use super::request::{After, Asked, Request, Waits, at_line};
+use super::request::{After, Asked, RunRequest, Waits, at_line};
 use crate::exit::Fault;
 use crate::job::payload::PAYLOAD_LIMIT;
 use crate::store::{Dependencies, Predecessor};
@@ -17,7 +17,7 @@ const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 /// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
 pub(super) fn read(
     mut input: impl BufRead,
-    mut complete: impl FnMut(Request) -> Request,
+    mut complete: impl FnMut(RunRequest) -> RunRequest,
 ) -> anyhow::Result<Vec<Asked>> {
     let mut runs = Vec::new();
     let mut text = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn read(
         } else if line.is_empty() {
             continue;
         } else {
-            Request::from_line(line)
+            RunRequest::from_line(line)
         };
         let line = Some(number);
         let request = read.map_err(|why| at_line(line, Fault::usage(why)))?;

@@ -18,7 +18,7 @@ use anyhow::Context;
 use clap::{ArgAction, Args, ValueHint};
 use serde::de::IgnoredAny;
 
-use self::request::{Asked, Request, at_line, called, check_job};
+use self::request::{Asked, RunRequest, at_line, called, check_job};
 use super::environment::of_variables;
 use super::outage::OUTAGE_LIMIT;
 use super::{DatabaseFlags, exit_of, tick, wait};
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE|-", value_hint = ValueHint::FilePath)]
     payload_file: Option<String>,
     #[command(flatten)]
-    request: Request,
+    request: RunRequest,
     /// Enqueue a JSON object a line, all or none: job, payload, and what the flags set
     #[arg(
         long,
@@ -211,7 +211,7 @@ impl Arguments {
         let given = self.then.get(1).map_or("{}", String::as_str).as_bytes();
         let payload = payload::check(given).map_err(|why| unquoted(&why, given))?;
         check_job(job, payload).map_err(Fault::usage)?;
-        let request = Request::default().of_job(job.clone(), payload.to_owned())?;
+        let request = RunRequest::default().of_job(job.clone(), payload.to_owned())?;
         request.over(&self.request).asked(None).map(Some)
     }
 
@@ -460,9 +460,12 @@ fn enqueue(
     }
     let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
     complain_of_replaced(&store, &answers, &runs);
-    let new = followers.iter().map(|index| &answers[*index]);
-    let new = new.filter(|answer| !waits && answer.result == EnqueueResult::Enqueued);
-    let new: Vec<_> = new.filter_map(|answer| answer.id).collect();
+    let new: Vec<_> = followers
+        .iter()
+        .map(|index| &answers[*index])
+        .filter(|answer| !waits && answer.result == EnqueueResult::Enqueued)
+        .filter_map(|answer| answer.id)
+        .collect();
     if !new.is_empty() {
         // The runs are enqueued, so an error of this search is not one of the command.
         let states = store.run_states(new).unwrap_or_default();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::arguments::{
-    Read, checked, lock, run_id, run_key, seconds, share, time, within, worker,
+    ReadFlag, checked, lock, run_id, run_key, seconds, share, time, within, worker,
 };
 use crate::exit::Fault;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
@@ -27,7 +27,7 @@ use crate::text::timestamp;
 /// lines. A line has the names of the flags; those of the columns are accepted, too.
 #[derive(Args, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Request {
+pub(super) struct RunRequest {
     #[arg(skip)]
     #[serde(alias = "job_type")]
     job: String,
@@ -239,7 +239,7 @@ pub(super) struct Waits {
     pub(super) rule: AfterRule,
 }
 
-impl Request {
+impl RunRequest {
     /// Reads a line of a batch.
     pub(super) fn from_line(text: &[u8]) -> Result<Self, String> {
         // The parser counts lines from 1 in each part.
@@ -363,17 +363,17 @@ impl Request {
 }
 
 /// Reads the time limit of an attempt.
-pub(in crate::commands) fn timeout() -> impl Read<f64> {
+pub(in crate::commands) fn timeout() -> impl ReadFlag<f64> {
     let (least, most) = action::TIMEOUT_RANGE;
     seconds(least, most)
 }
 
 /// Reads a wait; `--run-at` can reach farther.
-pub(in crate::commands) fn wait() -> impl Read<f64> {
+pub(in crate::commands) fn wait() -> impl ReadFlag<f64> {
     seconds(Duration::ZERO, 10 * YEAR)
 }
 
-fn expires_in() -> impl Read<f64> {
+fn expires_in() -> impl ReadFlag<f64> {
     let (least, most) = definition::EXPIRES_RANGE;
     seconds(least, most)
 }

@@ -133,7 +133,7 @@ impl Arguments {
                 print::json(&StatusAnswer { findings: &findings, overview: &overview })
             }
             Format::Tsv => {
-                let (output, overview) = (self.output, &overview);
+                let output = self.output;
                 print::tsv(output, "job", &overview.jobs)?;
                 print::tsv(output, "flow", &overview.flow)?;
                 print::tsv(output, "worker", &overview.workers)?;
@@ -154,7 +154,7 @@ impl Arguments {
         if let Some(job) = job
             && overview.jobs.is_empty()
         {
-            super::known_job(store, job)?;
+            super::check_job_exists(store, job)?;
         }
         Ok((overview, findings))
     }

@@ -23,7 +23,7 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 use super::HEADER_LIMIT;
-use super::failure::{Sent, tls_words, worded};
+use super::failure::{SentPart, tls_words, worded};
 use super::normalize::Normalized;
 use super::policy::{HostPolicy, Reach, bare, is_public};
 use crate::execute::is_exhaustion;
@@ -48,7 +48,7 @@ scoped_thread_local!(static CALL_STATE: CallState);
 struct CallState {
     /// When the call, or the connection that it makes now, ends with which timeout.
     limit: Cell<(Instant, Timeout)>,
-    sent: Cell<Sent>,
+    sent: Cell<SentPart>,
     /// The connection was kept after an earlier request.
     is_kept: Cell<bool>,
 }
@@ -57,14 +57,14 @@ struct CallState {
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
     let state = CallState {
         limit: Cell::new((deadline, Timeout::Global)),
-        sent: Cell::new(Sent::Nothing),
+        sent: Cell::new(SentPart::Nothing),
         is_kept: Cell::default(),
     };
     STOP.set(stop, || CALL_STATE.set(&state, call))
 }
 
 /// Returns how much of its request the call on this thread has sent.
-pub(super) fn sent() -> Sent {
+pub(super) fn sent() -> SentPart {
     CALL_STATE.with(|state| state.sent.get())
 }
 
@@ -77,7 +77,7 @@ pub(super) fn is_kept() -> bool {
 /// connection.
 pub(super) fn begin() {
     CALL_STATE.with(|state| {
-        state.sent.set(Sent::Nothing);
+        state.sent.set(SentPart::Nothing);
         state.is_kept.set(true);
     });
 }
@@ -122,10 +122,9 @@ pub(super) struct Dialer {
 
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
     let trust = Trust { roots: tls::system_roots()?, revoked: Vec::new() };
-    let verifier = Verifier::strict(Checks::AuthorityAndName, trust);
-    let verifier = verifier.map_err(|problem| problem.cause)?;
-    let verifier =
-        verifier.ok_or("the root certificates of this host are damaged; correct them")?;
+    let verifier = Verifier::strict(Checks::AuthorityAndName, trust)
+        .map_err(|problem| problem.cause)?
+        .ok_or("the root certificates of this host are damaged; correct them")?;
     let builder = tls::client(verifier, ALL_VERSIONS).map_err(|error| error.to_string())?;
     Ok(Arc::new(builder.with_no_client_auth()))
 }
@@ -173,12 +172,12 @@ impl Connector for Dialer {
         let connected = limited((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
             connect(&addresses).and_then(|stream| match tls {
                 Some(config) => encrypted(stream, config, host),
-                None => Ok(HttpSocket::new(Stream::Plain(stream))),
+                None => Ok(HttpSocket::new(HttpStream::Plain(stream))),
             })
         });
         CALL_STATE.with(|state| {
             // Only the handshake was sent so far.
-            state.sent.set(Sent::Nothing);
+            state.sent.set(SentPart::Nothing);
             state.is_kept.set(false);
         });
         connected.map(|socket| Some(Normalized::new(socket))).map_err(|error| match error {
@@ -243,9 +242,10 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
         let stream = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
         match stream {
             Ok(stream) => {
-                let set = stream.set_nodelay(true);
-                let set = set.and_then(|()| stream.set_read_timeout(Some(SLICE)));
-                let set = set.and_then(|()| stream.set_write_timeout(Some(SLICE)));
+                let set = stream
+                    .set_nodelay(true)
+                    .and_then(|()| stream.set_read_timeout(Some(SLICE)))
+                    .and_then(|()| stream.set_write_timeout(Some(SLICE)));
                 return set.map(|()| stream).map_err(|error| unconnected(&error));
             }
             Err(error) => last = error,
@@ -266,15 +266,15 @@ fn encrypted(
     let session = ClientConnection::new(config, name);
     let mut session = session.map_err(|error| failed(TlsProblem::from(&error)))?;
     retry(|| session.complete_io(&mut stream).map(|(read, _)| read))?;
-    Ok(HttpSocket::new(Stream::Encrypted(Box::new(StreamOwned::new(session, stream)))))
+    Ok(HttpSocket::new(HttpStream::Encrypted(Box::new(StreamOwned::new(session, stream)))))
 }
 
-enum Stream {
+enum HttpStream {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Stream {
+impl HttpStream {
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -283,7 +283,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for HttpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(buffer),
@@ -292,7 +292,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for HttpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.write(bytes),
@@ -309,12 +309,12 @@ impl Write for Stream {
 }
 
 pub(super) struct HttpSocket {
-    stream: Stream,
+    stream: HttpStream,
     buffers: LazyBuffers,
 }
 
 impl HttpSocket {
-    fn new(stream: Stream) -> Self {
+    fn new(stream: HttpStream) -> Self {
         Self { stream, buffers: LazyBuffers::new(BUFFER, BUFFER) }
     }
 }
@@ -342,7 +342,7 @@ impl Transport for HttpSocket {
         let mut rest = &self.buffers.output()[..amount];
         while !rest.is_empty() {
             let written = retry(|| self.stream.write(rest))?;
-            CALL_STATE.with(|state| state.sent.set(Sent::Something));
+            CALL_STATE.with(|state| state.sent.set(SentPart::Something));
             rest = &rest[written..];
         }
         retry(|| self.stream.flush().map(|()| 0)).map(drop)
@@ -367,7 +367,7 @@ impl Transport for HttpSocket {
     }
 
     fn is_tls(&self) -> bool {
-        matches!(self.stream, Stream::Encrypted(_))
+        matches!(self.stream, HttpStream::Encrypted(_))
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) const INCOMPLETE: &str =
 
 /// Whether any part of a request may have reached the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Sent {
+pub(super) enum SentPart {
     Nothing,
     Something,
 }
@@ -33,8 +33,8 @@ pub(super) fn is_closed(error: &io::Error) -> bool {
 
 /// Describes the error of a call without a complete answer. The text of ureq's errors may contain
 /// the URL, so it is not used.
-pub(super) fn of(error: Error, sent: Sent, total: Duration) -> Failure {
-    let unknown = if sent == Sent::Something { "; outcome unknown" } else { "" };
+pub(super) fn of(error: Error, sent: SentPart, total: Duration) -> Failure {
+    let unknown = if sent == SentPart::Something { "; outcome unknown" } else { "" };
     let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
     let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
     match error {
@@ -46,7 +46,7 @@ pub(super) fn of(error: Error, sent: Sent, total: Duration) -> Failure {
             let limit = HEADER_LIMIT / 1024;
             transport(&format!("the answer has a header longer than {limit} KiB"))
         }
-        Error::Protocol(_) if sent == Sent::Nothing => {
+        Error::Protocol(_) if sent == SentPart::Nothing => {
             Failure::BadPayload("the call can't be written as an HTTP request".to_owned())
         }
         Error::Protocol(_) | Error::BodyStalled => {
@@ -55,11 +55,11 @@ pub(super) fn of(error: Error, sent: Sent, total: Duration) -> Failure {
         Error::Io(error) => {
             match (tls_problem(&error), error.kind(), sent) {
                 (Some(problem), ..) => tls(&tls_words(&problem)),
-                (None, ErrorKind::UnexpectedEof, Sent::Something) => {
+                (None, ErrorKind::UnexpectedEof, SentPart::Something) => {
                     Failure::Transport(INCOMPLETE.to_owned())
                 }
                 // Only a TLS handshake reads from the server before the request is sent.
-                (None, ErrorKind::UnexpectedEof, Sent::Nothing) => {
+                (None, ErrorKind::UnexpectedEof, SentPart::Nothing) => {
                     tls("the server closed the connection during the TLS handshake")
                 }
                 (None, ..) => transport(&format!("the connection failed: {error}")),
@@ -103,17 +103,18 @@ mod tests {
 
     #[test]
     fn a_failure_never_contains_the_url() {
-        let says = |error: Error, sent: Sent| of(error, sent, Duration::from_secs(30)).to_string();
+        let says =
+            |error: Error, sent: SentPart| of(error, sent, Duration::from_secs(30)).to_string();
         let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
-        assert_eq!(says(reset(), Sent::Nothing), "the connection failed: connection reset");
+        assert_eq!(says(reset(), SentPart::Nothing), "the connection failed: connection reset");
         assert_eq!(
-            says(reset(), Sent::Something),
+            says(reset(), SentPart::Something),
             "the connection failed: connection reset; outcome unknown"
         );
         let uri = || Error::BadUri("http://a:81/secret?token=s3cret".to_owned());
-        assert_eq!(says(uri(), Sent::Something), "the call failed; outcome unknown");
+        assert_eq!(says(uri(), SentPart::Something), "the call failed; outcome unknown");
         assert_eq!(
-            says(Error::Timeout(ureq::Timeout::Global), Sent::Something),
+            says(Error::Timeout(ureq::Timeout::Global), SentPart::Something),
             "timed out after 30s"
         );
     }

@@ -16,7 +16,7 @@ use ureq::{Agent, AsSendBody, Body, Error};
 pub(crate) use policy::HostPolicy;
 
 use self::connection::{Dialer, NoResolver};
-use self::failure::Sent;
+use self::failure::SentPart;
 use self::request::{HttpRequest, Unsendable};
 use super::Stop;
 use crate::job::action::{HTTP_TIMEOUT, Http, Method, TIMEOUT_RANGE};
@@ -111,7 +111,7 @@ impl Caller {
             Err(Error::Io(error))
                 if connection::is_kept()
                     && failure::is_closed(&error)
-                    && (request.is_idempotent() || connection::sent() == Sent::Nothing) =>
+                    && (request.is_idempotent() || connection::sent() == SentPart::Nothing) =>
             {
                 ask(&self.agent, request, Duration::ZERO)
             }
@@ -161,7 +161,7 @@ fn ended(
             (Outcome::Succeeded, note)
         }
         (None, Err(error)) => {
-            let failure = failure::of(error, Sent::Something, total);
+            let failure = failure::of(error, SentPart::Something, total);
             (Outcome::Failed(failure), Some(request.endpoint.note()))
         }
     };

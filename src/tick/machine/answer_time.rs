@@ -58,7 +58,7 @@ impl Machine {
             | Answer::Leave(_)
             | Answer::Prune => return,
         }
-        if !self.link.warns_slow(took, self.timing.heartbeat) {
+        if !self.link.take_slow_warning(took, self.timing.heartbeat) {
             return;
         }
         let runs = |count: usize| plural::of(count as i64, "run");

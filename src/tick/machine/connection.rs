@@ -70,7 +70,7 @@ impl Machine {
     }
 
     fn warn(&mut self, error: &store::Error) {
-        if self.link.warns(self.now, error) {
+        if self.link.take_warning(self.now, error) {
             self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
         }
         self.log(Level::Debug, error.to_string());

@@ -1195,7 +1195,7 @@ fn a_tick_exits_once_nothing_is_left_to_do() {
     }));
     assert!(!idle(|it| {
         it.phase = Phase::Leaving;
-        it.link.warns_slow(Duration::from_secs(60), Duration::ZERO);
+        it.link.take_slow_warning(Duration::from_secs(60), Duration::ZERO);
     }));
     assert!(!idle(|it| (it.phase, it.may_prune) = (Phase::Leaving, true)));
     assert!(idle(|it| {
