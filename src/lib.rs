@@ -31,7 +31,7 @@ use print::LogFormat;
 #[doc(hidden)]
 pub use execute::measured;
 
-/// The program.
+/// Runs the command line, and returns the exit status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     execute::hide_environment();

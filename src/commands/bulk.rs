@@ -202,7 +202,7 @@ impl BulkRequest<'_> {
         counts: impl Fn(&RunResult) -> bool,
     ) -> anyhow::Result<Exit> {
         let (mut results, progress) = (HashMap::new(), Progress::of(Some(ids.len())));
-        // Of 40 bits, so that a person can type it.
+        // The operation id has 40 bits, so that a person can type it.
         let name = format!("{:010x}", rand::random_range(0..1_u64 << 40));
         let cause = Cause { operation: Some(name.clone()), ..flags.reason.cause() };
         let asked = self.request((ids, flags.dry_run, &cause), store, &progress, &mut results);
@@ -219,7 +219,7 @@ impl BulkRequest<'_> {
         }
         asked?;
         let undoes = !matches!(self.operation, Operation::Remove | Operation::Undo(_));
-        // Of one run, a person sees what it was.
+        // No hint after one run: a person knows what it was, and can change it back.
         let has_changed_many = exits.iter().filter(|exit| **exit == Exit::Done).count() > 1;
         if undoes && !flags.dry_run && has_changed_many {
             print::hint(output, &format!("`jobctl undo {name}` undoes it"));

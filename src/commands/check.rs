@@ -278,7 +278,7 @@ impl Arguments {
         let mut remembered: Remembered = note.read().unwrap_or_default();
         let found = format!("{error:#}");
         let outage = Finding { severity: Severity::Bad, found, ..Finding::default() };
-        // There is no other clock now.
+        // The database can't be reached, so only this host's clock is left.
         let now = DateTime::<Utc>::from(SystemTime::now());
         let is_known = remembered.subjects.contains(&outage.subject());
         if is_known && !self.is_repeated(remembered.outage_at, now) {
@@ -297,7 +297,7 @@ impl Arguments {
     /// Whether `--repeat` is over since the last report of known problems.
     fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         let since = (now - reported_at).to_std();
-        // A time to come is that of a clock that was ahead.
+        // A report in the future was noted while the clock was ahead: report again.
         self.repeat.is_some_and(|repeat| since.map_or(true, |since| since >= repeat))
     }
 

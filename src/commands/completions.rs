@@ -22,9 +22,9 @@ use crate::store::{RunFilter, RunList, Store};
 
 /// The variable in which the script names the shell.
 const ASKS: &str = "_JOBCTL_COMPLETE";
-/// A person waits for the answer.
+/// The time limit of a completion: a person waits for it at the command line.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// Recent runs are completed most often.
+/// The newest ids that are offered: recent runs are completed most often.
 const IDS: i64 = 50;
 
 /// Print the completion script for a shell

@@ -26,7 +26,7 @@ use crate::store::{Edit, Operation, Store};
 #[command(
     verbatim_doc_comment,
     mut_group("Values", |values| values.required(true)),
-    // Here, `--queue` is the new queue.
+    // `--queue` is the new queue here, so the filter gets another name.
     mut_arg("queue", |filter| filter.long("from-queue"))
 )]
 pub(crate) struct Arguments {

@@ -18,7 +18,8 @@ use crate::store::{HoldTarget, Store};
 use crate::text::duration::{SECOND, YEAR};
 use crate::text::{did_you_mean, plural, timestamp};
 
-/// With --until-idle. A claim that began before a hold ends within 1.3 seconds.
+/// How often --until-idle looks for running runs. A claim that began before a hold ends within 1.3
+/// seconds.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 const HOLDS: Table<'_> = Table::new(
@@ -161,7 +162,7 @@ impl Hold {
 fn wait_until_idle(mut session: LastingSession<'_>, targets: &[HoldTarget]) -> anyhow::Result<()> {
     let mut is_shown = false;
     loop {
-        // Before the first look, too: a claim that began before the hold is not visible yet.
+        // Wait before the first look, too: a claim that began before the hold is not visible yet.
         thread::sleep(POLL_INTERVAL);
         let running = session.insist(POLL_INTERVAL, |store| Ok(store.count_running(targets)?))?;
         if running == 0 {

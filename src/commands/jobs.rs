@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 #[derive(Default, Serialize)]
 struct Listed {
     job_type: String,
-    /// Without secrets.
+    /// The command or the call, without secrets.
     executes: String,
     schedule: Option<String>,
     time_zone: Option<String>,

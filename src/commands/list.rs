@@ -56,7 +56,7 @@ pub(super) const TABLE: Table<'_> = Table::new(
     NONE,
 );
 
-/// Of waiting runs.
+/// The columns of waiting runs.
 const WAITING: Table<'_> = Table::new(
     "id, job_type as job, status, attempts/max_attempts as attempts, run_at as due, queue, \
      priority, share, last_error as error",

@@ -49,7 +49,7 @@ const RUNS: Table<'_> = Table::new(
     NONE,
 );
 
-/// With settled runs.
+/// The columns with `--all`, which adds settled runs.
 const ALL: Table<'_> = Table::new(
     "id, job_type as job, attempts/max_attempts as attempts, finished_at as died at, \
      settled_at as settled at, error_type as error type, last_error as error, \

@@ -21,13 +21,13 @@ use crate::store::{ClaimFilter, LoadFigures, NewRun, Queued, Store, Timeouts};
 use crate::text::duration::{DAY, SECOND};
 use crate::tick::{self, Bounds, Plan};
 
-/// As a tick has it by default.
+/// The default lease of a tick.
 const LEASE: Duration = Duration::from_secs(120);
 /// The name of the definition and of the queue; the statements of the store have it, too.
 const NAME: &str = "jobctl-load";
 /// How often the test is renewed, and its unfinished runs are counted.
 const POLL: Duration = Duration::from_millis(250);
-/// The figures of a million runs take two seconds, and a statement may take ten.
+/// The most runs of a test: their figures take two seconds, and a statement may take ten.
 const MOST: usize = 1_000_000;
 /// Runs that one transaction enqueues.
 const BATCH: usize = 2000;
@@ -87,7 +87,7 @@ struct Enqueues {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let target = database.target()?;
-        // Before the first row is written, so that a signal leaves none behind.
+        // Catch signals before the first row is written, so that a signal leaves no row behind.
         let interrupted = Arc::default();
         super::catch_signals(&interrupted)?;
         let store = open(&target, &interrupted)?;
@@ -169,7 +169,7 @@ impl Arguments {
     ) -> anyhow::Result<Option<&'static str>> {
         let (started, progress) = (Instant::now(), Progress::of(Some(self.runs)));
         loop {
-            // Before the runs are counted, so that none is enqueued in between.
+            // Ask this before the runs are counted: a run enqueued in between must not be missed.
             let is_enqueued = is_enqueued();
             let removed = "cannot continue the load test: its definition `jobctl-load` was \
                            removed, by another load test or by `apply --prune`; start it again";

@@ -262,7 +262,7 @@ impl DatabaseFlags {
         Store::open(&self.target()?)
     }
 
-    /// The same. While `interrupted` is set, each wait for the server ends early.
+    /// Connects as `open` does. While `interrupted` is set, each wait for the server ends early.
     fn open_until(&self, interrupted: &Arc<AtomicBool>) -> anyhow::Result<Store> {
         Store::open_until(&self.target()?, Arc::clone(interrupted))
     }
@@ -288,7 +288,7 @@ fn catch_signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
 /// `--help` and `--version` are errors here, too.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     environment::parse(std::env::args_os()).or_else(|usage| match usage.kind() {
-        // The grouped help is slow to build.
+        // Build the grouped help only on request: it is slow.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             parse_with(grouped(Cli::command()))
         }

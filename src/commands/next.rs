@@ -116,7 +116,7 @@ struct Nominal {
     usual_seconds: Option<f64>,
     #[serde(with = "timestamp")]
     usual_end_at: Option<DateTime<Utc>>,
-    /// With `--within`, like those below.
+    /// This field and those below are only set with `--within`.
     job_type: Option<String>,
     /// The name and the login of a schedule that an application made.
     application_schedule: Option<String>,
@@ -127,7 +127,7 @@ struct Nominal {
 const TIMES: Table<'_> =
     Table::new("scheduled_for as at, local_time as local time, clock_change as clock change", "");
 
-/// With `--within`.
+/// The columns with `--within`.
 const FIRES: Table<'_> = Table::new(
     "scheduled_for as at, job_type as job, usual_seconds as usual, usual_end_at as usual end, \
      local_time as local time, time_zone as time zone, clock_change as clock change, \

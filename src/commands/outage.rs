@@ -52,7 +52,7 @@ impl<'a> LastingSession<'a> {
                 (self.store, self.away_since) = (Some(store), None);
                 Ok(Some(answer))
             }
-            // The caller ends.
+            // A signal came, so the caller ends the command: print nothing.
             Err(error)
                 if exit_of(&error) == Exit::Unavailable
                     && self.interrupted.load(Ordering::Relaxed) =>

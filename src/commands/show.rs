@@ -26,7 +26,7 @@ use crate::text::{plural, timestamp};
 const LINES: usize = 20;
 /// The number of characters that are read for these lines.
 const CHARACTERS: usize = 8000;
-/// With --follow. Workers send output with their heartbeats, which are rarer.
+/// How often --follow looks for output. Workers send it with their heartbeats, which are rarer.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show a run, why it is not running, and its history

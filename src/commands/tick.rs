@@ -234,7 +234,7 @@ fn warn_of_user(worker: &str, database: &DatabaseFlags) {
     if !io::stderr().is_terminal() {
         return;
     }
-    // If the database can't be reached, the tick says so.
+    // Ignore an error: if the database can't be reached, the tick says so.
     let last = database.open().and_then(|store| Ok(store.last_user(worker)?));
     let user = connect::system_user();
     match last {

@@ -45,7 +45,7 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
         .or_else(|| of_scopes(&usage))
         .or_else(|| of_runs(&usage));
     if is_far {
-        // It shows the distant flag.
+        // The usage line shows the distant flag, so remove it, too.
         usage.remove(ContextKind::Usage);
     }
     if let Some(tip) = tip {

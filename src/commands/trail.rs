@@ -56,7 +56,7 @@ const HEADING: &str = "Which changes";
 #[derive(Args, Debug)]
 #[command(
     verbatim_doc_comment,
-    // Elsewhere, it selects runs.
+    // In other commands, the time zone is listed with the flags that select runs.
     mut_arg("time_zone", |zone| zone.help_heading(HEADING))
 )]
 pub(crate) struct Arguments {

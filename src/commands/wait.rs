@@ -57,12 +57,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// `jobctl enqueue --wait`.
+    /// The wait of `jobctl enqueue --wait`.
     pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>, output: bool) -> Self {
         Self { ids, timeout, output, exit_status: false }
     }
 
-    /// Goes on while the database is away for a short time.
+    /// Waits for the runs, also while the database is away for a short time.
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (interrupted, began) = (Arc::default(), Instant::now());
         let signals = signals(&interrupted)?;
@@ -209,7 +209,7 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
             let why = match (error_type.as_deref().unwrap_or("unknown"), failure) {
                 (timeout, _) if timeout == ErrorType::Timeout.as_str() => "timed out".to_owned(),
                 (_, Some(failure)) => failure.to_string(),
-                // An enqueuer sees no more of it.
+                // An enqueuer may not read the error, only its type.
                 (other, None) => format!("error type {other}"),
             };
             let failed = if state.status == Status::Dead { "is dead" } else { "failed" };

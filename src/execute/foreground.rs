@@ -54,7 +54,7 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
                     SIGHUP => Signal::HUP,
                     _ => continue,
                 };
-                // The command may have ended.
+                // Ignore an error: the command may have ended.
                 let _ = pidfd_send_signal(&command, signal);
             }
         });

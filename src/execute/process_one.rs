@@ -34,7 +34,7 @@ pub(crate) fn run_as_process_one() -> Option<ExitCode> {
                 continue;
             }
         };
-        // It may have ended.
+        // Ignore an error: jobctl may have ended.
         let _ = kill_process(child, passed_on);
     }
     None

@@ -101,7 +101,7 @@ fn hash(text: impl Hash) -> String {
 fn remove_old(folder: &Folder) -> io::Result<()> {
     for (file, age) in folder.list()? {
         if age.is_some_and(|age| age > KEPT) {
-            // Another process may have removed it.
+            // Ignore an error: another process may have removed it.
             let _ = folder.remove(&file);
         }
     }

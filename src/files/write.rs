@@ -157,7 +157,7 @@ impl Folder {
         let mut found = Vec::new();
         for entry in Dir::new(self.listable()?)? {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
-            // Another process may have removed it.
+            // Skip a file that another process has removed.
             if let Ok(seen) = statat(&self.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
                 let seconds = seen.st_mtime.try_into().unwrap_or_default();
                 let modified = UNIX_EPOCH + Duration::from_secs(seconds);
@@ -180,7 +180,7 @@ pub(crate) fn replace_or_create(file: &Path, text: &[u8]) -> io::Result<()> {
     folder.replace(&name, text)
 }
 
-/// The same. Only this user can read a new file.
+/// Replaces a file atomically, or creates it so that only this user can read it.
 pub(crate) fn replace_private(file: &Path, text: &[u8]) -> io::Result<()> {
     let (folder, name) = Folder::of(file, true)?;
     folder.put(&name, text, PRIVATE)
@@ -191,7 +191,7 @@ pub(crate) fn append_to(file: &Path) -> io::Result<File> {
     let (folder, name) = Folder::of(file, false)?;
     match statat(&folder.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {}
-        // Opening a device can have an effect.
+        // Check before opening: opening a device can have an effect.
         seen => check_own(&seen?)?,
     }
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | SAFELY;

@@ -9,7 +9,7 @@ use crate::store::{self, StoppedCounts, StoppedFacts};
 use crate::text::duration::{DAY, show};
 use crate::text::{plural, shell};
 
-/// Words a fact.
+/// Returns the finding about a hold, a paused schedule or a disabled job.
 pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Finding {
     let code = fact.code;
     let by = fact.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();

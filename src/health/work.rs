@@ -377,7 +377,7 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
                  `jobctl once --settle`; `jobctl once --list` has their keys"
             ),
         ),
-        // Other functions word these.
+        // `stopped::finding` and `sequence_behind` word these.
         Code::SequenceBehind | Code::RunsHeld | Code::SchedulePaused | Code::JobDisabled => {
             (code.as_str().to_owned(), String::new())
         }

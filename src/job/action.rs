@@ -396,7 +396,7 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
     }
-    // It would take the first part of the path for the host: `http:///a`.
+    // The parser would take the first part of the path for the host: `http:///a`.
     let has_host = text.split_once("://").is_some_and(|(scheme, rest)| {
         !scheme.contains(['/', ':', '\\']) && !rest.starts_with(['/', '\\'])
     });
@@ -432,7 +432,7 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 }
 
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    // A number is refused like a wrong text: it would not say its unit.
+    // Refuse a number like a wrong text: it does not say its unit.
     let value = Value::deserialize(deserializer)?;
     let text = value.as_str().unwrap_or_default();
     let (least, most) = TIMEOUT_RANGE;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::text::duration;
 
-/// The columns have the same default.
+/// The rule of a run without one; the columns have the same default.
 pub(crate) const DEFAULT: &str = "exponential:1m..30m";
 /// The maximum of a wait, so that no interval overflows.
 const LONGEST: Duration = Duration::from_secs(30 * 86400);

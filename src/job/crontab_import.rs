@@ -269,10 +269,11 @@ impl Import<'_> {
     fn shell_key(&self, command: &str, input: Option<&str>) -> Value {
         match (&self.shell, input.map(redirection)) {
             (None, None) => json!(command),
-            // Not after the command, which may be a list, end in a comment or read another input.
+            // Redirect before the command, which may be a list, end in a comment or read another
+            // input.
             (None, Some(input)) => json!(format!("exec {input}\n{command}")),
             (Some(shell), None) => json!([shell, "-c", command]),
-            // Not each SHELL knows here-documents.
+            // Let sh read the here-document, because not each SHELL knows them.
             (Some(shell), Some(input)) => {
                 json!(["/bin/sh", "-c", format!("exec \"$0\" -c \"$1\" {input}"), shell, command])
             }

@@ -137,7 +137,7 @@ impl Key {
         Self { default, ..self }
     }
 
-    /// Of commands, addresses and payloads.
+    /// Hides the values from viewers, because commands, addresses and payloads may be secret.
     const fn hidden(self) -> Self {
         Self { is_visible: false, ..self }
     }
@@ -671,7 +671,7 @@ fn is_plain_length(text: &str) -> bool {
 }
 
 fn check_catch_up(text: &str) -> Result<(), String> {
-    // As in the CHECK of the table: no sign and no leading zero.
+    // The CHECK of the table allows no sign and no leading zero.
     let limit = text.strip_prefix("all:").and_then(|digits| digits.parse::<usize>().ok());
     let is_limit = limit.is_some_and(|limit| {
         (1..=CATCH_UP_LIMIT).contains(&limit) && text == format!("all:{limit}")

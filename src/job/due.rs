@@ -18,7 +18,7 @@ const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
 /// A schedule whose next nominal time has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DueSchedule {
-    /// Of the definition, as the name.
+    /// The id of the definition; the name is the definition's, too.
     pub(crate) id: i64,
     pub(crate) name: String,
     /// Of a schedule that an application made, with its name.

@@ -57,7 +57,7 @@ impl SeenTicks {
             Some(previous) => Some(kept.unwrap_or(limit)).filter(|tick| previous < *tick),
             None => kept.filter(|_| last > now - KEPT_BY_PRUNE),
         };
-        // The database's clock was ahead.
+        // A tick in the future is not lost: the database's clock was ahead.
         lost.filter(|tick| *tick <= now)
     }
 
@@ -69,7 +69,7 @@ impl SeenTicks {
         }
         self.is_corrected |= self.last() > Some(now);
         self.ticks.retain(|tick| *tick <= now);
-        // Another host may tick by the same name.
+        // Remember the previous tick, too: another host may tick by the same name.
         self.ticks.extend(previous_at.filter(|at| self.last() < Some(*at) && *at <= now));
         if let [.., before, last] = *self.ticks
             && last - before < APART

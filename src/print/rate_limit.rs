@@ -36,7 +36,7 @@ fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
         // A note from the future means that the clock was set back: remove it, too.
         let is_new = age.is_some_and(|age| age < HOUR);
         if hash.is_some_and(|hash| *file == *name(hash)) && !is_new {
-            // Another tick may have removed it.
+            // Ignore an error: another tick may have removed it.
             let _ = folder.remove(&file);
         }
     }

@@ -189,7 +189,7 @@ pub(crate) struct SetAside {
 pub(crate) enum AsideEnd {
     PutOff,
     Dead,
-    /// Nothing, for this reason.
+    /// It could not be put off either, for this reason.
     Kept(Error),
 }
 

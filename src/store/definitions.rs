@@ -100,7 +100,7 @@ rows! {
         pub(crate) role: String,
         /// One of the definitions that name it.
         pub(crate) job: String,
-        /// Their number.
+        /// How many definitions name it.
         pub(crate) jobs: i64,
     }
 

@@ -114,9 +114,9 @@ rows! {
         pub(crate) shares: i64,
         /// Runs whose last failed attempt is one of these: dead and not settled.
         pub(crate) dead: i64,
-        /// Not finished.
+        /// Runs that have not finished.
         pub(crate) waiting: i64,
-        /// Succeeded later.
+        /// Runs that succeeded later.
         pub(crate) recovered: i64,
         pub(crate) settled: i64,
         /// The run of the newest attempt.

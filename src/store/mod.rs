@@ -90,7 +90,7 @@ impl Store {
         Self::open_until(target, Arc::default())
     }
 
-    /// The same. While `interrupted` is set, each wait for the server ends early.
+    /// Connects as `open` does. While `interrupted` is set, each wait for the server ends early.
     pub(crate) fn open_until(
         target: &Target,
         interrupted: Arc<AtomicBool>,

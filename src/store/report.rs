@@ -46,7 +46,7 @@ pub(crate) struct Snapshot {
     pub(crate) now: DateTime<Utc>,
     pub(crate) summary: ReportSummary,
     pub(crate) work: WorkFacts,
-    /// As in `Overview`.
+    /// First that of all jobs, if there are several.
     pub(crate) flow: Vec<Flow>,
     pub(crate) jobs: Vec<ReportJob>,
     pub(crate) incidents: Vec<Incident>,
@@ -106,7 +106,7 @@ rows! {
         pub(crate) failed: i64,
         pub(crate) dead: i64,
         pub(crate) cancelled: i64,
-        /// On the days of the window.
+        /// Runs dropped on the days of the window.
         pub(crate) dropped: i64,
         pub(crate) queued: i64,
         /// Runs that wait for another attempt now.

@@ -50,7 +50,7 @@ fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result
     log::error!(job = due.name; "schedule of `{}` does not fire: {why}", due.label());
     match store.fire(vec![due::put_off(due)]) {
         Ok(put_off) => Ok(!put_off.is_empty()),
-        // It must not keep runs from being claimed.
+        // A schedule that can't be put off either must not keep runs from being claimed.
         Err(why) if why.may_be_about_one_row() => Ok(false),
         Err(why) => Err(why),
     }

@@ -126,7 +126,7 @@ impl Arguments {
         let mut workers = BTreeSet::from_iter(self.request.worker.clone());
         let rule = self.request.rule();
         if !self.then.is_empty() {
-            // Of the run of --then, and not of the lines.
+            // These flags are for the run of --then, not for the lines.
             (self.request.after_any_end, self.request.or_cancel) = (false, false);
         }
         let mut runs = match &batch {

@@ -167,7 +167,7 @@ mod read {
         )+};
     }
 
-    /// The payload `null` is one.
+    /// Reads a payload. `null` is a payload, not a missing one.
     pub(super) fn payload<'de, D>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error>
     where
         D: Deserializer<'de>,
@@ -252,7 +252,7 @@ impl RunRequest {
         Ok(line)
     }
 
-    /// With a payload that is JSON.
+    /// Adds the job and its payload, which is JSON.
     pub(super) fn of_job(self, job: String, payload: String) -> anyhow::Result<Self> {
         let payload = RawValue::from_string(payload).context("cannot read JSON")?;
         Ok(Self { job, payload: Some(payload), ..self })

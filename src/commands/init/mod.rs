@@ -89,7 +89,7 @@ impl Arguments {
         if self.remove {
             return self.remove_all(&database.target()?);
         }
-        // Before anything changes: a text that can't be written stops it.
+        // Make all texts before anything changes: one that can't be written stops the command.
         let own_file = self.env_file.then(|| OwnFile::with_address(&database.variables(true)?));
         let own_file = own_file.transpose()?;
         let environment = environment(database, own_file.as_ref())?;
@@ -180,7 +180,7 @@ impl Arguments {
         let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
         match self.sender(installed) {
             Some(sender) => print::complain(&sends(sender)),
-            // `complain_of_variables` says so.
+            // `complain_of_variables` says that cron sends no mail.
             None if is_unsent => {}
             None if Path::new(SENDMAIL).exists() => print::complain(
                 "cron mails problems to MAILTO, or else to this user; --exec sends them elsewhere",

@@ -99,12 +99,12 @@ const RUNNING: Table<'_> = Table::new(
     "",
 );
 
-/// Findings at most.
+/// The most findings of a section.
 const LISTED: usize = 8;
 
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
-/// With more findings, `check` and `doctor` show the remedies.
+/// With more findings than this, `status` leaves the remedies to `check` and `doctor`.
 const WITH_REMEDIES: usize = 5;
 
 /// Findings without remedies.
@@ -117,7 +117,7 @@ impl Arguments {
         }
         let store = database.open()?;
         if self.watch {
-            // An operator watches an outage, too.
+            // --watch goes on during an outage, because an operator watches it, too.
             let mut session = LastingSession::new(database, Duration::MAX, store);
             loop {
                 let (overview, findings) = session.insist(REDRAWN_AFTER, |it| self.read(it))?;
@@ -172,7 +172,7 @@ fn tables(
     let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
         .map(|severity| of(severity).collect::<Vec<_>>());
-    // The most troubled first.
+    // Jobs with the worst findings come first, then those with dead and with failed runs.
     jobs.sort_by_cached_key(|job| {
         let name = Some(&job.job_type);
         let finding = bad.iter().position(|finding| finding.job_type.as_ref() == name);

@@ -21,9 +21,9 @@ impl Machine {
     pub(super) fn connected(&mut self) {
         self.link.connected();
         self.next_renewal = self.now;
-        // The leases come first.
+        // Renew leases before output is stored again.
         self.renewals_without_output = self.renewals_without_output.min(0);
-        // Runs may have been released meanwhile.
+        // Claim soon: runs may have been released during the outage.
         self.claims.claim_soon(self.now);
     }
 
