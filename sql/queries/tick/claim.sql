@@ -1,5 +1,5 @@
--- queued or failed, and due -> running: claims runs. The function claim_runs explains the
--- parameters and the rows; there is always one.
+-- Claims due runs: queued or failed -> running. The function claim_runs explains the parameters,
+-- and the rows, of which there is always one.
 -- $1  worker              $2  tick              $3  at_most            $4  lease, seconds
 -- $5  queues              $6  excluded_jobs     $7  excluded_kinds     $8  excluded_runs
 -- $9  after_queues        $10 after_priorities  $11 after_run_at       $12 after_ids
