@@ -586,13 +586,14 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
     let address = format!(
         "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}"
     );
-    let unasked = "sslcertmode is require, but the server asked for no client certificate, or none";
+    let unasked = "sslcertmode is require, but the server does not ask for a client certificate; \
+                   set ssl_ca_file on the server, or use sslcertmode=allow";
     refuses(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
     assert_eq!(received.recv().unwrap(), b"");
     refuses(
         &format!("{address} sslcertmode=require"),
         7,
-        "`sslcertmode` is require, but TLS is optional",
+        "`sslcertmode` is require, but TLS is optional; use sslmode=require",
     );
     // A server that asks for the certificate and rejects it.
     let why = "the server rejects the client certificate";
@@ -601,8 +602,11 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
         7,
         why,
     );
-    // No certificate is set.
-    refuses(&secured.address("encrypted", "sslmode=require sslcertmode=require"), 7, unasked);
+    refuses(
+        &secured.address("encrypted", "sslmode=require sslcertmode=require"),
+        7,
+        "sslcertmode is require, but no client certificate is set; set sslcert and sslkey",
+    );
     opens(&secured.address("encrypted", "sslmode=require"));
 }
 

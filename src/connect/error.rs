@@ -39,7 +39,7 @@ const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
 const HOT_STANDBY_OFF: &str = "is not accepting connections";
 pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
-pub(super) const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
+const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 
 /// Why a host, or one of its addresses, gave no connection.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use x509_cert::der::{Decode, Encode};
 
-use super::error::{CHECK_CLIENT_CERTIFICATE, CHECK_TLS, ConnectError};
+use super::error::{CHECK_TLS, ConnectError};
 use super::settings::Settings;
 use super::stream::Socket;
 use super::{files, setting_fault};
@@ -105,7 +105,7 @@ impl TlsSettings {
         let must_send_certificate = cert_mode == "require";
         if must_send_certificate && mode < SslMode::Require {
             let cause = "is require, but TLS is optional";
-            return Err(settings.invalid("sslcertmode", cause, "use sslmode=verify-full"));
+            return Err(settings.invalid("sslcertmode", cause, "use sslmode=require"));
         }
         let certificate = path("sslcert").or_else(|| in_home("postgresql.crt"));
         let key = path("sslkey").or_else(|| settings.in_home(".postgresql/postgresql.key"));
@@ -216,9 +216,18 @@ impl TlsSettings {
             return Err(ConnectError::of_encryption(cause, CHECK_TLS));
         }
         if self.must_send_certificate && !resolver.has_sent.load(Ordering::Relaxed) {
-            let cause = "sslcertmode is require, but the server asked for no client certificate, \
-                         or none is set";
-            return Err(ConnectError::of_encryption(cause, CHECK_CLIENT_CERTIFICATE));
+            let (cause, remedy) = if self.identity.is_none() {
+                (
+                    "sslcertmode is require, but no client certificate is set",
+                    "set sslcert and sslkey",
+                )
+            } else {
+                (
+                    "sslcertmode is require, but the server does not ask for a client certificate",
+                    "set ssl_ca_file on the server, or use sslcertmode=allow",
+                )
+            };
+            return Err(ConnectError::of_encryption(cause, remedy));
         }
         let certificate = session.peer_certificates().and_then(<[_]>::first);
         let binding = certificate.map(tls::end_point_hash);
