@@ -18,7 +18,6 @@ mod report;
 mod store;
 mod text;
 mod tick;
-mod tls;
 mod upkeep;
 
 use std::process::ExitCode;

@@ -256,7 +256,7 @@ fn reason(text: &str) -> Result<String, String> {
 /// Returns the name of the user, with `sudo` that of its caller.
 fn user() -> String {
     let variable = |name| std::env::var(name).ok().filter(|name| !name.is_empty());
-    let name = variable("SUDO_USER").or_else(connect::account_name).or_else(|| variable("USER"));
+    let name = variable("SUDO_USER").or_else(connect::os_user).or_else(|| variable("USER"));
     name.map_or_else(|| geteuid().as_raw().to_string(), |name| name.chars().take(255).collect())
 }
 

@@ -64,7 +64,7 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
     let connection = ConnectionFacts {
         address: target.to_string(),
         is_local: target.is_local(),
-        is_verified: target.verifies(),
+        is_verified: target.verifies_servers(),
         sessions: [first, session.clone()],
         open_for,
         other,

@@ -32,7 +32,7 @@ impl Arguments {
         let mut store = Store::connect(&target)?;
         let migrations = if self.dry_run {
             // The server must answer this read as fast as it answered the login.
-            let answer = target.timeout.unwrap_or(Timeouts::USUAL.statement);
+            let answer = target.connect_timeout().unwrap_or(Timeouts::USUAL.statement);
             store.set_timeouts(Timeouts {
                 statement: answer,
                 silence: Duration::ZERO,

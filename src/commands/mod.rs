@@ -205,7 +205,7 @@ pub(crate) struct DatabaseFlags {
 impl DatabaseFlags {
     fn target(&self) -> anyhow::Result<Target> {
         let url = self.url()?;
-        Target::resolve(url.as_deref(), &|name| std::env::var(name).ok())
+        connect::resolve(url.as_deref(), &|name| std::env::var(name).ok())
     }
 
     /// Returns the address of the flag or of jobctl's own variable.
@@ -247,7 +247,7 @@ impl DatabaseFlags {
                 None => name.to_owned(),
             }
         };
-        let origins = match target.origins.iter().map(with_file).collect::<Vec<_>>().join(", ") {
+        let origins = match target.origins().iter().map(with_file).collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => "libpq's defaults: no flag or variable names it".to_owned(),
             origins => origins,
         };

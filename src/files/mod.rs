@@ -5,12 +5,12 @@ mod read;
 mod write;
 
 pub(crate) use note::{Note, config_folder, state_folder};
-pub(crate) use read::{input, is_private, open, open_private, read, read_lossy, read_text};
+pub(crate) use read::{input, open, open_private, read, read_text};
 pub(crate) use write::{Folder, append_to, replace, replace_or_create, replace_private};
 
 use std::io;
 
-/// The longest settings file that is read: a service file, a pass file, a unit, a crontab.
+/// The longest settings file that is read: a unit, a crontab, a note.
 pub(crate) const SETTINGS_LIMIT: u64 = MIB;
 pub(crate) const MIB: u64 = 1024 * 1024;
 

@@ -43,7 +43,7 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
 
 /// Returns whether only the owner can read a file. As in libpq, a file of root may be readable by a
 /// group.
-pub(crate) fn is_private(seen: &Metadata) -> bool {
+fn is_private(seen: &Metadata) -> bool {
     seen.mode() & (if seen.uid() == 0 { 0o037 } else { 0o077 }) == 0
 }
 
@@ -64,12 +64,6 @@ pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it is longer than {mib} MiB; name another file")));
     }
     Ok(bytes)
-}
-
-/// Reads a text of at most `limit` bytes to its end. Other programs, which read bytes, allow any in
-/// it: those that are not UTF-8 are replaced.
-pub(crate) fn read_lossy(file: File, limit: u64) -> io::Result<String> {
-    read(file, limit).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Reads a text of at most `limit` bytes to its end.

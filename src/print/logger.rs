@@ -40,21 +40,23 @@ const ATTEMPT_KEYS: [&str; 11] = [
 ];
 
 /// Starts the log on stderr: one line an event. `JOBCTL_LOG` overrides the level.
-pub(crate) fn start_log(level: LevelFilter, format: LogFormat) -> anyhow::Result<()> {
+pub(crate) fn start_log(usual: LevelFilter, format: LogFormat) -> anyhow::Result<()> {
     set_format(format);
     let mut builder = env_logger::Builder::new();
     let is_coloured = is_coloured(&io::stderr());
     builder.write_style(if is_coloured { WriteStyle::Always } else { WriteStyle::Never });
     builder.target(Target::Pipe(Box::new(LogWriter)));
-    builder.filter_module("jobctl", level);
-    if let Ok(filter) = std::env::var("JOBCTL_LOG") {
-        let level = filter.parse().map_err(|_| {
+    let most = match std::env::var("JOBCTL_LOG") {
+        Ok(filter) => filter.parse().map_err(|_| {
             Fault::usage(format!(
                 "JOBCTL_LOG is `{}`; write off, error, warn, info, debug or trace",
                 plain(&filter)
             ))
-        })?;
-        builder.filter_module("jobctl", level);
+        })?,
+        Err(_) => usual,
+    };
+    for module in ["jobctl", "postgres_connect"] {
+        builder.filter_module(module, most);
     }
     builder.format(move |buffer, record| {
         let (time, message) = (buffer.timestamp().to_string(), record.args().to_string());

@@ -9,7 +9,7 @@ use anyhow::Chain;
 use postgres::error::{Severity, SqlState};
 use postgres::types::{WasNull, WrongType};
 
-use crate::connect::{BEHIND_POOLER, Rejection, is_behind_pooler};
+use crate::connect::{Rejection, is_behind_pooler};
 use crate::exit::Exit;
 use crate::text::shell;
 
@@ -232,6 +232,9 @@ pub(crate) fn utf8_database(role: &str) -> String {
     )
 }
 
+/// The remedy if a pooler gets no connection to the server.
+const BEHIND_POOLER: &str =
+    "try again; the server behind the pooler may be down, or the pool exhausted or paused";
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";
 pub(super) const SILENT: &str = "the database does not answer";

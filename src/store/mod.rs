@@ -68,7 +68,7 @@ pub(crate) use status::{
     WorkFacts, Worker,
 };
 
-use crate::connect::{Client, Target};
+use crate::connect::{self, Client, Target};
 use crate::text::duration::CENTURY;
 
 /// An open connection to a database whose schema is this program's.
@@ -95,7 +95,7 @@ impl Store {
         target: &Target,
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
-        let client = target.clone().connect(|| ()).wait(&interrupted)?;
+        let client = connect::open(target, &interrupted)?;
         let store = Self::over(client, interrupted);
         store.checks_version.set(true);
         Ok(store)
@@ -104,7 +104,7 @@ impl Store {
     /// Connects without a check of the schema's version.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
         let interrupted = Arc::default();
-        let client = target.clone().connect(|| ()).wait(&interrupted)?;
+        let client = connect::open(target, &interrupted)?;
         Ok(Self::over(client, interrupted))
     }
 

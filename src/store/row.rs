@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde_json::{Value, to_value, value};
 
 use super::seconds;
-use crate::connect::Parameter;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
 use crate::job::due::{DueSchedule, Scheduled};
@@ -28,6 +27,9 @@ use crate::text::listing::{ListedRow, Listing};
 pub(super) use crate::text::timestamp;
 
 pub(super) type PgResult<T> = std::result::Result<T, postgres::Error>;
+
+/// A parameter and the type that the statement casts it to.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// A Rust type that has one SQL type.
 pub(super) trait SqlType {

@@ -101,7 +101,7 @@ impl Store {
                 }
             });
             let inspected = inspected.and_then(|inspected| {
-                inspected.map_err(|error| error.in_database(&self.client.borrow().target))
+                inspected.map_err(|error| error.in_database(self.client.borrow().target()))
             });
             match inspected {
                 Err(error) if error.kind == Kind::Busy && started.elapsed() <= LOCK_TIMEOUT => {}

@@ -77,14 +77,14 @@ impl Store {
         let limit = timeouts.statement + timeouts.silence;
         let mut transaction = Transaction {
             client: self.client.borrow_mut(),
-            wait: Wait::new(limit, &self.interrupted, timeouts.interrupted),
+            wait: Wait::new(limit).interruptible(&self.interrupted, timeouts.interrupted),
             begin: None,
             created_at: None,
         };
         let began = Instant::now();
         let done = run(&mut transaction, doing, timeouts, checks, work);
         self.longest.set(self.longest.get().max(began.elapsed()));
-        done.map_err(|error| error.in_database(&transaction.client.target))
+        done.map_err(|error| error.in_database(transaction.client.target()))
     }
 
     /// Executes one statement in a transaction. `read` is the method of `Transaction` for its
@@ -216,7 +216,7 @@ fn run<'a, T>(
         if checks {
             let check = format!("{begin}; {CHECK}");
             let checked = transaction.request(async |client| client.simple_query(&check).await);
-            let checked = checked.map_err(|error| match transaction.client.is_silent() {
+            let checked = checked.map_err(|error| match transaction.client.has_timed_out() {
                 true => Error::silent(doing),
                 false => Error::of(doing, &error),
             });
@@ -232,10 +232,10 @@ fn run<'a, T>(
         let at_commit = done.is_ok();
         let error = match done.and_then(|done| transaction.batch_execute("COMMIT").map(|()| done)) {
             Ok(done) => return Ok(done),
-            Err(_) if transaction.client.is_silent() && at_commit => {
+            Err(_) if transaction.client.has_timed_out() && at_commit => {
                 return Err(Error::uncertain(doing, error::SILENT));
             }
-            Err(_) if transaction.client.is_silent() => return Err(Error::silent(doing)),
+            Err(_) if transaction.client.has_timed_out() => return Err(Error::silent(doing)),
             Err(error) => error,
         };
         // Fails if the connection is lost; then the transaction has ended too.
@@ -243,8 +243,8 @@ fn run<'a, T>(
         // If no setting makes the session read-only, the server is a standby.
         if error::is_read_only(&error)
             && let Ok(Some(session)) = transaction.client.session_state(&mut transaction.wait)
-            && session.read_only
-            && !session.standby
+            && session.is_read_only
+            && !session.is_standby
         {
             return Err(Error::read_only(doing));
         }

@@ -31,7 +31,7 @@ use std::time::Instant;
 use anyhow::Context;
 use log::{Level, log_enabled};
 
-use crate::connect::{PendingConnection, Target};
+use crate::connect::{self, PendingConnection, Target};
 use crate::execute::{Executor, Pool, PoolState, Stop, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
@@ -271,7 +271,7 @@ impl Runtime for Process {
     }
 
     fn connect(&mut self) {
-        self.connecting = Some(self.target.clone().connect(self.wakes.waker()));
+        self.connecting = Some(connect::start(&self.target, self.wakes.waker()));
     }
 
     fn take_connection(&mut self) -> Option<anyhow::Result<()>> {

@@ -23,7 +23,7 @@ use super::left_out::leave_out;
 use super::operations::{LEASE, Operation, RIGHT, TICKS, filter};
 use super::rows::first_fire;
 use super::{Random, number};
-use crate::connect::{Client, INTERRUPTED_LIMIT, Target, Wait};
+use crate::connect::{self, Client, INTERRUPTED_LIMIT, Wait};
 use crate::job::due;
 use crate::job::seen_ticks::SeenTicks;
 use crate::store::{
@@ -155,8 +155,7 @@ pub(super) struct Sql(RefCell<Client>);
 
 impl Sql {
     pub(super) fn rows(&self, text: &str) -> Vec<SimpleQueryRow> {
-        let interrupted = AtomicBool::default();
-        let mut wait = Wait::new(INTERRUPTED_LIMIT * 60, &interrupted, INTERRUPTED_LIMIT);
+        let mut wait = Wait::new(INTERRUPTED_LIMIT * 60);
         let mut client = self.0.borrow_mut();
         let messages = client.request(&mut wait, async |client| client.simple_query(text).await);
         let messages = messages.unwrap();
@@ -169,11 +168,8 @@ impl Sql {
 }
 
 fn connect(url: &str) -> Client {
-    Target::resolve(Some(url), &|_| None)
-        .unwrap()
-        .connect(|| ())
-        .wait(&AtomicBool::default())
-        .unwrap()
+    let target = connect::resolve(Some(url), &|_| None).unwrap();
+    connect::open(&target, &AtomicBool::default()).unwrap()
 }
 
 /// Makes the request again: requests are not `Clone`.

@@ -11,6 +11,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use postgres_connect::certificates::{
+    Checks, Problem, Trust, TrustError, Verifier, client_builder, server_name, system_roots,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::{ALL_VERSIONS, ClientConfig, ClientConnection, StreamOwned};
 use scoped_tls::scoped_thread_local;
@@ -30,7 +33,6 @@ use crate::execute::is_exhaustion;
 use crate::execute::stop::{SLICE, Stop};
 use crate::job::failure::Failure;
 use crate::text::duration;
-use crate::tls::{self, Checks, TlsProblem, Trust, Verifier};
 
 /// The timeout of TCP and TLS together. The name lookup before them may take until the call's
 /// timeout.
@@ -121,11 +123,13 @@ pub(super) struct Dialer {
 }
 
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
-    let trust = Trust { roots: tls::system_roots()?, revoked: Vec::new() };
-    let verifier = Verifier::strict(Checks::AuthorityAndName, trust)
-        .map_err(|problem| problem.cause)?
-        .ok_or("the root certificates of this host are damaged; correct them")?;
-    let builder = tls::client(verifier, ALL_VERSIONS).map_err(|error| error.to_string())?;
+    let roots = system_roots().map_err(|error| error.to_string())?;
+    let trust = Trust { roots, revoked: Vec::new() };
+    let verifier = Verifier::new(Checks::AuthorityAndName, trust).map_err(|error| match error {
+        TrustError::NoRoot => "the root certificates of this host are damaged; correct them".into(),
+        other => other.to_string(),
+    })?;
+    let builder = client_builder(verifier, ALL_VERSIONS).map_err(|error| error.to_string())?;
     Ok(Arc::new(builder.with_no_client_auth()))
 }
 
@@ -262,9 +266,9 @@ fn encrypted(
     host: &str,
 ) -> Result<HttpSocket, Error> {
     let failed = |problem| worded(Failure::Tls(tls_words(&problem)));
-    let name = tls::server_name(bare(host)).map_err(failed)?;
+    let name = server_name(bare(host)).map_err(failed)?;
     let session = ClientConnection::new(config, name);
-    let mut session = session.map_err(|error| failed(TlsProblem::from(&error)))?;
+    let mut session = session.map_err(|error| failed(Problem::from(&error)))?;
     retry(|| session.complete_io(&mut stream).map(|(read, _)| read))?;
     Ok(HttpSocket::new(HttpStream::Encrypted(Box::new(StreamOwned::new(session, stream)))))
 }

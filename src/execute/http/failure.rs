@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use postgres_connect::certificates::{Problem, Remedy};
 use ureq::Error;
 
 use super::HEADER_LIMIT;
 use crate::job::failure::Failure;
-use crate::tls::{Remedy, TlsProblem};
 
 /// The failure of a call whose answer ends too early.
 pub(super) const INCOMPLETE: &str =
@@ -69,21 +69,22 @@ pub(super) fn of(error: Error, sent: SentPart, total: Duration) -> Failure {
     }
 }
 
-fn tls_problem(error: &io::Error) -> Option<TlsProblem> {
+fn tls_problem(error: &io::Error) -> Option<Problem> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    Some(TlsProblem::from(error))
+    Some(Problem::from(error))
 }
 
 /// Returns the names in the certificate of a server that has another name.
 pub(super) fn certificate_names(error: &Error) -> Option<String> {
     let Error::Io(error) = error else { return None };
-    let names = tls_problem(error)?.names;
+    let problem = tls_problem(error)?;
+    let names = problem.names();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// Words a problem without the names of servers, because viewers read it.
-pub(super) fn tls_words(problem: &TlsProblem) -> String {
-    let remedy = match problem.remedy {
+pub(super) fn tls_words(problem: &Problem) -> String {
+    let remedy = match problem.remedy() {
         Remedy::Do(remedy) => remedy,
         Remedy::Trust => {
             "add its authority's certificate or this one to those that this host trusts"
@@ -92,9 +93,9 @@ pub(super) fn tls_words(problem: &TlsProblem) -> String {
         Remedy::ClientCertificate => {
             "http jobs have no client certificate; use a command, such as `curl --cert`"
         }
-        Remedy::RevocationList | Remedy::Versions => "check the TLS settings of the server",
+        _ => "check the TLS settings of the server",
     };
-    format!("{}; {remedy}", problem.cause)
+    format!("{}; {remedy}", problem.cause())
 }
 
 #[cfg(test)]

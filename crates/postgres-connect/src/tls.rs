@@ -1,5 +1,5 @@
 //! Encryption: its settings, and the TLS handshake with the checks that libpq makes after it. The
-//! rules about certificates are in `crate::tls`.
+//! rules about certificates are in `certificates`.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use x509_cert::der::{Decode, Encode};
 
-use super::error::{CHECK_TLS, ConnectError};
-use super::settings::Settings;
-use super::stream::Socket;
-use super::{files, setting_fault};
-use crate::tls::{self, Checks, SUPPORTED_KEYS, Trust, Verifier};
+use crate::certificates::{
+    self, Checks, SUPPORTED_KEYS, Trust, TrustError, Verifier, client_builder,
+};
+use crate::error::{CHECK_TLS, Error};
+use crate::files;
+use crate::settings::Settings;
+use crate::stream::Socket;
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The data for channel binding, or the name of the signature algorithm that has no hash for it.
-pub(super) type Binding = Result<Vec<u8>, String>;
+pub(crate) type Binding = Result<Vec<u8>, String>;
 /// The protocol's name in TLS (ALPN).
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// libpq's `sslmode`, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum SslMode {
+pub(crate) enum SslMode {
     Disable,
     Allow,
     Prefer,
@@ -50,15 +52,15 @@ const MODES: &[(&str, SslMode)] = &[
 
 /// Whether a connection is encrypted, and whether a server without TLS is accepted.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Encryption {
+pub(crate) enum Encryption {
     Off,
     Preferred,
     Required,
 }
 
 #[derive(Clone)]
-pub(super) struct TlsSettings {
-    pub(super) mode: SslMode,
+pub(crate) struct TlsSettings {
+    pub(crate) mode: SslMode,
     /// The handshake begins without PostgreSQL's request for it (`sslnegotiation=direct`).
     is_direct: bool,
     /// `None`: the certificates that this system trusts.
@@ -73,7 +75,7 @@ pub(super) struct TlsSettings {
 }
 
 impl TlsSettings {
-    pub(super) fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn read(settings: &Settings<'_>) -> Result<Self, Error> {
         let in_home = |name: &str| {
             settings.in_home(".postgresql").map(|d| d.join(name)).filter(|path| path.is_file())
         };
@@ -124,7 +126,7 @@ impl TlsSettings {
 
     /// Returns whether the server must prove its identity. A certificate from a public authority
     /// proves nothing unless its name is checked.
-    pub(super) fn verifies(&self) -> bool {
+    pub(crate) fn verifies(&self) -> bool {
         match self.mode {
             SslMode::VerifyFull => true,
             SslMode::VerifyCa => self.root_file.is_some(),
@@ -133,14 +135,16 @@ impl TlsSettings {
     }
 
     /// Reads the files that the mode needs. An error names the file.
-    pub(super) fn client_config(&self) -> anyhow::Result<ClientConfig> {
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
         let checks = match self.mode {
             SslMode::VerifyCa => Some(Checks::Authority),
             SslMode::VerifyFull => Some(Checks::AuthorityAndName),
             _ => None,
         };
-        let verifier = checks.map_or_else(|| Ok(Verifier::lenient()), |it| self.verifier(it))?;
-        let builder = tls::client(verifier, &self.versions)?;
+        let verifier =
+            checks.map_or_else(|| Ok(Verifier::accepting_any()), |it| self.verifier(it))?;
+        let builder = client_builder(verifier, &self.versions);
+        let builder = builder.expect("a version is chosen, and `ring` has suites for each");
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
@@ -155,37 +159,37 @@ impl TlsSettings {
         Ok(config)
     }
 
-    fn verifier(&self, checks: Checks) -> anyhow::Result<Verifier> {
+    fn verifier(&self, checks: Checks) -> Result<Verifier, Error> {
         let roots = match &self.root_file {
             Some(file) => read_pem_file(file, "sslrootcert", "certificate")?,
-            None => tls::system_roots().map_err(|cause| {
-                let cause = format!("{cause}, or set sslrootcert to the authority's");
-                setting_fault("the root certificates", cause)
+            None => certificates::system_roots().map_err(|cause| {
+                let reason = format!("{cause}, or set sslrootcert to the authority's");
+                Error::of_setting("the root certificates", reason)
             })?,
         };
         let list = self.revocation_list.as_deref();
         let revoked = list.map(|file| read_pem_file(file, "sslcrl", "revocation list"));
         let trust = Trust { roots, revoked: revoked.transpose()?.unwrap_or_default() };
-        let fault = |key: &str, file: Option<&Path>, cause: &str| {
+        Verifier::new(checks, trust).map_err(|error| {
+            let (key, file) = match error {
+                TrustError::NoRoot => ("sslrootcert", self.root_file.as_deref()),
+                TrustError::RevocationList => ("sslcrl", list),
+            };
             let file = file.map(|file| format!("{key} {}", file.display()));
             let origin = file.unwrap_or_else(|| "the root certificates of this host".to_owned());
-            setting_fault(origin, format!("{cause}; correct {key}"))
-        };
-        let verifier = Verifier::strict(checks, trust);
-        let verifier = verifier.map_err(|problem| fault("sslcrl", list, &problem.cause))?;
-        let damaged = "no certificate in it can be read";
-        verifier.ok_or_else(|| fault("sslrootcert", self.root_file.as_deref(), damaged))
+            Error::of_setting(origin, format!("{error}; correct {key}"))
+        })
     }
 
     /// Encrypts `socket`, and returns it with the data for channel binding. `name` is the one that
     /// the server's certificate must contain.
-    pub(super) async fn handshake(
+    pub(crate) async fn handshake(
         &self,
         config: &ClientConfig,
         mut socket: Box<dyn Socket>,
         name: &str,
         encryption: Encryption,
-    ) -> Result<(Box<dyn Socket>, Option<Binding>), ConnectError> {
+    ) -> Result<(Box<dyn Socket>, Option<Binding>), Error> {
         if encryption == Encryption::Off {
             return Ok((socket, None));
         }
@@ -196,12 +200,12 @@ impl TlsSettings {
                 (b'N', Encryption::Preferred) => return Ok((socket, None)),
                 (b'N', _) => {
                     let cause = "the server does not support TLS";
-                    return Err(ConnectError::of_encryption(cause, CHECK_TLS));
+                    return Err(Error::of_encryption(cause, CHECK_TLS));
                 }
-                _ => return Err(ConnectError::not_postgresql()),
+                _ => return Err(Error::not_postgresql()),
             }
         }
-        let name = tls::server_name(name)?;
+        let name = certificates::server_name(name)?;
         let mut config = config.clone();
         let resolver = Arc::new(RecordingResolver {
             inner: config.client_auth_cert_resolver,
@@ -213,7 +217,7 @@ impl TlsSettings {
         // If the server does not confirm the protocol, it is not PostgreSQL.
         if self.is_direct && session.alpn_protocol() != Some(PROTOCOL) {
             let cause = "the server has not confirmed PostgreSQL's protocol in TLS";
-            return Err(ConnectError::of_encryption(cause, CHECK_TLS));
+            return Err(Error::of_encryption(cause, CHECK_TLS));
         }
         if self.must_send_certificate && !resolver.has_sent.load(Ordering::Relaxed) {
             let (cause, remedy) = if self.identity.is_none() {
@@ -227,15 +231,15 @@ impl TlsSettings {
                     "set ssl_ca_file on the server, or use sslcertmode=allow",
                 )
             };
-            return Err(ConnectError::of_encryption(cause, remedy));
+            return Err(Error::of_encryption(cause, remedy));
         }
         let certificate = session.peer_certificates().and_then(<[_]>::first);
-        let binding = certificate.map(tls::end_point_hash);
+        let binding = certificate.map(certificates::end_point_hash);
         Ok((Box::new(socket), binding))
     }
 }
 
-fn versions(settings: &Settings<'_>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
+fn versions(settings: &Settings<'_>) -> Result<Vec<&'static SupportedProtocolVersion>, Error> {
     const VERSIONS: &[(&str, u8)] = &[("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
     let least = settings.choice("ssl_min_protocol_version", 2, VERSIONS)?;
     let most = settings.choice("ssl_max_protocol_version", 3, VERSIONS)?;
@@ -249,15 +253,15 @@ fn versions(settings: &Settings<'_>) -> anyhow::Result<Vec<&'static SupportedPro
     Ok(chosen)
 }
 
-fn file_fault(key: &str, path: &Path, cause: impl Display) -> anyhow::Error {
-    setting_fault(format!("{key} {}", path.display()), cause)
+fn file_fault(key: &str, path: &Path, cause: impl Display) -> Error {
+    Error::of_setting(format!("{key} {}", path.display()), cause)
 }
 
 /// A form of OpenSSL, in which purposes follow the certificate.
 const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE-----";
 
 /// Reads all PEM items of one kind, at least one.
-fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> anyhow::Result<Vec<T>> {
+fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec<T>, Error> {
     let fault = |cause: &str| file_fault(key, path, format!("{cause}; correct {key}"));
     let text = files::open(path).and_then(files::certificates).map_err(|why| fault(&why))?;
     let items: Vec<T> = T::pem_slice_iter(&text)
@@ -280,18 +284,18 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> anyhow::Re
 
 /// Reads the client's certificates and their key. rustls rejects certificates of X.509 version 1
 /// here, but only the server judges them.
-fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+fn read_identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, Error> {
     let fault = |cause: &str| file_fault("sslkey", key, cause);
     let chain: Vec<CertificateDer<'static>> = read_pem_file(certificate, "sslcert", "certificate")?;
     let parsed = x509_cert::Certificate::from_der(&chain[0]).map_err(|_| {
         file_fault("sslcert", certificate, "its certificate is damaged; correct sslcert")
     })?;
     let public = parsed.tbs_certificate.subject_public_key_info;
-    if let Some(kind) = tls::unsupported_key(&public) {
+    if let Some(kind) = certificates::unsupported_key(&public) {
         let cause = format!("it has {kind}; {SUPPORTED_KEYS}");
         return Err(file_fault("sslcert", certificate, cause));
     }
-    let signing = tls::provider().key_provider.load_private_key(read_private_key(key)?);
+    let signing = certificates::provider().key_provider.load_private_key(read_private_key(key)?);
     let signing =
         signing.map_err(|_| fault(&format!("it is not a valid key; {SUPPORTED_KEYS}")))?;
     let of_key = signing.public_key();
@@ -302,12 +306,12 @@ fn read_identity(certificate: &Path, key: &Path) -> anyhow::Result<CertifiedKey>
 }
 
 /// Reads a key in PEM form or, as libpq does, in DER form.
-fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
+fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     let fault = |cause: &str| file_fault("sslkey", path, cause);
     let unreadable = |why: String| fault(&format!("{why}; correct sslkey"));
     let file = files::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(|error| unreadable(files::reason(&error)))?;
-    if !crate::files::is_private(&metadata) {
+    if !files::is_private(&metadata) {
         return Err(fault("other users can read it; run `chmod 600`"));
     }
     let bytes = files::certificates(file).map_err(unreadable)?;

@@ -1,20 +1,19 @@
-//! Why a connection failed, in words for a person: the cause and the remedy.
+//! Why there is no connection, in words for a person: the cause and the remedy.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::time::Duration;
 
-use postgres::error::SqlState;
 use rustix::io::Errno;
+use tokio_postgres::error::SqlState;
 
-use super::stream::Rejection;
-use crate::exit::{Exit, Fault};
-use crate::text::duration;
-use crate::tls::{Remedy, TlsProblem};
+use crate::certificates::{Problem, Remedy};
+use crate::stream::Rejection;
 
-/// The oldest major version of PostgreSQL that jobctl supports.
-pub(super) const OLDEST_SERVER: u32 = 14;
 const NOT_POSTGRESQL: &str = "it is not a PostgreSQL server";
+const CHECK_ADDRESS: &str = "is PostgreSQL running there? correct the URL or the PG* variables";
+const CHECK_POOLER: &str = "is PostgreSQL running there, or a pooler whose pool is exhausted or \
+    paused? correct the URL or the PG* variables";
 const TRY_AGAIN: &str = "try again in a moment";
 const CHECK_LIMITS: &str = "try again in a moment; if the error remains, raise max_connections, or \
     the CONNECTION LIMIT of the role or the database";
@@ -28,8 +27,7 @@ const CHECK_HASH: &str =
 const CHECK_BINDING: &str = "channel_binding=require needs TLS and a password that the server \
     checks by SCRAM; poolers do not offer it, so use prefer";
 const CREATE_DATABASE: &str = "create it, or name another in the URL or PGDATABASE";
-const CREATE_ROLE: &str =
-    "create this role, or name another in --database-url, DATABASE_URL or PGUSER";
+const CREATE_ROLE: &str = "create this role, or name another in the URL or PGUSER";
 const GRANT_CONNECT: &str = "grant the user CONNECT on the database";
 const GRANT_ROLE: &str = "GRANT this role to the login, or name another in `options`";
 const CHECK_RULES: &str = "check user, database and sslmode against pg_hba.conf on the server";
@@ -38,155 +36,217 @@ const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role
 const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
 const HOT_STANDBY_OFF: &str = "is not accepting connections";
-pub(super) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
+pub(crate) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
 const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 
-/// Why a host, or one of its addresses, gave no connection.
-#[derive(Debug)]
-pub(super) struct ConnectError {
-    kind: FailureKind,
-    pub(super) cause: String,
-    remedy: &'static str,
+/// Why there is no connection, for a person: the cause, then a semicolon and a remedy, in one line.
+///
+/// An error about a connection names every host and why it failed. An error about a setting names
+/// the setting and its origin: a variable, a file, or the name that the program gave the address.
+/// No text contains a password or the value of an unknown setting, but user, hosts and database.
+/// A [`source`](std::error::Error::source) is never set, because the text has all causes.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    pub(crate) cause: String,
+    remedy: String,
+    sql_state: Option<SqlState>,
 }
 
-/// What failed, from the least to the most specific. Of several errors, the remedy of the most
-/// specific one is shown.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum FailureKind {
+/// What failed. If several hosts failed, the most specific failure counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting, or a file that a setting names, can't be used. Nothing was sent.
+    Setting,
+    /// No address is known for the name of a host.
+    UnknownHost,
+    /// A host can't be reached, has closed the connection, or does not run PostgreSQL.
     Network,
+    /// A host did not answer within `connect_timeout`, or the caller's [`Wait`](crate::Wait) has
+    /// ended.
+    Timeout,
+    /// The caller interrupted the wait.
+    Interrupted,
+    /// No host has the wanted `target_session_attrs` now.
     SessionAttrs,
-    Resources,
-    Settings,
-    Encryption,
-    /// The server's rules reject this combination of user, database and encryption.
+    /// The server, its pooler or this host is short of something, or the server starts or stops.
+    Unavailable,
+    /// The server does not fit the settings: it is too old or the console of PgBouncer, or it lacks
+    /// what `require_auth`, `channel_binding` or the password demand.
+    Unsupported,
+    /// The server does not support TLS, or the handshake failed.
+    Tls,
+    /// pg_hba.conf on the server has no rule for this user, database, address and encryption.
     Rules,
+    /// The password is wrong, or the user is unknown to a server that does not say so.
+    Password,
+    /// The role does not exist.
+    UnknownRole,
+    /// The database does not exist.
+    UnknownDatabase,
+    /// The login failed for another reason, such as a missing privilege or a wrong parameter.
     Login,
 }
 
-impl ConnectError {
-    fn new(kind: FailureKind, cause: impl Into<String>, remedy: &'static str) -> Self {
+impl ErrorKind {
+    /// Returns whether the same connection may succeed later, or to another host, although nothing
+    /// was changed. Otherwise a person must act: correct a setting, or create a role.
+    pub fn is_temporary(self) -> bool {
+        use ErrorKind::{Interrupted, Network, SessionAttrs, Timeout, Unavailable, UnknownHost};
+        matches!(self, UnknownHost | Network | Timeout | Interrupted | SessionAttrs | Unavailable)
+    }
+
+    /// Returns how specific an error is. Of several errors, the most specific one is shown with its
+    /// remedy.
+    fn rank(self) -> u8 {
+        match self {
+            Self::UnknownHost | Self::Network | Self::Timeout | Self::Interrupted => 0,
+            Self::SessionAttrs => 1,
+            Self::Unavailable => 2,
+            Self::Setting | Self::Unsupported => 3,
+            Self::Tls => 4,
+            Self::Rules => 5,
+            Self::Password | Self::UnknownRole | Self::UnknownDatabase | Self::Login => 6,
+        }
+    }
+}
+
+impl Error {
+    fn new(kind: ErrorKind, cause: impl Into<String>, remedy: &str) -> Self {
         // A server's message may have several lines, but an error is printed in one line.
         let cause = cause.into().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { kind, cause, remedy }
+        Self { kind, cause, remedy: remedy.to_owned(), sql_state: None }
     }
 
-    pub(super) fn of_network(cause: impl Into<String>) -> Self {
-        let remedy =
-            "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* variables";
-        Self::new(FailureKind::Network, cause, remedy)
+    /// Returns what failed.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
-    pub(super) fn of_silence(limit: Duration) -> Self {
-        let cause = format!("no answer within {}", duration::show(limit));
-        let remedy = "is PostgreSQL running there, or a pooler whose pool is exhausted or paused? \
-                      set --database-url, DATABASE_URL or the PG* variables";
-        Self::new(FailureKind::Network, cause, remedy)
+    /// Returns the text before the remedy.
+    pub fn cause(&self) -> &str {
+        &self.cause
     }
 
-    pub(super) fn of_unknown_host() -> Self {
-        let remedy = "correct it in --database-url, DATABASE_URL or PGHOST, or check the DNS";
-        Self::new(FailureKind::Network, "cannot resolve the host name", remedy)
+    /// Returns what a person can do. A program may show another remedy of its own instead, chosen
+    /// by the [`kind`](Self::kind).
+    pub fn remedy(&self) -> &str {
+        &self.remedy
     }
 
-    pub(super) fn not_postgresql() -> Self {
+    /// Returns the code of the server, if a server has rejected the login.
+    pub fn sql_state(&self) -> Option<&SqlState> {
+        self.sql_state.as_ref()
+    }
+
+    /// `reason` is the cause and, after a semicolon, the remedy.
+    pub(crate) fn of_setting(origin: impl Display, reason: impl Display) -> Self {
+        let reason = reason.to_string();
+        let (cause, remedy) = reason.split_once("; ").unwrap_or((&reason, ""));
+        Self {
+            kind: ErrorKind::Setting,
+            cause: format!("cannot use {origin}: {cause}"),
+            remedy: remedy.to_owned(),
+            sql_state: None,
+        }
+    }
+
+    pub(crate) fn of_network(cause: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Network, cause, CHECK_ADDRESS)
+    }
+
+    pub(crate) fn of_silence(limit: Duration) -> Self {
+        Self::new(ErrorKind::Timeout, silence(limit), CHECK_POOLER)
+    }
+
+    pub(crate) fn of_interruption(limit: Duration) -> Self {
+        Self::new(ErrorKind::Interrupted, silence(limit), CHECK_POOLER)
+    }
+
+    pub(crate) fn of_unknown_host() -> Self {
+        let remedy = "correct it in the URL or PGHOST, or check the DNS";
+        Self::new(ErrorKind::UnknownHost, "cannot resolve the host name", remedy)
+    }
+
+    pub(crate) fn not_postgresql() -> Self {
         Self::of_network(NOT_POSTGRESQL)
     }
 
-    /// The server is older than `OLDEST_SERVER`.
-    pub(super) fn of_version(version: &str) -> Self {
-        let cause = format!(
-            "its version is {version}, but jobctl needs PostgreSQL {OLDEST_SERVER} or newer"
-        );
-        Self::new(FailureKind::Settings, cause, "upgrade the server, or use another")
+    /// The server is older than the `oldest` major version that the program wants.
+    pub(crate) fn of_version(version: &str, program: &str, oldest: u32) -> Self {
+        let cause =
+            format!("its version is {version}, but {program} needs PostgreSQL {oldest} or newer");
+        Self::new(ErrorKind::Unsupported, cause, "upgrade the server, or use another")
     }
 
     /// The database is PgBouncer's own one, with commands for its administrator.
-    pub(super) fn of_console() -> Self {
+    pub(crate) fn of_console() -> Self {
         let remedy = "name a database in the URL or PGDATABASE";
-        Self::new(FailureKind::Settings, "it is the console of PgBouncer", remedy)
+        Self::new(ErrorKind::Unsupported, "it is the console of PgBouncer", remedy)
     }
 
     /// The session lacks the wanted attributes.
-    pub(super) fn of_session(cause: &str) -> Self {
+    pub(crate) fn of_session(cause: &str) -> Self {
         let remedy = "wait for a failover, or correct the hosts or target_session_attrs";
-        Self::new(FailureKind::SessionAttrs, cause, remedy)
+        Self::new(ErrorKind::SessionAttrs, cause, remedy)
     }
 
-    pub(super) fn of_resources(cause: &str) -> Self {
-        Self::new(FailureKind::Resources, cause, TRY_AGAIN)
+    pub(crate) fn of_resources(cause: &str) -> Self {
+        Self::new(ErrorKind::Unavailable, cause, TRY_AGAIN)
     }
 
-    pub(super) fn of_encryption(cause: impl Into<String>, remedy: &'static str) -> Self {
-        Self::new(FailureKind::Encryption, cause, remedy)
+    pub(crate) fn of_encryption(cause: impl Into<String>, remedy: &str) -> Self {
+        Self::new(ErrorKind::Tls, cause, remedy)
     }
 
     /// Channel binding is required, but the server's certificate has no hash for it.
-    pub(super) fn of_binding(algorithm: &str) -> Self {
+    pub(crate) fn of_binding(algorithm: &str, program: &str) -> Self {
         let cause = format!(
             "channel_binding=require needs the hash of the server's certificate, and its signature \
-             algorithm ({algorithm}) defines no hash that jobctl knows"
+             algorithm ({algorithm}) defines no hash that {program} knows"
         );
-        Self::new(FailureKind::Settings, cause, CHECK_HASH)
+        Self::new(ErrorKind::Unsupported, cause, CHECK_HASH)
     }
 
-    /// Replaces the remedy if no setting named the user and the database.
-    pub(super) fn of_defaults(mut self) -> Self {
-        self.remedy = match self.kind {
-            FailureKind::Rules | FailureKind::Login => {
-                "name the database: set --database-url, DATABASE_URL or the PG* variables, or \
-                 write it into a file by `jobctl init --env-file`"
-            }
-            FailureKind::Network => {
-                "is PostgreSQL running there? set --database-url, DATABASE_URL or the PG* \
-                 variables, or write the address into a file by `jobctl init --env-file`"
-            }
-            _ => self.remedy,
-        };
-        self
-    }
-
-    pub(super) fn at(mut self, server: impl Display) -> Self {
+    pub(crate) fn at(mut self, server: impl Display) -> Self {
         self.cause = format!("{server}: {}", self.cause);
         self
     }
 
     /// Joins the causes, and keeps the remedy of the more specific error.
-    pub(super) fn and(self, other: Self, separator: &str) -> Self {
+    pub(crate) fn and(self, other: Self, separator: &str) -> Self {
         let cause = format!("{}{separator}{}", self.cause, other.cause);
-        Self { cause, ..if other.kind > self.kind { other } else { self } }
+        Self { cause, ..if other.kind.rank() > self.kind.rank() { other } else { self } }
     }
 
-    pub(super) fn into_fault(self, preposition: &str) -> anyhow::Error {
-        let Self { cause, remedy, .. } = &self;
-        let line = format!("cannot connect to the database{preposition} {cause}; {remedy}");
-        Fault::new(self.exit(), line).into()
-    }
-
-    fn exit(&self) -> Exit {
-        if self.kind <= FailureKind::Resources { Exit::Unavailable } else { Exit::Configuration }
+    /// Says what could not be done.
+    pub(crate) fn in_connection(mut self, preposition: &str) -> Self {
+        self.cause = format!("cannot connect to the database{preposition} {}", self.cause);
+        self
     }
 
     /// Returns whether another host may succeed. Wrong settings are wrong for every host, and a
     /// rejected password should not be sent to more of them.
-    pub(super) fn may_differ_elsewhere(&self) -> bool {
-        self.exit() == Exit::Unavailable
+    pub(crate) fn may_differ_elsewhere(&self) -> bool {
+        self.kind.is_temporary()
     }
 
     /// Returns whether libpq tries the other kind of encryption, if `sslmode` allows both.
-    pub(super) fn may_depend_on_encryption(&self) -> bool {
-        matches!(self.kind, FailureKind::Encryption | FailureKind::Rules)
+    pub(crate) fn may_depend_on_encryption(&self) -> bool {
+        matches!(self.kind, ErrorKind::Tls | ErrorKind::Rules)
     }
 
     /// Returns whether the server's rules allowed the login before it failed.
-    pub(super) fn is_past_the_rules(&self) -> bool {
-        matches!(self.kind, FailureKind::Resources | FailureKind::Login)
+    pub(crate) fn is_past_the_rules(&self) -> bool {
+        [ErrorKind::Unavailable.rank(), ErrorKind::Login.rank()].contains(&self.kind.rank())
     }
 
     fn of_server(state: &SqlState, message: &str) -> Self {
-        use FailureKind::{Login, Resources, Rules};
+        use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
         let (kind, remedy) = match (state, state.code().get(..2)) {
-            (&SqlState::INVALID_PASSWORD, _) => (Login, CHECK_PASSWORD),
-            (&SqlState::INVALID_CATALOG_NAME, _) => (Login, CREATE_DATABASE),
+            (&SqlState::INVALID_PASSWORD, _) => (Password, CHECK_PASSWORD),
+            (&SqlState::INVALID_CATALOG_NAME, _) => (UnknownDatabase, CREATE_DATABASE),
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) if message.contains(SET_ROLE) => {
                 (Login, GRANT_ROLE)
             }
@@ -194,27 +254,44 @@ impl ConnectError {
             _ if is_of_library(message) => (Login, CHECK_LIBRARIES),
             (&SqlState::INSUFFICIENT_PRIVILEGE, _) => (Login, GRANT_CONNECT),
             (&SqlState::INVALID_AUTHORIZATION_SPECIFICATION, _) if is_unknown_role(message) => {
-                (Login, CREATE_ROLE)
+                (UnknownRole, CREATE_ROLE)
             }
             (_, Some("28")) if message.contains(NO_LOGIN) => (Login, GIVE_LOGIN),
             (_, Some("28")) => (Rules, CHECK_RULES),
             (_, Some("08" | "XX")) => of_pooler(&message.to_ascii_lowercase()),
-            (&SqlState::TOO_MANY_CONNECTIONS, _) => (Resources, CHECK_LIMITS),
+            (&SqlState::TOO_MANY_CONNECTIONS, _) => (Unavailable, CHECK_LIMITS),
             (&SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, _) => (Login, ALLOW_CONNECTIONS),
             (&SqlState::CANNOT_CONNECT_NOW, _) if message.ends_with(HOT_STANDBY_OFF) => {
-                (Resources, "connect to the primary, or set hot_standby = on on this standby")
+                (Unavailable, "connect to the primary, or set hot_standby = on on this standby")
             }
             // Resources, operator, system.
-            (_, Some("53" | "55" | "57" | "58")) => (Resources, TRY_AGAIN),
+            (_, Some("53" | "55" | "57" | "58")) => (Unavailable, TRY_AGAIN),
             _ => (Login, "check options and the other parameters of the connection"),
         };
-        Self::new(kind, message, remedy)
+        Self { sql_state: Some(state.clone()), ..Self::new(kind, message, remedy) }
     }
 }
 
-impl From<TlsProblem> for ConnectError {
-    fn from(problem: TlsProblem) -> Self {
-        let remedy = match problem.remedy {
+impl Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.cause)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(formatter, "; {}", self.remedy) }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The limit is that of libpq's `connect_timeout`, which is in seconds, or a part of it.
+fn silence(limit: Duration) -> String {
+    if limit < Duration::from_secs(1) {
+        return format!("no answer within {}ms", limit.as_millis());
+    }
+    format!("no answer within {}s", (limit.as_secs_f64() * 10.0).round() / 10.0)
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        let remedy = match problem.remedy() {
             Remedy::Do(remedy) => remedy,
             Remedy::Trust => {
                 "set sslrootcert to a file with its authority's certificate or this one"
@@ -224,20 +301,23 @@ impl From<TlsProblem> for ConnectError {
             Remedy::ClientCertificate => CHECK_CLIENT_CERTIFICATE,
             Remedy::Versions => "check ssl_min_protocol_version and ssl_max_protocol_version",
         };
-        Self::of_encryption(problem.cause_with_names(), remedy)
+        Self::of_encryption(problem.to_string(), remedy)
     }
 }
 
-impl From<io::Error> for ConnectError {
+impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         let inner = error.get_ref();
         if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            return TlsProblem::from(tls).into();
+            return Problem::from(tls).into();
         }
-        match (inner.and_then(|inner| inner.downcast_ref()), Errno::from_io_error(&error)) {
-            (Some(rejection @ Rejection::AuthMethod(_)), _) => {
+        match (
+            inner.and_then(|inner| inner.downcast_ref::<Rejection>()),
+            Errno::from_io_error(&error),
+        ) {
+            (Some(rejection), _) if rejection.is_of_auth_method() => {
                 let remedy = "check the address, and pg_hba.conf on the server";
-                Self::new(FailureKind::Settings, rejection.to_string(), remedy)
+                Self::new(ErrorKind::Unsupported, rejection.to_string(), remedy)
             }
             (Some(_), _) => Self::not_postgresql(),
             (None, Some(Errno::MFILE | Errno::NFILE)) => {
@@ -248,8 +328,8 @@ impl From<io::Error> for ConnectError {
     }
 }
 
-impl From<postgres::Error> for ConnectError {
-    fn from(error: postgres::Error) -> Self {
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
         if let Some(server) = error.as_db_error() {
             return Self::of_server(server.code(), server.message());
         }
@@ -264,7 +344,7 @@ impl From<postgres::Error> for ConnectError {
                 let cause = other.to_string();
                 let is_binding = cause.contains("channel binding");
                 let remedy = if is_binding { CHECK_BINDING } else { CHECK_PASSWORD };
-                Self::new(FailureKind::Settings, cause, remedy)
+                Self::new(ErrorKind::Unsupported, cause, remedy)
             },
             |error| Self::from(*error),
         )
@@ -283,19 +363,18 @@ fn is_unknown_role(message: &str) -> bool {
     message.starts_with("role \"") && message.ends_with("does not exist")
 }
 
-/// The remedy if a pooler gets no connection to the server.
-pub(crate) const BEHIND_POOLER: &str = "try again; the server behind the pooler may be \
-    down, or the pool exhausted or paused";
-
-/// Returns whether a pooler says that it gets no connection to the server.
-pub(crate) fn is_behind_pooler(message: &str) -> bool {
+/// Returns whether this message of a pooler, such as PgBouncer, says that it gets no connection to
+/// its server. A pooler can send it at the login and, with the code `08P01`, for a later statement.
+pub fn is_behind_pooler(message: &str) -> bool {
     ["query_wait_timeout", "server login"].iter().any(|part| message.contains(part))
 }
 
 /// Returns what failed, and the remedy. Poolers use these codes for every error, also for those of
 /// the server: PgBouncer 08P01, hosted ones XX000. The message is in lower case.
-fn of_pooler(message: &str) -> (FailureKind, &'static str) {
-    use FailureKind::{Login, Resources, Rules};
+fn of_pooler(message: &str) -> (ErrorKind, &'static str) {
+    use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
+    const BEHIND_POOLER: &str = "try again; the server behind the pooler may be down, or the pool \
+                                 exhausted or paused";
     const UNCERTAIN: &str = "try again in a moment; if the error remains, check the user, the \
                              password, the database and the settings of the pooler";
     const POOLER_LOGIN: &str = "the server rejects the pooler's login: correct its settings, or \
@@ -305,24 +384,24 @@ fn of_pooler(message: &str) -> (FailureKind, &'static str) {
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     match message {
         // The pooler's own login, which may get its password from this client. It tries again.
-        _ if is_behind_pooler(message) && has(&["cached error"]) => (Resources, POOLER_LOGIN),
-        _ if is_behind_pooler(message) => (Resources, BEHIND_POOLER),
-        _ if is_unknown_role(message) => (Login, CREATE_ROLE),
+        _ if is_behind_pooler(message) && has(&["cached error"]) => (Unavailable, POOLER_LOGIN),
+        _ if is_behind_pooler(message) => (Unavailable, BEHIND_POOLER),
+        _ if is_unknown_role(message) => (UnknownRole, CREATE_ROLE),
         _ if has(&[SET_ROLE]) => (Login, GRANT_ROLE),
         _ if has(&["permission denied for database"]) => (Login, GRANT_CONNECT),
         _ if has(&[NO_LOGIN]) => (Login, GIVE_LOGIN),
         _ if has(&["pg_hba.conf"]) => (Rules, CHECK_RULES),
-        _ if has(&["too many connections for"]) => (Resources, CHECK_LIMITS),
+        _ if has(&["too many connections for"]) => (Unavailable, CHECK_LIMITS),
         _ if has(&["not currently accepting connections"]) => (Login, ALLOW_CONNECTIONS),
         _ if has(&["no such database"]) || has(&["database"]) && has(&["does not exist"]) => {
-            (Login, CREATE_DATABASE)
+            (UnknownDatabase, CREATE_DATABASE)
         }
         _ if has(&["authentication failed", "auth failed", "no such user", "user not found"]) => {
-            (Login, CHECK_PASSWORD)
+            (Password, CHECK_PASSWORD)
         }
         _ if has(&["startup parameter"]) => (Login, REMOVE),
         _ if has(&["ssl required", "tls connection required"]) => (Rules, "set sslmode=require"),
-        _ => (Resources, UNCERTAIN),
+        _ => (Unavailable, UNCERTAIN),
     }
 }
 
@@ -349,19 +428,23 @@ fn io_text(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn exits(code: &str, exit: Exit) {
-        assert_eq!(ConnectError::of_server(&SqlState::from_code(code), "").exit(), exit, "{code}");
+    fn of_code(code: &str) -> Error {
+        Error::of_server(&SqlState::from_code(code), "")
     }
 
     #[test]
-    fn the_sqlstate_decides_between_exits_5_and_7() {
+    fn the_sqlstate_decides_whether_an_error_is_temporary() {
         for code in ["28P01", "28000", "3D000", "42501", "42704", "22023", "0A000"] {
-            exits(code, Exit::Configuration);
+            assert!(!of_code(code).kind().is_temporary(), "{code}");
         }
         for code in ["57P03", "53300", "08006", "08P01", "XX000"] {
-            exits(code, Exit::Unavailable);
+            assert!(of_code(code).kind().is_temporary(), "{code}");
         }
+        let error = of_code("28P01");
+        assert_eq!(
+            (error.kind(), error.sql_state()),
+            (ErrorKind::Password, Some(&SqlState::INVALID_PASSWORD))
+        );
     }
 
     #[test]
@@ -370,7 +453,7 @@ mod tests {
             ("the database system is not yet accepting connections", TRY_AGAIN),
             ("the database system is not accepting connections", "connect to the primary, or set"),
         ] {
-            let error = ConnectError::of_server(&SqlState::CANNOT_CONNECT_NOW, message);
+            let error = Error::of_server(&SqlState::CANNOT_CONNECT_NOW, message);
             assert!(error.remedy.starts_with(part), "{message}: {}", error.remedy);
         }
     }
@@ -379,8 +462,8 @@ mod tests {
     fn the_message_of_a_pooler_decides_where_its_code_does_not() {
         let remedy = |message: &str| {
             let [bouncer, hosted] = ["08P01", "XX000"].map(|code| {
-                let error = ConnectError::of_server(&SqlState::from_code(code), message);
-                (error.exit(), error.remedy)
+                let error = Error::of_server(&SqlState::from_code(code), message);
+                (error.kind, error.remedy)
             });
             assert_eq!(bouncer, hosted);
             bouncer
@@ -403,15 +486,15 @@ mod tests {
             ("database \"a\" is not currently accepting connections", "let it with ALTER DATABASE"),
             ("incompatible library \"/a.so\": missing magic block", "correct session_preload"),
         ] {
-            let (exit, remedy) = remedy(message);
-            assert_eq!(exit, Exit::Configuration, "{message}");
+            let (kind, remedy) = remedy(message);
+            assert!(!kind.is_temporary(), "{message}");
             assert!(remedy.starts_with(part), "{message}: {remedy}");
         }
         for message in
             ["no more connections allowed (max_client_conn)", "Max client connections reached"]
         {
-            let (exit, remedy) = remedy(message);
-            assert_eq!(exit, Exit::Unavailable, "{message}");
+            let (kind, remedy) = remedy(message);
+            assert_eq!(kind, ErrorKind::Unavailable, "{message}");
             assert!(remedy.contains("if the error remains, check the user"), "{remedy}");
         }
         for (message, part) in [
@@ -422,8 +505,8 @@ mod tests {
                 "the server rejects the pooler's login",
             ),
         ] {
-            let (exit, remedy) = remedy(message);
-            assert_eq!(exit, Exit::Unavailable, "{message}");
+            let (kind, remedy) = remedy(message);
+            assert_eq!(kind, ErrorKind::Unavailable, "{message}");
             assert!(remedy.starts_with(part), "{message}: {remedy}");
         }
     }
@@ -436,7 +519,23 @@ mod tests {
     }
 
     #[test]
+    fn the_most_specific_of_several_errors_decides() {
+        let error = Error::of_network("connection refused").at("a:1").and(of_code("28P01"), ", ");
+        let error = error.and(Error::of_silence(Duration::from_millis(3333)), ", ");
+        assert_eq!(error.kind(), ErrorKind::Password);
+        assert_eq!(error.remedy(), CHECK_PASSWORD);
+        assert_eq!(error.cause(), "a:1: connection refused, , no answer within 3.3s");
+    }
+
+    #[test]
+    fn an_error_about_a_setting_has_its_remedy_apart() {
+        let error = Error::of_setting("PGPORT", "it is odd; write it, too; or not");
+        assert_eq!(error.cause(), "cannot use PGPORT: it is odd");
+        assert_eq!(error.to_string(), "cannot use PGPORT: it is odd; write it, too; or not");
+    }
+
+    #[test]
     fn a_message_of_several_lines_becomes_one() {
-        assert_eq!(ConnectError::of_network("a\n  b ").cause, "a b");
+        assert_eq!(Error::of_network("a\n  b ").cause, "a b");
     }
 }

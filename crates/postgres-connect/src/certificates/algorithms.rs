@@ -1,4 +1,4 @@
-//! The algorithms in certificates: their names, the keys that jobctl supports, and the hash of each
+//! The algorithms in certificates: their names, the keys that are supported, and the hash of each
 //! signature for channel binding.
 
 use rustls::pki_types::CertificateDer;
@@ -55,7 +55,7 @@ const HASHES: [(ObjectIdentifier, Hash); 7] = [
     (oid("2.16.840.1.101.3.4.2.6"), SHA_512_256),
 ];
 
-/// The names of keys that jobctl does not support.
+/// The names of keys that `ring` does not support.
 const UNSUPPORTED_KEYS: [(ObjectIdentifier, &str); 5] = [
     (rfc5912::ID_RSASSA_PSS, "a key for RSA-PSS only"),
     (rfc5912::SECP_521_R_1, "a P-521 key"),
@@ -104,7 +104,7 @@ pub(super) fn signature_name_of(identifier: &[u8]) -> String {
     oid.map_or_else(|_| "unknown".to_owned(), |oid| signature_name(&oid))
 }
 
-/// Returns what jobctl does not support about a key: `an RSA key of 1024 bits`.
+/// Returns what `ring` does not support about a key: `an RSA key of 1024 bits`.
 pub(crate) fn unsupported_key(key: &SubjectPublicKeyInfoOwned) -> Option<String> {
     let curve = || key.algorithm.parameters.as_ref()?.decode_as::<ObjectIdentifier>().ok();
     let kind = match key.algorithm.oid {

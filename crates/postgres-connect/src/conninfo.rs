@@ -1,14 +1,22 @@
-//! Parses a database address: a `postgres://` URL or libpq's `key=value` pairs. Pure; does not
-//! check which keys exist. The `url` crate cannot parse a list of hosts with ports, as libpq does.
-//! No error repeats the text: a mistake may have put the password anywhere.
+//! Addresses of databases as people write them, and libpq's parameters in them.
+//!
+//! An address is a `postgres://` URL or libpq's `key=value` pairs. No error repeats its text,
+//! because a mistake may have put the password anywhere.
+
+// The `url` crate can't parse a list of hosts with ports.
+
+use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::error::Error;
+pub use crate::parameter::{Parameter, may_be_secret};
 
 /// The characters that a URL encodes in the value of a parameter.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
 /// Keys and values in the order of the text. The last of equal keys counts.
-pub(super) type Pairs = Vec<(String, String)>;
+pub(crate) type Pairs = Vec<(String, String)>;
 
 const ENCODE: &str = "percent-encode `@`, `:`, `/`, `?`, `#` and `%` in user and password";
 const FORMS: &str = "write postgres://USER:PASSWORD@HOST:PORT/DATABASE or key=value pairs";
@@ -19,8 +27,67 @@ const DOTNET: &str = "is an address for .NET; write key=value pairs with blanks 
 const OTHER_SCHEMES: [&str; 9] =
     ["ecto", "pg", "pgsql", "postgis", "postgres", "postgresql", "postgre", "postgressql", "psql"];
 
+/// The address of a database, split into parameters. It does not check which keys exist.
+///
+/// ```
+/// use postgres_connect::conninfo::Conninfo;
+///
+/// let mut address = Conninfo::parse("postgres://ana@db/shop", "DATABASE_URL")?;
+/// assert_eq!(address.get("dbname"), Some("shop"));
+/// address.set("sslmode", "require");
+/// assert_eq!(address.as_str(), "postgres://ana@db/shop?sslmode=require");
+/// # Ok::<(), postgres_connect::Error>(())
+/// ```
+#[derive(Clone, Eq, PartialEq)]
+pub struct Conninfo {
+    text: String,
+    pairs: Pairs,
+}
+
+impl Conninfo {
+    /// Parses a URL or `key=value` pairs. Errors name the `origin` of the text, such as a variable.
+    ///
+    /// # Errors
+    /// The text is neither, or is not well-formed. The error is of the kind
+    /// [`Setting`](crate::ErrorKind::Setting).
+    pub fn parse(text: &str, origin: &str) -> Result<Self, Error> {
+        let pairs = parse(text).map_err(|reason| Error::of_setting(origin, reason))?;
+        Ok(Self { text: text.to_owned(), pairs })
+    }
+
+    /// Returns the value of a key, decoded. If the key occurs twice, the last value counts.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.pairs().rfind(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    /// Returns all keys with their values, decoded, in the order of the text.
+    pub fn pairs(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Adds a pair at the end of the text, so that it counts instead of an earlier one.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.text = with(&self.text, key, value);
+        self.pairs.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Returns the text. It may contain a password.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Shows no values, because any may be a password.
+impl fmt::Debug for Conninfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> =
+            self.pairs().map(|(key, _)| key).filter(|key| !may_be_secret(key)).collect();
+        formatter.debug_struct("Conninfo").field("keys", &keys).finish_non_exhaustive()
+    }
+}
+
 /// An error is the cause and, after a semicolon, the remedy.
-pub(super) fn parse(text: &str) -> Result<Pairs, String> {
+pub(crate) fn parse(text: &str) -> Result<Pairs, String> {
     let text = text.trim();
     for (prefix, what) in [
         ("\"", "is in quotes; remove them, because env files of containers keep them"),
@@ -70,7 +137,7 @@ pub(super) fn parse(text: &str) -> Result<Pairs, String> {
 }
 
 /// Adds a pair to an address that can be parsed. It counts instead of an earlier one with its key.
-pub(super) fn with(address: &str, key: &str, value: &str) -> String {
+fn with(address: &str, key: &str, value: &str) -> String {
     let address = address.trim();
     if address.starts_with("postgres://") || address.starts_with("postgresql://") {
         let separator = if address.contains('?') { '&' } else { '?' };
@@ -189,7 +256,7 @@ fn value(text: &str) -> Result<(String, &str), String> {
 
 /// Returns the text before the first character that `is_end` and has no backslash, and the rest
 /// from this character on, if there is one. Drops each backslash before another character.
-pub(super) fn unescape(text: &str, is_end: impl Fn(char) -> bool) -> (String, Option<&str>) {
+pub(crate) fn unescape(text: &str, is_end: impl Fn(char) -> bool) -> (String, Option<&str>) {
     let mut plain = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {

@@ -20,18 +20,31 @@ const CHECK_CLOCKS: Remedy = Remedy::Do("check the clocks of this host and of it
 const CHECK_SERVER: Remedy = Remedy::Do("check the address, and the TLS settings of the server");
 const SEE_LOG: Remedy = Remedy::Do("see the log of the server");
 
-/// Why a connection with TLS failed.
-#[derive(Clone, Debug)]
-pub(crate) struct TlsProblem {
-    pub(crate) cause: String,
-    /// The names in the server's certificate, if the server has another name.
-    pub(crate) names: Vec<String>,
-    pub(crate) remedy: Remedy,
+/// Why a TLS handshake failed, for a person.
+///
+/// Made from the error of rustls, which tokio-rustls puts into an [`io::Error`](std::io::Error):
+///
+/// ```
+/// use postgres_connect::certificates::Problem;
+///
+/// let error = rustls::Error::from(rustls::CertificateError::Expired);
+/// assert_eq!(
+///     Problem::from(&error).to_string(),
+///     "the server's certificate is not acceptable: it has expired"
+/// );
+/// ```
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    cause: String,
+    names: Vec<String>,
+    remedy: Remedy,
 }
 
-/// What helps. Each kind of connection words the remedies that depend on its settings.
+/// What helps against a [`Problem`]. A program words the remedies that depend on its settings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Remedy {
+#[non_exhaustive]
+pub enum Remedy {
+    /// Do what this text says, whatever the settings of the program are.
     Do(&'static str),
     /// Trust the server's certificate or its authority.
     Trust,
@@ -45,21 +58,41 @@ pub(crate) enum Remedy {
     Versions,
 }
 
-impl TlsProblem {
-    pub(crate) fn new(cause: impl Into<String>, remedy: Remedy) -> Self {
+impl Problem {
+    pub(super) fn new(cause: impl Into<String>, remedy: Remedy) -> Self {
         Self { cause: cause.into(), names: Vec::new(), remedy }
     }
 
-    /// Returns the cause, with the names in the certificate if these are not the server's.
-    pub(crate) fn cause_with_names(&self) -> String {
+    /// Returns the cause, without names of servers.
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// Returns the names in the server's certificate if it lacks the expected one, or else none.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns what helps.
+    pub fn remedy(&self) -> Remedy {
+        self.remedy
+    }
+}
+
+/// The cause, with the names in the certificate if it lacks the expected one.
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.cause)?;
         match self.names.join(", ") {
-            names if names.is_empty() => self.cause.clone(),
-            names => format!("{}, only for {names}", self.cause),
+            names if names.is_empty() => Ok(()),
+            names => write!(formatter, ", only for {names}"),
         }
     }
 }
 
-impl From<&Error> for TlsProblem {
+impl std::error::Error for Problem {}
+
+impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let (cause, remedy) = match error {
             Error::InvalidCertificate(invalid) => return Self::of_certificate(invalid),
@@ -71,7 +104,7 @@ impl From<&Error> for TlsProblem {
                 of_version()
             }
             Error::PeerIncompatible(_) => {
-                ("the server supports no algorithm that jobctl supports".into(), CHECK_SERVER)
+                ("the server supports none of the supported algorithms".into(), CHECK_SERVER)
             }
             Error::InvalidMessage(_) | Error::PeerSentOversizedRecord => {
                 ("the server's answer is not TLS".into(), CHECK_SERVER)
@@ -96,7 +129,7 @@ impl From<&Error> for TlsProblem {
     }
 }
 
-impl TlsProblem {
+impl Problem {
     fn of_certificate(invalid: &CertificateError) -> Self {
         use CertificateError as Invalid;
         let mut all_names = Vec::new();
@@ -129,7 +162,7 @@ impl TlsProblem {
             }
             Invalid::UnhandledCriticalExtension => {
                 let remedy = Remedy::Do("issue it without that extension");
-                ("it has a critical extension that jobctl does not support".into(), remedy)
+                ("it has a critical extension that is not supported".into(), remedy)
             }
             Invalid::InvalidPurpose | Invalid::InvalidPurposeContext { .. } => {
                 let remedy = Remedy::Do("issue it with extendedKeyUsage serverAuth");
@@ -319,7 +352,7 @@ mod tests {
         ];
         let others = [Error::NoCertificatesPresented, Error::DecryptError];
         for error in alerts.chain(invalid.into_iter().map(Error::from)).chain(others) {
-            let TlsProblem { cause, .. } = TlsProblem::from(&error);
+            let Problem { cause, .. } = Problem::from(&error);
             let is_name = |word: &str| word.chars().skip(1).any(char::is_uppercase);
             let known = ["TLS", "X.509", "extendedKeyUsage", "keyUsage"];
             let odd = cause.split(' ').find(|word| is_name(word) && !known.contains(word));

@@ -5,7 +5,6 @@ use std::future::{Ready, ready};
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::Duration;
@@ -17,66 +16,55 @@ use tokio::runtime;
 use tokio_postgres::config::ChannelBinding;
 use tokio_postgres::tls::TlsConnect;
 
-use super::client::{Client, Session, Wait};
-use super::error::{ConnectError, OLDEST_SERVER};
-use super::stream::{LimitedStream, Socket};
-use super::target::{Server, SessionAttrs, Target};
-use super::tls::{Encryption, SslMode};
-use crate::text::duration::CENTURY;
+use crate::client::{Client, Session, Wait};
+use crate::error::Error;
+use crate::stream::{LimitedStream, Socket};
+use crate::target::{Server, SessionAttrs, Target};
+use crate::tls::{Encryption, SslMode};
 
-/// The longest wait for the server after an interruption.
-pub(crate) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
-/// A connection that a thread is opening.
-pub(crate) struct PendingConnection(Receiver<anyhow::Result<Client>>);
+/// A [`Client`] whose connection a thread is opening. If this is dropped, the connection is closed.
+#[derive(Debug)]
+pub struct PendingClient(Receiver<Result<Client, Error>>);
 
-impl PendingConnection {
-    /// Returns the connection or the error, if there is one yet. The error names every host and
-    /// why it failed. `Unavailable`: another host or time may help. `Configuration`: only a person
-    /// can help.
-    pub(crate) fn poll(&self) -> Option<anyhow::Result<Client>> {
+impl PendingClient {
+    /// Returns the connection or the error, once there is one. It does not block, and returns the
+    /// result once.
+    pub fn poll(&self) -> Option<Result<Client, Error>> {
         match self.0.try_recv() {
             Err(TryRecvError::Empty) => None,
             result => Some(result.unwrap_or_else(|_| Err(no_thread()))),
         }
     }
 
-    /// Waits for the result of `poll`; after an interruption, for a second at most.
-    pub(crate) fn wait(self, interrupted: &AtomicBool) -> anyhow::Result<Client> {
-        let mut wait = Wait::new(CENTURY, interrupted, INTERRUPTED_LIMIT);
+    /// Waits for the result of [`poll`](Self::poll).
+    ///
+    /// # Errors
+    /// That of [`Target::connect`], or `wait` has ended before: then its kind is
+    /// [`Timeout`](crate::ErrorKind::Timeout) or [`Interrupted`](crate::ErrorKind::Interrupted).
+    pub fn wait(self, wait: &mut Wait<'_>) -> Result<Client, Error> {
         while let Some(part) = wait.part() {
             match self.0.recv_timeout(part) {
                 Err(RecvTimeoutError::Timeout) => {}
                 result => return result.unwrap_or_else(|_| Err(no_thread())),
             }
         }
-        Err(ConnectError::of_silence(INTERRUPTED_LIMIT).into_fault(":"))
+        Err(wait.error().in_connection(":"))
     }
 }
 
 impl Target {
-    /// Starts a thread that connects, and calls `finished` when `poll` has the result. Each host
-    /// gets at most `connect_timeout`.
-    pub(crate) fn connect(self, finished: impl FnOnce() + Send + 'static) -> PendingConnection {
-        let (sender, receiver) = mpsc::channel();
-        let work = move || {
-            // If the caller has left, this closes the connection.
-            let _ = sender.send(self.open());
-            finished();
-        };
-        // If the system starts no thread, the channel closes, which `poll` reports.
-        let _ = thread::Builder::new().name("database".to_owned()).spawn(work);
-        PendingConnection(receiver)
-    }
-
-    fn open(mut self) -> anyhow::Result<Client> {
-        let target = self.to_string();
-        if self.shuffles_hosts {
-            self.servers.shuffle(&mut rand::rng());
-        }
+    /// Connects, and blocks this thread until a host has accepted the login. Each host gets at most
+    /// [`connect_timeout`](Self::connect_timeout), which its addresses share.
+    ///
+    /// Call it only outside of asynchronous code: within a runtime of tokio, it panics.
+    ///
+    /// # Errors
+    /// No host gave a connection. The error names every host and why it failed.
+    pub fn connect(&self) -> Result<Client, Error> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| ConnectError::from(error).into_fault(":"))?;
+        let runtime = runtime.map_err(|error| Error::from(error).in_connection(":"))?;
         match runtime.block_on(self.open_first_fit()) {
-            Ok(session) => Ok(Client::new(runtime, session, target)),
+            Ok(session) => Ok(Client::new(runtime, session, self.to_string())),
             Err(error) => {
                 // A lookup of a host name may still run; a plain drop would wait for it.
                 runtime.shutdown_background();
@@ -85,11 +73,48 @@ impl Target {
         }
     }
 
+    /// Connects in asynchronous code, and returns the driver's client. A task on the current
+    /// runtime of tokio, which needs its I/O and time drivers, moves the data of the connection
+    /// until the client is dropped. If a server violates the limits, the client is closed.
+    ///
+    /// ```no_run
+    /// # async fn version() -> Result<String, Box<dyn std::error::Error>> {
+    /// use postgres_connect::Target;
+    ///
+    /// let client = Target::from_env()?.connect_async().await?;
+    /// let row = client.query_one("SHOW server_version", &[]).await?;
+    /// # Ok(row.get(0)) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_async(&self) -> Result<tokio_postgres::Client, Error> {
+        self.open_first_fit().await.map(Session::into_client)
+    }
+
+    /// Starts a thread that [connects](Self::connect), and calls `finished` when
+    /// [`poll`](PendingClient::poll) has the result: to wake an event loop, or `|| ()`.
+    pub fn connect_in_background(self, finished: impl FnOnce() + Send + 'static) -> PendingClient {
+        let (sender, receiver) = mpsc::channel();
+        let work = move || {
+            // If the caller has left, this closes the connection.
+            let _ = sender.send(self.connect());
+            finished();
+        };
+        // If the system starts no thread, the channel closes, which `poll` reports.
+        let _ = thread::Builder::new().name("database".to_owned()).spawn(work);
+        PendingClient(receiver)
+    }
+
     /// Opens the first session that has the wanted attributes.
-    async fn open_first_fit(&self) -> anyhow::Result<Session> {
+    async fn open_first_fit(&self) -> Result<Session, Error> {
+        let mut servers: Vec<&Server> = self.servers.iter().collect();
+        if self.shuffles_hosts {
+            servers.shuffle(&mut rand::rng());
+        }
         let (mut tls, mut second_choice, mut errors) = (None, None, Vec::new());
         let takes_second_choice = self.session_attrs == SessionAttrs::PreferStandby;
-        for server in &self.servers {
+        for server in servers {
             let encrypts = self.tls.mode != SslMode::Disable && !server.is_socket();
             if encrypts && tls.is_none() {
                 tls = Some(self.tls.client_config()?);
@@ -101,10 +126,9 @@ impl Target {
                     second_choice = Some(session);
                     continue;
                 }
-                Ok((_, Some(mismatch))) => ConnectError::of_session(mismatch),
+                Ok((_, Some(mismatch))) => Error::of_session(mismatch),
                 Err(error) => error,
             };
-            let error = if self.origins.is_empty() { error.of_defaults() } else { error };
             let may_differ = error.may_differ_elsewhere();
             errors.push(error.at(server));
             if !may_differ {
@@ -114,7 +138,7 @@ impl Target {
         second_choice.ok_or_else(|| {
             let preposition = if errors.len() == 1 { " at" } else { ":" };
             let error = errors.into_iter().reduce(|one, other| one.and(other, ", "));
-            error.expect("a target has a host").into_fault(preposition)
+            error.expect("a target has a host").in_connection(preposition)
         })
     }
 
@@ -124,7 +148,7 @@ impl Target {
         &self,
         server: &Server,
         tls: Option<&ClientConfig>,
-    ) -> Result<(Session, Option<&'static str>), ConnectError> {
+    ) -> Result<(Session, Option<&'static str>), Error> {
         let addresses = if server.is_socket() || server.address.is_some() {
             vec![server.address]
         } else {
@@ -134,7 +158,7 @@ impl Target {
         // Divide the time, so that an address that drops packets leaves time for the next one.
         let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let limit = self.timeout.map(|timeout| timeout / count.max(1));
-        let mut errors: Vec<ConnectError> = Vec::new();
+        let mut errors: Vec<Error> = Vec::new();
         for address in addresses {
             match (Login { target: self, server, tls, address, limit }).log_in().await {
                 Ok(mut session) => {
@@ -147,47 +171,46 @@ impl Target {
         }
         errors.dedup_by(|one, other| one.cause == other.cause);
         let error = errors.into_iter().reduce(|one, other| one.and(other, ", then "));
-        Err(error.unwrap_or_else(ConnectError::of_unknown_host))
+        Err(error.unwrap_or_else(Error::of_unknown_host))
     }
 
     /// Returns why the session does not have the wanted attributes, if it does not.
-    async fn mismatch(&self, session: &mut Session) -> Result<Option<&'static str>, ConnectError> {
+    async fn mismatch(&self, session: &mut Session) -> Result<Option<&'static str>, Error> {
         use SessionAttrs::{Any, PreferStandby, Primary, ReadOnly, ReadWrite, Standby};
         if self.session_attrs == Any {
             return Ok(None);
         }
-        let state = session.state().await?.ok_or_else(ConnectError::not_postgresql)?;
+        let state = session.state().await?.ok_or_else(Error::not_postgresql)?;
         Ok(match self.session_attrs {
-            ReadWrite | Primary if state.standby => Some("it is a standby"),
-            ReadWrite if state.read_only => Some("default_transaction_read_only is on"),
-            ReadOnly if !state.read_only => Some("its sessions can write"),
-            Standby | PreferStandby if !state.standby => Some("it is not a standby"),
+            ReadWrite | Primary if state.is_standby => Some("it is a standby"),
+            ReadWrite if state.is_read_only => Some("default_transaction_read_only is on"),
+            ReadOnly if !state.is_read_only => Some("its sessions can write"),
+            Standby | PreferStandby if !state.is_standby => Some("it is not a standby"),
             Any | ReadWrite | Primary | ReadOnly | Standby | PreferStandby => None,
         })
     }
 }
 
-/// Returns whether jobctl's statements need a newer server.
-fn is_old(version: &str) -> bool {
-    let major = version.split(|c: char| !c.is_ascii_digit()).next();
-    major.and_then(|major| major.parse().ok()).is_some_and(|major: u32| major < OLDEST_SERVER)
+/// Returns the major version; `None`: it is not a version of PostgreSQL.
+fn major(version: &str) -> Option<u32> {
+    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn no_thread() -> anyhow::Error {
-    ConnectError::of_resources("its thread cannot start or has failed").into_fault(":")
+fn no_thread() -> Error {
+    Error::of_resources("its thread cannot start or has failed").in_connection(":")
 }
 
 /// Fails if `work` takes longer than `limit`.
 async fn within<T, E>(
     limit: Option<Duration>,
     work: impl Future<Output = Result<T, E>>,
-) -> Result<T, ConnectError>
+) -> Result<T, Error>
 where
-    ConnectError: From<E>,
+    Error: From<E>,
 {
     let Some(limit) = limit else { return Ok(work.await?) };
     let done = tokio::time::timeout(limit, work).await;
-    done.map_or_else(|_| Err(ConnectError::of_silence(limit)), |result| Ok(result?))
+    done.map_or_else(|_| Err(Error::of_silence(limit)), |result| Ok(result?))
 }
 
 /// A login at one address of a host.
@@ -205,7 +228,7 @@ struct Login<'a> {
 impl Login<'_> {
     /// Logs in with the encryption that `sslmode` prefers, then with the other kind if `sslmode`
     /// allows it.
-    async fn log_in(&self) -> Result<Session, ConnectError> {
+    async fn log_in(&self) -> Result<Session, Error> {
         let (first, fallback) = match self.target.tls.mode {
             _ if self.tls.is_none() => (Encryption::Off, None),
             SslMode::Allow => (Encryption::Off, Some(Encryption::Required)),
@@ -223,8 +246,8 @@ impl Login<'_> {
         }
     }
 
-    async fn log_in_with(&self, encryption: Encryption) -> Result<Session, ConnectError> {
-        let Target { config, tls, forbidden_methods, .. } = self.target;
+    async fn log_in_with(&self, encryption: Encryption) -> Result<Session, Error> {
+        let Target { config, tls, forbidden_methods, limits, program, .. } = self.target;
         let mut socket = within(self.limit, self.open_socket()).await?;
         let mut binding = None;
         if let Some(certificates) = self.tls {
@@ -233,20 +256,27 @@ impl Login<'_> {
         }
         let requires_binding = config.get_channel_binding() == ChannelBinding::Require;
         if let Some(Err(algorithm)) = binding.as_ref().filter(|_| requires_binding) {
-            return Err(ConnectError::of_binding(algorithm));
+            return Err(Error::of_binding(algorithm, program));
         }
         let binding = binding.and_then(Result::ok);
-        let stream = LimitedStream::new(socket, binding, forbidden_methods.clone());
+        let stream = LimitedStream::new(socket, binding, forbidden_methods.clone(), *limits);
         let mut config = config.clone();
         if let Some(password) = &self.server.password {
             config.password(password);
         }
         let (client, connection) = config.connect_raw(stream, HandshakeDone).await?;
-        match connection.parameter("server_version") {
-            Some(version) if version.ends_with("/bouncer") => Err(ConnectError::of_console()),
-            Some(version) if is_old(version) => Err(ConnectError::of_version(version)),
-            _ => Ok(Session::new(client, connection)),
+        if let Some(version) = connection.parameter("server_version") {
+            if version.ends_with("/bouncer") {
+                return Err(Error::of_console());
+            }
+            let oldest = self.target.oldest_server;
+            if let (Some(oldest), Some(major)) = (oldest, major(version))
+                && major < oldest
+            {
+                return Err(Error::of_version(version, program, oldest));
+            }
         }
+        Ok(Session::new(client, connection, self.target.on_message.clone()))
     }
 
     async fn open_socket(&self) -> io::Result<Box<dyn Socket>> {
@@ -272,5 +302,24 @@ impl TlsConnect<LimitedStream> for HandshakeDone {
 
     fn connect(self, stream: LimitedStream) -> Self::Future {
         ready(Ok(stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_can_be_opened_in_a_task_of_any_thread() {
+        fn assert_send(_: impl Send) {}
+        let target = Target::builder().address("user=ana", "the URL").variables(&|_| None);
+        assert_send(target.resolve().expect("a target").connect_async());
+    }
+
+    #[test]
+    fn the_major_version_is_the_first_number() {
+        assert_eq!(major("14.5 (Debian 14.5-1)"), Some(14));
+        assert_eq!(major("19devel"), Some(19));
+        assert_eq!(major("odd"), None);
     }
 }

@@ -2,8 +2,8 @@
 //! certificates themselves, those without alternative names, and X.509 version 1.
 
 use std::net::IpAddr;
-use std::str;
 use std::sync::Arc;
+use std::{fmt, str};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -25,7 +25,7 @@ use x509_cert::ext::pkix::{ExtendedKeyUsage, KeyUsage};
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 use super::algorithms::unsupported_key;
-use super::error::{CertificateProblem, Remedy, TlsProblem};
+use super::problem::CertificateProblem;
 use super::provider;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -34,23 +34,49 @@ const NAME_CONSTRAINTS: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.
 
 /// What a server's certificate must prove.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Checks {
-    /// A trusted authority signed it.
+#[non_exhaustive]
+pub enum Checks {
+    /// A trusted authority signed it: libpq's `verify-ca`.
     Authority,
-    /// It is also for the server's name.
+    /// It is also for the server's name: libpq's `verify-full`.
     AuthorityAndName,
 }
 
 /// The certificates that are trusted, and those that are revoked.
-#[derive(Debug)]
-pub(crate) struct Trust {
-    /// A server may also send one of them as its own.
-    pub(crate) roots: Vec<CertificateDer<'static>>,
-    pub(crate) revoked: Vec<CertificateRevocationListDer<'static>>,
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The trusted certificates. A server may also send one of them as its own.
+    pub roots: Vec<CertificateDer<'static>>,
+    /// Lists of revoked certificates. If there are any, each certificate needs a list of its
+    /// authority, and an expired list is an error.
+    pub revoked: Vec<CertificateRevocationListDer<'static>>,
 }
 
+/// Why no certificate can be checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// No trusted certificate can be read.
+    NoRoot,
+    /// A revocation list is damaged, or of a kind that is not supported.
+    RevocationList,
+}
+
+impl fmt::Display for TrustError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NoRoot => "no certificate in it can be read",
+            Self::RevocationList => "it is not a supported revocation list",
+        })
+    }
+}
+
+impl std::error::Error for TrustError {}
+
+/// Accepts or rejects the certificate of a server, during the handshake. The remedy for each of its
+/// errors is in a [`Problem`](super::Problem).
 #[derive(Debug)]
-pub(crate) struct Verifier {
+pub struct Verifier {
     algorithms: WebPkiSupportedAlgorithms,
     /// `None`: any certificate is accepted.
     rules: Option<Rules>,
@@ -66,17 +92,14 @@ struct Rules {
 }
 
 impl Verifier {
-    /// Accepts any certificate whose key signed the handshake. Without that signature, a man in the
-    /// middle could send the server's own certificate, and channel binding would not detect him.
-    pub(crate) fn lenient() -> Self {
-        Self { algorithms: provider().signature_verification_algorithms, rules: None }
-    }
-
-    /// Accepts certificates that pass `checks`. `None`: no certificate in `trust` can be read.
-    pub(crate) fn strict(checks: Checks, trust: Trust) -> Result<Option<Self>, TlsProblem> {
+    /// Returns a verifier that accepts the certificates that pass `checks`.
+    ///
+    /// # Errors
+    /// Nothing in `trust` can be read, or a revocation list can't.
+    pub fn new(checks: Checks, trust: Trust) -> Result<Self, TrustError> {
         let mut anchors = RootCertStore::empty();
         if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
-            return Ok(None);
+            return Err(TrustError::NoRoot);
         }
         anchors = RootCertStore::empty();
         anchors.add_parsable_certificates(trust.roots.iter().filter(|it| may_sign(it)).cloned());
@@ -88,10 +111,16 @@ impl Verifier {
                 .enforce_revocation_expiration()
                 .build()
         };
-        let chain = (!anchors.is_empty()).then(build).transpose().map_err(|_| {
-            TlsProblem::new("it is not a supported revocation list", Remedy::RevocationList)
-        })?;
-        Ok(Some(Self { algorithms, rules: Some(Rules { checks, trust, chain, anchors }) }))
+        let chain = (!anchors.is_empty()).then(build).transpose();
+        let chain = chain.map_err(|_| TrustError::RevocationList)?;
+        Ok(Self { algorithms, rules: Some(Rules { checks, trust, chain, anchors }) })
+    }
+
+    /// Returns a verifier that accepts any certificate whose key signed the handshake. Without that
+    /// signature, a man in the middle could send the server's own certificate, and channel binding
+    /// would not detect him.
+    pub(crate) fn accepting_any() -> Self {
+        Self { algorithms: provider().signature_verification_algorithms, rules: None }
     }
 }
 
@@ -132,7 +161,7 @@ impl Rules {
         let issuers: Vec<Vec<u8>> =
             chain.filter_map(|one| one.tbs_certificate.issuer.to_der().ok()).collect();
         let mut roots = self.anchors.roots.iter().filter(|root| root.name_constraints.is_some());
-        // A root's subject is stored without its DER header.
+        // A root's subject is stored without its DER header, so compare the end.
         roots.any(|root| issuers.iter().any(|issuer| issuer.ends_with(&root.subject)))
     }
 
@@ -449,7 +478,7 @@ mod tests {
         let name = ServerName::try_from("db.example.com").expect("a name");
         let errors = [Checks::Authority, Checks::AuthorityAndName].map(|checks| {
             let trust = Trust { roots: vec![root.clone()], revoked: revoked.to_vec() };
-            let verifier = Verifier::strict(checks, trust).expect("lists").expect("a root");
+            let verifier = Verifier::new(checks, trust).expect("a root and lists");
             // A time within the default validity of the certificates.
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW));
             verifier.verify_server_cert(sent, intermediates, &name, &[], now).err()

@@ -10,15 +10,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsStream};
 
-use super::settings::Settings;
+use crate::error::Error;
+use crate::settings::Settings;
 
-/// The largest message, which is one row at most. The longest row that jobctl reads is a payload of
-/// at most 16 MiB as text.
-const MESSAGE_MIB: usize = 64;
-/// The largest answer to one statement: some hundred thousand listed runs.
-const ANSWER_MIB: usize = 256;
 /// The largest answers to a login, with all notices. Before its end, any server may answer.
-const LOGIN_MIB: usize = 1;
+const LARGEST_LOGIN: usize = MIB;
 const MIB: usize = 1024 * 1024;
 /// The memory that the driver needs for a message besides its bytes counts, too: otherwise, an
 /// answer of tiny messages would need twenty times its size.
@@ -30,37 +26,68 @@ const MOST_PARAMETERS: usize = 1000;
 const PARAMETER_NAME: usize = 64;
 const PARAMETER_REPORT: usize = 64 * 1024;
 
+/// How much a server may send, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// The largest message, which is one row at most.
+    pub(crate) message: usize,
+    /// The largest answer to one request.
+    pub(crate) answer: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message: usize::MAX, answer: usize::MAX }
+    }
+}
+
 /// A socket, encrypted or not.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// Why the client reads no more from a server.
+/// Why a client reads no more from a server: it sends more than the limits allow, or asks for a
+/// forbidden authentication method. The connection is closed then.
+///
+/// For a statement, it is the inner error of the [`io::Error`] that is the source of the driver's
+/// error.
 #[derive(Debug, Eq, PartialEq)]
-pub(crate) enum Rejection {
-    Message,
-    Answer,
+pub struct Rejection(Reason);
+
+#[derive(Debug, Eq, PartialEq)]
+enum Reason {
+    /// A message is larger than this limit.
+    Message(usize),
+    /// An answer is larger than this limit.
+    Answer(usize),
     Login,
     Parameters,
     /// The server asks for this forbidden authentication method.
     AuthMethod(&'static str),
 }
 
+impl Rejection {
+    pub(crate) fn is_of_auth_method(&self) -> bool {
+        matches!(self.0, Reason::AuthMethod(_))
+    }
+}
+
 impl fmt::Display for Rejection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (data, limit) = match self {
-            Self::Message => ("a row", MESSAGE_MIB),
-            Self::Answer => ("an answer", ANSWER_MIB),
-            Self::Login => ("an answer to the login", LOGIN_MIB),
-            Self::Parameters => {
+        let (data, limit) = match self.0 {
+            Reason::Message(limit) => ("a row", limit),
+            Reason::Answer(limit) => ("an answer", limit),
+            Reason::Login => ("an answer to the login", LARGEST_LOGIN),
+            Reason::Parameters => {
                 return formatter.write_str("the database reports too many or too long parameters");
             }
-            Self::AuthMethod(method) => {
+            Reason::AuthMethod(method) => {
                 let rule = "which require_auth forbids";
                 return write!(formatter, "the server asks for authentication by {method}, {rule}");
             }
         };
-        write!(formatter, "the database sends {data} of more than {limit} MiB")
+        let (size, unit) = if limit % MIB == 0 { (limit / MIB, "MiB") } else { (limit, "bytes") };
+        write!(formatter, "the database sends {data} of more than {size} {unit}")
     }
 }
 
@@ -74,18 +101,18 @@ const AUTH_METHODS: [(&str, Option<u32>); 7] = [
     ("gss", Some(7)),
     ("sspi", Some(9)),
     ("scram-sha-256", Some(10)),
-    // The driver does not support it.
+    // It has no code here, because the driver does not support it.
     ("oauth", None),
 ];
 
 /// The methods that `require_auth` forbids. Otherwise a false server could ask for the password in
 /// plain text.
 #[derive(Clone, Default)]
-pub(super) struct ForbiddenMethods(Vec<&'static str>);
+pub(crate) struct ForbiddenMethods(Vec<&'static str>);
 
 impl ForbiddenMethods {
     /// Reads a list of allowed methods, or of forbidden methods with a `!` each.
-    pub(super) fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+    pub(crate) fn read(settings: &Settings<'_>) -> Result<Self, Error> {
         let list = settings.list("require_auth");
         let invalid = |cause, remedy: &str| Err(settings.invalid("require_auth", cause, remedy));
         let forbidden: Vec<&str> = list.iter().filter_map(|item| item.strip_prefix('!')).collect();
@@ -105,16 +132,16 @@ impl ForbiddenMethods {
     }
 
     /// Checks the code of an authentication request. The driver rejects unknown codes.
-    fn check(&self, code: u32) -> Result<(), Rejection> {
+    fn check(&self, code: u32) -> Result<(), Reason> {
         match AUTH_METHODS.iter().find(|(_, known)| *known == Some(code)) {
-            Some((name, _)) if self.0.contains(name) => Err(Rejection::AuthMethod(name)),
+            Some((name, _)) if self.0.contains(name) => Err(Reason::AuthMethod(name)),
             _ => Ok(()),
         }
     }
 }
 
 /// A stream with limits, so that a server can't fill this host's memory.
-pub(super) struct LimitedStream {
+pub(crate) struct LimitedStream {
     socket: Box<dyn Socket>,
     /// The data for channel binding.
     binding: Option<Vec<u8>>,
@@ -122,12 +149,13 @@ pub(super) struct LimitedStream {
 }
 
 impl LimitedStream {
-    pub(super) fn new(
+    pub(crate) fn new(
         socket: Box<dyn Socket>,
         binding: Option<Vec<u8>>,
         forbidden: ForbiddenMethods,
+        limits: Limits,
     ) -> Self {
-        Self { socket, binding, framing: Framing { forbidden, ..Framing::default() } }
+        Self { socket, binding, framing: Framing { forbidden, limits, ..Framing::default() } }
     }
 }
 
@@ -135,6 +163,7 @@ impl LimitedStream {
 /// four bytes.
 #[derive(Default)]
 struct Framing {
+    limits: Limits,
     /// The received part of the message's head.
     head: Vec<u8>,
     /// Bytes of the message still to come after its head.
@@ -145,13 +174,14 @@ struct Framing {
     answer: usize,
     /// The names of the reported parameters.
     parameters: BTreeSet<Vec<u8>>,
-    /// None after the first authentication request.
+    /// Empty after the first authentication request: only that one names a method.
     forbidden: ForbiddenMethods,
 }
 
 impl Framing {
-    /// After an error the driver reads no more.
-    fn scan(&mut self, mut bytes: &[u8]) -> Result<(), Rejection> {
+    /// Checks the next bytes. After an error, the driver reads no more, so the state does not
+    /// matter.
+    fn scan(&mut self, mut bytes: &[u8]) -> Result<(), Reason> {
         loop {
             let (_, behind) = bytes.split_at(self.rest.min(bytes.len()));
             self.rest -= bytes.len() - behind.len();
@@ -163,21 +193,21 @@ impl Framing {
     }
 
     /// Checks a message as soon as its head is complete.
-    fn scan_head(&mut self) -> Result<(), Rejection> {
+    fn scan_head(&mut self) -> Result<(), Reason> {
         let [kind, a, b, c, d, body @ ..] = self.head.as_slice() else { return Ok(()) };
         let (kind, length) = (*kind, u32::from_be_bytes([*a, *b, *c, *d]) as usize);
-        if length > MESSAGE_MIB * MIB {
-            return Err(Rejection::Message);
+        if length > self.limits.message {
+            return Err(Reason::Message(self.limits.message));
         }
         if kind == b'S' {
             match body.iter().position(|byte| *byte == 0) {
-                _ if length > PARAMETER_REPORT => return Err(Rejection::Parameters),
+                _ if length > PARAMETER_REPORT => return Err(Reason::Parameters),
                 Some(end) => drop(self.parameters.insert(body[..end].to_vec())),
                 None if body.len() < PARAMETER_NAME.min(length.saturating_sub(4)) => return Ok(()),
-                None => return Err(Rejection::Parameters),
+                None => return Err(Reason::Parameters),
             }
             if self.parameters.len() > MOST_PARAMETERS {
-                return Err(Rejection::Parameters);
+                return Err(Reason::Parameters);
             }
         }
         // The first authentication request names the method. The driver rejects a later change of
@@ -192,10 +222,10 @@ impl Framing {
             (self.answer, self.is_logged_in) = (0, true);
             return Ok(());
         }
-        self.answer += length + MESSAGE_COST;
+        self.answer = self.answer.saturating_add(length + MESSAGE_COST);
         match self.is_logged_in {
-            false if self.answer > LOGIN_MIB * MIB => Err(Rejection::Login),
-            true if self.answer > ANSWER_MIB * MIB => Err(Rejection::Answer),
+            false if self.answer > LARGEST_LOGIN => Err(Reason::Login),
+            true if self.answer > self.limits.answer => Err(Reason::Answer(self.limits.answer)),
             _ => Ok(()),
         }
     }
@@ -209,7 +239,8 @@ impl AsyncRead for LimitedStream {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
-        Poll::Ready(self.framing.scan(&buffer.filled()[before..]).map_err(io::Error::other))
+        let scanned = self.framing.scan(&buffer.filled()[before..]);
+        Poll::Ready(scanned.map_err(|reason| io::Error::other(Rejection(reason))))
     }
 }
 
@@ -241,8 +272,12 @@ impl TlsStream for LimitedStream {
 mod tests {
     use super::*;
 
+    const MESSAGE: usize = 64 * MIB;
+    const ANSWER: usize = 256 * MIB;
+
     fn logged_in() -> Framing {
-        Framing { is_logged_in: true, ..Framing::default() }
+        let limits = Limits { message: MESSAGE, answer: ANSWER };
+        Framing { is_logged_in: true, limits, ..Framing::default() }
     }
 
     fn message(kind: u8, length: usize) -> Vec<u8> {
@@ -266,8 +301,8 @@ mod tests {
                 (0, 0, 304 + MESSAGE_COST)
             );
             assert_eq!(
-                scan(&mut framing, &message(b'D', MESSAGE_MIB * MIB + 1)),
-                Err(Rejection::Message)
+                scan(&mut framing, &message(b'D', MESSAGE + 1)),
+                Err(Reason::Message(MESSAGE))
             );
         }
     }
@@ -275,7 +310,7 @@ mod tests {
     #[test]
     fn the_limit_of_an_answer_counts_all_its_rows() {
         let row = |framing: &mut Framing, kind| {
-            framing.scan(&message(kind, MESSAGE_MIB * MIB))?;
+            framing.scan(&message(kind, MESSAGE))?;
             framing.rest = 0;
             Ok(())
         };
@@ -284,13 +319,13 @@ mod tests {
             (0..3).try_for_each(|_| row(&mut framing, b'D')).expect("within the limit");
             framing.scan(b"Z\0\0\0\x05I").expect("the end of the answer");
         }
-        assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Rejection::Answer));
+        assert_eq!((0..5).try_for_each(|_| row(&mut framing, b'D')), Err(Reason::Answer(ANSWER)));
     }
 
     #[test]
     fn before_the_end_of_the_login_a_server_may_say_little() {
         let mut framing = Framing::default();
-        assert_eq!(framing.scan(&message(b'E', 2 * MIB)), Err(Rejection::Login));
+        assert_eq!(framing.scan(&message(b'E', 2 * MIB)), Err(Reason::Login));
         let mut framing = Framing::default();
         let notice = [message(b'N', 5), b"\0".to_vec()].concat();
         let said = (0..1_000_000).take_while(|_| framing.scan(&notice).is_ok()).count();
@@ -310,19 +345,29 @@ mod tests {
             for number in 0..MOST_PARAMETERS {
                 report(number).and_then(|()| report(number)).expect("few parameters");
             }
-            assert_eq!(report(MOST_PARAMETERS), Err(Rejection::Parameters));
+            assert_eq!(report(MOST_PARAMETERS), Err(Reason::Parameters));
         }
         for body in [&b"x"[..], &[b'x'; 100]] {
             let report = [message(b'S', 4 + body.len()), body.to_vec()].concat();
-            assert_eq!(logged_in().scan(&report), Err(Rejection::Parameters));
+            assert_eq!(logged_in().scan(&report), Err(Reason::Parameters));
         }
+    }
+
+    #[test]
+    fn a_rejection_names_the_limit() {
+        let text = |reason| Rejection(reason).to_string();
+        let row = "the database sends a row of more than";
+        assert_eq!(text(Reason::Message(MESSAGE)), format!("{row} 64 MiB"));
+        assert_eq!(text(Reason::Message(1000)), format!("{row} 1000 bytes"));
     }
 
     #[test]
     fn a_list_names_allowed_or_forbidden_methods() {
         let read = |list: &str| {
             let address = format!("require_auth={list}");
-            let settings = Settings::collect(Some(&address), &|_| None).expect("settings");
+            let settings =
+                Settings::collect(Some((&address, "the address")), &|_| None, "a program")
+                    .expect("settings");
             ForbiddenMethods::read(&settings)
         };
         let allows = |list: &str| {
@@ -333,7 +378,7 @@ mod tests {
         assert_eq!(allows("!password,!md5,!none"), [false, false, false, true, true, true]);
         assert_eq!(allows(""), [true; 6]);
         let md5 = read("md5").expect("a list");
-        assert_eq!(md5.check(3), Err(Rejection::AuthMethod("password")));
+        assert_eq!(md5.check(3), Err(Reason::AuthMethod("password")));
         assert!(read("md5,!none").is_err());
         assert!(read("scram").is_err());
     }

@@ -5,17 +5,20 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
-use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
+use tokio_postgres::{AsyncMessage, Config};
 
-use super::settings::{Lookup, Settings};
-use super::stream::ForbiddenMethods;
-use super::tls::TlsSettings;
-use super::{files, setting_fault};
+use crate::client::OnMessage;
+use crate::error::Error;
+use crate::files;
+use crate::settings::{Lookup, Settings};
+use crate::stream::{ForbiddenMethods, Limits};
+use crate::tls::TlsSettings;
 
 const DEFAULT_PORT: u16 = 5432;
 /// Seconds for one host.
@@ -23,37 +26,113 @@ const DEFAULT_TIMEOUT: u32 = 10;
 /// The socket directories of most distributions, then of PostgreSQL's own build.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// Where the database is and how to reach it. Implements no `Debug`, because it holds passwords.
+/// Where a database is and how to connect to it. [`Display`](fmt::Display) and `Debug` show the
+/// user, the hosts and the database, never a password: `ana@db1:5432,db2:5432/shop`.
 #[derive(Clone)]
-pub(crate) struct Target {
-    pub(super) servers: Vec<Server>,
+pub struct Target {
+    pub(crate) servers: Vec<Server>,
     /// The login, without the password of a host.
-    pub(super) config: Config,
-    /// The settings that name the database; empty if libpq's defaults do.
-    pub(crate) origins: Vec<String>,
-    pub(super) tls: TlsSettings,
-    pub(super) forbidden_methods: ForbiddenMethods,
-    pub(super) session_attrs: SessionAttrs,
-    pub(super) shuffles_hosts: bool,
+    pub(crate) config: Config,
+    origins: Vec<String>,
+    pub(crate) tls: TlsSettings,
+    pub(crate) forbidden_methods: ForbiddenMethods,
+    pub(crate) session_attrs: SessionAttrs,
+    pub(crate) shuffles_hosts: bool,
     /// The time limit for one host, from the first packet to the end of the login.
     pub(crate) timeout: Option<Duration>,
-    pub(super) keepalive: Keepalive,
+    pub(crate) keepalive: Keepalive,
+    pub(crate) limits: Limits,
+    /// The name of the program in errors.
+    pub(crate) program: String,
+    pub(crate) oldest_server: Option<u32>,
+    pub(crate) on_message: Option<OnMessage>,
+}
+
+/// Collects what decides about a [`Target`]. [`Target::builder`] returns it.
+#[derive(Clone, Copy)]
+#[must_use]
+pub struct TargetBuilder<'a> {
+    /// The address and its origin.
+    address: Option<(&'a str, &'a str)>,
+    /// `None`: the environment of this process.
+    variables: Option<Lookup<'a>>,
+    program: Option<&'a str>,
+    oldest_server: Option<u32>,
+    limits: Limits,
+}
+
+impl<'a> TargetBuilder<'a> {
+    /// Sets the address: a `postgres://` URL, or `key=value` pairs. Its settings take precedence
+    /// over the service file and the environment. Errors name its `origin`, such as a flag or a
+    /// variable.
+    pub fn address(self, address: &'a str, origin: &'a str) -> Self {
+        Self { address: Some((address, origin)), ..self }
+    }
+
+    /// Looks variables up here instead of in the environment of this process. Then no variable of
+    /// the process changes the result, except `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    pub fn variables(self, variables: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { variables: Some(variables), ..self }
+    }
+
+    /// Names the program: as `application_name` unless a setting names it, and in errors.
+    pub fn program(self, name: &'a str) -> Self {
+        Self { program: Some(name), ..self }
+    }
+
+    /// Rejects servers of an older major version of PostgreSQL, such as `14`.
+    pub fn oldest_server(self, major: u32) -> Self {
+        Self { oldest_server: Some(major), ..self }
+    }
+
+    /// Closes the connection if the server sends a message of more bytes, which is one row at most.
+    /// Without it, a false server can fill the memory of this host.
+    pub fn largest_message(self, bytes: usize) -> Self {
+        Self { limits: Limits { message: bytes, ..self.limits }, ..self }
+    }
+
+    /// Closes the connection if the answer to one request has more bytes. Each message counts 128
+    /// bytes more, which is what the driver needs for it.
+    pub fn largest_answer(self, bytes: usize) -> Self {
+        Self { limits: Limits { answer: bytes, ..self.limits }, ..self }
+    }
+
+    /// Reads the settings, in libpq's order: the address, the service file, the variables, and
+    /// libpq's defaults. Reads the service file and the pass file, but neither certificates nor
+    /// keys, and opens no connection.
+    ///
+    /// # Errors
+    /// A setting can't be used: the error is of the kind [`Setting`](crate::ErrorKind::Setting),
+    /// and names the setting and its origin, never the value.
+    pub fn resolve(self) -> Result<Target, Error> {
+        let of_process = |name: &str| std::env::var(name).ok();
+        let variables = self.variables.unwrap_or(&of_process);
+        let program = self.program.unwrap_or("this program");
+        let settings = Settings::collect(self.address, variables, program)?;
+        Target::read(&settings, self)
+    }
+}
+
+impl fmt::Debug for TargetBuilder<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TargetBuilder").finish_non_exhaustive()
+    }
 }
 
 /// One host, and the password for it.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// The name that the certificate must contain, or the directory of a Unix socket.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The address of `hostaddr`; never set for a Unix socket.
-    pub(super) address: Option<IpAddr>,
-    pub(super) port: u16,
-    pub(super) password: Option<String>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) password: Option<String>,
 }
 
 /// When a silent server counts as dead: libpq's keepalive settings. `None` is the system's default.
 #[derive(Clone)]
-pub(super) struct Keepalive {
+pub(crate) struct Keepalive {
     probes: bool,
     idle: Option<Duration>,
     interval: Option<Duration>,
@@ -63,7 +142,7 @@ pub(super) struct Keepalive {
 
 /// libpq's `target_session_attrs`.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum SessionAttrs {
+pub(crate) enum SessionAttrs {
     Any,
     ReadWrite,
     ReadOnly,
@@ -82,14 +161,67 @@ const SESSION_ATTRS: &[(&str, SessionAttrs)] = &[
 ];
 
 impl Target {
-    /// Resolves `url`, or else `DATABASE_URL`. The service file and the `PG*` variables add the
-    /// missing settings; the rest are libpq's defaults. `environment` looks up a variable. An error
-    /// names the setting and its origin, never the value.
-    pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Result<Self> {
-        let settings = Settings::collect(url, environment)?;
-        let user = user(&settings)?;
+    /// Begins a target of which the program decides more than the address.
+    ///
+    /// ```no_run
+    /// use postgres_connect::Target;
+    ///
+    /// let url = std::env::var("SHOP_DATABASE")?;
+    /// let target = Target::builder()
+    ///     .address(&url, "SHOP_DATABASE")
+    ///     .program("shop")
+    ///     .oldest_server(14)
+    ///     .resolve()?;
+    /// let client = target.connect()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder<'a>() -> TargetBuilder<'a> {
+        TargetBuilder {
+            address: None,
+            variables: None,
+            program: None,
+            oldest_server: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Reads the settings from the environment of this process: the `PG*` variables, the service
+    /// file, the pass file, and libpq's defaults.
+    ///
+    /// # Errors
+    /// As [`TargetBuilder::resolve`].
+    pub fn from_env() -> Result<Self, Error> {
+        Self::builder().resolve()
+    }
+
+    /// Reads the settings from a `postgres://` URL or `key=value` pairs. As in libpq, the
+    /// environment and the files add what the address lacks.
+    ///
+    /// ```
+    /// use postgres_connect::Target;
+    ///
+    /// let target = Target::from_address("postgres://ana:s3cret@db1,db2:5433/shop")?;
+    /// assert_eq!(target.to_string(), "ana@db1:5432,db2:5433/shop");
+    ///
+    /// let error = Target::from_address("postgres://db/shop?sslmod=require").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "cannot use the database URL: unknown parameter `sslmod`; did you mean `sslmode`?"
+    /// );
+    /// # Ok::<(), postgres_connect::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TargetBuilder::resolve`].
+    pub fn from_address(address: &str) -> Result<Self, Error> {
+        Self::builder().address(address, "the database URL").resolve()
+    }
+
+    fn read(settings: &Settings<'_>, builder: TargetBuilder<'_>) -> Result<Self, Error> {
+        let user = user(settings)?;
         let database = settings.text("dbname").unwrap_or(&user);
         let name = settings.text("application_name").or(settings.text("fallback_application_name"));
+        let name = name.or(builder.program);
         let bindings = [
             ("disable", ChannelBinding::Disable),
             ("prefer", ChannelBinding::Prefer),
@@ -100,24 +232,26 @@ impl Target {
         config
             .user(&user)
             .dbname(database)
-            .application_name(name.unwrap_or("jobctl"))
             .channel_binding(binding)
-            // jobctl does the TLS handshake itself and gives the driver the encrypted stream.
+            // The TLS handshake is done before, and the driver gets the encrypted stream.
             // `Direct` keeps the driver from requesting TLS again.
             .ssl_mode(SslMode::Require)
             .ssl_negotiation(SslNegotiation::Direct);
+        if let Some(name) = name {
+            config.application_name(name);
+        }
         if let Some(options) = settings.text("options") {
             config.options(options);
         }
-        let mut servers = servers(&settings)?;
-        set_passwords(&settings, &mut servers, database, &user);
+        let mut servers = servers(settings)?;
+        set_passwords(settings, &mut servers, database, &user);
         let balancing = [("disable", false), ("random", true)];
         Ok(Self {
             servers,
             config,
             origins: settings.origins(),
-            tls: TlsSettings::read(&settings)?,
-            forbidden_methods: ForbiddenMethods::read(&settings)?,
+            tls: TlsSettings::read(settings)?,
+            forbidden_methods: ForbiddenMethods::read(settings)?,
             session_attrs: settings.choice(
                 "target_session_attrs",
                 SessionAttrs::Any,
@@ -125,24 +259,51 @@ impl Target {
             )?,
             shuffles_hosts: settings.choice("load_balance_hosts", false, &balancing)?,
             timeout: settings.seconds("connect_timeout", DEFAULT_TIMEOUT)?,
-            keepalive: Keepalive::read(&settings)?,
+            keepalive: Keepalive::read(settings)?,
+            limits: builder.limits,
+            program: builder.program.unwrap_or("this program").to_owned(),
+            oldest_server: builder.oldest_server,
+            on_message: None,
         })
     }
 
-    /// Returns whether every host of the target is this host.
-    pub(crate) fn is_local(&self) -> bool {
+    /// Calls `on_message` with each message of a server that does not answer a request: notices,
+    /// and notifications after `LISTEN`. It runs between the answers, so it must not block. Without
+    /// it, notices go to the log, at the level debug, and notifications are dropped.
+    ///
+    /// A blocking [`Client`](crate::Client) reads messages only while it waits for an answer.
+    #[must_use]
+    pub fn on_message(self, on_message: impl Fn(&AsyncMessage) + Send + Sync + 'static) -> Self {
+        Self { on_message: Some(Arc::new(on_message)), ..self }
+    }
+
+    /// Returns the origins of the settings that name the database: of the user, the hosts, the
+    /// database and the service. Empty if all these are libpq's defaults.
+    pub fn origins(&self) -> &[String] {
+        &self.origins
+    }
+
+    /// Returns the time limit of one host, from the first packet to the end of the login:
+    /// `connect_timeout`. `None`: there is no limit.
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Returns whether every host is this one: a Unix socket, `localhost` or a loopback address.
+    pub fn is_local(&self) -> bool {
         self.servers.iter().all(Server::is_this_host)
     }
 
-    /// Returns whether the server must prove its identity.
-    pub(crate) fn verifies(&self) -> bool {
+    /// Returns whether a server must prove its identity by a certificate. A certificate from a
+    /// public authority proves nothing unless its name is checked.
+    pub fn verifies_servers(&self) -> bool {
         self.tls.verifies()
     }
 }
 
 impl Keepalive {
-    /// The defaults detect a dead server well within a lease; the system's take two hours.
-    fn read(settings: &Settings<'_>) -> anyhow::Result<Self> {
+    /// The defaults detect a dead server within half a minute; the system's take two hours.
+    fn read(settings: &Settings<'_>) -> Result<Self, Error> {
         Ok(Self {
             probes: settings.number("keepalives")? != Some(0),
             idle: settings.seconds("keepalives_idle", 10)?,
@@ -152,7 +313,7 @@ impl Keepalive {
         })
     }
 
-    pub(super) fn apply(&self, socket: &TcpStream) -> io::Result<()> {
+    pub(crate) fn apply(&self, socket: &TcpStream) -> io::Result<()> {
         self.user_timeout_ms.map(|ms| sockopt::set_tcp_user_timeout(socket, ms)).transpose()?;
         if self.probes {
             sockopt::set_socket_keepalive(socket, true)?;
@@ -164,18 +325,20 @@ impl Keepalive {
     }
 }
 
-fn user(settings: &Settings<'_>) -> anyhow::Result<String> {
+fn user(settings: &Settings<'_>) -> Result<String, Error> {
     settings
         .text("user")
         .map(str::to_owned)
         .or_else(|| files::account().map(|(name, _)| name))
         .or_else(|| settings.variable("USER"))
         .or_else(|| settings.variable("LOGNAME"))
-        .ok_or_else(|| setting_fault("the database settings", "the user is not known; set PGUSER"))
+        .ok_or_else(|| {
+            Error::of_setting("the database settings", "the user is not known; set PGUSER")
+        })
 }
 
 /// Returns the hosts in the order of the settings, without passwords.
-fn servers(settings: &Settings<'_>) -> anyhow::Result<Vec<Server>> {
+fn servers(settings: &Settings<'_>) -> Result<Vec<Server>, Error> {
     let [hosts, addresses, ports] = ["host", "hostaddr", "port"].map(|name| settings.list(name));
     let count = hosts.len().max(addresses.len()).max(1);
     let other_length = "has another number of items than `host`";
@@ -234,7 +397,7 @@ fn set_passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str
 
 impl Server {
     /// Returns whether it is a Unix socket. PostgreSQL encrypts nothing there.
-    pub(super) fn is_socket(&self) -> bool {
+    pub(crate) fn is_socket(&self) -> bool {
         self.name.starts_with('/')
     }
 
@@ -264,34 +427,38 @@ impl fmt::Display for Target {
     }
 }
 
+impl fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Target({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::exit::{Exit, Fault};
+    use crate::ErrorKind;
 
-    fn resolve(url: &str, variables: &[(&str, &str)]) -> anyhow::Result<Target> {
+    fn resolve(url: &str, variables: &[(&str, &str)]) -> Result<Target, Error> {
         let find = |name: &str| {
             variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
         };
-        Target::resolve(Some(url), &find)
+        Target::builder().address(url, "the database URL").variables(&find).resolve()
     }
 
     #[track_caller]
     fn shows(url: &str, variables: &[(&str, &str)], expected: &str) {
-        let target = resolve(url, variables).unwrap_or_else(|error| panic!("{error:#}"));
+        let target = resolve(url, variables).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(target.to_string(), expected);
+        assert_eq!(format!("{target:?}"), format!("Target({expected})"));
     }
 
     #[track_caller]
     fn refuses(url: &str, why: &str) {
-        let refused = resolve(url, &[("HOME", "/nowhere")]).err().expect("a refusal");
-        assert_eq!(
-            refused.downcast_ref::<Fault>().map(|fault| fault.exit),
-            Some(Exit::Configuration)
-        );
+        let refused = resolve(url, &[("HOME", "/nowhere")]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Setting);
         assert_eq!(refused.to_string(), format!("cannot use the database URL: {why}"));
     }
 
@@ -339,7 +506,8 @@ mod tests {
     #[test]
     fn keepalive_units_and_zero_follow_libpq() {
         let read = |text: &str| {
-            let settings = Settings::collect(Some(text), &|_| None).expect("settings");
+            let settings =
+                Settings::collect(Some((text, "the URL")), &|_| None, "psql").expect("settings");
             let keepalive = Keepalive::read(&settings).expect("numbers");
             (keepalive.idle, keepalive.user_timeout_ms)
         };
@@ -352,12 +520,13 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join(".pgpass");
         let text = b"h1:*:*:me:s3cret1\nlocalhost:*:*:me:s3cret2\n";
-        crate::files::replace(&path, text).expect("written");
+        fs::write(&path, text).expect("written");
         let find = |mode, url| {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
             let environment =
                 |name: &str| (name == "HOME").then(|| home.path().display().to_string());
-            let target = Target::resolve(Some(url), &environment).expect("a target");
+            let target = Target::builder().address(url, "the URL").variables(&environment);
+            let target = target.resolve().expect("a target");
             let password = |server: &Server| server.password.clone().unwrap_or_default();
             target.servers.iter().map(password).collect::<Vec<_>>().join(",")
         };

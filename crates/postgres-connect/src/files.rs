@@ -1,25 +1,60 @@
 //! Files that libpq reads too: the service file, the pass file, and the system's list of users.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use log::warn;
 
-use super::conninfo::{Pairs, unescape};
-use crate::files::{self, MIB, SETTINGS_LIMIT};
+use crate::conninfo::{Pairs, unescape};
 
+const MIB: u64 = 1024 * 1024;
+/// The longest service file or pass file that is read.
+const SETTINGS_LIMIT: u64 = MIB;
 /// The longest list of the host's users that is read.
 const USERS_LIMIT: u64 = 64 * MIB;
-
 /// The longest list of certificates that is read.
 const CERTIFICATES_LIMIT: u64 = 16 * MIB;
+/// What a shell passes for `<(COMMAND)`: pipes that have a writer already.
+const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
+
+/// Opens a file that a setting names. Another named pipe may never have a writer, and a device may
+/// never end, so neither is opened.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    let is_open = DESCRIPTORS.iter().any(|folder| path.starts_with(folder));
+    let is_readable = is_open || fs::metadata(path).map_err(|error| reason(&error))?.is_file();
+    if !is_readable {
+        return Err("it is not a plain file; move it, or name another one".to_owned());
+    }
+    File::open(path).map_err(|error| reason(&error))
+}
+
+/// Reads a file to its end.
+fn read(file: File, limit: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
+    if bytes.len() as u64 > limit {
+        return Err(format!("it is longer than {} MiB; name another file", limit / MIB));
+    }
+    Ok(bytes)
+}
+
+/// Reads a text to its end. libpq reads bytes, so those that are not UTF-8 are replaced.
+fn read_text(file: File, limit: u64) -> Result<String, String> {
+    read(file, limit).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns whether only the owner can read a key. As in libpq, a key of root may be readable by a
+/// group.
+pub(crate) fn is_private(seen: &Metadata) -> bool {
+    seen.mode() & (if seen.uid() == 0 { 0o037 } else { 0o077 }) == 0
+}
 
 /// Returns the content of an open file of certificates or keys. Like OpenSSL, it skips byte order
 /// marks, which some editors write; in a joined file, each part may have one.
-pub(super) fn certificates(file: File) -> Result<Vec<u8>, String> {
-    let content = files::read(file, CERTIFICATES_LIMIT).map_err(|error| reason(&error))?;
+pub(crate) fn certificates(file: File) -> Result<Vec<u8>, String> {
+    let content = read(file, CERTIFICATES_LIMIT)?;
     let lines = content.split_inclusive(|byte| *byte == b'\n');
     let unmarked = lines.map(|line| match line.strip_prefix("\u{feff}".as_bytes()) {
         // A key in DER form may contain these bytes by chance.
@@ -29,15 +64,10 @@ pub(super) fn certificates(file: File) -> Result<Vec<u8>, String> {
     Ok(unmarked.collect::<Vec<_>>().concat())
 }
 
-/// Opens a file that a setting names.
-pub(super) fn open(path: &Path) -> Result<File, String> {
-    files::open(path).map_err(|error| reason(&error))
-}
-
 /// Returns the settings of a service; `None` if the service file lacks it.
-pub(super) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
+pub(crate) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> {
     let text = open(path)
-        .and_then(|file| files::read_lossy(file, SETTINGS_LIMIT).map_err(|error| reason(&error)))
+        .and_then(|file| read_text(file, SETTINGS_LIMIT))
         .map_err(|cause| format!("{cause}; correct PGSERVICEFILE"))?;
     section(&text, name)
 }
@@ -59,7 +89,7 @@ fn section(text: &str, name: &str) -> Result<Option<Pairs>, String> {
 }
 
 /// Returns why a file cannot be read, without the system's error number.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "the file does not exist".to_owned(),
         io::ErrorKind::Other => error.to_string(),
@@ -68,12 +98,12 @@ pub(super) fn reason(error: &io::Error) -> String {
 }
 
 /// Returns the text of the pass file, if it exists and, as libpq demands, is private.
-pub(super) fn pass_file(path: &Path) -> Option<String> {
+pub(crate) fn pass_file(path: &Path) -> Option<String> {
     let read = |file: File| match file.metadata() {
         Ok(metadata) if metadata.mode() & 0o077 != 0 => {
             Err("other users can read it; run `chmod 600`".to_owned())
         }
-        _ => files::read_lossy(file, SETTINGS_LIMIT).map_err(|error| reason(&error)),
+        _ => read_text(file, SETTINGS_LIMIT),
     };
     fs::metadata(path).ok()?;
     let text = open(path).and_then(read);
@@ -82,7 +112,7 @@ pub(super) fn pass_file(path: &Path) -> Option<String> {
 
 /// Returns the password of the first line whose fields match: host, port, database, user. Like
 /// libpq, it reads no further field, and no line after the first that matches.
-pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
+pub(crate) fn password(text: &str, login: [&str; 4]) -> Option<String> {
     let found = text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut rest = line.trim_end_matches('\r');
         for wanted in login {
@@ -98,9 +128,9 @@ pub(super) fn password(text: &str, login: [&str; 4]) -> Option<String> {
 }
 
 /// Returns the name and the home of this process's user, if `/etc/passwd` has them.
-pub(super) fn account() -> Option<(String, PathBuf)> {
-    let users = files::open(Path::new("/etc/passwd")).ok()?;
-    entry(&files::read_lossy(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
+pub(crate) fn account() -> Option<(String, PathBuf)> {
+    let users = open(Path::new("/etc/passwd")).ok()?;
+    entry(&read_text(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
 }
 
 fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {
