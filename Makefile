@@ -88,6 +88,7 @@ bench-quick: ## a shorter benchmark; two minutes
 lint: ## check formatting, lints, layers and words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --package cron-zone --package postgres-connect
 	.ci/layers
 	.ci/words
 
