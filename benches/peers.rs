@@ -20,11 +20,12 @@ pub struct Peer {
     interpreter: &'static str,
 }
 
-const PEERS: [Peer; 4] = [
+const PEERS: [Peer; 5] = [
     GRAPHILE_WORKER,
     PG_BOSS,
     Peer { name: "procrastinate", script: "procrastinate_worker.py", interpreter: "python3" },
     Peer { name: "awa", script: "awa_worker.py", interpreter: "python3" },
+    Peer { name: "good_job", script: "good_job_worker.rb", interpreter: "ruby" },
 ];
 
 const GRAPHILE_WORKER: Peer =
@@ -143,6 +144,7 @@ fn command(installed: &Path, peer: Peer, database: &Database, what: &str, jobs: 
         .env("DATABASE_URL", &database.url)
         .env("NODE_PATH", installed.join("node_modules"))
         .env("PYTHONPATH", installed.join("python"))
+        .env("GEM_HOME", installed.join("ruby"))
         .stdin(Stdio::null())
         .stderr(Stdio::null());
     command
