@@ -109,7 +109,7 @@ fn an_outage_of_the_database_is_reported_too() {
         let check = check.args(flags.iter().copied());
         let check = check.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none");
         let check = check.env("XDG_STATE_HOME", state.path().to_str().unwrap());
-        check.run().exits(5).stderr_has("cannot connect");
+        check.run().exits(5).stdout("").stderr("");
         let lines = std::fs::read_to_string(&reports).unwrap_or_default();
         std::fs::write(&reports, "").unwrap();
         lines.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -121,6 +121,23 @@ fn an_outage_of_the_database_is_reported_too() {
         assert_eq!(reported(&["--repeat", repeat]), ["new:"]);
         assert_eq!(reported(&["--repeat", repeat]), again);
     }
+}
+
+#[test]
+fn an_outage_is_printed_once_and_again_after_the_time_of_repeat() {
+    let state = temp_dir();
+    let check = |flags: &[&str]| {
+        let check: Invocation<'_> = jobctl(["check"]).args(flags.iter().copied());
+        let check = check.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none");
+        check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(5)
+    };
+    check(&["--repeat", "1h"]).stderr_has("cannot connect");
+    check(&["--repeat", "1h"]).stderr("");
+    check(&["--repeat", "0s"]).stderr_has("cannot connect");
+    check(&["--repeat", "0s"]).stderr_has("cannot connect");
+    // Without a flag that remembers, each call prints it.
+    check(&[]).stderr_has("cannot connect");
+    check(&[]).stderr_has("cannot connect");
 }
 
 #[test]

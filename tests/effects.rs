@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -50,6 +51,28 @@ fn a_command_that_succeeded_is_not_run_again() {
     assert_eq!(effects(&db), "invoice:4711|||t");
     once().success().stdout("in\nout\n").stderr("");
     assert_eq!(counter.times(), 1);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_and_its_effect_is_done() {
+    let db = TestDb::new();
+    let counter = Counter::new();
+    let once = |stdout: Stdio| {
+        let script = counter.then("echo 17");
+        db.jobctl(["once", "charge", "--", "sh", "-c", &script]).stdout_to(stdout).run()
+    };
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let error = "cannot write the output; effect `charge` is done, and `once` prints a stored \
+                 output again: ";
+    once(full().into()).exits(1).stderr_has(error);
+    once(full().into()).exits(1).stderr_has("cannot write the answer");
+    once(Stdio::piped()).success().stdout("17\n");
+    assert_eq!(counter.times(), 1);
+    // A reader that needs no more is no error.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let once = db.jobctl(["once", "head", "--", "echo", "17"]).stdout_to(writer.into());
+    once.run().success().stderr("");
 }
 
 #[test]

@@ -119,6 +119,21 @@ fn a_hold_waits_until_its_running_runs_have_ended() {
 }
 
 #[test]
+fn a_wait_fails_if_its_hold_ends_before_the_runs() {
+    let db = TestDb::new();
+    let gate = Gate::new();
+    gate.enqueue(&db);
+    let tick = db.jobctl(["tick"]).spawn();
+    gate.wait_for_starts(1);
+    let hold = db.jobctl(["hold", "--all", "--until-idle"]).spawn();
+    wait_until("the hold", || db.query("SELECT count(*) FROM jobctl.current_holds") == "1");
+    db.jobctl(["release", "--all"]).run().success();
+    hold.wait().exits(4).stderr_has("the hold ended before its runs did");
+    gate.open();
+    tick.wait().success();
+}
+
+#[test]
 fn a_lost_run_is_recovered_during_a_hold_but_not_claimed() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--backoff", "fixed:0s", "--", "true"]);

@@ -125,14 +125,10 @@ impl Arguments {
         let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
         let store = database.open();
         let looked = store.and_then(|store| Ok((self.read_findings(&store, jobs)?, store)));
-        let ((findings, facts, now), store) = looked.inspect_err(|error| {
-            if let (Some(note), Some(receiver)) = (&note, &receiver)
-                && super::exit_of(error) == Exit::Unavailable
-                && let Err(failed) = self.report_outage(note, receiver, error)
-            {
-                print::complain(&format!("{failed:#}"));
-            }
-        })?;
+        let ((findings, facts, now), store) = match looked {
+            Ok(looked) => looked,
+            Err(error) => return self.report_outage(note.as_ref(), receiver.as_ref(), error),
+        };
         if let Some(note) = &note {
             self.report_new(note, receiver.as_ref(), &findings, (&store, now))?;
         } else if self.output.asks_for_tsv() {
@@ -267,14 +263,17 @@ impl Arguments {
         }
     }
 
-    /// Reports that the database can't be reached: once, and again after `--repeat` by this host's
-    /// clock. The problems in the note stay there.
+    /// Reports an error that kept `check` from looking. With a note, an unreachable database is a
+    /// problem like others: reported once, and again after `--repeat` by this host's clock. The
+    /// problems in the note stay there.
     fn report_outage(
         &self,
-        note: &Note,
-        receiver: &Receiver,
-        error: &anyhow::Error,
-    ) -> anyhow::Result<()> {
+        note: Option<&Note>,
+        receiver: Option<&Receiver>,
+        error: anyhow::Error,
+    ) -> anyhow::Result<Exit> {
+        let is_outage = super::exit_of(&error) == Exit::Unavailable;
+        let Some(note) = note.filter(|_| is_outage) else { return Err(error) };
         let mut remembered: Remembered = note.read().unwrap_or_default();
         let found = format!("{error:#}");
         let outage = Finding { severity: Severity::Bad, found, ..Finding::default() };
@@ -282,16 +281,22 @@ impl Arguments {
         let now = DateTime::<Utc>::from(SystemTime::now());
         let is_known = remembered.subjects.contains(&outage.subject());
         if is_known && !self.is_repeated(remembered.outage_at, now) {
-            return Ok(());
+            return Ok(Exit::Unavailable);
         }
-        let (known, new) = if is_known { (vec![&outage], vec![]) } else { (vec![], vec![&outage]) };
-        self.report(Some(receiver), &News { new, known, ..News::default() })?;
+        if receiver.is_some() {
+            let (known, new) =
+                if is_known { (vec![&outage], vec![]) } else { (vec![], vec![&outage]) };
+            if let Err(failed) = self.report(receiver, &News { new, known, ..News::default() }) {
+                print::complain(&format!("{failed:#}"));
+                return Err(error);
+            }
+        }
         remembered.outage_at = now;
         if !is_known {
             remembered.add(&outage);
         }
         remembered.write(note);
-        Ok(())
+        if receiver.is_some() { Ok(Exit::Unavailable) } else { Err(error) }
     }
 
     /// Whether `--repeat` is over since the last report of known problems.

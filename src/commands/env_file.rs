@@ -174,9 +174,13 @@ fn line(name: &str, value: &str) -> Option<String> {
 
 fn unquoted(value: &str) -> Result<&str, &'static str> {
     let Some(quote) = value.chars().next().filter(|first| ['"', '\''].contains(first)) else {
-        const MISTAKE: &str = "has a `#` or ends with a backslash; put its value into single \
-                               quotes, and comments into lines of their own";
-        let is_mistake = value.contains(" #") || value.contains("\t#") || value.ends_with('\\');
+        const MISTAKE: &str = "has a backslash, a quote, a `#` after a blank, or a blank after its \
+                               `=`; put its value into single quotes, and comments into lines of \
+                               their own";
+        let is_mistake = value.starts_with([' ', '\t'])
+            || value.contains(['\\', '"', '\''])
+            || value.contains(" #")
+            || value.contains("\t#");
         return if is_mistake { Err(MISTAKE) } else { Ok(value) };
     };
     match value[1..].split_once(quote) {
@@ -210,16 +214,20 @@ mod tests {
             ("A='a\"\\ #b'", "a\"\\ #b"),
             ("A=\"it's # one\"", "it's # one"),
             ("A=a#b c#d", "a#b c#d"),
-            ("A=a\\b c", "a\\b c"),
-            ("A=it's", "it's"),
+            ("A='a\\b c'", "a\\b c"),
+            ("A=a$b c", "a$b c"),
             ("A=''", ""),
         ] {
             assert_eq!(parse(line), Ok(vec![("A".to_owned(), value.to_owned())]), "{line}");
         }
         for (line, why) in [
-            ("A=1 # one", "has a `#`"),
-            ("A=1\t# one", "has a `#`"),
-            ("A=1 \\", "ends with a backslash"),
+            ("A=1 # one", "has a backslash, a quote, a `#` after a blank"),
+            ("A=1\t# one", "has a backslash, a quote, a `#` after a blank"),
+            ("A=1 \\", "has a backslash"),
+            ("A=pa\\ss", "has a backslash"),
+            ("A=it's", "has a backslash, a quote"),
+            ("A=a\"b\"", "has a backslash, a quote"),
+            ("A=  a", "or a blank after its `=`"),
             ("A=\"1\" # one", "has text behind its closing quote"),
             ("A='1'2", "has text behind its closing quote"),
             ("A='it''s'", "has text behind its closing quote"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
+use anyhow::bail;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
@@ -11,10 +12,11 @@ use serde::Serialize;
 use super::DatabaseFlags;
 use super::arguments::{HEADING, Reason, job, length, named_job, worker};
 use super::outage::{LastingSession, OUTAGE_LIMIT};
+use crate::exit::{Exit, Fault};
 use crate::job::definition::queue;
 use crate::job::status::HoldScope;
 use crate::print::{self, Output, Table};
-use crate::store::{HoldTarget, Store};
+use crate::store::{HeldRunning, HoldTarget, Store};
 use crate::text::duration::{SECOND, YEAR};
 use crate::text::{did_you_mean, plural, timestamp};
 
@@ -57,7 +59,8 @@ pub(crate) struct Hold {
         value_parser = length(SECOND, YEAR)
     )]
     lasts: Option<Duration>,
-    /// Return when none of these runs is running; Ctrl-C ends the wait, not the hold
+    /// Return when none of these runs is running; exits with 4 if the hold ends first. Ctrl-C ends
+    /// the wait, not the hold
     #[arg(long)]
     until_idle: bool,
     #[command(flatten)]
@@ -158,13 +161,23 @@ impl Hold {
     }
 }
 
-/// Waits until no run of these targets is running.
+/// Waits until no run of these targets is running. Fails if their hold ends before that, because
+/// runs can start then.
 fn wait_until_idle(mut session: LastingSession<'_>, targets: &[HoldTarget]) -> anyhow::Result<()> {
     let mut is_shown = false;
     loop {
         // Wait before the first look, too: a claim that began before the hold is not visible yet.
         thread::sleep(POLL_INTERVAL);
-        let running = session.insist(POLL_INTERVAL, |store| Ok(store.count_running(targets)?))?;
+        let HeldRunning { running, is_held } =
+            session.insist(POLL_INTERVAL, |store| Ok(store.held_running(targets)?))?;
+        if !is_held {
+            let left = plural::grouped_of(running, "running run");
+            let why = format!(
+                "the hold ended before its runs did: --for is over, or it was released; {left}; \
+                 hold them again, for longer"
+            );
+            bail!(Fault::new(Exit::Conflict, why));
+        }
         if running == 0 {
             return Ok(());
         }

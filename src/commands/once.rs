@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::DatabaseFlags;
 use super::arguments::{checked, key};
-use crate::execute::{self, Foreground};
+use crate::execute::{self, Foreground, Printed};
 use crate::exit::{Exit, Fault};
 use crate::job::action;
 use crate::print::{self, Output, Table};
@@ -233,9 +233,9 @@ struct BegunEffect<'a> {
 
 impl BegunEffect<'_> {
     /// Records that the command succeeded, with its output if that can be stored.
-    fn complete(&self, printed: Option<Vec<u8>>) -> anyhow::Result<Exit> {
+    fn complete(&self, printed: Printed) -> anyhow::Result<Exit> {
         let key = plain(self.name);
-        let output = printed.and_then(|bytes| String::from_utf8(bytes).ok());
+        let output = printed.kept.and_then(|bytes| String::from_utf8(bytes).ok());
         let output = output.filter(|text| !text.contains('\0'));
         if !self.settle(Settle::Done, output.as_deref())? {
             let why = format!(
@@ -248,6 +248,13 @@ impl BegunEffect<'_> {
             print::complain(&format!(
                 "the output of `{key}` is not stored, because it is longer than 8 KiB or not text"
             ));
+        }
+        if let Some(error) = printed.unwritten {
+            let why = format!(
+                "cannot write the output; effect `{key}` is done, and `once` prints a stored \
+                 output again"
+            );
+            return Err(error).context(why);
         }
         Ok(Exit::Done)
     }

@@ -16,13 +16,21 @@ use signal_hook::iterator::Signals;
 use super::sanitize;
 
 pub(crate) enum Foreground {
-    /// Holds the command's stdout; `None` if it is longer than the limit.
-    Succeeded(Option<Vec<u8>>),
+    Succeeded(Printed),
     /// The exit status, or 128 and the signal that killed the command, as in a shell.
     Failed(u8),
     NotStarted(io::Error),
     /// The command started, and the system does not report how it ended.
     Unknown(io::Error),
+}
+
+/// What a command wrote to its stdout.
+#[derive(Default)]
+pub(crate) struct Printed {
+    /// `None`: it is longer than the limit.
+    pub(crate) kept: Option<Vec<u8>>,
+    /// Why jobctl could not pass all of it on. A reader that has closed its pipe needs no more.
+    pub(crate) unwritten: Option<io::Error>,
 }
 
 /// Runs a command in jobctl's own process group, with its stdin and stderr. Passes stdout on, and
@@ -61,7 +69,7 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     }
     let printed = child.stdout.take().map(|stdout| pass_on(stdout, process.as_ref(), limit));
     match child.wait() {
-        Ok(status) if status.success() => Foreground::Succeeded(printed.flatten()),
+        Ok(status) if status.success() => Foreground::Succeeded(printed.unwrap_or_default()),
         Ok(status) => {
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
             Foreground::Failed(status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1))
@@ -72,27 +80,29 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
 
 /// Writes what the command prints to jobctl's own stdout at once, until the command has ended or
 /// has closed its stdout. A process in the background may hold it open for longer.
-fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> Option<Vec<u8>> {
-    let mut kept = Some(Vec::new());
+fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> Printed {
+    let mut printed = Printed { kept: Some(Vec::new()), unwritten: None };
     let mut chunk = [0; 8192];
     loop {
         let mut events = vec![PollFd::new(&stdout, PollFlags::IN)];
         events.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut events, None) {
             Err(Errno::INTR) => continue,
-            Ok(_) if events[0].revents().is_empty() => return kept,
+            Ok(_) if events[0].revents().is_empty() => return printed,
             _ => {}
         }
         let length = match stdout.read(&mut chunk) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Ok(0) | Err(_) => return kept,
+            Ok(0) | Err(_) => return printed,
             Ok(length) => length,
         };
         // A closed stdout does not stop the command.
         let mut own = io::stdout().lock();
-        let _ = own.write_all(&chunk[..length]).and_then(|()| own.flush());
-        kept = kept.filter(|kept| kept.len() + length <= limit);
-        if let Some(kept) = &mut kept {
+        let written = own.write_all(&chunk[..length]).and_then(|()| own.flush());
+        let failure = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        printed.unwritten = printed.unwritten.or(failure);
+        printed.kept = printed.kept.filter(|kept| kept.len() + length <= limit);
+        if let Some(kept) = &mut printed.kept {
             kept.extend_from_slice(&chunk[..length]);
         }
     }

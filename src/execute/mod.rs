@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use crontab_program::{read_crontab, replace_crontab};
-pub(crate) use foreground::{Foreground, foreground};
+pub(crate) use foreground::{Foreground, Printed, foreground};
 pub(crate) use http::HostPolicy;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};
 pub(crate) use process_one::run_as_process_one;

@@ -172,7 +172,8 @@ fn place_in_queue(run: &RunDetails) -> String {
         }
         0 => format!(
             "the last tick, {ago} ago, skipped it: all slots were busy, its \
-             --limit was reached, a limit or a hold kept it, or this worker does not run such jobs"
+             --limit was reached, a limit, a hold or a lock of another transaction kept it, or \
+             this worker does not run such jobs"
         ),
         1 => format!("1 due run is ahead of it{}", at_this_pace(run)),
         COUNTED.. => format!("{COUNTED} or more due runs are ahead of it"),
@@ -237,8 +238,8 @@ mod tests {
     use super::*;
 
     const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
-        all slots were busy, its --limit was reached, a limit or a hold kept it, or this worker \
-        does not run such jobs";
+        all slots were busy, its --limit was reached, a limit, a hold or a lock of another transaction \
+        kept it, or this worker does not run such jobs";
 
     const LOCKED: &str =
         "another transaction has locked it (server process 4711); ticks skip it until that ends";

@@ -52,7 +52,8 @@ pub(crate) use inspect::{
 pub(crate) use list::{FailureFilter, Incident, Run, RunFilter, RunList, TrailFilter};
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
-    AgedRun, Cause, Edit, HoldTarget, Keep, Operation, OperationResult, Pruned, RetryTerms,
+    AgedRun, Cause, Edit, HeldRunning, HoldTarget, Keep, Operation, OperationResult, Pruned,
+    RetryTerms,
 };
 pub(crate) use report::{Bin, Details, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]

@@ -105,6 +105,15 @@ pub(crate) struct HoldTarget {
 }
 
 rows! {
+    /// What runs although its targets are held.
+    pub(crate) struct HeldRunning {
+        pub(crate) running: i64,
+        /// Each of the targets is held.
+        pub(crate) is_held: bool,
+    }
+}
+
+rows! {
     /// A run's status before the operation, and whether it was granted.
     pub(crate) struct OperationResult {
         pub(crate) id: i64,
@@ -321,11 +330,11 @@ impl Store {
         self.query("count old runs", Transaction::list, statement)
     }
 
-    /// Counts the running runs of these targets.
-    pub(crate) fn count_running(&self, targets: &[HoldTarget]) -> Result<i64> {
+    /// Counts the running runs of these targets, and checks that each target is held.
+    pub(crate) fn held_running(&self, targets: &[HoldTarget]) -> Result<HeldRunning> {
         let scopes = column(targets, |target| target.scope);
         let names = column(targets, |target| target.name.as_str());
-        self.query("count runs", Transaction::one, query!("look/count_running"; scopes, names))
+        self.query("count runs", Transaction::one, query!("look/held_running"; scopes, names))
     }
 
     /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
