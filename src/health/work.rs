@@ -405,11 +405,11 @@ fn severity(fact: &Fact, limits: &Thresholds) -> Severity {
         // Right after a migration, cron has not yet started the first tick.
         Code::WorkerMissing => fact.is_new,
         // One slow answer is only worth a warning; a person must act if they go on.
-        Code::DatabaseSlow => !fact
+        Code::DatabaseSlow => fact
             .since_at
             .zip(fact.newest_at)
             .and_then(|(since, newest)| (newest - since).to_std().ok())
-            .is_some_and(|lasted| lasted > limits.lag),
+            .is_none_or(|lasted| lasted <= limits.lag),
         Code::RunUnusual => !fact.is_bad,
         code => WARNINGS.contains(&code),
     };
