@@ -65,7 +65,7 @@ fn edit_changes_the_time_of_waiting_runs_only() {
 }
 
 #[test]
-fn edit_leaves_a_start_within_max_attempts() {
+fn edit_refuses_max_attempts_that_the_starts_so_far_use_up() {
     let db = TestDb::new();
     let id = run_in(&db, "failed");
     db.execute(&format!("UPDATE jobctl.job_runs SET attempts = 3 WHERE id = {id}"));

@@ -292,7 +292,7 @@ fn a_result_of_a_recovered_run_does_not_count_as_recorded() {
 }
 
 #[test]
-fn an_attempt_ends_after_the_same_tick_has_claimed_its_run_again() {
+fn a_tick_that_claims_its_own_run_again_ends_both_attempts_and_records_no_result_of_the_first() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);

@@ -402,14 +402,27 @@ fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
     assert_eq!(names(&imported).len(), leaves.len() + waits.len());
 }
 
-/// Runs a command as a job does, while no guard finds anything.
+/// Runs a command as a job does. The commands of these tests guard by files and processes that do
+/// not exist, so each guard fails.
 fn succeeds(command: &str) -> bool {
     let done = Command::new("bash").args(["-c", command]).output().unwrap();
     done.status.success()
 }
 
+/// Asserts that each command is imported with this warning, and that it is right: a run of the
+/// command fails.
+#[track_caller]
+fn assert_warned_of_failing_runs(commands: &[&str], warning: &str) {
+    for command in commands {
+        let line = format!("@daily {}\n", command.replace('%', "\\%"));
+        let imported = import(&line, &[]).success().complains_once();
+        imported.stderr_has("jobctl: -:1: each time ").stderr_has(warning);
+        assert!(!succeeds(command), "{command}");
+    }
+}
+
 #[test]
-fn a_guard_by_which_a_run_fails_is_imported_with_a_warning() {
+fn a_guard_whose_failure_would_fail_the_run_is_imported_with_a_warning() {
     let skips = [
         "[ -e /nosuch ] && true",
         "test $(date +%u) = 8 && true",
@@ -436,6 +449,14 @@ fn a_guard_by_which_a_run_fails_is_imported_with_a_warning() {
         "if [ -e / ]; then [ -e /nosuch ] && true; else true; fi",
         "if [ -e /nosuch ]; then true; else [ -e /nosuch ] && true; fi",
     ];
+    let remedy = "write `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`";
+    assert_warned_of_failing_runs(&skips, remedy);
+    let guard = "@daily cd /srv && ! /usr/bin/pgrep x && y\n";
+    import(guard, &[]).stderr_has("each time the guard `! /usr/bin/pgrep` fails, the run is dead");
+}
+
+#[test]
+fn a_guard_that_exits_with_a_failure_is_imported_with_a_warning() {
     let exits = [
         "test -e /nosuch || exit 1; true",
         "[ -e /nosuch ] || exit; true",
@@ -443,28 +464,22 @@ fn a_guard_by_which_a_run_fails_is_imported_with_a_warning() {
         "ls / | grep -q . && exit 3; true",
         "sh -c '[ -e / ] && exit 1; true'",
     ];
-    let filters =
-        ["echo a | grep b", "egrep -v a /dev/null", "[ -e / ] || true; echo a | grep -c b"];
-    for (commands, why) in [
-        (&skips[..], "write `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`"),
-        (&exits, ", the run is dead: write `exit 0` instead of `exit"),
-        (&filters, "finds no line, the run is dead: end the command with `|| test $? = 1`"),
-    ] {
-        for command in commands {
-            let line = format!("@daily {}\n", command.replace('%', "\\%"));
-            let imported = import(&line, &[]).success().complains_once();
-            imported.stderr_has("jobctl: -:1: each time ").stderr_has(why);
-            assert!(!succeeds(command), "{command}");
-        }
-    }
-    let guard = "@daily cd /srv && ! /usr/bin/pgrep x && y\n";
-    import(guard, &[]).stderr_has("each time the guard `! /usr/bin/pgrep` fails, the run is dead");
+    let remedy = ", the run is dead: write `exit 0` instead of `exit";
+    assert_warned_of_failing_runs(&exits, remedy);
     let guard = "@daily pidof x >/dev/null && exit 1; x\n";
     import(guard, &[]).stderr_has("the guard `pidof` succeeds, the run is dead: write `exit 0`");
 }
 
 #[test]
-fn a_guard_by_which_no_run_fails_needs_no_warning() {
+fn a_grep_that_finds_no_line_at_the_end_of_a_command_is_imported_with_a_warning() {
+    let filters =
+        ["echo a | grep b", "egrep -v a /dev/null", "[ -e / ] || true; echo a | grep -c b"];
+    let remedy = "finds no line, the run is dead: end the command with `|| test $? = 1`";
+    assert_warned_of_failing_runs(&filters, remedy);
+}
+
+#[test]
+fn guards_that_do_not_fail_the_run_and_failures_on_purpose_are_imported_without_a_warning() {
     let succeeding = [
         "[ -e /nosuch ] || true",
         "test -e /nosuch || { cd / && true; }",
@@ -486,7 +501,7 @@ fn a_guard_by_which_no_run_fails_needs_no_warning() {
         "pgrep -x nosuch >/dev/null || true",
         ". /dev/null && mkdir -p / && true",
     ];
-    // These commands say that something is wrong.
+    // These commands fail on purpose: they say that something is wrong.
     let failing = [
         "cd /nosuch && true",
         "false && true",

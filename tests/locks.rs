@@ -5,7 +5,7 @@ use crate::support::{Role, TestDb};
 const TWO_JOBS: &str = "[jobs.a]\nshell = 'true'\nlock = 'warehouse'\n\
     [jobs.b]\nshell = 'true'\nlock = 'warehouse'\n";
 
-/// Lets another worker execute a run with a lock of its own.
+/// Inserts a run with this lock that worker `b` executes, so that the lock is taken.
 fn run_elsewhere(db: &TestDb, lock: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs
@@ -59,8 +59,8 @@ fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
         .run()
         .stdout_has("1 of at most 1 runs with the lock warehouse are running")
         .stdout_has("lock\twarehouse\n");
+    // Free the lock. One tick runs both, one after the other.
     db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
-    // One tick runs both, one after the other.
     db.jobctl(["tick", "--concurrency", "4"]).run().success();
     assert_eq!(waiting(&db), "");
     assert_eq!(overlaps(&db), "0");
@@ -90,6 +90,7 @@ fn a_run_may_bring_a_lock_of_its_own() {
     let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
     db.jobctl(["enqueue", "shell"]).args(replaced).args(["--", "true"]).run().success();
     assert_eq!(db.query("SELECT lock FROM jobctl.job_runs WHERE id = 5"), "account:17");
+    // Free the lock.
     db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
     db.jobctl(["tick", "--concurrency", "8"]).run().success();
     assert_eq!(waiting(&db), "");
@@ -184,12 +185,15 @@ fn two_ticks_never_start_runs_with_one_lock_at_the_same_time() {
         "[jobs.a]\nshell = 'sleep 0.01'\nlock = 'x'\n[jobs.b]\nshell = 'sleep 0.01'\n\
          [jobs.c]\nshell = 'sleep 0.01'\nrate = '9999/1s'\n",
     );
-    db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, lock)
-         SELECT (ARRAY['a', 'b', 'c'])[1 + number % 3],
-             CASE WHEN number % 3 > 0 THEN (ARRAY['x', 'y', 'z'])[1 + number / 3 % 3] END
-         FROM generate_series(0, 89) AS number",
-    );
+    // Runs of `a` get the lock of their definition; each tenth run of `b` and `c` of its own has
+    // one of three. The rate of `c` never delays a run, but its claims take another path.
+    for runs in [
+        "SELECT 'a', NULL FROM generate_series(1, 30)",
+        "SELECT 'b', lock FROM unnest(ARRAY['x', 'y', 'z']) AS lock, generate_series(1, 10)",
+        "SELECT 'c', lock FROM unnest(ARRAY['x', 'y', 'z']) AS lock, generate_series(1, 10)",
+    ] {
+        db.execute(&format!("INSERT INTO jobctl.job_runs (job_type, lock) {runs}"));
+    }
     let flags = ["tick", "--concurrency", "4", "--linger", "--max-time", "3s", "--worker"];
     let ticks = ["w1", "w2", "w3", "w4"].map(|worker| db.jobctl(flags).args([worker]).spawn());
     for tick in ticks {
@@ -212,7 +216,7 @@ fn a_due_run_is_found_behind_thousands_of_locks() {
     let due = db.enqueue(["shell", "--lock", "z", "--", "true"]);
     tick(&db);
     assert_eq!(db.status(due), "succeeded");
-    // Many due runs behind a taken lock cost one probe.
+    // Many due runs behind a taken lock cost one probe, so the due run is still found.
     run_elsewhere(&db, "taken");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, lock, priority)
@@ -314,6 +318,7 @@ fn a_claim_leaves_the_runs_of_other_locks_to_others() {
              VALUES ('{worker}', '', now(), 't', now() + interval '1 hour')"
         ));
     }
+    // The claim of one run by a tick `t`, without any limit of jobs or queues.
     let claim = |worker: &str| {
         format!(
             "SELECT id FROM jobctl.claim_runs('{worker}', 't', 1, 60, '{{}}', '{{}}', '{{}}',
@@ -321,6 +326,7 @@ fn a_claim_leaves_the_runs_of_other_locks_to_others() {
                  false)"
         )
     };
+    // While the first claim is not committed, the second skips its lock and takes run 2.
     let mut first = db.client();
     let mut first = first.transaction().unwrap();
     let id: i64 = first.query_one(&claim("w1"), &[]).unwrap().get(0);
@@ -331,6 +337,7 @@ fn a_claim_leaves_the_runs_of_other_locks_to_others() {
 fn a_lock_that_another_claim_counts_is_named() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--lock", "a", "--", "true"]);
+    // Another claim, not yet committed, is counting the runs with the lock.
     let mut other = db.client();
     let mut other = other.transaction().unwrap();
     other.execute("SELECT FROM jobctl.job_lock_slots FOR UPDATE", &[]).unwrap();

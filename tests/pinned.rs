@@ -58,20 +58,29 @@ fn a_wrong_worker_is_refused() {
     }
 }
 
-/// A database in which workers have ticked twice, with a due schedule of this definition.
-fn with_schedule(workers: &[&str], definition: &str) -> TestDb {
-    let db = TestDb::new();
+/// Lets each worker tick twice. A worker that has ticked only once does not count as one that
+/// ticks regularly, so `each_worker` gives it no run.
+fn let_tick_twice(db: &TestDb, workers: &[&str]) {
     for worker in workers {
-        tick(&db, worker);
-        tick(&db, worker);
+        tick(db, worker);
+        tick(db, worker);
     }
-    db.apply(&format!("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n{definition}\n"));
+}
+
+/// Returns a database in which these workers have ticked twice, with a job that has a schedule, and
+/// these keys, and is due now.
+fn db_with_due_schedule(workers: &[&str], keys: &str) -> TestDb {
+    let db = TestDb::new();
+    let_tick_twice(&db, workers);
+    db.apply(&format!("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n{keys}\n"));
+    // Gives the schedule its first time.
     tick(&db, "any");
-    fall_due(&db);
+    make_schedule_due(&db);
     db
 }
 
-fn fall_due(db: &TestDb) {
+/// Makes the schedule due now, and its earlier runs an hour older, so that they have other times.
+fn make_schedule_due(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
          WHERE schedule IS NOT NULL;
@@ -79,15 +88,17 @@ fn fall_due(db: &TestDb) {
     );
 }
 
-/// The workers of the runs of schedules, with their statuses.
-const PINNED: &str = "SELECT string_agg(coalesce(worker, '-') || ' ' || status, ', '
+/// Lists the workers of the runs of schedules, with the statuses of the runs.
+const WORKERS_AND_STATUSES: &str = "SELECT string_agg(coalesce(worker, '-') || ' ' || status, ', '
                                         ORDER BY worker, id)
                       FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL";
 
 #[test]
-fn each_worker_gets_a_run_of_its_own() {
-    let db =
-        with_schedule(&["web1", "web2", "db_1", "held", "napping", "away"], "each_worker = true");
+fn each_worker_gives_a_run_to_each_worker_that_ticks_regularly() {
+    let db = db_with_due_schedule(
+        &["web1", "web2", "db_1", "held", "napping", "away"],
+        "each_worker = true",
+    );
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '61 minutes'
          WHERE worker = 'away'",
@@ -96,47 +107,48 @@ fn each_worker_gets_a_run_of_its_own() {
         db.jobctl(["hold", "--worker"]).args(arguments.iter().copied()).run().success();
     }
     tick(&db, "web2");
-    // `any` ticked once, `held` is held for good, `away` was not seen for an hour.
+    // No run is for `any`, which has ticked once, for `held`, which is held without an end, and for
+    // `away`, which has not ticked for an hour.
     let waiting = "db_1 queued, napping queued, web1 queued, web2 succeeded";
-    assert_eq!(db.query(PINNED), waiting);
+    assert_eq!(db.query(WORKERS_AND_STATUSES), waiting);
     tick(&db, "db_1");
     tick(&db, "any");
     tick(&db, "web2");
     let waiting = "db_1 succeeded, napping queued, web1 queued, web2 succeeded";
-    assert_eq!(db.query(PINNED), waiting);
+    assert_eq!(db.query(WORKERS_AND_STATUSES), waiting);
 }
 
 #[test]
-fn a_worker_that_is_behind_gets_no_second_run_and_the_others_do() {
-    let db = with_schedule(&["web1", "web2"], "each_worker = true");
+fn each_worker_gives_no_second_run_to_a_worker_whose_run_still_waits() {
+    let db = db_with_due_schedule(&["web1", "web2"], "each_worker = true");
     tick(&db, "web2");
-    fall_due(&db);
+    make_schedule_due(&db);
     tick(&db, "web2");
-    assert_eq!(db.query(PINNED), "web1 queued, web2 succeeded, web2 succeeded");
+    assert_eq!(db.query(WORKERS_AND_STATUSES), "web1 queued, web2 succeeded, web2 succeeded");
     tick(&db, "web1");
-    fall_due(&db);
+    make_schedule_due(&db);
     tick(&db, "web1");
     tick(&db, "web2");
     let done = "web1 succeeded, web1 succeeded, web2 succeeded, web2 succeeded, web2 succeeded";
-    assert_eq!(db.query(PINNED), done);
+    assert_eq!(db.query(WORKERS_AND_STATUSES), done);
 }
 
 #[test]
-fn a_pattern_chooses_workers_and_a_time_without_any_is_skipped() {
+fn workers_gives_runs_only_to_workers_that_match_and_skips_a_time_without_any() {
     let workers = ["web1", "web2", "xweb", "w%b1", "db"];
-    let db = with_schedule(&workers, "workers = ['web*', 'w%b*']");
+    let db = db_with_due_schedule(&workers, "workers = ['web*', 'w%b*']");
     tick(&db, "db");
-    assert_eq!(db.query(PINNED), "w%b1 queued, web1 queued, web2 queued");
-    let db = with_schedule(&["web1"], "workers = ['mail*']");
+    assert_eq!(db.query(WORKERS_AND_STATUSES), "w%b1 queued, web1 queued, web2 queued");
+    let db = db_with_due_schedule(&["web1"], "workers = ['mail*']");
     tick(&db, "web1");
-    assert_eq!(db.query(PINNED), "");
+    assert_eq!(db.query(WORKERS_AND_STATUSES), "");
     assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "1");
     db.jobctl(["jobs", "a"]).run().success().stdout_has("mail*");
 }
 
 #[test]
 fn a_pinned_run_that_is_late_is_a_problem_of_its_worker() {
-    let db = with_schedule(&["web1", "web2"], "each_worker = true\nexpires = '3d'");
+    let db = db_with_due_schedule(&["web1", "web2"], "each_worker = true\nexpires = '3d'");
     tick(&db, "web2");
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '1 hour',
@@ -169,17 +181,16 @@ fn a_misspelt_worker_is_warned_of() {
 }
 
 #[test]
-fn a_job_that_follows_waits_for_the_runs_of_all_workers() {
+fn a_job_after_an_each_worker_job_waits_for_the_runs_of_all_workers() {
     let db = TestDb::new();
-    for worker in ["web1", "web2", "web1", "web2"] {
-        tick(&db, worker);
-    }
+    let_tick_twice(&db, &["web1", "web2"]);
     db.apply(
         "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\neach_worker = true\n
          [jobs.b]\nshell = 'true'\nafter = ['a']\n",
     );
+    // Gives the schedule its first time.
     tick(&db, "web1");
-    fall_due(&db);
+    make_schedule_due(&db);
     let status = "SELECT string_agg(job_type || ' ' || status, ', ' ORDER BY id)
                   FROM jobctl.job_runs";
     tick(&db, "web1");

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir, wait_until};
 
-const STATE: &str = "status, attempts, uncounted_attempts, max_attempts";
+const STATUS_ATTEMPTS_UNCOUNTED_MAX: &str = "status, attempts, uncounted_attempts, max_attempts";
 
 #[test]
 fn deploys_do_not_use_up_attempts() {
@@ -23,50 +23,54 @@ fn deploys_do_not_use_up_attempts() {
         wait_until("the command to run", || starts() == deploy);
         tick.signal(Signal::TERM);
         tick.wait().success().stderr_has("interrupted after ").stderr_has(", queued again\n");
-        assert_eq!(db.of_run(id, STATE), format!("queued|{deploy}|{deploy}|2"));
+        assert_eq!(
+            db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX),
+            format!("queued|{deploy}|{deploy}|2")
+        );
     }
     let listed = db.jobctl(["list", "--format", "table"]).run().success();
     listed.stdout_has(" 4/6 ");
     // Its failures count as usual.
     std::fs::write(folder.path().join("done"), "").unwrap();
     tick().run().success().stderr_has("attempt 5/6: exit status 3");
-    assert_eq!(db.of_run(id, STATE), "failed|5|4|2");
+    assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "failed|5|4|2");
     db.age();
     tick().run().success();
-    assert_eq!(db.of_run(id, STATE), "dead|6|4|2");
+    assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "dead|6|4|2");
     db.jobctl(["show", "1"]).run().success().stdout_has("attempt 6 of 6 was the last");
     let too_few = db.jobctl(["edit", "1", "--max-attempts", "2"]).run();
     too_few.exits(4);
     // A retry grants as many as at first.
     db.jobctl(["retry", "1"]).run().success();
-    assert_eq!(db.of_run(id, STATE), "queued|6|4|4");
+    assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|6|4|4");
 }
 
 #[test]
-fn a_hundred_uncounted_attempts_are_enough() {
+fn a_run_that_asks_for_a_later_attempt_more_than_a_hundred_times_ends_dead() {
     let db = TestDb::new();
     let snooze = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 75"]);
+    // 99 attempts have been snoozed. A replica runs no triggers, so nothing checks this update.
     db.execute(
         "SET session_replication_role = replica;
          UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99, snoozed_attempts = 99",
     );
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(snooze, STATE), "queued|100|100|1");
+    assert_eq!(db.of_run(snooze, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|100|100|1");
     db.age();
     db.jobctl(["tick"]).run().success().stderr_has("attempt 101/101: exit status 75 after ");
-    assert_eq!(db.of_run(snooze, STATE), "dead|101|100|1");
+    assert_eq!(db.of_run(snooze, STATUS_ATTEMPTS_UNCOUNTED_MAX), "dead|101|100|1");
     assert_eq!(db.of_run(snooze, "last_error, finished_at IS NOT NULL"), "exit status 75|t");
     assert_eq!(db.query("SELECT dead FROM jobctl.daily_figures"), "1");
 }
 
 #[test]
-fn a_command_can_ask_for_an_attempt_later() {
+fn exit_status_75_and_a_retry_after_line_put_a_run_off_without_a_failure() {
     let db = TestDb::new();
     let script = "echo busy; echo retry-after: 10m; exit 75";
     let id = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", script]);
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has("attempt 1/1: exit status 75 after ").stderr_has(", snoozed for 10m\n");
-    assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+    assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|1|1|1");
     assert_eq!(db.of_run(id, "run_at - updated_at"), "00:10:00");
     assert_eq!(db.of_attempt(id, 1, "outcome, error, exit_code"), "snoozed|exit status 75|75");
     // It does not count as a failure.
@@ -76,16 +80,17 @@ fn a_command_can_ask_for_an_attempt_later() {
     // An operator need not wait.
     db.jobctl(["retry", "1"]).run().success();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(id, STATE), "queued|2|2|1");
+    assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|2|2|1");
 }
 
 #[test]
-fn a_run_that_asks_again_and_again_is_reported() {
+fn check_reports_a_run_that_asked_for_a_later_attempt_ten_times() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "sh", "-c", "echo retry-after: 1h; exit 75"]);
     db.jobctl(["tick"]).run().success();
     let check = || db.jobctl(["check"]).run();
     check().success();
+    // The next attempt is the tenth. A replica runs no triggers, so nothing checks this update.
     db.execute(
         "SET session_replication_role = replica;
          UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9, snoozed_attempts = 9",
@@ -98,7 +103,7 @@ fn a_run_that_asks_again_and_again_is_reported() {
 }
 
 #[test]
-fn a_server_can_ask_for_a_call_later() {
+fn a_retry_after_of_a_server_puts_a_call_off_and_does_not_count_the_attempt() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let call = |path: &str| {
@@ -112,20 +117,20 @@ fn a_server_can_ask_for_a_call_later() {
     let failed = call("/status/503");
     db.jobctl(["tick"]).run().success();
     for id in now {
-        assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+        assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|1|1|1");
         let after_backoff = "run_at > updated_at + interval '30 seconds'";
         assert_eq!(db.of_run(id, after_backoff), "t");
     }
     for id in [limited, away] {
-        assert_eq!(db.of_run(id, STATE), "queued|1|1|1");
+        assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|1|1|1");
         assert_eq!(db.of_run(id, "run_at - updated_at"), "02:00:00");
         assert_eq!(db.of_attempt(id, 1, "outcome"), "snoozed");
     }
-    assert_eq!(db.of_run(failed, STATE), "dead|1|0|1");
+    assert_eq!(db.of_run(failed, STATUS_ATTEMPTS_UNCOUNTED_MAX), "dead|1|0|1");
 }
 
 #[test]
-fn a_definition_says_which_exit_statuses_ask() {
+fn snooze_exit_codes_says_which_exit_statuses_put_a_run_off() {
     let db = TestDb::new();
     db.apply(
         "[jobs.a]\nshell = 'exit 3'\nsnooze_exit_codes = [3]\nmax_attempts = 1\n\
@@ -141,7 +146,7 @@ fn a_definition_says_which_exit_statuses_ask() {
 
 /// A provider that says "later" to one run would say so to the others.
 #[test]
-fn a_snooze_can_hold_its_job() {
+fn a_snooze_holds_its_job_and_says_why() {
     let db = TestDb::new();
     let server = HttpServer::start();
     db.apply(&format!(
@@ -149,67 +154,112 @@ fn a_snooze_can_hold_its_job() {
          [jobs.mail]\nshell = 'exit 75'\nbackoff = 'fixed:1h'\n",
         server.url("/status/429?retry-after=7200")
     ));
-    let first = db.enqueue(["pay"]);
+    let snoozed = db.enqueue(["pay"]);
+    // This run asks for a later attempt, too, but without `snooze` its job is not held.
     db.enqueue(["mail"]);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     let hold = "SELECT scope, name, held_until = run_at, host_user, reason
         FROM jobctl.job_holds, jobctl.job_runs WHERE job_type = 'pay'";
-    let expected = format!("job|pay|t|web1|run {first} asked for a later attempt");
+    let expected = format!("job|pay|t|web1|run {snoozed} asked for a later attempt");
     assert_eq!(db.query(hold), expected);
-    // Only the hold keeps these waiting.
-    let [second, mail] = ["pay", "mail"].map(|job| db.enqueue([job]));
+    // The new runs are due: only a hold can keep them waiting.
+    let [held, free] = ["pay", "mail"].map(|job| db.enqueue([job]));
     db.jobctl(["tick"]).run().success();
-    assert_eq!([second, mail].map(|id| db.of_run(id, "attempts")), ["0", "1"]);
-    let shown = db.jobctl(["show", &second.to_string()]).run().success().stdout;
+    assert_eq!([held, free].map(|id| db.of_run(id, "attempts")), ["0", "1"]);
+    let shown = db.jobctl(["show", &held.to_string()]).run().success().stdout;
     assert!(shown.contains("held by web1 for "), "{shown}");
-    assert!(shown.contains(&format!(": run {first} asked for a later attempt")), "{shown}");
+    assert!(shown.contains(&format!(": run {snoozed} asked for a later attempt")), "{shown}");
     db.jobctl(["status", "--format", "table"])
         .run()
         .success()
-        .stdout_has(&format!("job pay waits, because run {first} asked for a later attempt"));
+        .stdout_has(&format!("job pay waits, because run {snoozed} asked for a later attempt"));
     let page = db.jobctl(["report"]).run().success().stdout;
     assert!(page.contains("All well.") && !page.contains("Stopped on purpose"), "{page}");
-    // It ends if a person makes its run due or cancels it, and not if one changes something else.
-    let again = format!(
-        "UPDATE jobctl.job_runs SET status = 'queued', finished_at = NULL, run_at = held_until
-         FROM jobctl.job_holds WHERE job_runs.id = {first}"
-    );
-    let holds = || db.query("SELECT count(*) FROM jobctl.current_holds");
-    db.jobctl(["edit", &first.to_string(), "--max-attempts", "20"]).run().success();
-    assert_eq!(holds(), "1");
-    for act in [&["edit", "--in", "2h"][..], &["cancel"], &["retry"]] {
-        db.jobctl(act.iter().copied()).args([first.to_string().as_str()]).run().success();
-        assert_eq!(holds(), "0", "{act:?}");
-        db.execute(&again);
-        assert_eq!(holds(), "1", "{act:?}");
-    }
-    db.execute("UPDATE jobctl.job_runs SET run_at = now() + interval '2 h' WHERE attempts = 1");
-    // The next snooze deletes it when it has ended; a longer hold stays as it is.
-    let end = "UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'";
-    db.execute(end);
-    db.age();
-    db.jobctl(["tick", "--limit", "1"]).run().success();
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "1");
-    db.execute(end);
-    db.age();
-    db.jobctl(["hold", "--job", "pay", "--for", "3h"]).run().success();
+}
+
+/// Returns a database in which a run of `pay` has asked for an attempt in 2 hours, so that its job
+/// is held, and that run.
+fn db_with_snoozed_run() -> (TestDb, i64) {
+    let db = TestDb::new();
+    let script = "echo retry-after: 2h; exit 75";
+    db.apply(&format!("[jobs.pay]\nshell = '{script}'\nsnooze = 'job'\n"));
+    let snoozed = db.enqueue(["pay"]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(second, "attempts"), "0");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "1");
-    let bad = "[jobs.a]\nshell = 'x'\nsnooze = 'queue'\n";
-    let apply = db.jobctl(["apply", "-", "--yes"]).stdin(bad).run().exits(2);
+    assert_eq!(holds_in_force(&db), "1");
+    (db, snoozed)
+}
+
+fn holds_in_force(db: &TestDb) -> String {
+    db.query("SELECT count(*) FROM jobctl.current_holds")
+}
+
+/// Lets the time of each hold pass, and makes all waiting runs due.
+fn let_holds_run_out(db: &TestDb) {
+    db.execute("UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'");
+    db.age();
+    assert_eq!(holds_in_force(db), "0");
+}
+
+#[test]
+fn a_hold_by_a_snooze_ends_if_a_person_changes_the_time_of_its_run_or_cancels_it() {
+    let (db, snoozed) = db_with_snoozed_run();
+    let let_it_wait_for_the_hold_again = format!(
+        "UPDATE jobctl.job_runs SET status = 'queued', finished_at = NULL, run_at = held_until
+         FROM jobctl.job_holds WHERE job_runs.id = {snoozed}"
+    );
+    for act in [&["edit", "--in", "2h"][..], &["cancel"], &["retry"]] {
+        db.jobctl(act.iter().copied()).args([snoozed.to_string().as_str()]).run().success();
+        assert_eq!(holds_in_force(&db), "0", "{act:?}");
+        db.execute(&let_it_wait_for_the_hold_again);
+        assert_eq!(holds_in_force(&db), "1", "{act:?}");
+    }
+}
+
+#[test]
+fn a_hold_by_a_snooze_stays_if_a_person_changes_only_other_values_of_its_run() {
+    let (db, snoozed) = db_with_snoozed_run();
+    db.jobctl(["edit", &snoozed.to_string(), "--max-attempts", "20"]).run().success();
+    assert_eq!(holds_in_force(&db), "1");
+}
+
+#[test]
+fn the_next_snooze_replaces_a_hold_that_has_run_out() {
+    let (db, snoozed) = db_with_snoozed_run();
+    let_holds_run_out(&db);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!(db.of_run(snoozed, "snoozed_attempts"), "2");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "1");
+    assert_eq!(holds_in_force(&db), "1");
+}
+
+#[test]
+fn a_hold_by_a_person_stays_when_that_of_a_snooze_runs_out() {
+    let (db, snoozed) = db_with_snoozed_run();
+    let_holds_run_out(&db);
+    db.jobctl(["hold", "--job", "pay", "--for", "3h"]).run().success();
+    let held = db.enqueue(["pay"]);
+    db.jobctl(["tick"]).run().success();
+    assert_eq!([snoozed, held].map(|id| db.of_run(id, "attempts")), ["1", "0"]);
+    assert_eq!(holds_in_force(&db), "1");
+}
+
+#[test]
+fn apply_refuses_an_unknown_snooze() {
+    let db = TestDb::new();
+    let definitions = "[jobs.a]\nshell = 'x'\nsnooze = 'queue'\n";
+    let apply = db.jobctl(["apply", "-", "--yes"]).stdin(definitions).run().exits(2);
     apply.stderr_has("`snooze`").stderr_has("run, job");
 }
 
 #[test]
-fn an_operation_that_waited_for_a_snooze_ends_its_hold() {
+fn a_retry_cancel_or_edit_that_waited_for_a_snooze_to_commit_ends_its_hold() {
     let db = TestDb::new();
     db.apply("[jobs.pay]\nshell = 'exit 75'\nsnooze = 'job'\n");
     for act in [&["retry"][..], &["cancel"], &["edit", "--in", "2h"]] {
         let run = db.enqueue(["pay"]);
         let mut client = db.client();
         let mut tick = client.transaction().unwrap();
-        // As the statement that records the result.
+        // Stand in for a tick that records the snooze: the same changes, not yet committed.
         tick.batch_execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {run};
              INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)
@@ -279,9 +329,18 @@ fn a_result_does_not_wait_for_a_hold_that_another_session_deletes() {
     other.batch_execute("ROLLBACK").unwrap();
 }
 
-/// Ends ten attempts of a new run with `first`, and the next ones with the commands of `then`.
-/// `sleep` lasts until a signal interrupts its tick.
-fn end_attempts(db: &TestDb, first: &str, then: &[&str]) -> i64 {
+/// A command that fails.
+const FAILS: &str = "exit 1";
+
+/// A command that asks for a later attempt: exit status 75 snoozes the run.
+const ASKS_FOR_LATER: &str = "exit 75";
+
+/// A command that lasts until its tick is stopped, so its attempt is interrupted.
+const IS_INTERRUPTED: &str = "exec sleep 600";
+
+/// Enqueues a run and executes ten attempts of it with one command, and then an attempt with each
+/// command of `then`. Returns the run.
+fn run_with_ten_attempts_and_then(db: &TestDb, ten_times: &str, then: &[&str]) -> i64 {
     let folder = temp_dir();
     let script = "echo x >>starts; exec sh ./command";
     let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", script]);
@@ -289,12 +348,12 @@ fn end_attempts(db: &TestDb, first: &str, then: &[&str]) -> i64 {
         let text = std::fs::read_to_string(folder.path().join("starts"));
         text.map_or(0, |text| text.lines().count())
     };
-    let ends = [first; 10].into_iter().chain(then.iter().copied());
-    for (end, before) in ends.zip(0..) {
-        std::fs::write(folder.path().join("command"), end).unwrap();
+    let commands = [ten_times; 10].into_iter().chain(then.iter().copied());
+    for (command, before) in commands.zip(0..) {
+        std::fs::write(folder.path().join("command"), command).unwrap();
         db.age();
         let tick = db.jobctl(["tick", "--grace", "0s"]).current_dir(folder.path()).spawn();
-        if end.contains("sleep") {
+        if command == IS_INTERRUPTED {
             wait_until("the command to run", || starts() == before + 1);
             tick.signal(Signal::TERM);
         }
@@ -304,54 +363,59 @@ fn end_attempts(db: &TestDb, first: &str, then: &[&str]) -> i64 {
     run
 }
 
-const SLEEP: &str = "exec sleep 600";
+const REPORTED: &str = "1 waiting run of shell asked for a later attempt at least ten times";
 
 #[test]
-fn a_run_that_was_interrupted_ten_times_and_then_failed_asked_for_nothing() {
-    // Nor did one that asked once more.
-    for (last, status) in [("exit 1", "failed"), ("exit 75", "queued")] {
+fn check_does_not_count_interruptions_as_requests_for_a_later_attempt() {
+    for (last, status) in [(FAILS, "failed"), (ASKS_FOR_LATER, "queued")] {
         let db = TestDb::new();
-        let run = end_attempts(&db, SLEEP, &[last]);
+        let run = run_with_ten_attempts_and_then(&db, IS_INTERRUPTED, &[last]);
         assert_eq!(db.status(run), status);
         db.jobctl(["check"]).run().success().stdout("");
     }
 }
 
 #[test]
-fn a_run_that_asked_ten_times_is_reported_whatever_ends_its_next_attempt() {
-    for last in [SLEEP, "exit 1"] {
-        let db = TestDb::new();
-        let run = end_attempts(&db, "exit 75", &[last]);
-        let found = "1 waiting run of shell asked for a later attempt at least ten times";
-        let found = format!("{found} (such as run {run})");
-        db.jobctl(["check"]).run().exits(1).stdout_has(&found);
-    }
+fn check_reports_a_run_that_asked_for_later_ten_times_and_was_then_interrupted() {
+    let db = TestDb::new();
+    let run = run_with_ten_attempts_and_then(&db, ASKS_FOR_LATER, &[IS_INTERRUPTED]);
+    db.jobctl(["check"]).run().exits(1).stdout_has(&format!("{REPORTED} (such as run {run})"));
 }
 
-/// Each kind is bounded by a hundred of its own.
 #[test]
-fn a_hundred_interruptions_leave_a_run_its_snoozes() {
+fn check_reports_a_run_that_asked_for_later_ten_times_and_then_failed() {
     let db = TestDb::new();
-    let run = end_attempts(&db, SLEEP, &[]);
+    let run = run_with_ten_attempts_and_then(&db, ASKS_FOR_LATER, &[FAILS]);
+    db.jobctl(["check"]).run().exits(1).stdout_has(&format!("{REPORTED} (such as run {run})"));
+}
+
+/// Interruptions and snoozes have a limit of 100 each.
+#[test]
+fn a_run_that_was_interrupted_a_hundred_times_may_still_be_snoozed() {
+    let db = TestDb::new();
+    let run = run_with_ten_attempts_and_then(&db, IS_INTERRUPTED, &[]);
+    // Only the column that counts interruptions is 10 now, besides `attempts`. Find it by that.
     let counter = db.query(
         "SELECT column_name FROM information_schema.columns AS counter, jobctl.job_runs AS run
          WHERE table_schema = 'jobctl' AND table_name = 'job_runs'
              AND column_name NOT IN ('id', 'attempts', 'max_attempts')
              AND to_jsonb(run) ->> column_name = '10'",
     );
+    // Go on as if there were 100. A replica runs no triggers, so nothing checks this update.
     db.execute(&format!(
         "SET session_replication_role = replica;
          UPDATE jobctl.job_runs SET attempts = 100, max_attempts = 1, {counter} = 100"
     ));
-    let script = r#"{"command": "exit 75"}"#;
-    db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{script}'"));
+    let payload = format!(r#"{{"command": "{ASKS_FOR_LATER}"}}"#);
+    db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}'"));
     db.jobctl(["tick"]).run().success().stderr_has("snoozed for ");
     assert_eq!(db.of_run(run, "status, attempts"), "queued|101");
 }
 
-/// Ends the run that asked, and says that its job is not held any more.
+/// Lets a run hold its job by a snooze, ends that run with `end`, and asserts that the job is not
+/// held any more.
 #[track_caller]
-fn the_hold_ends_with_its_run(keys: &str, end: impl FnOnce(&TestDb, i64)) {
+fn assert_hold_ends_with_its_run(keys: &str, end: impl FnOnce(&TestDb, i64)) {
     let db = TestDb::new();
     db.apply(&format!(
         "[jobs.pay]\nshell = 'test $JOBCTL_RUN_ID != 1 || {{ echo retry-after: 1h; exit 75; }}'\n\
@@ -373,7 +437,7 @@ fn the_hold_ends_with_its_run(keys: &str, end: impl FnOnce(&TestDb, i64)) {
 
 #[test]
 fn a_run_that_expires_ends_the_hold_of_its_job() {
-    the_hold_ends_with_its_run("", |db, run| {
+    assert_hold_ends_with_its_run("", |db, run| {
         db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {run}"));
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.of_run(run, "status, error_type"), "cancelled|expired");
@@ -383,20 +447,21 @@ fn a_run_that_expires_ends_the_hold_of_its_job() {
 #[test]
 fn a_run_that_is_dropped_ends_the_hold_of_its_job() {
     let keys = "max_waiting = 1\nwhen_full = 'drop_oldest'";
-    the_hold_ends_with_its_run(keys, |db, run| {
+    assert_hold_ends_with_its_run(keys, |db, run| {
         db.enqueue(["pay"]);
         assert_eq!(db.of_run(run, "status, error_type"), "cancelled|dropped");
         db.jobctl(["tick"]).run().success();
     });
 }
 
-/// `prune` and applications delete runs.
 #[test]
 fn a_run_that_is_deleted_ends_the_hold_of_its_job() {
-    the_hold_ends_with_its_run("", |db, run| {
+    // An application deletes it.
+    assert_hold_ends_with_its_run("", |db, run| {
         db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {run}"));
     });
-    the_hold_ends_with_its_run("", |db, run| {
+    // `prune` deletes it.
+    assert_hold_ends_with_its_run("", |db, run| {
         db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {run}"));
         db.jobctl(["tick"]).run().success();
         db.execute("UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year'");

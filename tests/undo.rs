@@ -23,7 +23,7 @@ fn runs(db: &TestDb) -> String {
     db.query(&format!("SELECT id, {COLUMNS} FROM jobctl.job_runs ORDER BY id"))
 }
 
-/// The name of the newest command for runs.
+/// Returns the name by which `undo` finds the newest command that changed runs.
 fn newest(db: &TestDb) -> String {
     db.query(
         "SELECT operation FROM jobctl.job_events WHERE operation IS NOT NULL
@@ -102,9 +102,11 @@ fn a_cancelled_graph_waits_again_and_a_lost_key_stays_lost() {
     let before = runs(&db);
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
     let operation = newest(&db);
+    // The key is free now, and another run takes it.
     let heir =
         db.enqueue(["shell", "--key", "k", "--key-scope", "live", "--in", "2h", "--", "true"]);
     undo(&db, &operation).stderr_has("cannot undo run 3: ");
+    // With the key free again, the rest is undone.
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {heir}"));
     undo(&db, &operation);
     assert_eq!(runs(&db), before);
@@ -113,10 +115,12 @@ fn a_cancelled_graph_waits_again_and_a_lost_key_stays_lost() {
     assert_eq!(db.status(second), "succeeded");
 }
 
-/// A run that was enqueued to wait for the end of a retried run waits for what it has now.
+/// A dead run is retried, and a new run is enqueued to start after its end. The undo makes the first
+/// run dead again, which is the end that the second waits for.
 #[test]
-fn what_waits_for_a_run_that_is_dead_again_is_decided() {
+fn an_undo_that_ends_a_run_again_starts_the_runs_that_wait_for_its_end() {
     let db = db_with_runs();
+    // The hold keeps the retried run queued until the undo.
     db.jobctl(["hold", "--all"]).run().success();
     db.jobctl(["retry", "1"]).run().success();
     let operation = newest(&db);
@@ -130,16 +134,18 @@ fn what_waits_for_a_run_that_is_dead_again_is_decided() {
     assert_eq!(db.status(follower), "succeeded");
 }
 
-/// A retry lets a blocked run start. Undone, it waits only for runs that have not ended.
 #[test]
-fn an_undo_does_not_block_a_run_that_need_not_wait_any_more() {
+fn an_undone_retry_of_a_blocked_run_does_not_block_it_again_if_its_predecessor_has_succeeded() {
     let db = TestDb::new();
     let first = db.enqueue(["shell", "--", "true"]);
     let after = first.to_string();
     let follower = db.enqueue(["shell", "--queue", "later", "--after", &after, "--", "true"]);
+    // The retry releases `follower` before `first` has ended.
     db.jobctl(["retry", &follower.to_string()]).run().success();
+    // Only `first` runs: `follower` is in the other queue.
     db.jobctl(["tick", "--queue", "default"]).run().success();
     undo(&db, &newest(&db)).success();
+    // The undo leaves `follower` due, since `first` has succeeded meanwhile.
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(follower), "succeeded");
 }
@@ -161,7 +167,7 @@ fn what_a_person_sees_names_the_command_to_undo() {
     std::fs::write(&payload, r#"{"command": "false"}"#).unwrap();
     db.jobctl(["edit", "2", "--payload-file", payload.to_str().unwrap()]).run().success();
     undo(&db, &newest(&db)).exits(4).stderr_has("can't be undone");
-    // A worker does not get a run back.
+    // A run that `retry --force` took from a worker is not given back to it.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'gone',
              locked_until = now() + interval '1 h', started_at = now() WHERE id = 4",
