@@ -7,19 +7,19 @@ use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
 use crate::support::{Gate, Role, TestDb, wait_until};
-use crate::wait::waits;
+use crate::wait::has_ended_a_transaction;
 
 const JOBS: &str = "[jobs.export]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n\
     [jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n";
 
-fn db() -> TestDb {
+fn db_with_two_jobs() -> TestDb {
     let db = TestDb::new();
     db.apply(JOBS);
     db
 }
 
-/// Enqueues a mail that waits for these runs.
-fn mail(db: &TestDb, after: &[i64], flags: &[&str]) -> i64 {
+/// Enqueues a run of `mail` that waits for these runs.
+fn enqueue_mail_after(db: &TestDb, after: &[i64], flags: &[&str]) -> i64 {
     let after: Vec<_> = after.iter().map(ToString::to_string).collect();
     let after = after.join(",");
     db.enqueue(["mail", "--after", &after].into_iter().chain(flags.iter().copied()))
@@ -29,23 +29,24 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run().success();
 }
 
-fn state(db: &TestDb, run: i64) -> String {
+/// Returns how each run that this run waits for has ended so far, in the order of the ids.
+fn states_of_predecessors(db: &TestDb, run: i64) -> String {
     db.query(&format!(
         "SELECT string_agg(state, ' ' ORDER BY after_id)
          FROM jobctl.job_dependencies WHERE run_id = {run}"
     ))
 }
 
-/// The status of each run, in the order of the ids.
+/// Returns the status of each run, in the order of the ids.
 fn statuses(db: &TestDb) -> String {
     db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
 }
 
 #[test]
 fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
-    let db = db();
+    let db = db_with_two_jobs();
     let (first, second) = (db.enqueue(["export"]), db.enqueue(["export", "--in", "1h"]));
-    let mail = mail(&db, &[first, second], &[]);
+    let mail = enqueue_mail_after(&db, &[first, second], &[]);
     assert_eq!(db.status(mail), "blocked");
     tick(&db);
     assert_eq!(statuses(&db), "succeeded queued blocked");
@@ -71,11 +72,12 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
 
 #[test]
 fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
-    let db = db();
+    let db = db_with_two_jobs();
     let root = db.enqueue(["export"]);
-    let second = mail(&db, &[root], &[]);
-    let others = [&[second][..], &[second], &[second]].map(|after| mail(&db, after, &[]));
-    let last = mail(&db, &others, &[]);
+    let second = enqueue_mail_after(&db, &[root], &[]);
+    let others =
+        [&[second][..], &[second], &[second]].map(|after| enqueue_mail_after(&db, after, &[]));
+    let last = enqueue_mail_after(&db, &others, &[]);
     let list = |run: i64, flags: &[&str]| {
         let run = run.to_string();
         let list = db.jobctl(["list", "--columns", "id"]).args(flags.iter().copied());
@@ -111,7 +113,7 @@ fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
 
 #[test]
 fn a_program_enqueues_a_run_that_waits() {
-    let db = db();
+    let db = db_with_two_jobs();
     let ids = db.query(
         "WITH a AS (SELECT jobctl.enqueue('export') AS id)
          SELECT a.id, jobctl.enqueue('mail', after => ARRAY[a.id], after_rule => 'any_end') FROM a",
@@ -131,7 +133,7 @@ fn a_program_enqueues_a_run_that_waits() {
 
 #[test]
 fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
-    let db = db();
+    let db = db_with_two_jobs();
     let batch = r#"{"job_type": "export", "as": "a"}
         {"job_type": "export", "as": "b", "after": ["a"]}
         {"job_type": "export", "as": "c", "after": ["a"]}
@@ -161,7 +163,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
 
 #[test]
 fn a_wrong_name_or_id_enqueues_nothing() {
-    let db = db();
+    let db = db_with_two_jobs();
     for (lines, line, why) in [
         (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
         (r#"{"job_type": "mail", "after": ["77"]}"#, 1, "write the id of a run without quotes"),
@@ -215,11 +217,14 @@ fn a_wrong_name_or_id_enqueues_nothing() {
 
 #[test]
 fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
-    let db = db();
+    let db = db_with_two_jobs();
     let bad = db.enqueue(["bad"]);
-    let mail = mail(&db, &[bad], &[]);
+    let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
-    assert_eq!((statuses(&db).as_str(), state(&db, mail).as_str()), ("dead blocked", "stuck"));
+    assert_eq!(
+        (statuses(&db).as_str(), states_of_predecessors(&db, mail).as_str()),
+        ("dead blocked", "stuck")
+    );
     db.jobctl(["check"])
         .run()
         .exits(1)
@@ -272,12 +277,12 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
 
 #[test]
 fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
-    let db = db();
+    let db = db_with_two_jobs();
     let bad = db.enqueue(["bad"]);
-    let middle = mail(&db, &[bad], &[]);
-    let last = mail(&db, &[middle], &["--after-any-end"]).to_string();
+    let middle = enqueue_mail_after(&db, &[bad], &[]);
+    let last = enqueue_mail_after(&db, &[middle], &["--after-any-end"]).to_string();
     let wait = db.jobctl(["wait", &last]).env("PGAPPNAME", "waits").spawn();
-    wait_until("it waits", || waits(&db, "waits"));
+    wait_until("it waits", || has_ended_a_transaction(&db, "waits"));
     tick(&db);
     let why = format!("waits for run {middle}, which is blocked; run {bad} is dead");
     db.jobctl(["show", &last, "--format", "table"])
@@ -302,16 +307,16 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     // Nor is a run stuck behind one that a person has let start.
     db.apply(JOBS);
     let dead = db.enqueue(["bad"]);
-    let middle = mail(&db, &[dead], &[]);
-    let last = mail(&db, &[middle], &[]).to_string();
+    let middle = enqueue_mail_after(&db, &[dead], &[]);
+    let last = enqueue_mail_after(&db, &[middle], &[]).to_string();
     tick(&db);
     db.jobctl(["retry", &middle.to_string()]).run().success();
     let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
     db.jobctl(["wait", &last, "--timeout", "1s"]).run().exits(124).stderr(&goes_on);
     // A deleted run has no status, and all runs after it are stuck, too.
     let gone = db.enqueue(["export", "--in", "1h"]);
-    let last = [mail(&db, &[gone], &[]), mail(&db, &[gone], &[])];
-    let last = mail(&db, &last, &[]);
+    let last = [enqueue_mail_after(&db, &[gone], &[]), enqueue_mail_after(&db, &[gone], &[])];
+    let last = enqueue_mail_after(&db, &last, &[]);
     tick(&db);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
     tick(&db);
@@ -322,7 +327,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
 /// As `wait` says it, before any tick has looked at the new run.
 #[test]
 fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
-    let db = db();
+    let db = db_with_two_jobs();
     let says = |id: i64| {
         format!(
             "jobctl: run {id} can't start: a run that comes first is dead, cancelled or deleted; \
@@ -367,13 +372,13 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
 
 #[test]
 fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
-    let db = db();
+    let db = db_with_two_jobs();
     db.apply(&format!("{JOBS}[jobs.copy]\nshell = 'true'\non_end = 'export'\n"));
     let (bad, put_off) = (db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"]));
-    let any_end = mail(&db, &[bad, put_off], &["--after-any-end"]);
+    let any_end = enqueue_mail_after(&db, &[bad, put_off], &["--after-any-end"]);
     let copied = db.enqueue(["copy", "--after", &bad.to_string(), "--or-cancel"]);
-    let next = mail(&db, &[copied], &["--or-cancel"]);
-    let last = mail(&db, &[next], &["--after-any-end"]);
+    let next = enqueue_mail_after(&db, &[copied], &["--or-cancel"]);
+    let last = enqueue_mail_after(&db, &[next], &["--after-any-end"]);
     tick(&db);
     let error = |run| db.of_run(run, "error_type || ': ' || last_error");
     assert_eq!(error(copied), format!("predecessor: run {bad} did not succeed: it is dead"));
@@ -390,20 +395,20 @@ fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
     let refused = db.jobctl(["enqueue", "mail", "--after", &bad.to_string(), "--or-cancel"]).run();
     refused.exits(2).stderr_has(&format!("run {bad} is dead, which would cancel the new run"));
     // A person can let a blocked run start, or end it.
-    let other = mail(&db, &[bad], &[]);
+    let other = enqueue_mail_after(&db, &[bad], &[]);
     db.jobctl(["retry", &other.to_string()]).run().success();
     assert_eq!(db.status(other), "queued");
-    let blocked = mail(&db, &[bad], &[]);
+    let blocked = enqueue_mail_after(&db, &[bad], &[]);
     db.jobctl(["cancel", &blocked.to_string()]).run().success();
     assert_eq!(db.status(blocked), "cancelled");
 }
 
 #[test]
 fn a_deleted_run_releases_or_cancels_by_the_rules() {
-    let db = db();
+    let db = db_with_two_jobs();
     let put_off = db.enqueue(["export", "--in", "1h"]);
     let rules: [&[&str]; 3] = [&[], &["--after-any-end"], &["--or-cancel"]];
-    let runs = rules.map(|rule| mail(&db, &[put_off], rule));
+    let runs = rules.map(|rule| enqueue_mail_after(&db, &[put_off], rule));
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {put_off}"));
     tick(&db);
     assert_eq!(runs.map(|run| db.status(run)), ["blocked", "succeeded", "cancelled"]);
@@ -420,9 +425,9 @@ fn a_deleted_run_releases_or_cancels_by_the_rules() {
 
 #[test]
 fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
-    let db = db();
+    let db = db_with_two_jobs();
     let put_off = db.enqueue(["export", "--in", "1h"]);
-    let first = mail(&db, &[put_off], &["--expires-in", "1h", "--key", "k"]);
+    let first = enqueue_mail_after(&db, &[put_off], &["--expires-in", "1h", "--key", "k"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '3 hours',
              expires_at = now() - interval '2 hours' WHERE id = {first}"
@@ -437,8 +442,8 @@ fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
     assert_eq!(db.of_run(first, left), "01:00:00");
 }
 
-/// Ends a run in an open transaction, as a result does.
-fn end(client: &mut Client, run: i64) {
+/// Ends a run as a tick that records a success does, in a transaction that stays open.
+fn end_run_in_open_transaction(client: &mut Client, run: i64) {
     client
         .batch_execute(&format!(
             "BEGIN;
@@ -451,21 +456,27 @@ fn end(client: &mut Client, run: i64) {
 #[test]
 fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
     for first_commits_first in [true, false] {
-        let db = db();
+        let db = db_with_two_jobs();
         let (first, second) =
             (db.enqueue(["export", "--in", "1h"]), db.enqueue(["export", "--in", "1h"]));
-        let mail = mail(&db, &[first, second], &[]);
+        let mail = enqueue_mail_after(&db, &[first, second], &[]);
         let (mut one, mut other) = (db.client(), db.client());
-        end(&mut one, first);
-        end(&mut other, second);
+        end_run_in_open_transaction(&mut one, first);
+        end_run_in_open_transaction(&mut other, second);
         let mut order = [one, other];
         if !first_commits_first {
             order.reverse();
         }
         order.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
-        assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "due due".into()));
+        assert_eq!(
+            (db.status(mail), states_of_predecessors(&db, mail)),
+            ("blocked".into(), "due due".into())
+        );
         tick(&db);
-        assert_eq!((db.status(mail), state(&db, mail)), ("succeeded".into(), "met met".into()));
+        assert_eq!(
+            (db.status(mail), states_of_predecessors(&db, mail)),
+            ("succeeded".into(), "met met".into())
+        );
     }
 }
 
@@ -475,9 +486,9 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
         ("RAISE EXCEPTION ''not this one''", "not this one"),
         ("RETURN NULL", "a trigger of jobctl.job_runs skips the row"),
     ] {
-        let db = db();
+        let db = db_with_two_jobs();
         let export = db.enqueue(["export"]);
-        let [locked, rejected, free] = [0; 3].map(|_| mail(&db, &[export], &[]));
+        let [locked, rejected, free] = [0; 3].map(|_| enqueue_mail_after(&db, &[export], &[]));
         let mut other = db.client();
         other
             .batch_execute(&format!(
@@ -514,9 +525,9 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
 
 #[test]
 fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
-    let db = db();
+    let db = db_with_two_jobs();
     let export = db.enqueue(["export"]);
-    let mail = mail(&db, &[export], &[]);
+    let mail = enqueue_mail_after(&db, &[export], &[]);
     let mut other = db.client();
     other.batch_execute(&format!("BEGIN; DELETE FROM jobctl.job_runs WHERE id = {mail}")).unwrap();
     tick(&db);
@@ -526,7 +537,7 @@ fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
     assert_eq!(db.status(mail), "succeeded");
     // Else its row stays as long as the other run.
     let bad = db.enqueue(["bad"]);
-    let second = self::mail(&db, &[bad], &[]);
+    let second = enqueue_mail_after(&db, &[bad], &[]);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {second}"));
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id IN ({mail}, {bad})"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_dependencies"), "0");
@@ -535,7 +546,7 @@ fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
 /// The end of a run does not see a dependency that is not yet committed, and does not wait for it.
 #[test]
 fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
-    let db = db();
+    let db = db_with_two_jobs();
     let gate = Gate::new();
     let gated = gate.enqueue(&db);
     let running = db.jobctl(["tick"]).spawn();
@@ -548,7 +559,10 @@ fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
     running.wait().success();
     assert_eq!(db.status(gated), "succeeded");
     application.batch_execute("COMMIT").unwrap();
-    assert_eq!((db.status(mail), state(&db, mail)), ("blocked".into(), "due".into()));
+    assert_eq!(
+        (db.status(mail), states_of_predecessors(&db, mail)),
+        ("blocked".into(), "due".into())
+    );
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
 }
@@ -556,7 +570,7 @@ fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
 /// A transaction with an old snapshot does not see the runs that wait for the one that it ends.
 #[test]
 fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
-    let db = db();
+    let db = db_with_two_jobs();
     db.apply(&format!(
         "{JOBS}[jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n"
     ));
@@ -566,16 +580,19 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
         let mut old = db.client();
         old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM jobctl.job_runs")
             .unwrap();
-        let mail = mail(&db, &[oldest], &["--after-any-end"]);
+        let mail = enqueue_mail_after(&db, &[oldest], &["--after-any-end"]);
         if is_seen_by_a_tick {
             tick(&db);
-            assert_eq!(state(&db, mail), "open");
+            assert_eq!(states_of_predecessors(&db, mail), "open");
             let refused = old.batch_execute(drop_oldest).unwrap_err();
             assert_eq!(refused.code().unwrap().code(), "40001");
             db.jobctl(["cancel", &oldest.to_string()]).run().success();
         } else {
             old.batch_execute(&format!("{drop_oldest}; COMMIT")).unwrap();
-            assert_eq!((db.status(oldest), state(&db, mail)), ("cancelled".into(), "due".into()));
+            assert_eq!(
+                (db.status(oldest), states_of_predecessors(&db, mail)),
+                ("cancelled".into(), "due".into())
+            );
         }
         tick(&db);
         assert_eq!(db.status(mail), "succeeded");
@@ -586,7 +603,7 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
 /// A chain of cancelled runs may be longer than a statement can follow in its time.
 #[test]
 fn one_wake_follows_a_long_chain_of_cancelled_runs_to_its_end() {
-    let db = db();
+    let db = db_with_two_jobs();
     let mut batch = "{\"job_type\": \"bad\", \"as\": \"0\"}\n".to_owned();
     for link in 1..=300 {
         let before = link - 1;
@@ -610,7 +627,7 @@ fn one_wake_follows_a_long_chain_of_cancelled_runs_to_its_end() {
 
 #[test]
 fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
-    let db = db();
+    let db = db_with_two_jobs();
     let other = db.enqueue(["export", "--in", "1h"]);
     let enqueuer = Role::granted(&db, "enqueuer");
     let own: i64 =
@@ -635,7 +652,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     }
     assert_eq!(statuses(&db), "queued queued blocked");
     // A person let this run start.
-    let waits = mail(&db, &[other], &[]);
+    let waits = enqueue_mail_after(&db, &[other], &[]);
     db.jobctl(["retry", &waits.to_string()]).run().success();
     let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
     enqueuer.client().batch_execute(&call).unwrap();
@@ -649,7 +666,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
 
 #[test]
 fn a_run_waits_for_ten_thousand_runs_at_most() {
-    let db = db();
+    let db = db_with_two_jobs();
     let mut batch = String::new();
     for _ in 0..10_001 {
         batch += "{\"job_type\": \"export\"}\n";
@@ -778,10 +795,10 @@ fn assert_order(db: &TestDb) {
 
 #[test]
 fn a_retry_of_a_cancelled_graph_restores_its_order() {
-    let db = db();
+    let db = db_with_two_jobs();
     let first = db.enqueue(["export", "--in", "1h"]);
-    let middle = mail(&db, &[first], &[]);
-    let last = mail(&db, &[middle], &[]);
+    let middle = enqueue_mail_after(&db, &[first], &[]);
+    let last = enqueue_mail_after(&db, &[middle], &[]);
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
     assert_eq!(statuses(&db), "cancelled cancelled cancelled");
     let retry = ["retry", "--all-cancelled", "--yes", "--verbose"];
@@ -802,9 +819,9 @@ fn a_retry_of_a_cancelled_graph_restores_its_order() {
 #[test]
 fn a_retry_of_a_cancelled_graph_restores_each_rule() {
     for rule in [&[][..], &["--after-any-end"], &["--or-cancel"]] {
-        let db = db();
+        let db = db_with_two_jobs();
         let first = db.enqueue(["export", "--in", "1h"]);
-        mail(&db, &[first], rule);
+        enqueue_mail_after(&db, &[first], rule);
         db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
         db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
         tick(&db);
@@ -818,10 +835,10 @@ fn a_retry_of_a_cancelled_graph_restores_each_rule() {
 
 #[test]
 fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
-    let db = db();
+    let db = db_with_two_jobs();
     let first = db.enqueue(["export", "--in", "1h"]);
-    let [middle, other] = [0; 2].map(|_| mail(&db, &[first], &[]));
-    let last = mail(&db, &[middle], &["--after-any-end"]);
+    let [middle, other] = [0; 2].map(|_| enqueue_mail_after(&db, &[first], &[]));
+    let last = enqueue_mail_after(&db, &[middle], &["--after-any-end"]);
     for run in [middle, other] {
         db.jobctl(["cancel", &run.to_string()]).run().success();
     }
@@ -842,7 +859,7 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
     tick(&db);
     assert_eq!(runs.map(|run| db.status(run)), ["succeeded"; 3]);
     // Its predecessors have ended, so it waits for nothing.
-    let done = mail(&db, &[first], &["--in", "1h"]);
+    let done = enqueue_mail_after(&db, &[first], &["--in", "1h"]);
     db.jobctl(["cancel", &done.to_string()]).run().success();
     db.jobctl(["retry", &done.to_string()]).run().success();
     assert_eq!(db.of_run(done, "status, run_at > now()"), "queued|t");
@@ -851,9 +868,9 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
 #[test]
 fn a_retry_of_a_cancelled_run_does_not_wait_while_a_run_that_succeeded_is_repeated() {
     for rule in [&[][..], &["--or-cancel"], &["--after-any-end"]] {
-        let db = db();
+        let db = db_with_two_jobs();
         let first = db.enqueue(["export"]);
-        let id = mail(&db, &[first], &[&["--in", "1h"], rule].concat()).to_string();
+        let id = enqueue_mail_after(&db, &[first], &[&["--in", "1h"], rule].concat()).to_string();
         tick(&db);
         if rule != ["--after-any-end"] {
             // Only a success meets these rules, so no history has to prove it.
@@ -868,9 +885,9 @@ fn a_retry_of_a_cancelled_run_does_not_wait_while_a_run_that_succeeded_is_repeat
 /// It waits for a retry of that run, as before, and not for a person.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
-    let db = db();
+    let db = db_with_two_jobs();
     let bad = db.enqueue(["bad"]);
-    let mail = mail(&db, &[bad], &[]);
+    let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
     db.jobctl(["cancel", &mail.to_string()]).run().success();
     db.jobctl(["retry", &mail.to_string()]).run().success();
@@ -904,10 +921,10 @@ fn a_retried_follower_reads_the_results_of_runs_that_ended() {
 /// The end of the first run cancelled the others. After its repair, each waits for the one before.
 #[test]
 fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
-    let db = db();
+    let db = db_with_two_jobs();
     let bad = db.enqueue(["bad"]);
-    let first = mail(&db, &[bad], &["--or-cancel"]);
-    let last = mail(&db, &[first], &["--or-cancel"]);
+    let first = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
+    let last = enqueue_mail_after(&db, &[first], &["--or-cancel"]);
     tick(&db);
     assert_eq!(statuses(&db), "dead cancelled cancelled");
     db.apply(&JOBS.replace("exit 1", "true"));
@@ -920,7 +937,7 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
     assert_order(&db);
     // With filters, and in another order: first those that wait.
     let bad = db.enqueue_script("test $JOBCTL_ATTEMPT = 2 || exit 64");
-    let follower = mail(&db, &[bad], &["--or-cancel"]);
+    let follower = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
     tick(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     db.jobctl(["retry", "--all-cancelled", "--error-type", "predecessor", "--yes"]).run().success();
@@ -934,7 +951,7 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
 /// It can take any advisory lock.
 #[test]
 fn a_login_without_rights_keeps_no_run_blocked() {
-    let db = db();
+    let db = db_with_two_jobs();
     let outsider = Role::new(&db);
     let mut locks = outsider.client();
     locks.batch_execute("SELECT pg_advisory_lock(x'6a6f6263746e'::bigint)").unwrap();
@@ -956,7 +973,7 @@ fn a_login_without_rights_keeps_no_run_blocked() {
 /// The end of a run reads what waits for it once, and not once for each run that waits.
 #[test]
 fn the_end_of_a_run_reads_each_follower_once() {
-    let db = db();
+    let db = db_with_two_jobs();
     for rule in ["or_cancel", "success"] {
         let bad = db.enqueue(["bad"]);
         let line = format!(
@@ -1034,7 +1051,7 @@ fn long_results_keep_no_other_run_from_starting() {
 /// An enqueuer has cancelled runs, and thousands of its runs wait for each of them.
 #[test]
 fn many_runs_that_wait_do_not_keep_those_of_others_blocked() {
-    let db = db();
+    let db = db_with_two_jobs();
     let enqueuer = Role::granted(&db, "enqueuer");
     let name = enqueuer.name();
     db.execute(&format!(
@@ -1047,7 +1064,7 @@ fn many_runs_that_wait_do_not_keep_those_of_others_blocked() {
          WHERE run.status = 'blocked' AND before.status = 'cancelled'"
     ));
     let first = db.enqueue(["export", "--in", "1h"]);
-    let other = mail(&db, &[first], &[]);
+    let other = enqueue_mail_after(&db, &[first], &[]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {first}"
     ));

@@ -3,8 +3,8 @@
 use crate::next_time::random;
 use crate::support::{Role, TestDb, jobctl};
 
-/// Two jobs for applications.
-fn with_jobs(keys: &str) -> TestDb {
+/// Returns a database with two jobs, which print their payload. The keys are those of `report`.
+fn db_with_jobs(keys: &str) -> TestDb {
     let db = TestDb::new();
     db.apply(&format!(
         "[jobs.report]\nshell = 'cat'\ntimeout = '1h'\n{keys}\n[jobs.other]\nshell = 'cat'\n"
@@ -12,9 +12,9 @@ fn with_jobs(keys: &str) -> TestDb {
     db
 }
 
-/// Returns the answer to a statement of a role, or the SQLSTATE and the message.
+/// Executes a statement as a role. Returns its answer, or the SQLSTATE and the message.
 #[track_caller]
-fn ask(role: &Role<'_>, sql: &str) -> String {
+fn answer_or_error(role: &Role<'_>, sql: &str) -> String {
     match role.client().query_one(sql, &[]) {
         Ok(row) => {
             row.try_get::<_, String>(0).unwrap_or_else(|_| row.get::<_, bool>(0).to_string())
@@ -26,25 +26,28 @@ fn ask(role: &Role<'_>, sql: &str) -> String {
     }
 }
 
+/// Schedules `report` by this name as a role. `more` begins with the expression. Returns the answer
+/// or the error.
 #[track_caller]
 fn schedule(role: &Role<'_>, name: &str, more: &str) -> String {
-    ask(role, &format!("SELECT jobctl.schedule('{name}', 'report', {more})"))
+    answer_or_error(role, &format!("SELECT jobctl.schedule('{name}', 'report', {more})"))
 }
 
-/// Makes the schedules due since `time` ago.
-fn missed(db: &TestDb, time: &str) {
+/// Makes all schedules of applications due since `time` ago, so their next tick fires them.
+fn make_due_since(db: &TestDb, time: &str) {
     db.execute(&format!(
         "UPDATE jobctl.job_schedules SET next_run_at = date_trunc('minute', now() - interval \
          '{time}')"
     ));
 }
 
-/// A tick that fires, and claims nothing.
-fn fire(db: &TestDb) {
+/// Runs a tick that starts no job: it gives new schedules their next time, and fires those that are
+/// due.
+fn tick_for_schedules_only(db: &TestDb) {
     db.jobctl(["tick", "--queue", "none"]).run().success();
 }
 
-fn runs(db: &TestDb) -> String {
+fn number_of_runs(db: &TestDb) -> String {
     db.query("SELECT count(*) FROM jobctl.job_runs")
 }
 
@@ -53,17 +56,17 @@ const CHANGED: &str = "replaced; the next tick computes the next time";
 
 #[test]
 fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
-    let db = with_jobs("result = 'json'");
+    let db = db_with_jobs("result = 'json'");
     let app = Role::granted(&db, "enqueuer");
     let weekly = "'0 9 * * mon', 'Europe/Berlin', '{\"customer\": 7}', share => 'c7'";
     assert_eq!(schedule(&app, "weekly:7", weekly), ADDED);
-    fire(&db);
+    tick_for_schedules_only(&db);
     let next = "SELECT to_char(next_run_at AT TIME ZONE 'Europe/Berlin', 'Dy HH24:MI'),
         next_run_at > now(), next_run_at < now() + interval '7 days 1 hour', owner
         FROM jobctl.job_schedules";
     assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
-    assert_eq!(runs(&db), "0");
-    missed(&db, "1 minute");
+    assert_eq!(number_of_runs(&db), "0");
+    make_due_since(&db, "1 minute");
     let tick = Role::granted(&db, "worker").jobctl(["tick"]).run().success();
     tick.stderr_has("schedule weekly:7: fired, run 1");
     assert_eq!(
@@ -75,29 +78,29 @@ fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
         format!("report|{{\"customer\": 7}}|c7|weekly:7|{}|t|t", app.name())
     );
     assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
-    assert_eq!(ask(&app, "SELECT (jobctl.result(1)).result ->> 'customer'"), "7");
-    assert_eq!(ask(&app, "SELECT jobctl.unschedule('weekly:7')"), "true");
-    assert_eq!(ask(&app, "SELECT jobctl.unschedule('weekly:7')"), "false");
+    assert_eq!(answer_or_error(&app, "SELECT (jobctl.result(1)).result ->> 'customer'"), "7");
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "true");
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "false");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
 }
 
 #[test]
 fn a_schedule_belongs_to_the_transaction_that_makes_it() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     let mut client = app.client();
     let make = "BEGIN; SELECT jobctl.schedule('a', 'report', '@daily')";
     client.batch_execute(&format!("{make}; ROLLBACK")).unwrap();
-    assert_eq!(ask(&app, "SELECT jobctl.unschedule('a')"), "false");
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('a')"), "false");
     client
         .batch_execute(&format!("{make}; COMMIT; BEGIN; SELECT jobctl.unschedule('a'); ROLLBACK"))
         .unwrap();
-    assert_eq!(ask(&app, "SELECT jobctl.unschedule('a')"), "true");
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('a')"), "true");
 }
 
 #[test]
 fn only_the_enqueuers_of_a_job_may_schedule_it() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let [app, other, none] =
         [Role::granted(&db, "enqueuer"), Role::granted(&db, "enqueuer"), Role::new(&db)];
     db.apply(&format!(
@@ -111,30 +114,37 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
     assert!(schedule(&none, "b", "'@daily'").starts_with("42501 permission denied"));
     for (job, code) in [("off", "55000"), ("hook", "42501"), ("x", "JC003"), ("shell", "JC003")] {
         let sql = format!("SELECT jobctl.schedule('b', '{job}', '@daily')");
-        assert!(ask(&app, &sql).starts_with(code), "{job}: {}", ask(&app, &sql));
+        assert!(
+            answer_or_error(&app, &sql).starts_with(code),
+            "{job}: {}",
+            answer_or_error(&app, &sql)
+        );
         // The same as for a run.
-        let enqueued = ask(&app, &format!("SELECT jobctl.enqueue('{job}')::text"));
-        assert_eq!(ask(&app, &sql), enqueued);
+        let enqueued = answer_or_error(&app, &format!("SELECT jobctl.enqueue('{job}')::text"));
+        assert_eq!(answer_or_error(&app, &sql), enqueued);
     }
     // An operator may, and may change the schedules of other logins, which stay theirs.
     let operator = Role::granted(&db, "operator");
     assert_eq!(schedule(&operator, "b", "'@daily'"), ADDED);
     for role in [&other, &none] {
         for sql in ["jobctl.unschedule('a')", "jobctl.schedule('a', 'page', '@hourly')"] {
-            assert!(ask(role, &format!("SELECT {sql}")).starts_with("42501 "), "{sql}");
+            assert!(answer_or_error(role, &format!("SELECT {sql}")).starts_with("42501 "), "{sql}");
         }
     }
-    let taken = ask(&other, "SELECT jobctl.schedule('a', 'page', '@hourly')");
+    let taken = answer_or_error(&other, "SELECT jobctl.schedule('a', 'page', '@hourly')");
     assert_eq!(taken, "42501 schedule `a` belongs to another login");
-    assert_eq!(ask(&operator, "SELECT jobctl.schedule('a', 'page', '@hourly')"), CHANGED);
+    assert_eq!(
+        answer_or_error(&operator, "SELECT jobctl.schedule('a', 'page', '@hourly')"),
+        CHANGED
+    );
     let owners = "SELECT string_agg(name || ' ' || (owner = session_user), ',' ORDER BY name)
         FROM jobctl.job_schedules";
     assert_eq!(db.query(owners), "a false,b false");
     // A member of the owning role may, after SET ROLE too.
     db.execute(&format!("GRANT {} TO {}", app.name(), other.name()));
-    assert_eq!(ask(&other, "SELECT jobctl.unschedule('a')"), "true");
+    assert_eq!(answer_or_error(&other, "SELECT jobctl.unschedule('a')"), "true");
     assert_eq!(
-        ask(&app, "SELECT jobctl.unschedule('b')"),
+        answer_or_error(&app, "SELECT jobctl.unschedule('b')"),
         "42501 schedule `b` belongs to another login"
     );
     db.execute("SELECT jobctl.unschedule('b')");
@@ -142,7 +152,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
 
 #[test]
 fn a_wrong_argument_is_named() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     for (name, arguments, message) in [
         ("", "'@daily'", "name must be 1 to 255 bytes"),
@@ -166,14 +176,14 @@ fn a_wrong_argument_is_named() {
         let refused = schedule(&app, name, arguments);
         assert!(refused.starts_with(&format!("22023 {message}")), "{arguments}: {refused}");
     }
-    let unnamed = ask(&app, "SELECT jobctl.schedule(NULL, 'report', '@daily')");
+    let unnamed = answer_or_error(&app, "SELECT jobctl.schedule(NULL, 'report', '@daily')");
     assert_eq!(unnamed, "22023 name is NULL");
     // These are defaults.
     assert_eq!(schedule(&app, "a", "'@daily', NULL, NULL, NULL, NULL, NULL"), ADDED);
     assert_eq!(db.query("SELECT time_zone, payload FROM jobctl.job_schedules"), "UTC|{}");
 }
 
-/// Expressions that are right, wrong, or never fire.
+/// Returns cron expressions: right ones, wrong ones, and some that never fire.
 fn expressions() -> Vec<String> {
     let parts: [&[&str]; 5] = [
         &["0", "*", "*/15", "5-10", "5-10/3", "1,2", "60", "1,,2", "**", "5/2", "9-3", "007"],
@@ -259,7 +269,7 @@ fn expressions() -> Vec<String> {
 
 #[test]
 fn sql_accepts_the_expressions_that_a_file_accepts() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let fields = ["minute", "hour", "day-of-month", "month", "day-of-week"];
     let field =
         |text: &str| fields.iter().rposition(|name| text.contains(&format!("{name} field")));
@@ -281,11 +291,11 @@ fn sql_accepts_the_expressions_that_a_file_accepts() {
 
 #[test]
 fn the_same_name_replaces_the_schedule() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     assert_eq!(schedule(&app, "a", "'@yearly'"), ADDED);
     assert_eq!(schedule(&app, "a", "'@yearly'"), "unchanged");
-    fire(&db);
+    tick_for_schedules_only(&db);
     let next = || db.query("SELECT next_run_at FROM jobctl.job_schedules");
     let first = next();
     assert!(!first.is_empty());
@@ -296,24 +306,27 @@ fn the_same_name_replaces_the_schedule() {
     );
     for change in ["'@daily'", "'@daily', 'Asia/Tokyo'", "'@daily', starts => '2100-01-01 00:00Z'"]
     {
-        fire(&db);
+        tick_for_schedules_only(&db);
         assert_eq!(schedule(&app, "a", change), CHANGED, "{change}");
         assert_eq!(next(), "", "{change}");
     }
-    fire(&db);
-    assert_eq!(ask(&app, "SELECT jobctl.schedule('a', 'other', '@daily')"), CHANGED);
+    tick_for_schedules_only(&db);
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.schedule('a', 'other', '@daily')"), CHANGED);
     // A time that is due when the expression changes is fired.
-    fire(&db);
-    missed(&db, "5 minutes");
-    assert_eq!(ask(&app, "SELECT jobctl.schedule('a', 'other', '@yearly')"), "replaced");
-    fire(&db);
+    tick_for_schedules_only(&db);
+    make_due_since(&db, "5 minutes");
+    assert_eq!(
+        answer_or_error(&app, "SELECT jobctl.schedule('a', 'other', '@yearly')"),
+        "replaced"
+    );
+    tick_for_schedules_only(&db);
     assert_eq!(db.query("SELECT job_type FROM jobctl.job_runs"), "other");
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_schedules"), "t");
 }
 
 #[test]
 fn a_schedule_fires_from_its_start_to_its_end() {
-    let db = with_jobs("overlap = 'allow'\ncatch_up = 'all'\n");
+    let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'\n");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "at", "'0 9 * * *', starts => '2100-06-01 09:00Z'");
     schedule(&app, "after", "'0 9 * * *', starts => '2100-06-01 09:01Z'");
@@ -324,7 +337,7 @@ fn a_schedule_fires_from_its_start_to_its_end() {
         "never",
         "'0 0 1 1 *', starts => '2100-06-01 09:00Z', ends => '2100-07-01 00:00Z'",
     );
-    fire(&db);
+    tick_for_schedules_only(&db);
     assert_eq!(
         db.query(
             "SELECT name, to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
@@ -352,7 +365,7 @@ fn a_schedule_fires_from_its_start_to_its_end() {
 
 #[test]
 fn the_first_time_is_the_first_one_after_the_schedule_was_stored() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "a", "'*/5 * * * *'");
     schedule(&app, "b", "'*/5 * * * *', ends => now() + interval '1 h'");
@@ -366,18 +379,18 @@ fn the_first_time_is_the_first_one_after_the_schedule_was_stored() {
     no_tick("b", ", ends_at = now() - interval '11 minutes'");
     // A new payload does not postpone the first time.
     assert_eq!(schedule(&app, "a", "'*/5 * * * *', payload => '[1]'"), CHANGED);
-    fire(&db);
+    tick_for_schedules_only(&db);
     let of = "SELECT schedule, payload, scheduled_for > now() - interval '5 minutes 10 seconds',
         scheduled_for < now() - interval '11 minutes' FROM jobctl.job_runs ORDER BY schedule";
     assert_eq!(db.query(of), "a|[1]|t|f\nb|{}|f|t");
     // The last time of `b` was fired.
     assert_eq!(db.query("SELECT name, next_run_at > now() FROM jobctl.job_schedules"), "a|t");
     // A due time that a new start excludes is not fired.
-    missed(&db, "1 minute");
+    make_due_since(&db, "1 minute");
     let over = "'@yearly', starts => now(), ends => now() + interval '1 ms'";
     assert_eq!(schedule(&app, "a", over), CHANGED);
-    fire(&db);
-    assert_eq!(runs(&db), "2");
+    tick_for_schedules_only(&db);
+    assert_eq!(number_of_runs(&db), "2");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
 }
 
@@ -390,7 +403,7 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
         ("overlap = 'allow'\ncatch_up = 'skip'", 0, "3"),
         ("catch_up = 'all'", 1, "2"),
     ] {
-        let db = with_jobs(keys);
+        let db = db_with_jobs(keys);
         let app = Role::granted(&db, "enqueuer");
         for name in ["a", "b"] {
             schedule(&app, name, "'*/20 * * * *'");
@@ -406,7 +419,7 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
         if db.query(due) != "2" {
             continue;
         }
-        fire(&db);
+        tick_for_schedules_only(&db);
         let of = |name: &str| {
             db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE schedule = '{name}'"))
         };
@@ -415,14 +428,14 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
         assert_eq!(db.query(counted), skipped, "{keys}");
     }
     // A waiting run of one schedule, and of the definition's, delays no other.
-    let db = with_jobs("schedule = '@yearly'\nspread = '1h'");
+    let db = db_with_jobs("schedule = '@yearly'\nspread = '1h'");
     let app = Role::granted(&db, "enqueuer");
     for name in ["a", "b"] {
         schedule(&app, name, "'@yearly'");
     }
     let again = |time: &str| {
-        missed(&db, time);
-        fire(&db);
+        make_due_since(&db, time);
+        tick_for_schedules_only(&db);
         db.query(
             "SELECT string_agg(coalesce(schedule, '-'), '' ORDER BY schedule) FROM jobctl.job_runs",
         )
@@ -442,7 +455,7 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
 
 #[test]
 fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     db.execute(
         "SELECT jobctl.schedule('s' || n, 'report', '@yearly', payload => to_jsonb(n))
          FROM generate_series(1, 10000) AS n;
@@ -470,15 +483,15 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
          UPDATE jobctl.job_schedules
          SET next_run_at = (SELECT max(scheduled_for) FROM jobctl.job_runs)",
     );
-    fire(&db);
-    assert_eq!(runs(&db), "10000");
+    tick_for_schedules_only(&db);
+    assert_eq!(number_of_runs(&db), "10000");
 }
 
 #[test]
 fn a_worker_fires_no_times_that_the_schedule_cannot_have() {
-    let db = with_jobs("overlap = 'allow'\ncatch_up = 'all'");
+    let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'");
     schedule(&Role::granted(&db, "enqueuer"), "a", "'@hourly'");
-    missed(&db, "3 hours");
+    make_due_since(&db, "3 hours");
     let fires = |definition: &str, seen: &str, next: &str, times: &str| {
         db.query(&format!(
             "SELECT jobctl.fire((SELECT id FROM jobctl.job_definitions WHERE name = '{definition}'),
@@ -506,17 +519,17 @@ fn a_worker_fires_no_times_that_the_schedule_cannot_have() {
              UPDATE jobctl.job_definitions SET paused_at = NULL, enabled = true",
         );
     }
-    assert_eq!(runs(&db), "0");
+    assert_eq!(number_of_runs(&db), "0");
     assert!(fires("report", seen, next, seen));
-    assert_eq!(runs(&db), "1");
+    assert_eq!(number_of_runs(&db), "1");
 }
 
 #[test]
 fn a_paused_or_disabled_job_pauses_its_schedules() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "a", "'@monthly'");
-    fire(&db);
+    tick_for_schedules_only(&db);
     let file = |enabled: bool| {
         db.apply(&format!("[jobs.report]\nshell = 'cat'\nenabled = {enabled}\n"));
     };
@@ -526,33 +539,33 @@ fn a_paused_or_disabled_job_pauses_its_schedules() {
         [&|| drop(db.jobctl(["resume", "report"]).run().success()), &|| file(true)];
     for (begin, end) in begins.into_iter().zip(ends) {
         begin();
-        missed(&db, "1 hour");
-        fire(&db);
-        assert_eq!(runs(&db), "0");
+        make_due_since(&db, "1 hour");
+        tick_for_schedules_only(&db);
+        assert_eq!(number_of_runs(&db), "0");
         end();
         // Its times of before are skipped.
-        fire(&db);
-        assert_eq!(runs(&db), "0");
+        tick_for_schedules_only(&db);
+        assert_eq!(number_of_runs(&db), "0");
         assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_schedules"), "t");
     }
     let trail = db.jobctl(["trail", "--format", "tsv"]).run().success();
     trail.stdout_has(&format!("schedules of applications: 1 of {}", app.name()));
     // `resume` of a job that is not paused skips nothing.
     db.execute("UPDATE jobctl.job_definitions SET resumed_at = now() - interval '1 day'");
-    missed(&db, "1 hour");
+    make_due_since(&db, "1 hour");
     db.jobctl(["resume", "report"]).run().success();
-    fire(&db);
-    assert_eq!(runs(&db), "1");
+    tick_for_schedules_only(&db);
+    assert_eq!(number_of_runs(&db), "1");
 }
 
 #[test]
 fn apply_leaves_schedules_alone_but_a_removed_job_takes_its_schedules_with_it() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "a", "'@daily'");
     let row = || db.query("SELECT schedule::text FROM jobctl.job_schedules AS schedule");
-    fire(&db);
-    missed(&db, "1 hour");
+    tick_for_schedules_only(&db);
+    make_due_since(&db, "1 hour");
     let before = row();
     let answer = db.apply("[jobs.report]\nshell = 'true'\nschedule = '@hourly'\n");
     assert!(!answer.contains("due"), "{answer}");
@@ -571,7 +584,7 @@ fn apply_leaves_schedules_alone_but_a_removed_job_takes_its_schedules_with_it() 
 
 #[test]
 fn each_login_has_a_limit_for_each_job() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let [app, other] = [(); 2].map(|()| Role::granted(&db, "enqueuer"));
     db.execute(&format!(
         "INSERT INTO jobctl.job_schedules (name, definition_id, schedule, time_zone, payload, owner)
@@ -587,8 +600,8 @@ fn each_login_has_a_limit_for_each_job() {
     assert_eq!(schedule(&app, "one", "'@daily'"), full);
     assert_eq!(schedule(&app, "s7", "'@hourly'"), CHANGED);
     assert_eq!(schedule(&other, "two", "'@daily'"), ADDED);
-    assert_eq!(ask(&app, "SELECT jobctl.schedule('one', 'other', '@daily')"), ADDED);
-    assert_eq!(ask(&app, "SELECT jobctl.unschedule('s7')"), "true");
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.schedule('one', 'other', '@daily')"), ADDED);
+    assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('s7')"), "true");
     assert_eq!(schedule(&app, "three", "'@daily'"), ADDED);
     assert!(schedule(&app, "four", "'@daily'").starts_with("53400"));
     // A list shows the next ones, and how many there are.
@@ -602,10 +615,10 @@ fn each_login_has_a_limit_for_each_job() {
 
 #[test]
 fn commands_show_whose_the_schedules_are() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let [app, viewer] = ["enqueuer", "viewer"].map(|part| Role::granted(&db, part));
     schedule(&app, "weekly:7", "'0 9 * * mon', payload => '\"SECRET\"'");
-    fire(&db);
+    tick_for_schedules_only(&db);
     let next = viewer.jobctl(["next", "--format", "json"]).run().success();
     let next: Vec<serde_json::Value> = serde_json::from_str(&next.stdout).unwrap();
     let fact = |key: &str| next[0][key].as_str().unwrap();
@@ -618,7 +631,7 @@ fn commands_show_whose_the_schedules_are() {
     assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&named.stdout).unwrap(), next);
     db.jobctl(["next", "other"]).run().exits(4).stderr_has("definition `other` has no schedule");
     schedule(&app, "hourly:8", "'@hourly'");
-    fire(&db);
+    tick_for_schedules_only(&db);
     let within = viewer.jobctl(["next", "--within", "1h"]).run().success();
     within.stdout_has(&format!("hourly:8\t{}", app.name()));
     let job = db.jobctl(["jobs", "report", "--format", "json"]).run().success();
@@ -638,26 +651,28 @@ fn commands_show_whose_the_schedules_are() {
     assert!(!html.contains("SECRET"));
     let read = "SELECT name, owner, due_at FROM jobctl.job_schedules";
     viewer.client().query(read, &[]).unwrap();
-    assert!(ask(&viewer, "SELECT payload FROM jobctl.job_schedules").starts_with("42501"));
-    assert!(ask(&app, read).starts_with("42501"));
+    assert!(
+        answer_or_error(&viewer, "SELECT payload FROM jobctl.job_schedules").starts_with("42501")
+    );
+    assert!(answer_or_error(&app, read).starts_with("42501"));
 }
 
 #[test]
 fn check_names_schedules_that_do_not_fire() {
-    let db = with_jobs("");
+    let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     for name in ["a", "b", "c"] {
         schedule(&app, name, "'@yearly'");
     }
-    fire(&db);
+    tick_for_schedules_only(&db);
     db.jobctl(["check"]).run().success();
     // As after a restore on a server with other zones.
     db.execute("UPDATE jobctl.job_schedules SET time_zone = 'Mars/Phobos' WHERE name < 'c'");
-    missed(&db, "10 minutes");
+    make_due_since(&db, "10 minutes");
     db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
     let tick = db.jobctl(["tick", "--queue", "none"]).run().success();
     tick.stderr_has("schedule of `a` does not fire: there is no time zone `Mars/Phobos`");
-    assert_eq!(runs(&db), "1");
+    assert_eq!(number_of_runs(&db), "1");
     let login = app.name();
     let broken = format!("2 schedules (such as a of login {login}) for report can't fire");
     db.jobctl(["check"]).run().exits(1).stdout_has(&broken);
@@ -668,8 +683,8 @@ fn check_names_schedules_that_do_not_fire() {
     let late = format!("2 schedules (such as a of login {login}) for report are late");
     db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
     db.jobctl(["check"]).run().exits(1).stdout_has(&late);
-    fire(&db);
-    assert_eq!(runs(&db), "3");
+    tick_for_schedules_only(&db);
+    assert_eq!(number_of_runs(&db), "3");
 }
 
 #[test]

@@ -5,14 +5,16 @@ use std::fs;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, json_string, temp_dir};
 
-/// Seconds from the end of the last attempt to the next one.
-fn wait(db: &TestDb, id: i64) -> f64 {
+/// Returns the seconds from the end of the last attempt to the next one.
+fn seconds_until_next_attempt(db: &TestDb, id: i64) -> f64 {
     db.of_run(id, "extract(epoch FROM run_at - updated_at)").parse().unwrap()
 }
 
+/// Asserts that the next attempt is this many seconds after the last one, with at most 20 percent
+/// of jitter.
 #[track_caller]
-fn waits(db: &TestDb, id: i64, seconds: f64) {
-    let wait = wait(db, id);
+fn assert_waits_about(db: &TestDb, id: i64, seconds: f64) {
+    let wait = seconds_until_next_attempt(db, id);
     assert!(
         (seconds * 0.8..=seconds * 1.2).contains(&wait),
         "{wait} s instead of {seconds} s\n{}",
@@ -45,7 +47,7 @@ fn a_failed_run_waits_by_its_rule_with_20_percent_jitter() {
         db.jobctl(["tick", "--limit", "6"]).run().success();
         for (id, expected) in runs {
             assert_eq!(db.of_run(id, "status, attempts"), format!("failed|{attempt}"));
-            waits(&db, id, expected[attempt - 1]);
+            assert_waits_about(&db, id, expected[attempt - 1]);
         }
         db.age();
     }
@@ -197,7 +199,7 @@ fn an_invalid_rule_or_attempt_in_a_row_blocks_nothing() {
     db.jobctl(["tick"]).run().success();
     for (id, attempt, wait) in runs {
         assert_eq!(db.of_run(id, "status, attempts"), format!("failed|{attempt}"));
-        waits(&db, id, wait);
+        assert_waits_about(&db, id, wait);
     }
 }
 
@@ -241,10 +243,10 @@ fn a_server_may_only_ask_for_a_longer_wait() {
         assert_eq!(found, format!("{status}|http_status"), "{path}");
         match seconds {
             Some(seconds) if seconds > 0 => {
-                let wait = wait(&db, id);
+                let wait = seconds_until_next_attempt(&db, id);
                 assert!((wait - f64::from(seconds)).abs() < 0.001, "{path}: {wait} s");
             }
-            _ => waits(&db, id, 10.0),
+            _ => assert_waits_about(&db, id, 10.0),
         }
     }
 }

@@ -414,7 +414,8 @@ fn batch_shows_progress_only_on_a_terminal() {
     assert_eq!(count_runs(&db), "6000");
 }
 
-fn waits(db: &TestDb, event: &str) -> String {
+/// Returns how many sessions wait for this event of the server.
+fn sessions_that_wait_for(db: &TestDb, event: &str) -> String {
     db.query(&format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event \
          = '{event}'"
@@ -449,10 +450,12 @@ fn batches_lock_keys_in_one_order_and_answer_in_the_order_of_lines() {
         let mut gate = db.client();
         gate.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
         let first = batch(&lines);
-        wait_until("the first batch to insert", || waits(&db, "advisory") == "1");
+        wait_until("the first batch to insert", || sessions_that_wait_for(&db, "advisory") == "1");
         let reversed: Vec<_> = lines.iter().rev().cloned().collect();
         let second = batch(&reversed);
-        wait_until("the second batch to wait for the first", || waits(&db, "transactionid") == "1");
+        wait_until("the second batch to wait for the first", || {
+            sessions_that_wait_for(&db, "transactionid") == "1"
+        });
         drop(gate);
         let (first, second) = (first.wait().success().stderr(""), second.wait().success());
         let mut ids: Vec<_> = first.stdout.lines().collect();

@@ -2,7 +2,7 @@
 
 use postgres::Client;
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{TestDb, wait_until};
 
 /// The commands for many runs, with a status in which they change a run.
@@ -24,13 +24,13 @@ const COMMANDS_FOR_ALL: [(&[&str], &str); 4] = [
 
 /// Makes the database reject each change and the deletion of the runs that match a condition on
 /// `OLD`.
-pub fn reject(db: &TestDb, runs: &str) {
+pub fn reject_changes_of(db: &TestDb, runs: &str) {
     db.execute(&format!(
-        "CREATE OR REPLACE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS
+        "CREATE OR REPLACE FUNCTION reject_changes_of() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN RAISE ''run % is kept'', OLD.id; END';
          DROP TRIGGER IF EXISTS reject ON jobctl.job_runs;
          CREATE TRIGGER reject BEFORE UPDATE OR DELETE ON jobctl.job_runs FOR EACH ROW
-             WHEN ({runs}) EXECUTE FUNCTION reject()"
+             WHEN ({runs}) EXECUTE FUNCTION reject_changes_of()"
     ));
 }
 
@@ -38,17 +38,18 @@ fn stop_rejecting(db: &TestDb) {
     db.execute("DROP TRIGGER reject ON jobctl.job_runs");
 }
 
-fn five_runs(db: &TestDb, status: &str) -> Vec<String> {
+/// Deletes all runs, then enqueues five in this status and returns their ids.
+fn replace_all_by_five_runs(db: &TestDb, status: &str) -> Vec<String> {
     db.execute("DELETE FROM jobctl.job_runs");
-    (0..5).map(|_| run_in(db, status).to_string()).collect()
+    (0..5).map(|_| enqueue_in_status(db, status).to_string()).collect()
 }
 
 #[test]
 fn a_rejected_run_is_named_and_the_others_change() {
     let db = TestDb::new();
     for (command, status) in COMMANDS {
-        let runs = five_runs(&db, status);
-        reject(&db, &format!("OLD.id = {}", runs[2]));
+        let runs = replace_all_by_five_runs(&db, status);
+        reject_changes_of(&db, &format!("OLD.id = {}", runs[2]));
         let finished = db.jobctl(command.iter().copied()).args(runs.iter().map(|id| &**id));
         let finished = finished.run().exits(1);
         let (verb, bad) = (command[0], &runs[2]);
@@ -65,8 +66,8 @@ fn a_rejected_run_is_named_and_the_others_change() {
 fn a_rejected_run_does_not_stop_a_command_for_all_runs() {
     let db = TestDb::new();
     for (command, status) in COMMANDS_FOR_ALL {
-        let runs = five_runs(&db, status);
-        reject(&db, &format!("OLD.id IN ({}, {})", runs[0], runs[4]));
+        let runs = replace_all_by_five_runs(&db, status);
+        reject_changes_of(&db, &format!("OLD.id IN ({}, {})", runs[0], runs[4]));
         let finished = db.jobctl(command.iter().copied()).run().exits(1);
         assert!(finished.stdout.ends_with("\t3\n"), "{command:?}: {finished}");
         for bad in [&runs[0], &runs[4]] {
@@ -98,8 +99,9 @@ fn a_statement_that_takes_too_long_is_tried_with_fewer_runs() {
     db.jobctl(["cancel", "--all", "--yes"]).run().success().stdout("cancelled\t50\n").stderr("");
 }
 
-/// Opens a transaction that has locked a run as `lock` says.
-fn lock(db: &TestDb, id: &str, lock: &str) -> Client {
+/// Locks a run's row until the returned client is dropped. `lock` is the strength, such as
+/// `UPDATE`.
+fn hold_row_lock(db: &TestDb, id: &str, lock: &str) -> Client {
     let mut other = db.client();
     let statement = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR {lock}");
     other.batch_execute(&statement).unwrap();
@@ -110,8 +112,8 @@ fn lock(db: &TestDb, id: &str, lock: &str) -> Client {
 fn a_locked_run_is_named_and_the_others_change() {
     let db = TestDb::new();
     for (command, status) in COMMANDS {
-        let runs = five_runs(&db, status);
-        let other = lock(&db, &runs[2], "NO KEY UPDATE");
+        let runs = replace_all_by_five_runs(&db, status);
+        let other = hold_row_lock(&db, &runs[2], "NO KEY UPDATE");
         let finished = db.jobctl(command.iter().copied()).args(runs.iter().map(|id| &**id));
         let finished = finished.run().exits(4);
         let (verb, locked) = (command[0], &runs[2]);
@@ -152,8 +154,8 @@ fn an_open_enqueue_does_not_stop_cancel_all() {
 #[test]
 fn a_run_that_is_locked_for_a_moment_is_waited_for() {
     let db = TestDb::new();
-    let runs = five_runs(&db, "queued");
-    let mut other = lock(&db, &runs[2], "UPDATE");
+    let runs = replace_all_by_five_runs(&db, "queued");
+    let mut other = hold_row_lock(&db, &runs[2], "UPDATE");
     let cancel = db.jobctl(["cancel", "--all", "--yes"]).spawn();
     wait_until("the command to wait for the run", || db.waiting_for_locks() == 1);
     // The others are cancelled already.

@@ -9,7 +9,7 @@ pub const STATUSES: [&str; 7] =
     ["queued", "running", "succeeded", "failed", "dead", "cancelled", "blocked"];
 
 /// Enqueues a run and sets its status by SQL.
-pub fn run_in(db: &TestDb, status: &str) -> i64 {
+pub fn enqueue_in_status(db: &TestDb, status: &str) -> i64 {
     let id = db.enqueue(["shell", "--", "true"]);
     let columns = match status {
         "queued" | "blocked" => "",
@@ -29,7 +29,7 @@ pub fn run_in(db: &TestDb, status: &str) -> i64 {
 fn a_cancelled_waiting_run_never_starts() {
     let db = TestDb::new();
     for status in ["queued", "failed", "blocked"] {
-        let id = run_in(&db, status).to_string();
+        let id = enqueue_in_status(&db, status).to_string();
         db.jobctl(["cancel", &id]).run().success().stdout(&format!("{id}\tcancelled\n"));
     }
     db.age();
@@ -49,7 +49,7 @@ fn cancel_ends_waiting_runs_asks_running_ones_and_refuses_others() {
     let columns =
         "status, finished_at IS NOT NULL, cancel_requested_at IS NOT NULL, locked_by, attempts";
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let before = db.of_run(id, "job_runs::text");
         let cancelled = db.jobctl(["cancel", &id.to_string()]).run();
         match status {
@@ -90,7 +90,7 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
     let db = TestDb::new();
     db.leaves_running();
     let [queued, running, dead] =
-        ["queued", "running", "dead"].map(|status| run_in(&db, status).to_string());
+        ["queued", "running", "dead"].map(|status| enqueue_in_status(&db, status).to_string());
     let finished = db.jobctl(["cancel", &running, "999999", &queued, &running]).run().exits(3);
     let granted = format!("{running}\tcancel requested\n{queued}\tcancelled\n");
     finished.stdout(&granted).stderr("jobctl: cannot cancel run 999999: no such run\n");
@@ -117,7 +117,7 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
 #[test]
 fn retry_runs_a_cancelled_run_again() {
     let db = TestDb::new();
-    let id = run_in(&db, "failed");
+    let id = enqueue_in_status(&db, "failed");
     db.jobctl(["cancel", &id.to_string()]).run().success();
     db.jobctl(["retry", "--now", &id.to_string()]).run().success();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -146,8 +146,8 @@ fn concurrent_cancels_in_opposite_orders_do_not_deadlock() {
 fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     let db = TestDb::new();
     db.leaves_running();
-    let ids = STATUSES.map(|status| (status, run_in(&db, status)));
-    let [other, of_job] = [run_in(&db, "queued"), run_in(&db, "failed")];
+    let ids = STATUSES.map(|status| (status, enqueue_in_status(&db, status)));
+    let [other, of_job] = [enqueue_in_status(&db, "queued"), enqueue_in_status(&db, "failed")];
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' \
          WHERE id = {of_job}"
@@ -185,9 +185,9 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
 fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
     let db = TestDb::new();
     db.leaves_running();
-    let ids = STATUSES.map(|status| run_in(&db, status));
+    let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     let of_job = STATUSES.map(|status| {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {id}"));
         id
     });
@@ -206,7 +206,7 @@ fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
 #[test]
 fn all_waiting_asks_for_confirmation_at_a_terminal() {
     let db = TestDb::new();
-    let id = run_in(&db, "queued");
+    let id = enqueue_in_status(&db, "queued");
     let (shown, finished) = answer_at_terminal(&db, "cancel --all-waiting", "n");
     assert!(shown.contains("cancel 1 waiting run? [y/N] "), "{shown}");
     finished.exits(1);
@@ -231,7 +231,7 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
         (["retry", "--all-cancelled", "--yes"], "cancelled", "status = 'dead'"),
     ] {
         db.execute("DELETE FROM jobctl.job_runs");
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let mut client = db.client();
         let mut other = client.transaction().unwrap();
         other
@@ -248,9 +248,14 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
     }
 }
 
-/// Ends the first attempt of a run that was due an hour ago, after `change`: the script waits until
-/// the change is made. A signal interrupts the tick.
-fn end_after(db: &TestDb, end: &str, signal: Option<Signal>, change: impl FnOnce(i64)) -> i64 {
+/// Starts a run that has been due for an hour, makes a `change` meanwhile, and only then ends its
+/// first attempt: with the command `end`, or by a signal to its tick. Returns the run.
+fn end_first_attempt_after(
+    db: &TestDb,
+    end: &str,
+    signal: Option<Signal>,
+    change: impl FnOnce(i64),
+) -> i64 {
     let gate = Gate::new();
     let script = format!("test $JOBCTL_ATTEMPT = 2 && exit\n{}\n{end}", gate.script());
     let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", &script]);
@@ -275,7 +280,7 @@ const SNOOZE: &str = "echo retry-after: 1h; exit 75";
 fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
     for (end, signal) in [("exit 1", None), (SNOOZE, None), ("", Some(Signal::TERM))] {
         let db = TestDb::new();
-        let run = end_after(&db, end, signal, |run| {
+        let run = end_first_attempt_after(&db, end, signal, |run| {
             db.jobctl(["cancel", &run.to_string()]).run().success();
         });
         let columns = "status, run_at < now() - interval '50 minutes'";
@@ -288,7 +293,7 @@ fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
         assert_eq!(db.status(run), "succeeded", "{end} {signal:?}");
     }
     let db = TestDb::new();
-    let lost = run_in(&db, "running");
+    let lost = enqueue_in_status(&db, "running");
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
     db.jobctl(["cancel", &lost.to_string()]).run().success();
     db.expire_leases();
@@ -306,7 +311,7 @@ fn a_run_that_is_not_tried_again_counts_its_wait() {
         ("idempotency_key = 'k', key_scope = 'replaced'", SNOOZE, "cancelled"),
     ] {
         let db = TestDb::new();
-        let run = end_after(&db, end, None, |run| {
+        let run = end_first_attempt_after(&db, end, None, |run| {
             db.execute(&format!(
                 "SET session_replication_role = replica;
                  UPDATE jobctl.job_runs SET {change} WHERE id = {run}"

@@ -8,8 +8,8 @@ const SAYS: &str = "printf 'copying\\ndisk 7 of /srv/x is full\\n \\n'; exit 1";
 /// The error with the last line.
 const WHY: &str = "exit status 1: disk 7 of /srv/x is full";
 
-/// A database with a job that fails with words, and the run that died of them.
-fn db_with_death() -> (TestDb, i64) {
+/// Returns a database with a job that prints why it fails, and its run that died.
+fn db_with_dead_run() -> (TestDb, i64) {
     let db = TestDb::new();
     db.apply(&format!(
         "[jobs.backup]\nshell = \"\"\"{SAYS}\"\"\"\nmax_attempts = 1\non_dead = 'alert'\n\
@@ -27,7 +27,7 @@ fn json_of(finished: &Finished) -> Value {
 
 #[test]
 fn the_last_line_travels_with_the_news_of_a_death() {
-    let (db, id) = db_with_death();
+    let (db, id) = db_with_dead_run();
     let shown = db.jobctl(["check"]).run().exits(1);
     shown.stdout_has(&format!("(the newest is run {id}: {WHY})"));
     let shown = json_of(&db.jobctl(["check", "--json"]).run().exits(1));
@@ -57,7 +57,7 @@ fn the_last_line_travels_with_the_news_of_a_death() {
 
 #[test]
 fn a_viewer_and_a_page_show_the_cause_without_values() {
-    let (db, _) = db_with_death();
+    let (db, _) = db_with_dead_run();
     let viewer = Role::granted(&db, "viewer");
     let cause = "exit status 1: disk # of # is full";
     viewer.jobctl(["check"]).run().exits(1).stdout_has(cause);
@@ -70,8 +70,8 @@ fn a_viewer_and_a_page_show_the_cause_without_values() {
     assert!(detailed.contains(WHY), "{detailed}");
 }
 
-/// The newest run of a job that failed as often as `attempts` says.
-fn fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
+/// Enqueues a run of a job that fails, and makes this many attempts. Returns the run.
+fn enqueue_and_fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
     let id = db.enqueue([job]);
     for _ in 0..attempts {
         db.age();
@@ -80,8 +80,8 @@ fn fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
     id
 }
 
-/// The `job_failing` findings of `check`.
-fn failing(db: &TestDb) -> Vec<Value> {
+/// Returns the `job_failing` findings of `check`.
+fn findings_of_failing_jobs(db: &TestDb) -> Vec<Value> {
     let findings = json_of(&db.jobctl(["check", "--json"]).run())["findings"].take();
     let findings = findings.as_array().unwrap().iter();
     findings.filter(|it| it["code"] == "job_failing").cloned().collect()
@@ -97,11 +97,11 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
          backoff = 'fixed:5m'\n",
         flag.display()
     ));
-    let id = fail(&db, "sync", 2);
-    assert_eq!(failing(&db), [Value::Null; 0]);
+    let id = enqueue_and_fail(&db, "sync", 2);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
     db.age();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    let [found] = &failing(&db)[..] else { panic!("one finding") };
+    let [found] = &findings_of_failing_jobs(&db)[..] else { panic!("one finding") };
     assert_eq!(found["job_type"], "sync");
     assert_eq!(found["found"], "sync fails: 3 failed attempts without a success");
     assert_eq!(
@@ -116,28 +116,28 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
     std::fs::write(&flag, "").unwrap();
     db.enqueue(["sync"]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(failing(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
     // From here, failures count again.
     std::fs::remove_file(&flag).unwrap();
-    fail(&db, "sync", 1);
-    assert_eq!(failing(&db), [Value::Null; 0]);
+    enqueue_and_fail(&db, "sync", 1);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
 }
 
 #[test]
 fn a_success_that_another_worker_counted_ends_the_failures_before_it() {
     let db = TestDb::new();
     db.apply("[jobs.sync]\nshell = 'exit 1'\nbackoff = 'fixed:1h'\n");
-    fail(&db, "sync", 3);
-    assert_eq!(failing(&db).len(), 1);
+    enqueue_and_fail(&db, "sync", 3);
+    assert_eq!(findings_of_failing_jobs(&db).len(), 1);
     // The row of a worker whose figures were locked meanwhile.
     db.execute(
         "INSERT INTO jobctl.job_figures (job_type, part, last_succeeded_at)
          VALUES ('sync', 0, now())",
     );
-    assert_eq!(failing(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
     db.age();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(failing(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
     assert_eq!(db.query("SELECT max(failures_in_row) FROM jobctl.job_figures"), "1");
 }
 
@@ -150,9 +150,12 @@ fn a_definition_says_after_how_many_failures_it_is_reported() {
          [jobs.usual]\nshell = 'exit 1'\n",
     );
     for job in ["never", "first", "usual"] {
-        fail(&db, job, 1);
+        enqueue_and_fail(&db, job, 1);
     }
-    assert_eq!(failing(&db).iter().map(|it| &it["job_type"]).collect::<Vec<_>>(), ["first"]);
+    assert_eq!(
+        findings_of_failing_jobs(&db).iter().map(|it| &it["job_type"]).collect::<Vec<_>>(),
+        ["first"]
+    );
 }
 
 /// Another attempt soon does not help.
@@ -184,7 +187,8 @@ fn a_program_that_is_missing_is_reported_at_the_first_failure() {
         db.enqueue([job]);
     }
     db.jobctl(["tick"]).run().success();
-    let mut found: Vec<_> = failing(&db).iter().map(|it| it["job_type"].to_string()).collect();
+    let mut found: Vec<_> =
+        findings_of_failing_jobs(&db).iter().map(|it| it["job_type"].to_string()).collect();
     found.sort();
     assert_eq!(found, jobs[..4].iter().map(|job| format!("\"{job}\"")).collect::<Vec<_>>());
 }
@@ -193,18 +197,18 @@ fn a_program_that_is_missing_is_reported_at_the_first_failure() {
 fn a_job_whose_failing_run_dies_or_is_cancelled_stops_failing() {
     let db = TestDb::new();
     db.apply("[jobs.sync]\nshell = 'exit 1'\nmax_attempts = 4\nbackoff = 'fixed:1h'\n");
-    let first = fail(&db, "sync", 3);
-    assert_eq!(failing(&db).len(), 1);
+    let first = enqueue_and_fail(&db, "sync", 3);
+    assert_eq!(findings_of_failing_jobs(&db).len(), 1);
     db.jobctl(["cancel", &first.to_string()]).run().success();
-    assert_eq!(failing(&db), [Value::Null; 0]);
-    fail(&db, "sync", 4);
+    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    enqueue_and_fail(&db, "sync", 4);
     let shown = db.jobctl(["check"]).run().exits(1);
     assert_eq!(shown.stdout.lines().count(), 1, "{shown}");
     shown.stdout_has("1 dead run of sync");
 }
 
 /// Inserts a run of `long` that succeeded `ago` after as many seconds, and a figure of its day.
-fn succeeded(db: &TestDb, ago: &str, seconds: u32) -> i64 {
+fn insert_success(db: &TestDb, ago: &str, seconds: u32) -> i64 {
     let id = db.query(&format!(
         "WITH run AS (
             INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at)
@@ -226,8 +230,8 @@ fn succeeded(db: &TestDb, ago: &str, seconds: u32) -> i64 {
     id.parse().unwrap()
 }
 
-/// The `run_unusual` findings, with their severity.
-fn unusual(db: &TestDb) -> String {
+/// Returns the `run_unusual` findings of `status`, with their severity.
+fn findings_of_unusual_runs(db: &TestDb) -> String {
     let findings = json_of(&db.jobctl(["status", "--json"]).run().success())["findings"].take();
     let findings = findings.as_array().unwrap().iter();
     let unusual = findings.filter(|it| it["code"] == "run_unusual");
@@ -236,7 +240,8 @@ fn unusual(db: &TestDb) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-fn start(db: &TestDb, ago: &str) -> i64 {
+/// Inserts a run of `long` that was started this long ago and still runs.
+fn insert_running_since(db: &TestDb, ago: &str) -> i64 {
     db.leaves_running();
     let id = db.query(&format!(
         "INSERT INTO jobctl.job_runs
@@ -252,19 +257,19 @@ fn a_run_that_takes_three_times_as_long_as_usual_is_a_warning() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\n");
     for _ in 0..4 {
-        succeeded(&db, "1 day", 300);
+        insert_success(&db, "1 day", 300);
     }
-    let run = start(&db, "16 minutes");
-    assert_eq!(unusual(&db), "", "four successes say too little");
-    succeeded(&db, "1 hour", 300);
+    let run = insert_running_since(&db, "16 minutes");
+    assert_eq!(findings_of_unusual_runs(&db), "", "four successes say too little");
+    insert_success(&db, "1 hour", 300);
     let found = format!("run {run} of long is running for longer than usual; usually it takes 5m");
-    assert_eq!(unusual(&db), format!("warn: {found}"));
+    assert_eq!(findings_of_unusual_runs(&db), format!("warn: {found}"));
     let check = db.jobctl(["check"]).run();
     assert!(!check.stdout.contains("usual"), "check reports no warning: {check}");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET started_at = now() - interval '14 m' WHERE id = {run}"
     ));
-    assert_eq!(unusual(&db), "");
+    assert_eq!(findings_of_unusual_runs(&db), "");
 }
 
 #[test]
@@ -272,14 +277,18 @@ fn a_short_job_is_not_unusual_within_a_minute() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\n");
     for _ in 0..9 {
-        succeeded(&db, "1 day", 2);
+        insert_success(&db, "1 day", 2);
     }
-    let run = start(&db, "50 seconds");
-    assert_eq!(unusual(&db), "");
+    let run = insert_running_since(&db, "50 seconds");
+    assert_eq!(findings_of_unusual_runs(&db), "");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET started_at = now() - interval '61 s' WHERE id = {run}"
     ));
-    assert!(unusual(&db).contains("longer than usual; usually it takes 2s"), "{}", unusual(&db));
+    assert!(
+        findings_of_unusual_runs(&db).contains("longer than usual; usually it takes 2s"),
+        "{}",
+        findings_of_unusual_runs(&db)
+    );
 }
 
 #[test]
@@ -287,45 +296,45 @@ fn a_success_in_a_tenth_of_the_usual_time_is_a_warning_until_the_next_one() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\n");
     for _ in 0..9 {
-        succeeded(&db, "1 day", 300);
+        insert_success(&db, "1 day", 300);
     }
-    assert_eq!(unusual(&db), "");
-    let short = succeeded(&db, "1 hour", 29);
+    assert_eq!(findings_of_unusual_runs(&db), "");
+    let short = insert_success(&db, "1 hour", 29);
     let found = format!("run {short} of long succeeded after 29s; usually it takes 5m");
-    assert_eq!(unusual(&db), format!("warn: {found}"));
-    succeeded(&db, "1 minute", 280);
-    assert_eq!(unusual(&db), "");
+    assert_eq!(findings_of_unusual_runs(&db), format!("warn: {found}"));
+    insert_success(&db, "1 minute", 280);
+    assert_eq!(findings_of_unusual_runs(&db), "");
 }
 
 #[test]
 fn a_run_outside_of_the_usual_range_of_its_definition_is_a_problem() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\nusual = '10m..20m'\n");
-    let run = start(&db, "21 minutes");
+    let run = insert_running_since(&db, "21 minutes");
     let found = format!("run {run} of long is running for longer than usual");
-    assert_eq!(unusual(&db), format!("bad: {found}"));
+    assert_eq!(findings_of_unusual_runs(&db), format!("bad: {found}"));
     let shown = db.jobctl(["check"]).run().exits(1);
     shown.stdout_has(&format!("{found}, since "));
     db.execute("DELETE FROM jobctl.job_runs");
-    let short = succeeded(&db, "1 hour", 500);
+    let short = insert_success(&db, "1 hour", 500);
     assert_eq!(
-        unusual(&db),
+        findings_of_unusual_runs(&db),
         format!("bad: run {short} of long succeeded after 8m 20s; usually it takes 8m 20s")
     );
     db.apply("[jobs.long]\nshell = 'true'\nusual = 'off'\n");
-    start(&db, "2 days");
-    assert_eq!(unusual(&db), "");
+    insert_running_since(&db, "2 days");
+    assert_eq!(findings_of_unusual_runs(&db), "");
 }
 
 #[test]
 fn a_job_that_reaches_its_timeout_within_a_week_is_a_warning() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\ntimeout = '20m'\n");
-    succeeded(&db, "7 days", 480);
-    succeeded(&db, "1 second", 900);
-    assert_eq!(unusual(&db), "warn: long reaches its timeout in about 5 days");
+    insert_success(&db, "7 days", 480);
+    insert_success(&db, "1 second", 900);
+    assert_eq!(findings_of_unusual_runs(&db), "warn: long reaches its timeout in about 5 days");
     db.apply("[jobs.long]\nshell = 'true'\ntimeout = '30m'\n");
-    assert_eq!(unusual(&db), "");
+    assert_eq!(findings_of_unusual_runs(&db), "");
 }
 
 #[test]
@@ -340,8 +349,8 @@ fn what_usual_may_be_is_checked() {
     }
 }
 
-/// The alerts of the trail: job, detail and reason.
-fn alerts(db: &TestDb) -> Vec<[String; 3]> {
+/// Returns the alerts in the trail: job, detail and reason.
+fn recorded_alerts(db: &TestDb) -> Vec<[String; 3]> {
     let shown = json_of(&db.jobctl(["trail", "--action", "alert", "--json"]).run().success());
     let text = |it: &Value, field: &str| it[field].as_str().unwrap_or("none").to_owned();
     let rows = shown.as_array().unwrap().iter();
@@ -350,7 +359,7 @@ fn alerts(db: &TestDb) -> Vec<[String; 3]> {
 
 #[test]
 fn each_alert_of_a_check_is_recorded_with_its_receiver() {
-    let (db, id) = db_with_death();
+    let (db, id) = db_with_dead_run();
     let home = temp_dir();
     let check = |db: &TestDb, command: &str| {
         let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--exec", command]);
@@ -359,22 +368,22 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
     // A command line may hold a secret.
     check(&db, "exit 9 # s3cret");
     let line = "new: 1 dead run of backup, since ";
-    let [failed] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    let [failed] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     assert!(failed[0] == "backup" && failed[1].starts_with(line), "{failed:?}");
     assert_eq!(
         failed[2],
         "not delivered: cannot report the problems to the command exit: exit status 9"
     );
     check(&db, "cat");
-    let [delivered, _] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    let [delivered, _] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     assert!(delivered[1].starts_with(line), "{delivered:?}");
     assert_eq!(delivered[2], "delivered to the command cat");
     // A known problem is reported once.
     check(&db, "cat");
-    assert_eq!(alerts(&db).len(), 2);
+    assert_eq!(recorded_alerts(&db).len(), 2);
     db.jobctl(["settle", &id.to_string()]).run().success();
     check(&db, "cat");
-    let [over, ..] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    let [over, ..] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     assert!(over[1].starts_with("resolved: 1 dead run of backup"), "{over:?}");
     // Not what people changed.
     let trail = json_of(&db.jobctl(["trail", "--json"]).run().success());
@@ -383,12 +392,12 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
 
 #[test]
 fn a_viewers_alert_is_recorded_and_it_can_write_no_other_event() {
-    let (db, _) = db_with_death();
+    let (db, _) = db_with_dead_run();
     let viewer = Role::granted(&db, "viewer");
     let home = temp_dir();
     let check = viewer.jobctl(["check", "--webhook", "http://127.0.0.1:9/hook?token=s3cret"]);
     check.env("XDG_STATE_HOME", home.path().to_str().unwrap()).run().exits(1);
-    let [alert] = &alerts(&db)[..] else { panic!("{:?}", alerts(&db)) };
+    let [alert] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     let undelivered = "not delivered: cannot report the problems to the webhook of 127.0.0.1: ";
     assert!(alert[2].starts_with(undelivered), "{alert:?}");
     assert!(!alert[2].contains("s3cret"), "{alert:?}");

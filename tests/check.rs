@@ -22,7 +22,8 @@ fn insert_worker(db: &TestDb, worker: &str, ago: &str) {
     ));
 }
 
-fn insert(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
+/// Inserts a run with these columns and values, and returns its id.
+fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
     let sql = format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, {columns}) VALUES ('{job}', \
          '{status}', 1, {values})
@@ -33,17 +34,17 @@ fn insert(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> 
 
 fn insert_dead(db: &TestDb, job: &str, ago: &str, error: &str) -> i64 {
     let values = format!("now() - interval '{ago}', now() - interval '{ago}', '{error}'");
-    insert(db, job, "dead", "finished_at, failed_at, last_error", &values)
+    insert_run(db, job, "dead", "finished_at, failed_at, last_error", &values)
 }
 
 fn insert_due(db: &TestDb, job: &str, ago: &str) -> i64 {
-    insert(db, job, "queued", "run_at", &format!("now() - interval '{ago}'"))
+    insert_run(db, job, "queued", "run_at", &format!("now() - interval '{ago}'"))
 }
 
 fn insert_running(db: &TestDb, job: &str, ago: &str) -> i64 {
     db.leaves_running();
     let values = format!("'web1', now() + interval '1 minute', now() - interval '{ago}'");
-    insert(db, job, "running", "locked_by, locked_until, started_at", &values)
+    insert_run(db, job, "running", "locked_by, locked_until, started_at", &values)
 }
 
 /// Asserts that `check` prints exactly these lines, except for times, or that it is silent and
@@ -97,10 +98,16 @@ fn check_is_silent_while_all_is_well() {
     assert_prints(db.jobctl(["check"]), FINE);
     db.apply("[jobs.mail]\nshell = 'true'\n");
     insert_due(&db, "mail", "9 minutes");
-    insert(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
+    insert_run(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
     insert_running(&db, "backup", "5 days");
     for _ in 0..3 {
-        insert(&db, "mail", "failed", "run_at, failed_at", "now() + interval '1 minute', now()");
+        insert_run(
+            &db,
+            "mail",
+            "failed",
+            "run_at, failed_at",
+            "now() + interval '1 minute', now()",
+        );
     }
     assert_prints(db.jobctl(["check"]), FINE);
     let json: Value =
@@ -108,16 +115,16 @@ fn check_is_silent_while_all_is_well() {
     assert_eq!(json, json!({"fine": true, "findings": [], "facts": []}));
 }
 
-/// The line about dead runs.
-fn dead(runs: &str, job: &str, newest: i64, error: &str) -> String {
+/// Returns the line of `check` about dead runs.
+fn line_about_dead_runs(runs: &str, job: &str, newest: i64, error: &str) -> String {
     format!(
         "{runs} of {job}, since T (the newest is run {newest}: {error}); \
          `jobctl list-dead --job {job}`; then retry or settle them"
     )
 }
 
-/// The line about overdue runs.
-fn overdue(runs: &str, job: &str, example: i64) -> String {
+/// Returns the line of `check` about overdue runs.
+fn line_about_overdue_runs(runs: &str, job: &str, example: i64) -> String {
     format!(
         "{runs} of {job} {} overdue, since T (such as run {example}); \
          `jobctl show {example}` says why",
@@ -125,7 +132,8 @@ fn overdue(runs: &str, job: &str, example: i64) -> String {
     )
 }
 
-fn silent(what: &str, worker: &str) -> String {
+/// Returns the line of `check` about a worker without recent ticks.
+fn line_about_silent_worker(what: &str, worker: &str) -> String {
     format!("{what}; see cron on {worker}, its mail, and the log of its ticks")
 }
 
@@ -133,20 +141,23 @@ fn silent(what: &str, worker: &str) -> String {
 fn check_reports_dead_runs_until_they_are_retried() {
     let db = db_with_worker();
     let first = insert_dead(&db, "mail", "40 days", "exit status 3");
-    assert_prints(db.jobctl(["check"]), &dead("1 dead run", "mail", first, "exit status 3"));
+    assert_prints(
+        db.jobctl(["check"]),
+        &line_about_dead_runs("1 dead run", "mail", first, "exit status 3"),
+    );
     let second = insert_dead(&db, "send_receipt", "1 minute", "HTTP status 503");
     let third = insert_dead(&db, "mail", "2 minutes", "exit status 4");
     // The job with the most dead runs comes first.
     let all = [
-        dead("2 dead runs", "mail", third, "exit status 4"),
-        dead("1 dead run", "send_receipt", second, "HTTP status 503"),
+        line_about_dead_runs("2 dead runs", "mail", third, "exit status 4"),
+        line_about_dead_runs("1 dead run", "send_receipt", second, "HTTP status 503"),
     ];
     assert_prints(db.jobctl(["check"]), &all.join("\n"));
     assert_prints(db.jobctl(["check", "--max-dead", "2"]), &all.join("\n"));
     assert_prints(db.jobctl(["check", "--max-dead", "3"]), FINE);
     assert_prints(
         db.jobctl(["check", "--max-dead-within", "1h", "--job", "mail"]),
-        &dead("1 dead run", "mail", third, "exit status 4"),
+        &line_about_dead_runs("1 dead run", "mail", third, "exit status 4"),
     );
     db.apply("[jobs.mail]\nshell = 'true'\n[jobs.send_receipt]\nshell = 'true'\n");
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
@@ -161,16 +172,26 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     let mail = insert_due(&db, "mail", "3 hours");
     insert_due(&db, "mail", "15 minutes");
     insert_due(&db, "mail", "5 minutes");
-    let lines = [overdue("2 runs", "mail", mail), overdue("1 run", "backup", backup)];
+    let lines = [
+        line_about_overdue_runs("2 runs", "mail", mail),
+        line_about_overdue_runs("1 run", "backup", backup),
+    ];
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
-    assert_prints(db.jobctl(["check", "--max-lag", "150m"]), &overdue("1 run", "mail", mail));
+    assert_prints(
+        db.jobctl(["check", "--max-lag", "150m"]),
+        &line_about_overdue_runs("1 run", "mail", mail),
+    );
     assert_prints(db.jobctl(["check", "--max-lag", "4h"]), FINE);
     // A definition may have another limit.
     db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\nmax_lag = '170m'\n");
-    let late = [overdue("1 run", "backup", backup), overdue("1 run", "mail", mail)].join("\n");
+    let late = [
+        line_about_overdue_runs("1 run", "backup", backup),
+        line_about_overdue_runs("1 run", "mail", mail),
+    ]
+    .join("\n");
     assert_prints(db.jobctl(["check"]), &late);
     db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\nmax_lag = '4h'\n");
-    assert_prints(db.jobctl(["check"]), &overdue("1 run", "backup", backup));
+    assert_prints(db.jobctl(["check"]), &line_about_overdue_runs("1 run", "backup", backup));
     // A hold without end that keeps a scheduled job's runs longer than that is reported, too.
     db.jobctl(["hold", "--job", "mail"]).run().success();
     for (max_lag, is_reported) in [("4h", false), ("170m", true)] {
@@ -293,7 +314,8 @@ fn check_reports_workers_without_recent_ticks() {
     insert_worker(&db, "web1", "4 hours");
     // While no worker ticks, nothing else is said of runs that wait.
     insert_due(&db, "shell", "1 hour");
-    let no_worker = silent("no worker ticks, since T (the last was web1)", "web1");
+    let no_worker =
+        line_about_silent_worker("no worker ticks, since T (the last was web1)", "web1");
     assert_prints(db.jobctl(["check"]), &no_worker);
     db.execute("DELETE FROM jobctl.job_runs");
     assert_prints(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
@@ -301,7 +323,8 @@ fn check_reports_workers_without_recent_ticks() {
     insert_worker(&db, "web3", "3 hours");
     insert_worker(&db, "web4", "2 days");
     let gone = |worker| {
-        let line = silent(&format!("worker {worker} does not tick, since T"), worker);
+        let line =
+            line_about_silent_worker(&format!("worker {worker} does not tick, since T"), worker);
         format!("{line}; if it is gone: `jobctl forget {worker}`")
     };
     let lines = ["web3", "web1", "web4"].map(gone);
@@ -322,13 +345,13 @@ fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
     ticked("friday", "24 hours");
     ticked("pod", "23 hours 59 minutes");
     ticked("by-hand", "0");
-    let silent = || {
+    let workers_in_findings = || {
         let check: Value =
             serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).unwrap();
         let workers = check["findings"].as_array().unwrap().iter();
         workers.map(|one| one["worker"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(silent(), ["friday"]);
+    assert_eq!(workers_in_findings(), ["friday"]);
     db.jobctl(["prune"]).run().success();
     let workers = "SELECT worker FROM jobctl.job_workers ORDER BY 1";
     assert_eq!(db.query(workers), "friday\nweb1");
@@ -337,11 +360,11 @@ fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
     assert!(page.contains("<a href=\"#workers\">worker friday does not tick</a>"), "{page}");
     assert!(crate::report::text(&page).contains("Workers ticking 1 of 2 "), "{page}");
     db.jobctl(["tick", "--worker", "friday"]).run().success();
-    assert_eq!(silent(), [""; 0]);
+    assert_eq!(workers_in_findings(), [""; 0]);
     db.execute("DELETE FROM jobctl.job_workers WHERE worker = 'friday'");
     ticked("friday", "9 days");
     db.jobctl(["forget", "friday"]).run().success().stdout("friday\tforgotten\n").stderr("");
-    assert_eq!(silent(), [""; 0]);
+    assert_eq!(workers_in_findings(), [""; 0]);
     assert_eq!(db.query(workers), "web1");
 }
 
@@ -362,9 +385,9 @@ fn check_reports_a_run_that_runs_longer_than_max_running() {
 fn max_failures_counts_failed_attempts_whatever_became_of_the_run() {
     let db = db_with_worker();
     let succeeded =
-        insert(&db, "mail", "succeeded", "finished_at, last_error", "now(), 'no route'");
+        insert_run(&db, "mail", "succeeded", "finished_at, last_error", "now(), 'no route'");
     db.apply("[jobs.mail]\nshell = 'true'\n");
-    let failed = insert(&db, "mail", "failed", "run_at", "now() + interval '1 day'");
+    let failed = insert_run(&db, "mail", "failed", "run_at", "now() + interval '1 day'");
     let attempt = |run: i64, attempt: i32, outcome: &str, ago: &str| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_attempts
@@ -401,8 +424,10 @@ fn check_prints_a_line_for_each_finding_and_no_control_character() {
     let db = db_with_worker();
     let late = insert_due(&db, "shell", "3 hours");
     let died = insert_dead(&db, "mail", "1 hour", "one\ntwo\u{1b}[2J");
-    let lines =
-        [dead("1 dead run", "mail", died, "one\\ntwo\\u{1b}[2J"), overdue("1 run", "shell", late)];
+    let lines = [
+        line_about_dead_runs("1 dead run", "mail", died, "one\\ntwo\\u{1b}[2J"),
+        line_about_overdue_runs("1 run", "shell", late),
+    ];
     assert_prints(db.jobctl(["check"]), &lines.join("\n"));
     let finished = db.jobctl(["check", "--json"]).run().exits(1).stderr("");
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
@@ -428,8 +453,8 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
     let check = |jobs: &[&'static str]| {
         db.jobctl(["check", "--max-running", "10m"]).args(jobs.iter().copied())
     };
-    let died = dead("1 dead run", "mail", died, "exit status 3");
-    let late = overdue("1 run", "backup", late);
+    let died = line_about_dead_runs("1 dead run", "mail", died, "exit status 3");
+    let late = line_about_overdue_runs("1 run", "backup", late);
     assert_prints(check(&["--job", "report"]), FINE);
     assert_prints(check(&["--job", "mail"]), &died);
     assert_prints(check(&["--job", "backup", "report"]), &late);
@@ -445,7 +470,7 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
         .stderr("jobctl: no definition `bakup`; did you mean `backup`?\n");
     // The runs of a removed definition remain.
     let died = insert_dead(&db, "gone", "1 day", "no definition");
-    let died = dead("1 dead run", "gone", died, "no definition");
+    let died = line_about_dead_runs("1 dead run", "gone", died, "no definition");
     assert_prints(db.jobctl(["check", "--job", "gone"]), &died);
     db.jobctl(["status", "--job", "gone"]).run().success().stdout_has("job\tgone\t");
     // A check of one job also checks the workers.

@@ -6,15 +6,16 @@ use serde_json::Value;
 use crate::support::http_server::HttpServer;
 use crate::support::{Finished, Invocation, TestDb, jobctl, temp_dir};
 
-/// A database whose worker ticks, with a dead run.
-fn db() -> TestDb {
+/// Returns a database whose worker ticks, with a dead run.
+fn db_with_dead_run() -> TestDb {
     let db = TestDb::new();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    dead(&db);
+    enqueue_and_let_die(&db);
     db
 }
 
-fn dead(db: &TestDb) {
+/// Enqueues a run and lets a tick end it dead.
+fn enqueue_and_let_die(db: &TestDb) {
     db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 3"]);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
 }
@@ -23,7 +24,7 @@ const LINE: &str = "1 dead run of shell, since ";
 
 #[test]
 fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
-    let db = db();
+    let db = db_with_dead_run();
     let folder = temp_dir();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (state, reported, fails) = (path("state"), path("reported"), path("fails"));
@@ -52,7 +53,7 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
     std::fs::remove_file(&fails).unwrap();
     assert!(new(check(&[]).exits(1)).starts_with(&format!("new: {LINE}")));
     assert_eq!(new(check(&[]).exits(1)), "");
-    dead(&db);
+    enqueue_and_let_die(&db);
     assert!(new(check(&[]).exits(1)).starts_with("new: 2 dead runs of shell, since "));
     // The end is reported if it is asked for; these are other flags, and so another memory.
     assert!(new(check(&["--resolved"]).exits(1)).starts_with("new: 2 dead runs"));
@@ -64,7 +65,7 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
     assert!(new(check(&["--resolved"]).success()).starts_with("resolved: 2 dead runs"));
     assert_eq!(new(check(&["--resolved"]).success()), "");
     // As JSON.
-    dead(&db);
+    enqueue_and_let_die(&db);
     let body: Value = serde_json::from_str(&new(check(&["--json"]).exits(1))).unwrap();
     assert_eq!(body["new"][0]["code"], "runs_dead");
     assert_eq!((&body["fine"], body["known"].as_array().unwrap().len()), (&false.into(), 0));
@@ -73,7 +74,7 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
 
 #[test]
 fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
-    let db = db();
+    let db = db_with_dead_run();
     let (server, state) = (HttpServer::start(), temp_dir());
     let check = |path: &str| {
         let check =
@@ -149,7 +150,7 @@ fn flags_that_exclude_each_other_are_refused() {
         &["--repeat", "1h", "--json"],
         &["--webhook", "a"],
     ] {
-        let db = db();
+        let db = db_with_dead_run();
         let state = temp_dir();
         let check = db.jobctl(["check"]).args(flags.iter().copied());
         check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(2).stdout("");
@@ -158,7 +159,7 @@ fn flags_that_exclude_each_other_are_refused() {
 
 #[test]
 fn a_problem_that_is_hidden_by_another_one_is_neither_over_nor_new() {
-    let db = db();
+    let db = db_with_dead_run();
     let state = temp_dir();
     let check = || -> String {
         let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--max-dead", "9"]);

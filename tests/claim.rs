@@ -12,7 +12,8 @@ use crate::support::{
     Finished, Gate, Proxy, Running, TestDb, copy_jobctl, leave_out, temp_dir, wait_until,
 };
 
-fn insert(db: &TestDb, runs: u32, script: &str) {
+/// Inserts this many due runs that execute a script.
+fn insert_commands(db: &TestDb, runs: u32, script: &str) {
     let payload = serde_json::json!({ "command": script }).to_string().replace('\'', "''");
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{payload}' FROM \
@@ -24,11 +25,11 @@ fn insert(db: &TestDb, runs: u32, script: &str) {
 /// run that keeps a second thread busy.
 fn enqueue_for_two_threads(db: &TestDb, gate: &Gate) {
     gate.enqueue(db);
-    insert(db, 60, "true");
+    insert_commands(db, 60, "true");
     gate.enqueue(db);
 }
 
-fn running(db: &TestDb) -> usize {
+fn number_of_running_runs(db: &TestDb) -> usize {
     db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'").parse().unwrap()
 }
 
@@ -37,7 +38,7 @@ fn many_ticks_at_once_start_every_run_exactly_once() {
     let db = TestDb::new();
     let folder = temp_dir();
     let log = folder.path().join("log");
-    insert(&db, 400, &format!("echo $JOBCTL_RUN_ID $JOBCTL_ATTEMPT >>{}", log.display()));
+    insert_commands(&db, 400, &format!("echo $JOBCTL_RUN_ID $JOBCTL_ATTEMPT >>{}", log.display()));
     let start = |worker| db.jobctl(["tick", "--quiet"]).args(["--worker", worker]).spawn();
     // Two ticks per worker: one of them has the claim right, and the other one claims nothing.
     let ticks: Vec<Running> = ["a", "a", "b", "b", "c", "c", "d", "d"].map(start).into();
@@ -71,7 +72,7 @@ fn a_claim_never_exceeds_its_limit_whatever_the_plan() {
         "enable_seqscan = off, enable_sort = off",
     ];
     let db = TestDb::new();
-    insert(&db, 50, "true");
+    insert_commands(&db, 50, "true");
     let before =
         format!("ALTER DATABASE {0} RESET ALL; ALTER DATABASE {0} SET jit = off", db.name());
     for (done, plan) in plans.iter().enumerate() {
@@ -91,7 +92,7 @@ fn a_claim_never_exceeds_its_limit_whatever_the_plan() {
 fn runs_of_a_slow_claim_are_executed() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
-    insert(&db, 2, "true");
+    insert_commands(&db, 2, "true");
     db.execute(
         "CREATE TABLE releases (after interval);
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -266,9 +267,9 @@ fn a_tick_far_from_its_database_prefetches_for_the_time_of_an_answer() {
     let proxy = Proxy::to(&db);
     proxy.delay(Duration::from_millis(20));
     // Too long for a prefetch if the database is near.
-    insert(&db, 12, "sleep 0.15");
+    insert_commands(&db, 12, "sleep 0.15");
     let tick = db.jobctl(["tick", "--concurrency", "1"]).through(&proxy).spawn();
-    wait_until("a prefetch", || running(&db) > 1);
+    wait_until("a prefetch", || number_of_running_runs(&db) > 1);
     tick.wait().success();
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
@@ -280,7 +281,7 @@ fn a_tick_far_from_its_database_prefetches_for_the_time_of_an_answer() {
 fn a_tick_with_idle_threads_keeps_the_claim_right() {
     let db = TestDb::new();
     // Too long for a prefetch, however busy the machine is.
-    insert(&db, 4, "sleep 0.55");
+    insert_commands(&db, 4, "sleep 0.55");
     // The claim right lasts as long as the lease here, and is renewed three times in it.
     db.jobctl(["tick", "--concurrency", "1", "--lease", "1s"]).run().success();
     assert_eq!(
@@ -289,8 +290,9 @@ fn a_tick_with_idle_threads_keeps_the_claim_right() {
     );
 }
 
-/// Starts a lingering tick of worker `w` that has the claim right and runs the jobs of the gate.
-fn lingering<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
+/// Starts a tick of worker `w` that goes on until a signal, and waits until it has the claim right:
+/// only the tick with this right claims runs for its worker.
+fn start_tick_with_claim_right<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
     let tick = db.jobctl(["tick", "--worker", "w", "--linger"]).args(flags.iter().copied()).spawn();
     wait_until("the tick to have the claim right", || {
         db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
@@ -298,7 +300,8 @@ fn lingering<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
     tick
 }
 
-fn tick_of(db: &TestDb, worker: &str) -> Finished {
+/// Runs a tick of this worker until it ends.
+fn tick_as(db: &TestDb, worker: &str) -> Finished {
     db.jobctl(["tick", "--worker", worker, "--concurrency", "8"]).run().success()
 }
 
@@ -307,15 +310,15 @@ fn only_the_first_of_two_ticks_of_a_worker_claims() {
     let db = TestDb::new();
     let gate = Gate::new();
     gate.enqueue(&db);
-    let first = lingering(&db, &["--concurrency", "1"]);
+    let first = start_tick_with_claim_right(&db, &["--concurrency", "1"]);
     gate.wait_for_starts(1);
     let id = db.enqueue(["shell", "--", "true"]);
-    tick_of(&db, "w")
+    tick_as(&db, "w")
         .stdout("")
         .stderr_has("runs are due, but another tick of this worker claims them");
     assert_eq!(db.of_run(id, "status, attempts"), "queued|0");
     // Another worker has its own claim right.
-    tick_of(&db, "other");
+    tick_as(&db, "other");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     first.signal(Signal::TERM);
     gate.open();
@@ -336,7 +339,7 @@ fn a_later_tick_claims_while_an_earlier_one_waits_for_a_long_job() {
     let short = db.enqueue(["shell", "--", "true"]);
     // The first tick releases the claim right immediately after its claim.
     wait_until("the short job's end", || {
-        tick_of(&db, "w");
+        tick_as(&db, "w");
         db.status(short) == "succeeded"
     });
     assert_eq!(db.status(long), "running");
@@ -366,7 +369,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
         tick.success().stderr_has("other ticks of this worker use all of --concurrency");
     };
     is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
-    assert_eq!(running(&db), 2);
+    assert_eq!(number_of_running_runs(&db), 2);
     let second =
         db.jobctl(["tick", "--worker", "w", "--concurrency", "3", "--max-time", "1s"]).spawn();
     gate.wait_for_starts(3);
@@ -374,12 +377,12 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
         db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
     });
     is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run());
-    assert_eq!(running(&db), 3);
+    assert_eq!(number_of_running_runs(&db), 3);
     // Another worker has a concurrency of its own.
     let third =
         db.jobctl(["tick", "--worker", "other", "--concurrency", "1", "--limit", "1"]).spawn();
     gate.wait_for_starts(4);
-    assert_eq!(running(&db), 4);
+    assert_eq!(number_of_running_runs(&db), 4);
     gate.open();
     for tick in [first, second, third] {
         tick.wait().success();
@@ -389,7 +392,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
 #[test]
 fn the_claim_right_of_a_killed_tick_is_taken_over_at_once() {
     let db = TestDb::new();
-    let tick = lingering(&db, &[]);
+    let tick = start_tick_with_claim_right(&db, &[]);
     tick.signal(Signal::KILL);
     assert!(!tick.wait().status.success());
     assert_eq!(
@@ -397,23 +400,23 @@ fn the_claim_right_of_a_killed_tick_is_taken_over_at_once() {
         "t"
     );
     let id = db.enqueue(["shell", "--", "true"]);
-    tick_of(&db, "w");
+    tick_as(&db, "w");
     assert_eq!(db.status(id), "succeeded");
 }
 
 #[test]
 fn the_claim_right_of_a_tick_on_another_host_lasts_until_it_expires() {
     let db = TestDb::new();
-    tick_of(&db, "w");
+    tick_as(&db, "w");
     let id = db.enqueue(["shell", "--", "true"]);
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + \
             interval '5 minutes'",
     );
-    tick_of(&db, "w").stderr_has("runs are due, but another tick of this worker claims them");
+    tick_as(&db, "w").stderr_has("runs are due, but another tick of this worker claims them");
     assert_eq!(db.status(id), "queued");
     db.execute("UPDATE jobctl.job_workers SET claiming_until = now() - interval '1 second'");
-    tick_of(&db, "w");
+    tick_as(&db, "w");
     assert_eq!(db.status(id), "succeeded");
 }
 
@@ -423,14 +426,17 @@ fn a_busy_worker_holds_only_the_runs_that_it_executes() {
     let gate = Gate::new();
     let long: Vec<_> = (0..4).map(|_| gate.enqueue(&db)).collect();
     let short = db.enqueue(["shell", "--", "true"]);
-    let busy = lingering(&db, &["--concurrency", "4"]);
+    let busy = start_tick_with_claim_right(&db, &["--concurrency", "4"]);
     gate.wait_for_starts(4);
     // The tick claims whenever a run ends or a heartbeat is due. Until then another worker may
     // claim the run.
-    assert_eq!((running(&db), db.of_run(short, "status, attempts")), (4, "queued|0".to_owned()));
-    tick_of(&db, "idle");
+    assert_eq!(
+        (number_of_running_runs(&db), db.of_run(short, "status, attempts")),
+        (4, "queued|0".to_owned())
+    );
+    tick_as(&db, "idle");
     assert_eq!(db.of_attempt(short, 1, "worker"), "idle");
-    assert_eq!(running(&db), 4);
+    assert_eq!(number_of_running_runs(&db), 4);
     gate.open();
     long.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     busy.signal(Signal::TERM);
@@ -440,8 +446,8 @@ fn a_busy_worker_holds_only_the_runs_that_it_executes() {
 #[test]
 fn a_claim_whose_release_is_rejected_keeps_no_other() {
     let (db, gate) = (TestDb::new(), Gate::new());
-    insert(&db, 100, ":");
-    insert(&db, 40, &gate.script());
+    insert_commands(&db, 100, ":");
+    insert_commands(&db, 40, &gate.script());
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
             EXCEPTION 'no' USING ERRCODE = '22023'; END $$;
@@ -452,7 +458,7 @@ fn a_claim_whose_release_is_rejected_keeps_no_other() {
     let tick = db.jobctl(["tick", "--concurrency", "1", "--grace", "1m"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
-    wait_until("the others to be released", || running(&db) == 2);
+    wait_until("the others to be released", || number_of_running_runs(&db) == 2);
     gate.open();
     let line = "run 103: cannot release claims: no; another tick recovers it after its lease";
     tick.wait().exits(1).stderr_has(line);
@@ -464,16 +470,18 @@ fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
     for signal in [None, Some(Signal::TERM)] {
         let db = TestDb::new();
         let gate = Gate::new();
-        insert(&db, 100, ":");
-        insert(&db, 40, &gate.script());
+        insert_commands(&db, 100, ":");
+        insert_commands(&db, 40, &gate.script());
         let tick =
             db.jobctl(["tick", "--worker", "w", "--concurrency", "1", "--grace", "1m"]).spawn();
         gate.wait_for_starts(1);
         match signal {
             Some(signal) => tick.signal(signal),
-            None => wait_until("the other runs to be released", || running(&db) == 1),
+            None => {
+                wait_until("the other runs to be released", || number_of_running_runs(&db) == 1)
+            }
         }
-        wait_until("the other runs to be released", || running(&db) == 1);
+        wait_until("the other runs to be released", || number_of_running_runs(&db) == 1);
         let untouched = db.query(
             "SELECT count(*) FROM jobctl.job_runs
              WHERE status = 'queued' AND attempts = 0 AND locked_by IS NULL AND last_error IS NULL",
@@ -586,7 +594,7 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
 #[test]
 fn a_tick_that_ends_does_not_release_the_claim_right_of_another() {
     let db = TestDb::new();
-    let tick = lingering(&db, &["--lease", "1h"]);
+    let tick = start_tick_with_claim_right(&db, &["--lease", "1h"]);
     let other = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {other}"));
     tick.signal(Signal::TERM);
@@ -613,8 +621,8 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
     db.leaves_running();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
-    insert(&db, 100, ":");
-    insert(&db, 2, &gate.script());
+    insert_commands(&db, 100, ":");
+    insert_commands(&db, 2, &gate.script());
     // Another tick of the worker claims the run at once.
     db.execute(
         "CREATE TABLE gone_back (run bigint);
@@ -647,11 +655,11 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
 fn a_released_claim_does_not_count_against_the_limit() {
     let db = TestDb::new();
     let gate = Gate::new();
-    insert(&db, 100, ":");
-    insert(&db, 40, &gate.script());
+    insert_commands(&db, 100, ":");
+    insert_commands(&db, 40, &gate.script());
     let tick = db.jobctl(["tick", "--concurrency", "1", "--limit", "140"]).spawn();
     gate.wait_for_starts(1);
-    wait_until("the other runs to be released", || running(&db) == 1);
+    wait_until("the other runs to be released", || number_of_running_runs(&db) == 1);
     gate.open();
     tick.wait().success();
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{Invocation, TestDb, jobctl, json_string};
 
 /// A database address; the test fails if a client connects to it.
@@ -330,7 +330,7 @@ fn a_closed_pipe_causes_no_error() {
 fn a_failed_write_to_stdout_is_an_error_of_one_line() {
     let db = TestDb::new();
     let empty = TestDb::empty();
-    run_in(&db, "dead");
+    enqueue_in_status(&db, "dead");
     for command in [
         "list-dead --json",
         "list",
@@ -349,7 +349,7 @@ fn a_failed_write_to_stdout_is_an_error_of_one_line() {
     let script = "\"$jobctl\" migrate --dry-run >/dev/full";
     empty.script(script).run().exits(1).complains_once();
     for command in ["cancel", "retry"] {
-        let id = run_in(&db, "queued");
+        let id = enqueue_in_status(&db, "queued");
         let script = format!("\"$jobctl\" {command} {id} >/dev/full");
         db.script(&script).run().exits(1).complains_once();
     }

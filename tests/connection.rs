@@ -28,7 +28,7 @@ use crate::support::{
 fn a_login_that_a_setting_stops_names_the_setting() {
     let (db, other) = (TestDb::new(), TestDb::new());
     let roles = [Role::granted(&db, "viewer"), Role::granted(&db, "viewer")];
-    let refuses = |url: &str, exit: i32, cause: &str, remedy: &str| {
+    let assert_setting_named = |url: &str, exit: i32, cause: &str, remedy: &str| {
         let refused = jobctl(["list"]).env("JOBCTL_DATABASE_URL", url).run().exits(exit);
         refused.complains_once().stderr_has(cause).stderr_has(remedy);
     };
@@ -38,19 +38,19 @@ fn a_login_that_a_setting_stops_names_the_setting() {
         [("session", "gone"), ("local", "gone"), ("session", "/etc/passwd"), ("local", "/a")]
     {
         db.execute(&format!("ALTER ROLE {role} SET {name}_preload_libraries = '{library_name}'"));
-        refuses(&roles[0].url(), 7, library_name, library);
+        assert_setting_named(&roles[0].url(), 7, library_name, library);
         db.execute(&format!("ALTER ROLE {role} RESET {name}_preload_libraries"));
     }
     let (this, other_name) = (db.name(), other.name());
     db.execute(&format!("ALTER ROLE {limited} CONNECTION LIMIT 0"));
     let limit = "if the error remains, raise max_connections, or the CONNECTION LIMIT of the role";
-    refuses(&roles[1].url(), 5, "too many connections for role", limit);
+    assert_setting_named(&roles[1].url(), 5, "too many connections for role", limit);
     other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT 0"));
-    refuses(&roles[0].url(), 5, "too many connections for database", limit);
+    assert_setting_named(&roles[0].url(), 5, "too many connections for database", limit);
     other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT -1"));
     db.execute(&format!("ALTER DATABASE {other_name} ALLOW_CONNECTIONS false"));
     let allow = "let it with ALTER DATABASE ... ALLOW_CONNECTIONS true, or name another";
-    refuses(&other.url(), 7, "is not currently accepting connections", allow);
+    assert_setting_named(&other.url(), 7, "is not currently accepting connections", allow);
     db.execute(&format!("ALTER DATABASE {other_name} ALLOW_CONNECTIONS true"));
 }
 
@@ -145,13 +145,14 @@ fn list(address: &str) -> Invocation<'static> {
     jobctl(["list-dead"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address)
 }
 
+/// Asserts that a connection to this address fails with this exit status and error.
 #[track_caller]
-fn refuses(address: &str, exit: i32, why: &str) -> Finished {
+fn assert_refused(address: &str, exit: i32, why: &str) -> Finished {
     list(address).run().exits(exit).stdout("").complains_once().nowhere("s3cret").stderr_has(why)
 }
 
 #[track_caller]
-fn opens(address: &str) {
+fn assert_opens(address: &str) {
     list(address).run().success().stdout("").stderr("");
 }
 
@@ -173,7 +174,7 @@ fn an_error_about_a_malformed_address_does_not_repeat_it() {
         "host=h password='s3cret",
         "host=h port=s3cret",
     ] {
-        refuses(address, 7, "jobctl: cannot use the database URL: ");
+        assert_refused(address, 7, "jobctl: cannot use the database URL: ");
         jobctl(["list-dead", "--database-url", address])
             .run()
             .exits(7)
@@ -183,7 +184,7 @@ fn an_error_about_a_malformed_address_does_not_repeat_it() {
             jobctl(["list-dead"]).env("DATABASE_URL", address).run().exits(7).complains_once();
         by_variable.nowhere("s3cret").stderr_has("jobctl: cannot use DATABASE_URL: ");
     }
-    refuses(
+    assert_refused(
         "postgres://u:s3cret@h/d?sslmod=require",
         7,
         "unknown parameter `sslmod`; did you mean `sslmode`?",
@@ -203,13 +204,13 @@ fn the_error_names_an_unreachable_server_and_a_remedy() {
     let line = format!(
         "jobctl: cannot connect to the database at 127.0.0.1:1: connection refused; {remedy}\n"
     );
-    refuses("postgres://u:s3cret@127.0.0.1:1/d", 5, "").stderr(&line);
+    assert_refused("postgres://u:s3cret@127.0.0.1:1/d", 5, "").stderr(&line);
     let line = format!(
         "jobctl: cannot connect to the database at /nonexistent:5432: the socket does not exist; \
          {remedy}\n"
     );
-    refuses("host=/nonexistent user=u password=s3cret", 5, "").stderr(&line);
-    refuses("postgres://u:s3cret@host.invalid/d", 5, "cannot resolve the host name");
+    assert_refused("host=/nonexistent user=u password=s3cret", 5, "").stderr(&line);
+    assert_refused("postgres://u:s3cret@host.invalid/d", 5, "cannot resolve the host name");
     // The error is the same for every command.
     for command in [
         "migrate",
@@ -237,7 +238,7 @@ fn a_silent_server_fails_after_the_timeout() {
         for mode in modes {
             let address =
                 format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
-            let refused = refuses(&address, 5, "; is PostgreSQL running there, or a pooler");
+            let refused = assert_refused(&address, 5, "; is PostgreSQL running there, or a pooler");
             // Either limit may end first.
             let names_limit =
                 ["no answer within 1s", "timed out"].iter().any(|why| refused.stderr.contains(why));
@@ -265,7 +266,7 @@ fn a_server_that_is_not_postgresql_is_exit_5() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    refuses(&address, 5, "it is not a PostgreSQL server");
+    assert_refused(&address, 5, "it is not a PostgreSQL server");
     greeter.join().unwrap();
 }
 
@@ -292,33 +293,33 @@ fn without_an_address_the_remedy_is_to_set_one() {
 fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
     let secured = &*SECURED;
     let base = format!("host={} port={}", secured.directory, secured.port);
-    refuses(
+    assert_refused(
         &format!("{base} user=either dbname=nosuch"),
         7,
         "database \"nosuch\" does not exist; create it, or name another",
     );
-    refuses(
+    assert_refused(
         &format!("{base} user=nosuch dbname=app"),
         7,
         "role \"nosuch\" does not exist; create this role, or name another in --database-url, \
          DATABASE_URL or PGUSER",
     );
-    refuses(
+    assert_refused(
         "host=nosuch.invalid user=ana dbname=app",
         5,
         "cannot resolve the host name; correct it in --database-url, DATABASE_URL or PGHOST, or \
          check the DNS",
     );
     let wrong = secured.address("either", "").replace("s3cret", "wrong-s3cret");
-    refuses(
+    assert_refused(
         &wrong,
         7,
         "password authentication failed for user \"either\"; check the user and the password",
     );
     let none = secured.address("either", "").replace("password=s3cret", "");
-    refuses(&none, 7, "password missing; check the user and the password");
-    refuses(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
-    refuses(
+    assert_refused(&none, 7, "password missing; check the user and the password");
+    assert_refused(&secured.address("nosuch", ""), 7, "no pg_hba.conf entry");
+    assert_refused(
         &format!("{base} user=pg_monitor dbname=app"),
         7,
         "role \"pg_monitor\" is not permitted to log in; let it with ALTER ROLE ... LOGIN, or name \
@@ -413,13 +414,13 @@ fn the_first_suitable_host_is_used() {
     let url = |hosts: &str, more: &str| {
         format!("postgres://either:s3cret@{hosts}/app?connect_timeout=2{more}")
     };
-    opens(&url(&format!("127.0.0.1:1,{good}"), ""));
-    opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
-    opens(&url(&format!("{mute},{good}"), ""));
-    opens(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=read-write"));
-    opens(&url(&good, "&target_session_attrs=prefer-standby"));
-    opens(&url(&format!("{good},{mute},{good}"), "&target_session_attrs=prefer-standby"));
-    let refused = refuses(
+    assert_opens(&url(&format!("127.0.0.1:1,{good}"), ""));
+    assert_opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
+    assert_opens(&url(&format!("{mute},{good}"), ""));
+    assert_opens(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=read-write"));
+    assert_opens(&url(&good, "&target_session_attrs=prefer-standby"));
+    assert_opens(&url(&format!("{good},{mute},{good}"), "&target_session_attrs=prefer-standby"));
+    let refused = assert_refused(
         &url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=standby"),
         5,
         "it is not a standby",
@@ -427,7 +428,7 @@ fn the_first_suitable_host_is_used() {
     refused.stderr_has("127.0.0.1:1: connection refused");
     // A wrong password is sent to one host only.
     let wrong = url(&format!("{good},127.0.0.1:1"), "").replace("s3cret", "wrong");
-    refuses(&wrong, 7, "password authentication failed").nowhere("127.0.0.1:1:");
+    assert_refused(&wrong, 7, "password authentication failed").nowhere("127.0.0.1:1:");
 }
 
 #[test]
@@ -445,9 +446,9 @@ fn each_sslmode_behaves_as_in_libpq() {
     ] {
         let address = secured.address(user, &format!("sslmode={mode}"));
         if opened {
-            opens(&address);
+            assert_opens(&address);
         } else {
-            refuses(&address, 7, "no pg_hba.conf entry");
+            assert_refused(&address, 7, "no pg_hba.conf entry");
         }
     }
 }
@@ -462,24 +463,24 @@ fn each_sslmode_checks_the_certificate_as_in_libpq() {
         )
     };
     for mode in ["verify-full", "verify-ca", "require"] {
-        opens(&with(mode, "root.pem"));
+        assert_opens(&with(mode, "root.pem"));
         // As in libpq, `require` checks the certificate if sslrootcert is set.
-        refuses(
+        assert_refused(
             &with(mode, "other.pem"),
             7,
             "the server's certificate is not acceptable: no trusted authority signed it",
         );
-        refuses(&with(mode, "missing.pem"), 7, "missing.pem");
+        assert_refused(&with(mode, "missing.pem"), 7, "missing.pem");
     }
     let other_name = |mode: &str| {
         with(mode, "root.pem").replace("host=db.example.com", "host=elsewhere.example")
     };
-    opens(&other_name("verify-ca"));
+    assert_opens(&other_name("verify-ca"));
     let why =
         "it is not for this host name, only for db.example.com; use the name in the certificate";
-    refuses(&other_name("verify-full"), 7, why);
+    assert_refused(&other_name("verify-full"), 7, why);
     let system = secured.address("encrypted", "sslmode=verify-full sslrootcert=system");
-    refuses(&system, 7, "the server's certificate is not acceptable");
+    assert_refused(&system, 7, "the server's certificate is not acceptable");
 }
 
 #[test]
@@ -540,7 +541,7 @@ fn a_server_with_a_self_signed_certificate_gets_no_password() {
              sslmode={mode} sslrootcert={}",
             root.display()
         );
-        refuses(
+        assert_refused(
             &address,
             7,
             "the server's certificate is not acceptable: it is self-signed; set sslrootcert to",
@@ -552,9 +553,13 @@ fn a_server_with_a_self_signed_certificate_gets_no_password() {
 #[test]
 fn channel_binding_is_used_if_required() {
     let secured = &*SECURED;
-    opens(&secured.address("either", "sslmode=require channel_binding=require"));
+    assert_opens(&secured.address("either", "sslmode=require channel_binding=require"));
     let plain = secured.address("either", "sslmode=disable channel_binding=require");
-    refuses(&plain, 7, "server did not use channel binding; channel_binding=require needs TLS");
+    assert_refused(
+        &plain,
+        7,
+        "server did not use channel binding; channel_binding=require needs TLS",
+    );
 }
 
 #[test]
@@ -563,7 +568,7 @@ fn direct_tls_without_a_confirmed_protocol_sends_no_password() {
     let more = "sslmode=require sslnegotiation=direct";
     let address =
         format!("host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {more}");
-    refuses(
+    assert_refused(
         &address,
         7,
         "the server has not confirmed PostgreSQL's protocol in TLS; check sslmode",
@@ -588,44 +593,44 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
     );
     let unasked = "sslcertmode is require, but the server does not ask for a client certificate; \
                    set ssl_ca_file on the server, or use sslcertmode=allow";
-    refuses(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
+    assert_refused(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
     assert_eq!(received.recv().unwrap(), b"");
-    refuses(
+    assert_refused(
         &format!("{address} sslcertmode=require"),
         7,
         "`sslcertmode` is require, but TLS is optional; use sslmode=require",
     );
     // A server that asks for the certificate and rejects it.
     let why = "the server rejects the client certificate";
-    refuses(
+    assert_refused(
         &secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")),
         7,
         why,
     );
-    refuses(
+    assert_refused(
         &secured.address("encrypted", "sslmode=require sslcertmode=require"),
         7,
         "sslcertmode is require, but no client certificate is set; set sslcert and sslkey",
     );
-    opens(&secured.address("encrypted", "sslmode=require"));
+    assert_opens(&secured.address("encrypted", "sslmode=require"));
 }
 
 #[test]
 fn a_server_that_asks_for_a_forbidden_auth_method_gets_no_password() {
     let secured = &*SECURED;
     for allowed in ["scram-sha-256", "md5,scram-sha-256", "!password,!none", "!md5"] {
-        opens(&secured.address("either", &format!("require_auth={allowed}")));
+        assert_opens(&secured.address("either", &format!("require_auth={allowed}")));
     }
     for forbidden in ["password", "!scram-sha-256", "none"] {
         let why = "the server asks for authentication by scram-sha-256, which require_auth forbids";
-        refuses(&secured.address("either", &format!("require_auth={forbidden}")), 7, why);
+        assert_refused(&secured.address("either", &format!("require_auth={forbidden}")), 7, why);
     }
-    refuses(
+    assert_refused(
         &secured.address("either", "require_auth=scram"),
         7,
         "`require_auth` has an unknown method; use none",
     );
-    refuses(
+    assert_refused(
         &secured.address("either", "require_auth=md5,!none"),
         7,
         "`require_auth` mixes methods with and without",
@@ -638,7 +643,7 @@ fn a_server_that_asks_for_a_forbidden_auth_method_gets_no_password() {
     // A server that lets every client in without authentication.
     let trusting = FakeServer::start(|_, _| Ok(()));
     let why = "the server asks for authentication by none, which require_auth forbids";
-    refuses(&format!("{}&require_auth=scram-sha-256", trusting.url()), 7, why);
+    assert_refused(&format!("{}&require_auth=scram-sha-256", trusting.url()), 7, why);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!(
         "postgres://u:s3cret@{}/d?sslmode=disable&require_auth=scram-sha-256",
@@ -652,7 +657,7 @@ fn a_server_that_asks_for_a_forbidden_auth_method_gets_no_password() {
         let _ = stream.read_to_end(&mut received);
         received
     });
-    refuses(
+    assert_refused(
         &address,
         7,
         "the server asks for authentication by password, which require_auth forbids",
@@ -718,10 +723,10 @@ fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
     let port = without_tls();
     let with = |mode: &str| format!("postgres://either:s3cret@127.0.0.1:{port}/app?sslmode={mode}");
     for mode in ["disable", "allow", "prefer"] {
-        opens(&with(mode));
+        assert_opens(&with(mode));
     }
     for mode in ["require", "verify-ca", "verify-full"] {
-        refuses(
+        assert_refused(
             &with(mode),
             7,
             "server does not support TLS; check sslmode and the TLS settings of the server",

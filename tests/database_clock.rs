@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::support::{Gate, TestDb, temp_dir};
 
 /// Moves times of a table into the future, as a clock that is two days ahead writes them.
-fn put_ahead(db: &TestDb, table: &str, columns: &[&str]) {
+fn move_two_days_ahead(db: &TestDb, table: &str, columns: &[&str]) {
     let moved = columns.iter().map(|column| format!("{column} = {column} + interval '2 days'"));
     let moved: Vec<_> = moved.collect();
     db.execute(&format!("UPDATE jobctl.{table} SET {}", moved.join(", ")));
 }
 
-/// A run that a crashed worker has left, with these times.
-fn lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
+/// Inserts a run that a crashed worker has left, with these times.
+fn insert_lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
     let id = db.enqueue(["shell", "--", "true"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'dead',
@@ -38,7 +38,7 @@ fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
         db.jobctl(["tick"]).run().success().nowhere("begins again");
         assert_eq!(sent(), "2", "a rate can be used up for so long");
     }
-    put_ahead(&db, "job_definitions", &["rate_next_at"]);
+    move_two_days_ahead(&db, "job_definitions", &["rate_next_at"]);
     db.jobctl(["show", "5"]).run().success().stdout_has("used up for another 12h");
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(
@@ -53,9 +53,9 @@ fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
 #[test]
 fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
     let db = TestDb::new();
-    let early = lost_run(&db, "-1 hour", "2 days");
-    let ahead = lost_run(&db, "2 days", "2 days 2 minutes");
-    let usual = lost_run(&db, "-1 hour", "1 day");
+    let early = insert_lost_run(&db, "-1 hour", "2 days");
+    let ahead = insert_lost_run(&db, "2 days", "2 days 2 minutes");
+    let usual = insert_lost_run(&db, "-1 hour", "1 day");
     let hours = "round(extract(epoch FROM locked_until - now()) / 3600)";
     let mut tick = db.jobctl(["tick"]).run().success();
     for (id, ends_in) in [(early, "1d"), (ahead, "2m")] {
@@ -78,7 +78,7 @@ fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
 #[test]
 fn a_lease_beside_a_locked_row_lasts_no_longer_either() {
     let db = TestDb::new();
-    let id = lost_run(&db, "-1 hour", "-1 minute");
+    let id = insert_lost_run(&db, "-1 hour", "-1 minute");
     db.leaves_running();
     db.execute(
         "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
@@ -96,7 +96,7 @@ fn a_corrected_clock_takes_no_run_from_a_worker_that_runs_it() {
     let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
     gate.wait_for_starts(1);
     for _ in 0..3 {
-        put_ahead(&db, "job_runs", &["locked_until"]);
+        move_two_days_ahead(&db, "job_runs", &["locked_until"]);
         db.jobctl(["tick", "--worker", "other"]).run().success();
     }
     db.wait_for_renewals(id, 1);
@@ -130,7 +130,7 @@ fn a_worker_that_ticked_in_the_future_is_missed() {
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET slow_at = now(), slow_since = now()");
     db.jobctl(["doctor"]).run().nowhere("no worker ticks").stdout_has("the database is slow");
-    put_ahead(&db, "job_workers", &["last_tick_at", "ticking_since", "slow_at"]);
+    move_two_days_ahead(&db, "job_workers", &["last_tick_at", "ticking_since", "slow_at"]);
     let doctor = db.jobctl(["doctor"]).run().exits(1);
     doctor.stdout_has("no worker ticks").nowhere("the database is slow");
     db.jobctl(["report"]).run().success().stdout_has("0 of 1");
@@ -170,7 +170,7 @@ fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did(
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "queued");
-    put_ahead(&db, "job_holds", &["held_at", "held_until"]);
+    move_two_days_ahead(&db, "job_holds", &["held_at", "held_until"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = run_at + interval '2 days' WHERE id = {holder}"
     ));
@@ -179,7 +179,7 @@ fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did(
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "succeeded");
     db.execute("DELETE FROM jobctl.job_holds WHERE run_id IS NOT NULL");
-    put_ahead(&db, "job_holds", &["held_at", "held_until"]);
+    move_two_days_ahead(&db, "job_holds", &["held_at", "held_until"]);
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("queue mail is held").stdout_has("clock was ahead when it began");
     let held = db.enqueue(["shell", "--queue", "mail", "--", "true"]);
@@ -205,7 +205,7 @@ fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
     check
         .stdout_has("the database's clock was ahead when 1 waiting run of shell got its time")
         .stdout_has(&format!("`jobctl retry {id}` makes it due now"));
-    put_ahead(&db, "job_runs", &["created_at", "updated_at"]);
+    move_two_days_ahead(&db, "job_runs", &["created_at", "updated_at"]);
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("when 2 waiting runs of shell got their time");
     db.jobctl(["retry", &id.to_string()]).run().success();
@@ -219,7 +219,7 @@ fn a_job_that_was_defined_in_the_future_has_a_max_age() {
     db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
     db.jobctl(["tick"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
-    put_ahead(&db, "job_definitions", &["created_at"]);
+    move_two_days_ahead(&db, "job_definitions", &["created_at"]);
     db.jobctl(["check"]).run().exits(1).stdout_has("backup has not succeeded within 1h");
 }
 
@@ -231,7 +231,7 @@ fn a_success_in_the_future_hides_no_later_failure() {
     db.jobctl(["tick"]).run().success();
     db.execute("UPDATE jobctl.job_definitions SET created_at = now() - interval '1 day'");
     db.jobctl(["check"]).run().success().stdout("");
-    put_ahead(&db, "job_figures", &["last_succeeded_at"]);
+    move_two_days_ahead(&db, "job_figures", &["last_succeeded_at"]);
     db.jobctl(["check"]).run().exits(1).stdout_has("backup has not succeeded within 1h");
 }
 
@@ -257,7 +257,7 @@ fn known_problems_are_repeated_although_the_last_report_is_in_the_future() {
 fn a_run_or_an_effect_that_began_in_the_future_is_named() {
     let db = TestDb::new();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    let id = lost_run(&db, "2 days", "1 minute");
+    let id = insert_lost_run(&db, "2 days", "1 minute");
     let max = || db.jobctl(["check", "--max-running", "3d"]);
     max().run().exits(1).stdout_has(&format!("run {id} of shell is still running on dead"));
     let long = "SELECT id, run_time_seconds FROM jobctl.long_running_runs";
@@ -276,9 +276,9 @@ fn a_run_time_is_never_negative() {
     let db = TestDb::new();
     let ended = db.enqueue(["shell", "--", "true"]).to_string();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    put_ahead(&db, "job_attempts", &["started_at"]);
-    put_ahead(&db, "job_runs", &["started_at"]);
-    let running = lost_run(&db, "2 days", "1 minute").to_string();
+    move_two_days_ahead(&db, "job_attempts", &["started_at"]);
+    move_two_days_ahead(&db, "job_runs", &["started_at"]);
+    let running = insert_lost_run(&db, "2 days", "1 minute").to_string();
     db.leaves_running();
     for words in [
         &["list", "--json"][..],
@@ -311,6 +311,6 @@ fn a_load_test_from_the_future_was_killed() {
            VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load')"#,
     );
     load().exits(5);
-    put_ahead(&db, "job_definitions", &["updated_at"]);
+    move_two_days_ahead(&db, "job_definitions", &["updated_at"]);
     load().success();
 }

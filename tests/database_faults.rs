@@ -381,9 +381,9 @@ fn a_role_without_a_free_connection_is_one_line_and_exit_5() {
 
 const POISONED: &str = "NEW.output LIKE '%poison%'";
 
-/// Refuses the history of run 1 with this error, where this holds of it, while the table `refuse`
-/// has a row.
-fn refuse_history(db: &TestDb, condition: &str, error: &str) {
+/// Rejects attempts of run 1 for which the condition holds, with this error, while the table
+/// `refuse` has a row.
+fn reject_attempts_of_run_1(db: &TestDb, condition: &str, error: &str) {
     db.execute(&format!(
         "CREATE TABLE public.refuse AS SELECT 1 AS one;
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -402,7 +402,7 @@ fn refuse_history(db: &TestDb, condition: &str, error: &str) {
 fn an_unstorable_text_loses_no_result() {
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
-        refuse_history(&db, POISONED, error);
+        reject_attempts_of_run_1(&db, POISONED, error);
         let gate = Gate::new();
         let poisoned = db.enqueue_script(&format!("echo poison; {}", gate.script()));
         let others = [gate.enqueue(&db), gate.enqueue(&db)];
@@ -425,7 +425,7 @@ fn an_unstorable_text_loses_no_result() {
 fn a_rejected_result_loses_no_other_result() {
     let db = TestDb::new();
     db.leaves_running();
-    refuse_history(&db, "true", "P0001");
+    reject_attempts_of_run_1(&db, "true", "P0001");
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), gate.enqueue(&db), gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "1h"]).spawn();
@@ -460,7 +460,7 @@ fn a_rejected_result_loses_no_other_result() {
 fn a_rejected_result_keeps_no_slot() {
     let db = TestDb::new();
     db.leaves_running();
-    refuse_history(&db, "true", "23514");
+    reject_attempts_of_run_1(&db, "true", "23514");
     let first = db.enqueue(["shell", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).run().success();
@@ -475,7 +475,7 @@ fn a_rejected_result_keeps_no_slot() {
 #[test]
 fn a_rejected_result_delays_no_other() {
     let db = TestDb::new();
-    refuse_history(&db, "true", "XX000");
+    reject_attempts_of_run_1(&db, "true", "XX000");
     let [first, second, third] = [Gate::new(), Gate::new(), Gate::new()];
     let ids = [first.enqueue(&db), second.enqueue(&db), third.enqueue(&db)];
     let tick = db.jobctl(["tick", "--concurrency", "2", "--lease", "1h"]).spawn();
@@ -495,8 +495,8 @@ fn a_rejected_result_delays_no_other() {
     }
 }
 
-/// Refuses updates of runs, at the time and where this holds of them.
-fn refuse_update(db: &TestDb, timing: &str, condition: &str) {
+/// Creates a trigger with this timing that rejects updates of runs for which the condition holds.
+fn reject_updates(db: &TestDb, timing: &str, condition: &str) {
     db.execute(&format!(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
             EXCEPTION 'no'; END $$;
@@ -511,7 +511,7 @@ fn a_rejected_claim_delays_no_other_run() {
         "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
     ] {
         let db = TestDb::new();
-        refuse_update(&db, timing, "NEW.status = 'running' AND NEW.id = 2");
+        reject_updates(&db, timing, "NEW.status = 'running' AND NEW.id = 2");
         let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
         let tick = db.jobctl(["tick"]).run().success();
         assert_eq!(
@@ -640,7 +640,7 @@ fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
         ("NEW.queue = 'refused'", 1000),
     ] {
         let db = TestDb::new();
-        refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", condition);
+        reject_updates(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", condition);
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, payload, queue)
              SELECT 'shell', '{{\"command\": \"true\"}}', 'refused'
@@ -658,8 +658,9 @@ fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
     }
 }
 
-/// Makes the TOAST data of a table unreadable, like a damaged disk.
-fn lose_toast(db: &TestDb, table: &str) {
+/// Makes the long values of a table, which PostgreSQL stores outside of their rows (TOAST),
+/// unreadable, like a damaged disk.
+fn make_toast_unreadable(db: &TestDb, table: &str) {
     db.execute(&format!(
         "CREATE TABLE public.lost (text text);
          UPDATE pg_class SET relfilenode = lost.relfilenode
@@ -685,7 +686,7 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
          SELECT id, 1, 'w', now(), now() - interval '2 days', 'failed', 'timeout', 'late'
          FROM jobctl.job_runs"
     ));
-    lose_toast(&db, "job_runs");
+    make_toast_unreadable(&db, "job_runs");
     let folder = temp_dir();
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "dead|1|bad_payload");
@@ -705,7 +706,7 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
         "{insert} SELECT 'shell', jsonb_build_object('command', {LONG}), 'k', 'live'"
     ));
     let others = [1, 2, 3].map(|_| db.enqueue(["shell", "--", "true"]));
-    lose_toast(&db, "job_runs");
+    make_toast_unreadable(&db, "job_runs");
     db.jobctl(["tick", "--dry-run"]).run().success().stdout_has("shell");
     let tick = db.jobctl(["tick"]).run().success();
     assert_eq!(tick.stderr.matches("run 1 shell: cannot read runs: ").count(), 1, "{tick}");
@@ -743,7 +744,7 @@ fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
             jsonb_build_object('A', {LONG}))
          WHERE name = 'lost'"
     ));
-    lose_toast(&db, "job_definitions");
+    make_toast_unreadable(&db, "job_definitions");
     let ids = ["lost", "kept", "lost"].map(|job| db.enqueue([job]));
     let tick = db.jobctl(["tick"]).run().success();
     assert_eq!(tick.stderr.matches("lost: cannot read runs: ").count(), 2, "{tick}");
@@ -763,7 +764,7 @@ fn a_run_whose_results_cannot_be_read_delays_no_other() {
     db.jobctl(["tick", "--limit", "1"]).run().success();
     assert_eq!([first, sum].map(|id| db.status(id)), ["succeeded", "queued"]);
     db.execute(&format!("UPDATE jobctl.job_attempts SET output = {LONG}"));
-    lose_toast(&db, "job_attempts");
+    make_toast_unreadable(&db, "job_attempts");
     let others = [1, 2, 3].map(|_| db.enqueue(["other"]));
     let tick = db.jobctl(["tick"]).run().success();
     assert_eq!(others.map(|id| db.status(id)), ["succeeded"; 3], "{tick}");
@@ -785,7 +786,7 @@ fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
          UPDATE jobctl.job_definitions SET payload = to_jsonb({LONG}) WHERE name = 'lost'"
     ));
-    lose_toast(&db, "job_definitions");
+    make_toast_unreadable(&db, "job_definitions");
     let tick = db.jobctl(["tick"]).run().success().stderr_has("schedule of `lost` does not fire: ");
     assert_eq!(
         db.query("SELECT job_type, status FROM jobctl.job_runs"),
@@ -828,7 +829,7 @@ fn a_rejected_renewal_loses_no_other_lease() {
     let [refused, other] = [gate.enqueue(&db), gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
     gate.wait_for_starts(2);
-    refuse_update(
+    reject_updates(
         &db,
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
         "NEW.id = 1 AND NEW.status = 'running'",
@@ -847,8 +848,9 @@ fn a_rejected_renewal_loses_no_other_lease() {
     assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
 
-/// Fails renewals of these runs' leases with this error and counts them in the sequence `refusals`.
-fn refuse_renewals(db: &TestDb, runs: &str, error: &str) {
+/// Rejects renewals of these runs' leases with this error, and counts them in the sequence
+/// `refusals`.
+fn reject_renewals(db: &TestDb, runs: &str, error: &str) {
     db.execute(&format!(
         "CREATE SEQUENCE public.refusals;
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -862,7 +864,7 @@ fn refuse_renewals(db: &TestDb, runs: &str, error: &str) {
     ));
 }
 
-fn wait_for_refusals(db: &TestDb, refusals: i64) {
+fn wait_for_rejected_renewals(db: &TestDb, refusals: i64) {
     wait_until("refused renewals", || {
         db.query(&format!("SELECT is_called AND last_value >= {refusals} FROM public.refusals"))
             == "t"
@@ -878,8 +880,8 @@ fn jobs_survive_an_unexpected_error_of_a_renewal() {
         let tick = db.jobctl(["tick", "--lease", "12s"]).spawn();
         held.wait_for_starts(1);
         ended.wait_for_starts(1);
-        refuse_renewals(&db, "true", error);
-        wait_for_refusals(&db, 2);
+        reject_renewals(&db, "true", error);
+        wait_for_rejected_renewals(&db, 2);
         // Results are recorded meanwhile.
         ended.open();
         db.wait_for_status(ids[1], "succeeded");
@@ -930,7 +932,7 @@ fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
     let tick = db.jobctl(["tick", "--quiet", "--lease", "4s"]).spawn();
     gate.wait_for_starts(1);
     other.wait_for_starts(1);
-    refuse_renewals(&db, "NEW.id = 1", "XX000");
+    reject_renewals(&db, "NEW.id = 1", "XX000");
     let expires = db.of_run(id, "locked_until");
     wait_until("the job's end", || !gate.has_processes());
     assert_eq!(db.query(&format!("SELECT now() < '{expires}'")), "t");
@@ -948,7 +950,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
     let first = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--concurrency", "2"]).spawn();
     gate.wait_for_starts(1);
-    refuse_update(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
+    reject_updates(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
     let second = db.enqueue(["shell", "--", "true"]);
     // So many rejections that the tick stops looking for the rejected run.
     db.execute(
@@ -987,7 +989,7 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
 #[test]
 fn a_result_is_kept_while_the_disk_is_full() {
     let db = TestDb::new();
-    refuse_history(&db, POISONED, "disk_full");
+    reject_attempts_of_run_1(&db, POISONED, "disk_full");
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
     let folder = temp_dir();

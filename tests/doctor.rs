@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use serde_json::Value;
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
 /// `doctor` sees the members of predefined roles in every database of the server.
@@ -55,17 +55,18 @@ fn findings(doctor: Invocation<'_>) -> Vec<Value> {
 
 /// Returns the verdict, the text and the remedy of a check.
 #[track_caller]
-fn find(findings: &[Value], check: &str) -> (String, String, String) {
+fn verdict_text_and_remedy(findings: &[Value], check: &str) -> (String, String, String) {
     let found = findings.iter().find(|finding| finding["check"] == check);
     let found = found.unwrap_or_else(|| panic!("no {check} in {findings:?}"));
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (text("severity"), text("found"), text("remedy"))
 }
 
+/// Asserts that this check of `doctor` has this verdict and text, and that no other check fails.
 #[track_caller]
-fn finds(db: &TestDb, check: &str, verdict: &str, found: &str) {
+fn assert_finds(db: &TestDb, check: &str, verdict: &str, found: &str) {
     let all = findings(db.jobctl(["doctor"]));
-    let (is, text, remedy) = find(&all, check);
+    let (is, text, remedy) = verdict_text_and_remedy(&all, check);
     assert_eq!((is.as_str(), text.as_str()), (verdict, found), "{check}");
     assert_eq!(remedy.is_empty(), verdict == "ok", "{check}: {remedy}");
     // No other check fails.
@@ -139,14 +140,14 @@ fn doctor_finds_nothing_in_a_healthy_database() {
 #[test]
 fn doctor_finds_a_missing_or_newer_schema() {
     let db = TestDb::empty();
-    let (is, found, remedy) = find(&findings(db.jobctl(["doctor"])), "schema");
+    let (is, found, remedy) = verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "schema");
     assert_eq!((is.as_str(), remedy.as_str()), ("bad", "run `jobctl migrate`"));
     assert!(found.starts_with("missing migrations: 0001_initial (database "), "{found}");
     assert!(found.ends_with(&format!("/{})", db.name())), "{found}");
     db.jobctl(["migrate"]).run().success();
     db.execute("UPDATE jobctl.schema_migrations SET version = 99 WHERE version = 1");
     let all = findings(db.jobctl(["doctor"]));
-    let (is, found, remedy) = find(&all, "schema");
+    let (is, found, remedy) = verdict_text_and_remedy(&all, "schema");
     assert_eq!((is.as_str(), remedy.as_str()), ("bad", "install the jobctl that migrated it"));
     assert!(found.starts_with("the schema is at version 99 and this program knows 1 (database "));
     assert!(found.ends_with(&format!("/{})", db.name())), "{found}");
@@ -159,10 +160,10 @@ fn doctor_names_functions_of_another_program_with_which_ticks_work() {
     db.execute(&format!(
         "UPDATE jobctl.schema_migrations SET checksum = 'other' WHERE name IN {others}"
     ));
-    finds(&db, "schema", "bad", "another program applied its functions/fire, views/leases");
+    assert_finds(&db, "schema", "bad", "another program applied its functions/fire, views/leases");
     db.jobctl(["tick"]).run().success();
     db.jobctl(["migrate"]).run().success().stdout("functions/fire\nviews/leases\n");
-    finds(&db, "schema", "ok", "up to date");
+    assert_finds(&db, "schema", "ok", "up to date");
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn an_unreachable_database_is_the_usual_error() {
 fn doctor_finds_an_unusable_encoding() {
     let db = TestDb::encoded("LATIN1");
     let found = findings(db.jobctl(["doctor"]));
-    assert_eq!(find(&found, "database").0, "bad");
+    assert_eq!(verdict_text_and_remedy(&found, "database").0, "bad");
     let bad = found.iter().filter(|finding| finding["severity"] == "bad");
     assert_eq!(bad.count(), 1, "{found:?}");
 }
@@ -188,7 +189,7 @@ fn doctor_finds_a_read_only_database() {
     let db = healthy();
     db.execute(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name()));
     let found = format!("default_transaction_read_only is on for role postgres in {}", db.name());
-    finds(&db, "writes", "bad", &found);
+    assert_finds(&db, "writes", "bad", &found);
 }
 
 #[test]
@@ -200,33 +201,33 @@ fn doctor_finds_a_setting_that_stops_triggers() {
          fire: pruned runs leave their history",
         db.name()
     );
-    finds(&db, "writes", "bad", &found);
+    assert_finds(&db, "writes", "bad", &found);
 }
 
 #[test]
 fn doctor_finds_missing_ticks() {
     let _members_stay = members_stay();
     let db = TestDb::new();
-    finds(&db, "ticks", "bad", "no worker has ever ticked");
+    assert_finds(&db, "ticks", "bad", "no worker has ever ticked");
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = now()");
-    finds(&db, "ticks", "warn", "no worker has ever ticked");
-    assert_eq!(find(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
+    assert_finds(&db, "ticks", "warn", "no worker has ever ticked");
+    assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");
-    finds(&db, "ticks", "bad", "no worker ticks");
+    assert_finds(&db, "ticks", "bad", "no worker ticks");
 }
 
 #[test]
 fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
     let db = healthy();
     db.leaves_running();
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     db.expire_leases();
-    finds(&db, "leases", "ok", "no run with an expired lease waits for recovery");
+    assert_finds(&db, "leases", "ok", "no run with an expired lease waits for recovery");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET locked_until = now() - interval '11 minutes' WHERE id = {id}"
     ));
-    finds(
+    assert_finds(
         &db,
         "leases",
         "bad",
@@ -238,18 +239,18 @@ fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
 fn doctor_finds_a_late_schedule_unless_it_is_paused_or_disabled() {
     let db = healthy();
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '11 minutes'");
-    finds(&db, "schedules", "bad", "schedule nightly is late");
+    assert_finds(&db, "schedules", "bad", "schedule nightly is late");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now()");
-    finds(&db, "schedules", "ok", "no schedule is late");
+    assert_finds(&db, "schedules", "ok", "no schedule is late");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = NULL, enabled = false");
-    finds(&db, "schedules", "ok", "no schedule is late");
+    assert_finds(&db, "schedules", "ok", "no schedule is late");
 }
 
 #[test]
 fn doctor_finds_dead_runs() {
     let db = healthy();
-    run_in(&db, "dead");
-    finds(&db, "dead runs", "bad", "1 dead run of shell");
+    enqueue_in_status(&db, "dead");
+    assert_finds(&db, "dead runs", "bad", "1 dead run of shell");
 }
 
 #[test]
@@ -257,10 +258,10 @@ fn doctor_warns_of_a_schedule_that_one_hanging_run_would_stop() {
     let db = healthy();
     db.execute("UPDATE jobctl.job_definitions SET timeout = NULL");
     let found = "nightly has no timeout: if one run hangs, its schedule stops";
-    finds(&db, "timeouts", "warn", found);
+    assert_finds(&db, "timeouts", "warn", found);
     db.jobctl(["check"]).run().success().stdout("");
     db.execute("UPDATE jobctl.job_definitions SET overlap = 'allow'");
-    finds(&db, "timeouts", "ok", "every scheduled command has a timeout");
+    assert_finds(&db, "timeouts", "ok", "every scheduled command has a timeout");
 }
 
 #[test]
@@ -280,21 +281,21 @@ fn doctor_warns_of_a_large_history() {
         ));
     };
     insert(1001);
-    finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
+    assert_finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
     // Pruning keeps some runs, for example for a foreign key of another program.
     db.execute("DELETE FROM jobctl.job_runs");
     insert(1000);
-    finds(&db, "history", "ok", "no history needs to be pruned");
+    assert_finds(&db, "history", "ok", "no history needs to be pruned");
     insert(1);
-    finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
+    assert_finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
     db.apply("[jobs.a]\nshell = 'true'\nkeep = '365d'\n");
     let oldest = "SELECT min(id) FROM jobctl.job_runs";
     db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = ({oldest})"));
-    finds(&db, "history", "ok", "no history needs to be pruned");
+    assert_finds(&db, "history", "ok", "no history needs to be pruned");
     db.execute("UPDATE jobctl.job_definitions SET keep = '90 days'");
-    finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
+    assert_finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
     db.execute("UPDATE pg_class SET reltuples = 99999 WHERE oid = 'jobctl.job_runs'::regclass");
-    finds(&db, "history", "ok", "no history needs to be pruned");
+    assert_finds(&db, "history", "ok", "no history needs to be pruned");
 }
 
 #[test]
@@ -316,9 +317,9 @@ fn doctor_inspects_the_session_of_a_login_with_another_role() {
     let set = "GRANT {0} TO {1}; ALTER ROLE {1} SET role = '{0}'";
     db.execute(&set.replace("{0}", viewer.name()).replace("{1}", login.name()));
     let all = findings(login.jobctl(["doctor"]));
-    let (_, connection, _) = find(&all, "connection");
+    let (_, connection, _) = verdict_text_and_remedy(&all, "connection");
     assert!(connection.contains("on this host"), "{connection}");
-    let (verdict, role, _) = find(&all, "role");
+    let (verdict, role, _) = verdict_text_and_remedy(&all, "role");
     assert_eq!(verdict, "ok");
     assert!(role.starts_with(viewer.name()), "{role}");
 }
@@ -332,35 +333,40 @@ fn doctor_warns_of_open_effects() {
              ('young', now() - interval '23 hours', NULL),
              ('done', now() - interval '25 hours', now())",
     );
-    finds(&db, "effects", "warn", "1 effect began and did not complete");
+    assert_finds(&db, "effects", "warn", "1 effect began and did not complete");
     // The report and chats show findings, and must not show keys.
     let all = findings(db.jobctl(["doctor"]));
     let open = all.iter().find(|finding| finding["code"] == "effect_open").unwrap();
     assert_eq!(open["example"], Value::Null);
     db.jobctl(["once", "--settle", "done", "open"]).run().success();
-    finds(&db, "effects", "ok", "no effect was left open");
+    assert_finds(&db, "effects", "ok", "no effect was left open");
     // In a job, an effect is open until its attempt ends.
     db.leaves_running();
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     db.execute(&format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('of-a-job', {id}, 1)"
     ));
-    finds(&db, "effects", "ok", "no effect was left open");
+    assert_finds(&db, "effects", "ok", "no effect was left open");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'failed', failed_at = now(), locked_by = NULL,
              locked_until = NULL, last_error = 'gone', error_type = 'lease_expired'
          WHERE id = {id}"
     ));
-    finds(&db, "effects", "warn", "1 effect began and did not complete");
+    assert_finds(&db, "effects", "warn", "1 effect began and did not complete");
 }
 
 #[test]
 fn doctor_finds_a_run_without_a_definition() {
     let db = healthy();
     db.enqueue(["nightly", "--in", "1h"]);
-    finds(&db, "definitions", "ok", "every waiting run has a definition");
+    assert_finds(&db, "definitions", "ok", "every waiting run has a definition");
     db.execute("DELETE FROM jobctl.job_definitions");
-    finds(&db, "definitions", "bad", "nightly has no definition; 1 waiting run will end dead");
+    assert_finds(
+        &db,
+        "definitions",
+        "bad",
+        "nightly has no definition; 1 waiting run will end dead",
+    );
 }
 
 #[test]
@@ -369,22 +375,22 @@ fn doctor_finds_a_queue_that_no_worker_serves() {
     let id = db.enqueue(["shell", "--queue", "slow", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1", "--queue", "mail", "default"]).run().success();
     // The run is not overdue yet.
-    finds(&db, "queues", "ok", "workers serve all overdue runs");
+    assert_finds(&db, "queues", "ok", "workers serve all overdue runs");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '11 minutes' WHERE id = {id}"
     ));
-    finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
+    assert_finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
     // A worker without recent ticks serves nothing.
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
          VALUES ('w', '1', now() - interval '6 minutes')",
     );
-    finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
+    assert_finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
     for queues in ["{mail,slow}", "{}"] {
         db.execute(&format!(
             "UPDATE jobctl.job_workers SET queues = '{queues}' WHERE worker = 'web1'"
         ));
-        finds(&db, "overdue runs", "bad", "1 run of shell is overdue");
+        assert_finds(&db, "overdue runs", "bad", "1 run of shell is overdue");
     }
 }
 
@@ -395,9 +401,9 @@ fn doctor_finds_a_missing_or_invalid_index() {
         "UPDATE pg_index SET indisvalid = false
         WHERE indexrelid = 'jobctl.job_runs_finished'::regclass",
     );
-    finds(&db, "indexes", "bad", "not valid: job_runs_finished");
+    assert_finds(&db, "indexes", "bad", "not valid: job_runs_finished");
     db.execute("DROP INDEX jobctl.job_runs_waiting");
-    finds(&db, "indexes", "bad", "missing: job_runs_waiting");
+    assert_finds(&db, "indexes", "bad", "missing: job_runs_waiting");
 }
 
 #[test]
@@ -408,11 +414,11 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
         db.execute(&format!("SELECT setval('jobctl.{table}_id_seq', 1, false)"));
         let behind =
             format!("the sequence of jobctl.{table} is behind: inserts fail or repeat old ids");
-        finds(&db, "sequences", "bad", &behind);
-        let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
+        assert_finds(&db, "sequences", "bad", &behind);
+        let (.., remedy) = verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "sequences");
         db.jobctl(["check"]).run().exits(1).stdout(&format!("{behind}; {remedy}\n"));
         db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
-        finds(&db, "sequences", "ok", "each sequence is ahead of its table");
+        assert_finds(&db, "sequences", "ok", "each sequence is ahead of its table");
     }
     // A subscriber has the rows of all tables, and no position of any sequence.
     db.execute(
@@ -420,19 +426,22 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
          FROM unnest('{job_runs, job_definitions, job_events}'::text[]) AS name",
     );
     let operator = Role::granted(&db, "operator");
-    assert_eq!(find(&findings(operator.jobctl(["doctor"])), "sequences").0, "unknown");
+    assert_eq!(
+        verdict_text_and_remedy(&findings(operator.jobctl(["doctor"])), "sequences").0,
+        "unknown"
+    );
     operator.jobctl(["check"]).run().success().stdout("");
     let all = findings(db.jobctl(["doctor"]));
     for finding in all.iter().filter(|finding| finding["code"] == "sequence_behind") {
         let remedy = finding["remedy"].as_str().unwrap();
         db.execute(remedy.strip_prefix("as the schema's owner: ").unwrap());
     }
-    finds(&db, "sequences", "ok", "each sequence is ahead of its table");
+    assert_finds(&db, "sequences", "ok", "each sequence is ahead of its table");
     // The ids of deleted runs must not come again: keys contain them.
     let run = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["cancel", &run.to_string()]).run().success();
     db.execute("INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('mail', 9000, 1)");
-    finds(
+    assert_finds(
         &db,
         "sequences",
         "bad",
@@ -440,7 +449,7 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
     );
     db.execute("DELETE FROM jobctl.job_effects; DELETE FROM jobctl.job_runs");
     db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
-    let (.., remedy) = find(&findings(db.jobctl(["doctor"])), "sequences");
+    let (.., remedy) = verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "sequences");
     assert!(remedy.ends_with(&format!(", {run})")), "{remedy}");
 }
 
@@ -448,7 +457,7 @@ fn doctor_finds_a_sequence_behind_its_table_and_its_remedy_works() {
 fn doctor_finds_a_table_without_autovacuum() {
     let db = healthy();
     db.execute("ALTER TABLE jobctl.job_effects SET (autovacuum_enabled = off)");
-    finds(&db, "vacuum", "bad", "autovacuum is off for job_effects");
+    assert_finds(&db, "vacuum", "bad", "autovacuum is off for job_effects");
 }
 
 #[test]
@@ -458,7 +467,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     holder.batch_execute("SET application_name = 'nightly-export'").unwrap();
     let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
-    assert_eq!(find(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
+    assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
     // A busy hour has as many transactions.
     db.execute(
         "CREATE TEMP TABLE t (n int);
@@ -471,7 +480,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
          DELETE FROM jobctl.job_effects",
     );
     let found = findings(db.jobctl(["doctor"]));
-    let (verdict, text, remedy) = find(&found, "snapshots");
+    let (verdict, text, remedy) = verdict_text_and_remedy(&found, "snapshots");
     assert_eq!(verdict, "warn");
     let who = format!(
         "session {pid} nightly-export of postgres, idle in transaction, \
@@ -479,7 +488,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     );
     assert!(text.starts_with(&who), "{text}");
     assert!(remedy.contains(&format!("pg_terminate_backend({pid})")), "{remedy}");
-    let dead = || find(&findings(db.jobctl(["doctor"])), "vacuum");
+    let dead = || verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "vacuum");
     wait_until("dead rows to be counted", || dead().0 == "warn");
     assert!(
         dead().1.starts_with("job_effects has 10100 dead rows and 0 live rows, "),
@@ -488,7 +497,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     );
     // A role that cannot see the sessions of other roles cannot judge.
     let operator = Role::granted(&db, "operator");
-    let hidden = find(&findings(operator.jobctl(["doctor"])), "snapshots");
+    let hidden = verdict_text_and_remedy(&findings(operator.jobctl(["doctor"])), "snapshots");
     assert_eq!(hidden.0, "unknown");
     drop(holder);
 }
@@ -507,18 +516,18 @@ fn doctor_shows_what_a_role_may_do_and_cannot_see() {
         let role = Role::granted(&db, part);
         let found = findings(role.jobctl(["doctor"]));
         assert_eq!(
-            find(&found, "role"),
+            verdict_text_and_remedy(&found, "role"),
             ("ok".to_owned(), format!("{} may {may}", role.name()), String::new())
         );
         let check = if ticks == "ok" { "ticks" } else { "work" };
-        assert_eq!(find(&found, check).0, ticks, "{part}");
-        assert_eq!(find(&found, "indexes").0, "ok", "{part}");
-        assert_eq!(find(&found, "grants").0, "ok", "{part}");
+        assert_eq!(verdict_text_and_remedy(&found, check).0, ticks, "{part}");
+        assert_eq!(verdict_text_and_remedy(&found, "indexes").0, "ok", "{part}");
+        assert_eq!(verdict_text_and_remedy(&found, "grants").0, "ok", "{part}");
     }
     let role = Role::new(&db);
     let found = findings(role.jobctl(["doctor"]));
-    assert_eq!(find(&found, "role").0, "bad");
-    let (verdict, schema, remedy) = find(&found, "schema");
+    assert_eq!(verdict_text_and_remedy(&found, "role").0, "bad");
+    let (verdict, schema, remedy) = verdict_text_and_remedy(&found, "schema");
     assert!(
         verdict == "bad"
             && schema == "cannot inspect the schema: permission denied for schema jobctl",
@@ -662,26 +671,26 @@ fn each_breach_of_the_role_matrix_is_found() {
     };
     let none = "no role has more privileges than `jobctl grants` gives";
     for (change, found) in cases {
-        finds(&db, "grants", "ok", none);
+        assert_finds(&db, "grants", "ok", none);
         db.execute(&fill(change));
-        finds(&db, "grants", "bad", &fill(found));
+        assert_finds(&db, "grants", "bad", &fill(found));
         db.execute(&undo);
         worker.grant("worker");
         viewer.grant("viewer");
     }
     db.execute(&fill("ALTER ROLE {viewer} REPLICATION"));
     let found = fill("{viewer} has the attribute REPLICATION, with which it can reach every table");
-    finds(&db, "grants", "warn", &found);
+    assert_finds(&db, "grants", "warn", &found);
     db.execute(&fill("ALTER ROLE {viewer} NOREPLICATION"));
     // The documented addition for `tick --prune`, and a part of the viewer's set.
     db.execute(&fill(
         "GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {app};
          GRANT USAGE ON SCHEMA jobctl TO {group}; GRANT SELECT ON jobctl.dead_runs TO {group}",
     ));
-    finds(&db, "grants", "ok", none);
+    assert_finds(&db, "grants", "ok", none);
     // Combined sets.
     worker.grant("worker,enqueuer,effects");
-    finds(&db, "grants", "ok", none);
+    assert_finds(&db, "grants", "ok", none);
     // Each role gets its own line.
     db.execute(&fill("GRANT INSERT ON jobctl.job_runs, jobctl.job_definitions TO {app}, {group}"));
     let all = findings(db.jobctl(["doctor"]));
@@ -700,7 +709,7 @@ fn each_breach_of_the_role_matrix_is_found() {
         &(remedy
             + &format!("REVOKE INSERT ON jobctl.job_runs, jobctl.job_definitions FROM {group}")),
     );
-    finds(&db, "grants", "ok", none);
+    assert_finds(&db, "grants", "ok", none);
     // Members of the owner may do everything.
     let give = "SELECT format('ALTER %s %s OWNER TO ', kind, object) FROM (
              SELECT 'TABLE', oid::regclass::text FROM pg_class
@@ -721,7 +730,7 @@ fn each_breach_of_the_role_matrix_is_found() {
     let members = members.join(", ");
     let found =
         format!("{members} may do everything as a member of {owner}, which owns the schema");
-    finds(&db, "grants", "warn", &found);
+    assert_finds(&db, "grants", "warn", &found);
     give("CURRENT_USER");
     db.execute(&format!("DROP ROLE {owner}"));
 }
@@ -859,7 +868,7 @@ fn each_change_of_the_schema_is_found() {
     let ok = "all objects of the schema are as `jobctl migrate` made them";
     let found = |db: &TestDb| {
         let all = findings(db.jobctl(["doctor"]));
-        let (severity, found, remedy) = find(&all, "objects");
+        let (severity, found, remedy) = verdict_text_and_remedy(&all, "objects");
         assert_eq!(all.iter().filter(|finding| finding["check"] == "objects").count(), 1);
         (severity, found, remedy)
     };
@@ -892,7 +901,7 @@ fn each_change_of_the_schema_is_found() {
     assert_eq!(found(&db), ("ok".to_owned(), ok.to_owned(), String::new()));
     for part in ["viewer", "enqueuer"] {
         let all = findings(Role::granted(&db, part).jobctl(["doctor"]));
-        assert_eq!(find(&all, "objects").1, ok, "{part}");
+        assert_eq!(verdict_text_and_remedy(&all, "objects").1, ok, "{part}");
     }
     db.execute(
         "CREATE FUNCTION public.spy() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
@@ -914,11 +923,11 @@ fn doctor_finds_objects_of_other_roles() {
         other.name()
     ));
     let why = "the schema `jobctl` has objects of other roles in it: ";
-    let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
+    let (verdict, found, _) = verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "schema");
     assert_eq!((verdict.as_str(), found), ("bad", format!("{why}table jobctl.misc")));
     // An owner of the schema could replace tables of a superuser in it.
     db.execute(&format!("DROP TABLE jobctl.misc; ALTER SCHEMA jobctl OWNER TO {}", other.name()));
-    let (verdict, found, _) = find(&findings(db.jobctl(["doctor"])), "schema");
+    let (verdict, found, _) = verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "schema");
     assert!(
         verdict == "bad" && found.starts_with(why) && found.ends_with(" more"),
         "{verdict} {found}"
@@ -939,8 +948,9 @@ fn doctor_names_hosts_and_databases_with_different_zone_rules() {
     put("Europe/Berlin", "Asia/Tokyo");
     std::fs::write(tzdir.path().join("tzdata.zi"), "# version 1999z\n").unwrap();
     let here = tzdir.path().to_str().unwrap();
-    let zones =
-        |host: &str| find(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones");
+    let zones = |host: &str| {
+        verdict_text_and_remedy(&findings(db.jobctl(["doctor"]).env("TZDIR", host)), "time zones")
+    };
     let own = format!("version 1999z from {here}");
     // UTC has no rules, so different versions do not matter.
     assert_eq!(zones(here), ("ok".to_owned(), own.clone(), String::new()));
@@ -972,7 +982,7 @@ fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     let ahead = "UPDATE jobctl.job_definitions
         SET next_run_at = next_run_at + interval '2 days' WHERE name = 'nightly'";
     db.execute(ahead);
-    finds(
+    assert_finds(
         &db,
         "schedules",
         "bad",
@@ -986,7 +996,7 @@ fn a_schedule_whose_next_time_is_too_late_is_named_and_resumed() {
     db.jobctl(["resume", "nightly"]).run().success();
     db.execute(ahead);
     db.jobctl(["resume", "nightly"]).run().success();
-    finds(&db, "schedules", "ok", "no schedule is late");
+    assert_finds(&db, "schedules", "ok", "no schedule is late");
     db.jobctl(["check"]).run().success().stdout("");
     // The clocks of two servers differ by seconds, so a fire may come early by that much.
     db.execute(

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
 
 const VALUES: &str = "queue, priority, backoff, max_attempts, extract(epoch FROM timeout)::float8";
@@ -24,7 +24,7 @@ fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let before = db.of_run(id, "job_runs::text");
         let edited = db.jobctl(["edit", &id.to_string()]).args(FLAGS).run();
         if matches!(status, "queued" | "failed" | "dead" | "blocked") {
@@ -45,7 +45,8 @@ fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
 #[test]
 fn edit_changes_the_time_of_waiting_runs_only() {
     let db = TestDb::new();
-    let [queued, failed, dead] = ["queued", "failed", "dead"].map(|status| run_in(&db, status));
+    let [queued, failed, dead] =
+        ["queued", "failed", "dead"].map(|status| enqueue_in_status(&db, status));
     let time = "2126-01-02T03:04:05Z";
     let ids = [queued, failed, dead].map(|id| id.to_string());
     let edited = db.jobctl(["edit", "--run-at", time]).args(ids.iter().map(String::as_str)).run();
@@ -67,7 +68,7 @@ fn edit_changes_the_time_of_waiting_runs_only() {
 #[test]
 fn edit_refuses_max_attempts_that_the_starts_so_far_use_up() {
     let db = TestDb::new();
-    let id = run_in(&db, "failed");
+    let id = enqueue_in_status(&db, "failed");
     db.execute(&format!("UPDATE jobctl.job_runs SET attempts = 3 WHERE id = {id}"));
     let run = id.to_string();
     db.jobctl(["edit", &run, "--max-attempts", "3"]).run().exits(4).stdout("").stderr(&format!(
@@ -143,7 +144,7 @@ fn a_tick_claims_the_edited_run_or_leaves_it() {
 fn all_waiting_edits_the_runs_that_match_the_filters() {
     let db = TestDb::new();
     db.leaves_running();
-    let ids = STATUSES.map(|status| run_in(&db, status));
+    let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     let other = db.enqueue(["--queue", "mail", "--in", "1h", "shell", "--", "true"]);
     let edit = ["edit", "--all-waiting", "--from-queue", "mail", "--queue", "slow"];
     db.jobctl(edit).run().exits(2).stdout("").stderr_has("add --yes");
@@ -167,7 +168,7 @@ fn all_waiting_edits_the_runs_that_match_the_filters() {
 #[test]
 fn the_trail_has_the_old_and_the_new_values() {
     let db = TestDb::new();
-    let id = run_in(&db, "queued");
+    let id = enqueue_in_status(&db, "queued");
     db.execute("UPDATE jobctl.job_runs SET run_at = '2026-01-02 03:04:05.6Z'");
     let events = || {
         let events = db.query("SELECT run_id, reason, detail FROM jobctl.job_events ORDER BY id");
@@ -246,7 +247,7 @@ fn edit_checks_values_like_enqueue() {
 #[test]
 fn an_operator_edits_all_but_payloads_and_other_roles_edit_nothing() {
     let db = TestDb::new();
-    let id = run_in(&db, "queued").to_string();
+    let id = enqueue_in_status(&db, "queued").to_string();
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["edit", &id, "--in", "1h"]).args(FLAGS).run().success();
     let before = db.query("SELECT run::text FROM jobctl.job_runs AS run");

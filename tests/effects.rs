@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::process::unprivileged;
 use crate::support::{Gate, Preload, Proxy, Role, TestDb, temp_dir, wait_until};
 
@@ -299,7 +299,7 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
 fn sql_tells_an_effect_in_use_from_an_open_one() {
     let db = TestDb::new();
     db.leaves_running();
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     db.execute(&format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES
             ('used', {id}, 1), ('left', {id}, 0), ('outside', NULL, NULL)"
@@ -362,7 +362,7 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
             .run()
     };
     db.leaves_running();
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     let begun = format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt)
              SELECT 'k', id, attempts FROM jobctl.job_runs WHERE id = {id}"
@@ -404,7 +404,7 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
     let (db, counter) = (TestDb::new(), Counter::new());
     db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
     db.leaves_running();
-    let id = run_in(&db, "running").to_string();
+    let id = enqueue_in_status(&db, "running").to_string();
     let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
     let end = counter.path.with_extension("end").display().to_string();
     let first = db

@@ -5,7 +5,7 @@ use crate::support::{Role, TestDb};
 
 /// Runs a statement as a role; returns the SQLSTATE and the message.
 #[track_caller]
-fn answer(role: &Role<'_>, sql: &str) -> (String, String) {
+fn code_and_message(role: &Role<'_>, sql: &str) -> (String, String) {
     match role.client().simple_query(sql) {
         Ok(_) => ("00000".to_owned(), String::new()),
         Err(error) => {
@@ -17,11 +17,12 @@ fn answer(role: &Role<'_>, sql: &str) -> (String, String) {
 
 #[track_caller]
 fn code(role: &Role<'_>, sql: &str) -> String {
-    answer(role, sql).0
+    code_and_message(role, sql).0
 }
 
-/// An enqueuer, and a definition whose enqueuers are named after it.
-fn shop(db: &TestDb) -> Role<'_> {
+/// Returns an enqueuer, and defines two jobs: only this role may enqueue `receipt`, each enqueuer
+/// may enqueue `open`.
+fn role_that_may_enqueue_receipts(db: &TestDb) -> Role<'_> {
     let shop = Role::granted(db, "enqueuer");
     db.apply(&format!(
         "[jobs.receipt]\nshell = 'cat'\nenqueuers = ['{}']\n[jobs.open]\nshell = 'cat'\n",
@@ -33,7 +34,7 @@ fn shop(db: &TestDb) -> Role<'_> {
 #[test]
 fn only_named_roles_and_their_members_may_enqueue_a_definition() {
     let db = TestDb::new();
-    let shop = shop(&db);
+    let shop = role_that_may_enqueue_receipts(&db);
     let [member, other, operator, viewer] =
         ["enqueuer", "enqueuer", "operator", "viewer"].map(|p| Role::granted(&db, p));
     db.execute(&format!("GRANT {} TO {}", shop.name(), member.name()));
@@ -63,7 +64,7 @@ fn only_named_roles_and_their_members_may_enqueue_a_definition() {
 #[test]
 fn a_membership_that_is_not_inherited_counts_after_set_role() {
     let db = TestDb::new();
-    let shop = shop(&db);
+    let shop = role_that_may_enqueue_receipts(&db);
     let login = Role::granted(&db, "enqueuer");
     db.execute(&format!("ALTER ROLE {} NOINHERIT; GRANT {} TO {0}", login.name(), shop.name()));
     assert_eq!(code(&login, "SELECT jobctl.enqueue('receipt')"), "42501");
@@ -79,7 +80,7 @@ fn a_membership_that_is_not_inherited_counts_after_set_role() {
 #[test]
 fn a_role_cannot_enqueue_in_the_name_of_another() {
     let db = TestDb::new();
-    let shop = shop(&db);
+    let shop = role_that_may_enqueue_receipts(&db);
     let other = Role::granted(&db, "enqueuer");
     for forged in [shop.name(), "postgres"] {
         for sql in [
@@ -129,7 +130,7 @@ fn default_privileges_do_not_reveal_callers() {
 #[test]
 fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
     let db = TestDb::new();
-    let _shop = shop(&db);
+    let _shop = role_that_may_enqueue_receipts(&db);
     let other = Role::granted(&db, "enqueuer");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", other.name()));
     other
@@ -172,15 +173,17 @@ fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
              WHERE id = {id}"
         ));
         for payload in ["{\"pin\": 4711}", "{\"pin\": 4712}", "{}"] {
-            let asked =
-                answer(&role, &format!("SELECT jobctl.enqueue('ours', '{payload}', key => 'k')"));
+            let asked = code_and_message(
+                &role,
+                &format!("SELECT jobctl.enqueue('ours', '{payload}', key => 'k')"),
+            );
             assert_eq!(asked, expected, "{status} {payload}");
             let refused =
                 role.jobctl(["enqueue", "ours", payload, "--key", "k"]).run().exits(4).stdout("");
             refused.stderr(
                 "jobctl: key `k` belongs to a run with another job or payload; use another key\n",
             );
-            let asked = answer(
+            let asked = code_and_message(
                 &role,
                 &format!(
                     "DO $$ DECLARE said record; BEGIN
@@ -215,7 +218,7 @@ fn an_enqueue_waits_for_a_key_no_longer_than_the_lock_timeout() {
 #[test]
 fn a_run_records_the_session_user_that_enqueued_it() {
     let db = TestDb::new();
-    let shop = shop(&db);
+    let shop = role_that_may_enqueue_receipts(&db);
     let login = Role::granted(&db, "enqueuer");
     db.execute(&format!("GRANT {} TO {}", shop.name(), login.name()));
     login
@@ -243,8 +246,8 @@ fn a_run_records_the_session_user_that_enqueued_it() {
     assert_eq!(by(worker.name()), "1");
 }
 
-/// A definition with every limit, and keys of its own.
-fn limited(keys: &str) -> String {
+/// Returns a definition that limits every value of a run, with these keys besides.
+fn definition_with_limits(keys: &str) -> String {
     format!(
         "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = \
             'fixed:5m'\n\
@@ -275,7 +278,7 @@ const BEYOND: &[(&str, &str, &[&str])] = &[
 #[test]
 fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
     let db = TestDb::new();
-    db.apply(&limited(""));
+    db.apply(&definition_with_limits(""));
     let [role, operator] = ["enqueuer", "operator"].map(|part| Role::granted(&db, part));
     for (argument, flags) in WITHIN {
         assert_eq!(
@@ -290,7 +293,10 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
         let why = format!(
             "{limit} exceeds the limit of definition `a`; its enqueue_may_set does not allow that"
         );
-        assert_eq!(answer(&role, &sql), ("42501".to_owned(), format!("{why} Some(\"a\")")));
+        assert_eq!(
+            code_and_message(&role, &sql),
+            ("42501".to_owned(), format!("{why} Some(\"a\")"))
+        );
         let refused =
             role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
         refused.complains_once().stderr_has(&why);
@@ -299,7 +305,7 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
     }
     // enqueue_may_set opens each limit separately.
     for (open, argument, _) in BEYOND {
-        db.apply(&limited(&format!("enqueue_may_set = ['{open}']")));
+        db.apply(&definition_with_limits(&format!("enqueue_may_set = ['{open}']")));
         assert_eq!(
             code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
             "00000",
@@ -318,7 +324,7 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
 #[test]
 fn timeouts_are_compared_in_seconds() {
     let db = TestDb::new();
-    db.apply(&limited(""));
+    db.apply(&definition_with_limits(""));
     let role = Role::granted(&db, "enqueuer");
     // Compared as intervals, with years of 360 days, these are ten minutes.
     for (timeout, expected) in [
@@ -362,7 +368,10 @@ fn only_the_owner_may_enqueue_a_disabled_definition() {
         for job in ["a", "gone"] {
             let why = format!("definition `{job}` is disabled and takes no new runs");
             let sql = format!("SELECT jobctl.enqueue('{job}')");
-            assert_eq!(answer(&role, &sql), ("55000".to_owned(), format!("{why} Some({job:?})")));
+            assert_eq!(
+                code_and_message(&role, &sql),
+                ("55000".to_owned(), format!("{why} Some({job:?})"))
+            );
             role.jobctl(["enqueue", job])
                 .run()
                 .exits(4)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{Invocation, TestDb, jobctl, leave_out, temp_dir};
 
 fn variable(command: &str, flag: &str) -> String {
@@ -215,7 +215,7 @@ fn every_flag_in_the_help_has_a_test_of_its_variable() {
 #[test]
 fn a_variable_applies_to_one_command_only() {
     let db = TestDb::new();
-    let dead = run_in(&db, "dead");
+    let dead = enqueue_in_status(&db, "dead");
     // Variables of other commands, and variables that a job's command gets.
     for variable in
         ["JOBCTL_TICK_QUEUE", "JOBCTL_LIST_LIMIT", "JOBCTL_JOB", "JOBCTL_ATTEMPT", "JOBCTL_QUEUE"]
@@ -395,7 +395,7 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
 fn an_empty_value_changes_no_run() {
     let db = TestDb::new();
     let waiting = db.enqueue(["shell", "--", "true"]);
-    let dead = run_in(&db, "dead");
+    let dead = enqueue_in_status(&db, "dead");
     for variable in ["JOBCTL_CANCEL_JOB", "JOBCTL_CANCEL_ERROR", "JOBCTL_CANCEL_KEY"] {
         db.jobctl(["cancel", "--all-waiting", "--yes"]).env(variable, "").run().exits(2);
     }
@@ -515,7 +515,7 @@ fn a_switch_variable_is_off_for_0_false_and_no() {
         .run()
         .success()
         .stdout_has("Our shop</title>");
-    let dead = run_in(&db, "dead");
+    let dead = enqueue_in_status(&db, "dead");
     db.jobctl(["status"])
         .env("JOBCTL_STATUS_PROMETHEUS", "1")
         .run()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{TestDb, temp_dir, wait_until_within};
 
 /// Makes a run expire now.
-fn age(db: &TestDb, id: i64) {
+fn expire_now(db: &TestDb, id: i64) {
     db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {id}"));
 }
 
@@ -22,7 +22,7 @@ fn a_run_that_did_not_start_in_time_never_starts() {
         let db = TestDb::new();
         db.apply(&format!("[jobs.a]\nshell = 'true'\n{limit}\n"));
         let [late, other] = ["1s", "1h"].map(|time| db.enqueue(["a", "--expires-in", time]));
-        age(&db, late);
+        expire_now(&db, late);
         let preview = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
         assert!(preview.starts_with(&format!("{other}\t")), "{preview}");
         // The database rejects the end of the run. That delays nothing, and no claim takes the run.
@@ -99,8 +99,8 @@ fn a_failed_run_expires_before_its_next_attempt_and_a_running_one_does_not() {
     let tick = db.jobctl(["tick"]).spawn();
     gate.wait_for_starts(1);
     db.wait_for_status(failed, "failed");
-    age(&db, failed);
-    age(&db, running);
+    expire_now(&db, failed);
+    expire_now(&db, running);
     db.jobctl(["tick", "--worker", "other"]).run().success();
     assert_expired(&db, failed);
     assert_eq!(db.status(running), "running");
@@ -119,7 +119,7 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--expires-in", "1h", "--", "true"]);
     db.jobctl(["hold", "--all"]).run().success();
-    age(&db, run);
+    expire_now(&db, run);
     db.jobctl(["show", &run.to_string()]).run().success().stdout_has("the next tick cancels it");
     db.jobctl(["tick"]).run().success();
     assert_expired(&db, run);
@@ -141,7 +141,7 @@ fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
         ));
     };
     insert(600, "2 hours");
-    crate::bulk::reject(&db, "OLD.id <= 600");
+    crate::bulk::reject_changes_of(&db, "OLD.id <= 600");
     insert(100, "1 hour");
     // A tick tries for a limited time, in random order.
     wait_until_within(Duration::from_secs(120), "all others to expire", || {
@@ -279,9 +279,9 @@ fn a_run_expires_before_the_year_10000() {
     assert_eq!(db.of_run(id, expires), "9999-12-31 23:59:59");
 }
 
-/// A database with a worker and two runs that have been due for two hours, one of which expired an
-/// hour ago. No tick has cancelled it yet.
-fn with_expired(job: &str) -> (TestDb, [i64; 2]) {
+/// Returns a database with a worker and two runs that have been due for two hours. The first, of
+/// this job, expired an hour ago, but no tick has cancelled it yet.
+fn db_with_expired_run(job: &str) -> (TestDb, [i64; 2]) {
     let db = TestDb::new();
     db.apply("[jobs.mail]\nshell = 'true'\n[jobs.other]\nshell = 'true'\n");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
@@ -297,7 +297,7 @@ fn with_expired(job: &str) -> (TestDb, [i64; 2]) {
 /// No claim takes it, so it is not overdue: a worker, a queue or a definition would not help.
 #[test]
 fn an_expired_run_is_not_overdue() {
-    let (db, [_, due]) = with_expired("mail");
+    let (db, [_, due]) = db_with_expired_run("mail");
     let found = db.jobctl(["check"]).run().exits(1).nowhere(" of mail ");
     found.stdout_has("1 run of other is overdue").stdout_has(&format!("run {due})"));
     db.execute("UPDATE jobctl.job_workers SET queues = '{elsewhere}'");
@@ -309,7 +309,7 @@ fn an_expired_run_is_not_overdue() {
 
 #[test]
 fn an_expired_run_is_due_in_no_figure() {
-    let (db, _) = with_expired("mail");
+    let (db, _) = db_with_expired_run("mail");
     let status = db.jobctl(["status", "--json"]).run().success().stdout;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let job = |rows: &str, job: Option<&str>| {
@@ -332,7 +332,7 @@ fn an_expired_run_is_due_in_no_figure() {
 /// The next tick cancels it, and starts the other.
 #[test]
 fn no_run_waits_for_an_expired_one() {
-    let (db, [_, due]) = with_expired("other");
+    let (db, [_, due]) = db_with_expired_run("other");
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
     let shown = db.jobctl(["show", &due.to_string()]).run().success();
     shown.nowhere("due run is ahead of it").nowhere("due runs are ahead of it");

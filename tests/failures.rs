@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::retry::answer_at_terminal;
 use crate::support::{Gate, TestDb};
 
@@ -70,7 +70,7 @@ fn a_failure_of_a_run_that_recovered_is_listed() {
 fn list_finds_running_runs_by_their_worker_and_their_failures() {
     let db = TestDb::new();
     db.leaves_running();
-    let [first, second] = ["running"; 2].map(|status| run_in(&db, status));
+    let [first, second] = ["running"; 2].map(|status| enqueue_in_status(&db, status));
     db.execute(&format!("UPDATE jobctl.job_runs SET attempts = 2 WHERE id = {first}"));
     insert_attempt(&db, first, 1, 1, ", outcome = 'lease_expired'");
     let ids = |filter: &[&str]| {
@@ -86,7 +86,7 @@ fn list_finds_running_runs_by_their_worker_and_their_failures() {
 #[test]
 fn only_failures_and_lost_leases_of_the_window_are_listed_the_newest_first() {
     let db = TestDb::new();
-    let [one, two] = ["dead", "succeeded"].map(|status| run_in(&db, status));
+    let [one, two] = ["dead", "succeeded"].map(|status| enqueue_in_status(&db, status));
     db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {two}"));
     insert_attempt(&db, one, 1, 1, "");
     insert_attempt(&db, two, 1, 1, "");
@@ -117,7 +117,7 @@ fn only_failures_and_lost_leases_of_the_window_are_listed_the_newest_first() {
 #[test]
 fn the_last_line_is_the_last_one_that_is_not_blank() {
     let db = TestDb::new();
-    let run = run_in(&db, "dead");
+    let run = enqueue_in_status(&db, "dead");
     let outputs = [
         ("NULL", ""),
         (r"''", ""),
@@ -144,7 +144,7 @@ fn the_last_line_is_the_last_one_that_is_not_blank() {
 #[test]
 fn a_terminal_hints_at_more_failures_or_says_none_match() {
     let db = TestDb::new();
-    let run = run_in(&db, "dead");
+    let run = enqueue_in_status(&db, "dead");
     let says = |arguments: &str| answer_at_terminal(&db, &format!("failures {arguments}"), "").0;
     assert!(says("").contains("jobctl: no failed attempt matches"));
     assert!(says("--group").contains("jobctl: no failed attempt matches"));
@@ -160,8 +160,9 @@ fn a_terminal_hints_at_more_failures_or_says_none_match() {
     assert!(groups.contains("these are the worst 1; --limit shows more"), "{groups}");
 }
 
-/// Ends the first attempt of a new run, and returns the run.
-fn end_attempt(db: &TestDb, command: &str, signal: Option<Signal>, cancel: bool) -> i64 {
+/// Starts a run and ends its first attempt: by a signal to its tick, by a cancel, or with this
+/// command. Returns the run.
+fn run_with_ended_attempt(db: &TestDb, command: &str, signal: Option<Signal>, cancel: bool) -> i64 {
     let gate = Gate::new();
     let script = format!("{}\n{command}", gate.script());
     let run = db.enqueue(["shell", "--backoff", "fixed:1h", "--", "sh", "-c", &script]);
@@ -189,15 +190,15 @@ fn failed_at_is_the_end_of_the_last_attempt_that_failed() {
         ("", Some(Signal::TERM), false, "queued|f"),
         ("", None, true, "cancelled|f"),
     ] {
-        let run = end_attempt(&db, command, signal, cancel);
+        let run = run_with_ended_attempt(&db, command, signal, cancel);
         assert_eq!(failed(run), expected, "{command} {signal:?} {cancel}");
         db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
     }
-    let lost = end_attempt(&db, "", Some(Signal::KILL), false);
+    let lost = run_with_ended_attempt(&db, "", Some(Signal::KILL), false);
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
     assert_eq!(failed(lost), "failed|t");
-    let taken = run_in(&db, "running");
+    let taken = enqueue_in_status(&db, "running");
     db.jobctl(["retry", "--force", &taken.to_string()]).run().success();
     assert_eq!(failed(taken), "queued|f");
     db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
@@ -237,14 +238,14 @@ fn the_query_of_the_manual_counts_the_failures_of_a_day() {
     let (_, rest) = page.split_once("\nFailures of the last day by job and type:\n").unwrap();
     let query = rest.split("```").nth(1).and_then(|block| block.strip_prefix("sql")).unwrap();
     let db = TestDb::new();
-    end_attempt(&db, "exit 75", None, false);
+    run_with_ended_attempt(&db, "exit 75", None, false);
     db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
-    end_attempt(&db, "", Some(Signal::TERM), false);
+    run_with_ended_attempt(&db, "", Some(Signal::TERM), false);
     db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
-    end_attempt(&db, "", None, true);
+    run_with_ended_attempt(&db, "", None, true);
     assert_eq!(db.query(query), "");
     // A later interruption of the same run changes neither the number nor the type.
-    let failed = end_attempt(&db, "exit 1", None, false);
+    let failed = run_with_ended_attempt(&db, "exit 1", None, false);
     db.jobctl(["retry", &failed.to_string()]).run().success();
     let gate = Gate::new();
     let payload = json!({ "command": gate.script() });

@@ -241,7 +241,7 @@ fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
     for (before, change, exit, after) in changes {
         let db = TestDb::new();
         db.leaves_running();
-        let id = super::cancel::run_in(&db, before);
+        let id = super::cancel::enqueue_in_status(&db, before);
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
         transaction
@@ -357,7 +357,7 @@ fn forget_claims(db: &TestDb) {
 
 /// A run whose first execution fails when the first gate opens. A later execution succeeds when the
 /// second gate opens.
-fn enqueue_twofold(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
+fn enqueue_that_fails_first_and_succeeds_later(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
     let is_first = format!("mkdir {}.first 2>/dev/null", first.log().display());
     db.enqueue_script(&format!(
         "if {is_first}; then {}; exit 3; fi; {}",
@@ -366,14 +366,15 @@ fn enqueue_twofold(db: &TestDb, first: &Gate, second: &Gate) -> i64 {
     ))
 }
 
-/// Returns a run that two ticks of one worker execute as the same attempt, and the ticks.
-fn claim_twice<'db>(
+/// Lets two ticks of one worker execute a run as the same attempt, as after a failover that lost
+/// the claim of the first. Returns the run and both ticks.
+fn let_two_ticks_execute_one_attempt<'db>(
     db: &'db TestDb,
     lease: &'db str,
     first: &Gate,
     second: &Gate,
 ) -> (i64, Running<'db>, Running<'db>) {
-    let id = enqueue_twofold(db, first, second);
+    let id = enqueue_that_fails_first_and_succeeds_later(db, first, second);
     let tick = || db.jobctl(["tick", "--worker", "w", "--limit", "1", "--lease", lease]).spawn();
     let earlier = tick();
     first.wait_for_starts(1);
@@ -387,7 +388,7 @@ fn claim_twice<'db>(
 fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
-    let (id, earlier, later) = claim_twice(&db, "2m", &first, &second);
+    let (id, earlier, later) = let_two_ticks_execute_one_attempt(&db, "2m", &first, &second);
     first.open();
     earlier
         .wait()
@@ -405,7 +406,7 @@ fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
 fn a_heartbeat_ends_an_execution_whose_attempt_is_claimed_again() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
-    let (id, earlier, later) = claim_twice(&db, "3s", &first, &second);
+    let (id, earlier, later) = let_two_ticks_execute_one_attempt(&db, "3s", &first, &second);
     earlier.wait().success().stderr_has(": lease lost, result not recorded");
     assert!(!first.has_processes());
     let lease = db.of_run(id, "locked_until");
@@ -420,7 +421,7 @@ fn a_heartbeat_ends_an_execution_whose_attempt_is_claimed_again() {
 fn a_tick_that_claims_the_same_attempt_again_ends_the_first_execution() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
-    let id = enqueue_twofold(&db, &first, &second);
+    let id = enqueue_that_fails_first_and_succeeds_later(&db, &first, &second);
     let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--lease", "3s"]).spawn();
     first.wait_for_starts(1);
     forget_claims(&db);

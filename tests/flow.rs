@@ -8,7 +8,7 @@ use crate::support::{Role, TestDb};
 /// Runs of `mail`, which may start once a second, and of `copy`: 300 due runs of mail, 20 of them
 /// enqueued and due in the last 10 minutes, in which 50 others began and ended, and 5 attempts
 /// failed.
-fn backlog() -> TestDb {
+fn db_with_backlog() -> TestDb {
     let db = TestDb::new();
     db.leaves_running();
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '60/1m'\n[jobs.copy]\nshell = 'true'\n");
@@ -41,7 +41,8 @@ fn backlog() -> TestDb {
     db
 }
 
-fn flow(db: &TestDb, more: &[&'static str]) -> Vec<Value> {
+/// Returns the rows of the field `flow` of `status`.
+fn flow_in_status(db: &TestDb, more: &[&'static str]) -> Vec<Value> {
     let status = db.jobctl(["status", "--json"]).args(more.iter().copied()).run().success().stdout;
     let mut status: Value = serde_json::from_str(&status).unwrap();
     serde_json::from_value(status["flow"].take()).unwrap()
@@ -49,8 +50,8 @@ fn flow(db: &TestDb, more: &[&'static str]) -> Vec<Value> {
 
 #[test]
 fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
-    let db = backlog();
-    let flow = flow(&db, &[]);
+    let db = db_with_backlog();
+    let flow = flow_in_status(&db, &[]);
     let jobs: Vec<_> = flow.iter().map(|row| row["job_type"].clone()).collect();
     assert_eq!(jobs, [json!(null), json!("copy"), json!("mail")]);
     let mail = |name: &str| flow[2][name].clone();
@@ -95,9 +96,9 @@ fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
 
 #[test]
 fn the_backlog_grows_or_stays_if_more_or_as_many_runs_come_as_end() {
-    let db = backlog();
+    let db = db_with_backlog();
     let trend = || {
-        let mail = flow(&db, &["--job", "mail"]);
+        let mail = flow_in_status(&db, &["--job", "mail"]);
         assert_eq!(mail.len(), 1);
         (mail[0]["trend"].clone(), mail[0]["empty_in_seconds"].clone())
     };
@@ -123,7 +124,7 @@ fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
     db.apply("[jobs.mail]\nshell = 'true'\n");
     db.jobctl(["tick"]).run().success();
     let mail = || {
-        let mail = &flow(&db, &["--job", "mail"])[0];
+        let mail = &flow_in_status(&db, &["--job", "mail"])[0];
         (mail["due_runs"].clone(), mail["trend"].clone(), mail["empty_in_seconds"].clone())
     };
     let insert = |columns: &str, values: &str, runs: u32| {
@@ -173,7 +174,7 @@ fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
 
 #[test]
 fn show_says_how_long_the_runs_ahead_take() {
-    let db = backlog();
+    let db = db_with_backlog();
     db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
     let last = db.enqueue(["mail"]);
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
@@ -213,7 +214,7 @@ fn show_says_how_long_the_runs_ahead_take() {
 
 #[test]
 fn prometheus_counts_holds_and_held_runs() {
-    let db = backlog();
+    let db = db_with_backlog();
     let hold = |flags: &[&'static str], held: &str| {
         db.jobctl(["hold"]).args(flags.iter().copied()).run().success().stdout(held);
     };
@@ -268,7 +269,7 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
         ("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')", 0.0),
         ("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}'", 0.0),
     ] {
-        let db = backlog();
+        let db = db_with_backlog();
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET queue = 'slow' WHERE id IN (SELECT id FROM jobctl.job_runs
                  WHERE status = 'queued' AND run_at < now() - interval '1 hour'
@@ -276,7 +277,7 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
              UPDATE jobctl.job_workers SET last_tick_at = now(); {change}"
         ));
         // 30 runs leave in ten minutes, or one a second. No estimate is an answer, too.
-        let mail = &flow(&db, &["--job", "mail"])[0];
+        let mail = &flow_in_status(&db, &["--job", "mail"])[0];
         for (name, seconds_a_run) in [("empty_in_seconds", 20.0), ("at_best_seconds", 1.0)] {
             let is_true = mail[name].as_f64().is_none_or(|estimate| {
                 can_start > 0.0 && (estimate - can_start * seconds_a_run).abs() < 1.0

@@ -38,12 +38,12 @@ fn db_with(jobs: &str) -> (TestDb, String) {
     (db, base)
 }
 
-fn without_schedules() -> (TestDb, String) {
+fn db_without_schedules() -> (TestDb, String) {
     db_with(&JOBS.replace("schedule = '0 0 29 2 *'", ""))
 }
 
-/// Makes the schedules due since so many hours.
-fn make_due(db: &TestDb, base: &str, hours: i64) {
+/// Makes the schedules due since this many hours before `base`.
+fn make_due_since_hours(db: &TestDb, base: &str, hours: i64) {
     db.execute(&format!(
         "UPDATE jobctl.job_definitions
          SET next_run_at = '{base}'::timestamptz - interval '{hours} h'
@@ -55,15 +55,15 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run();
 }
 
-/// Fires the due schedules, and starts no run.
-fn fire(db: &TestDb) {
+/// Fires the due schedules. A hold keeps the tick from starting runs.
+fn fire_without_starting_runs(db: &TestDb) {
     db.jobctl(["hold", "--all"]).run().success();
     tick(db);
     db.jobctl(["release", "--all"]).run().success();
 }
 
-/// The runs of a job: their statuses, and the hours ago that they are for.
-fn runs(db: &TestDb, base: &str, job: &str) -> String {
+/// Returns the runs of a job: their statuses, and for how many hours ago they are scheduled.
+fn statuses_and_hours(db: &TestDb, base: &str, job: &str) -> String {
     db.query(&format!(
         "SELECT coalesce(string_agg(concat_ws(' ', status,
              extract(epoch FROM '{base}'::timestamptz - scheduled_for)::integer / 3600), ', '
@@ -72,8 +72,8 @@ fn runs(db: &TestDb, base: &str, job: &str) -> String {
     ))
 }
 
-/// The jobs of the noted runs.
-fn noted(db: &TestDb) -> String {
+/// Returns the jobs of the ended runs that are noted until their followers are enqueued.
+fn jobs_with_noted_ends(db: &TestDb) -> String {
     db.query(
         "SELECT coalesce(string_agg(job_type, ' ' ORDER BY job_type, run_id), '')
          FROM jobctl.job_predecessors",
@@ -83,9 +83,9 @@ fn noted(db: &TestDb) -> String {
 #[test]
 fn the_whole_graph_of_a_time_is_there_after_its_fire() {
     let (db, base) = db_with(JOBS);
-    make_due(&db, &base, 9);
-    fire(&db);
-    assert_eq!(runs(&db, &base, "export"), "queued 9");
+    make_due_since_hours(&db, &base, 9);
+    fire_without_starting_runs(&db);
+    assert_eq!(statuses_and_hours(&db, &base, "export"), "queued 9");
     let made = "SELECT status, payload, queue, priority, run_at = scheduled_for,
             expires_at - run_at, enqueued_by = pg_get_userbyid(nspowner)
         FROM jobctl.job_runs, pg_namespace
@@ -94,13 +94,13 @@ fn the_whole_graph_of_a_time_is_there_after_its_fire() {
     let edges = "SELECT waits.run_id, after_id, rule, state FROM jobctl.job_dependencies AS waits
         ORDER BY 1, 2";
     assert_eq!(db.query(edges), "3|1|success|open\n3|2|success|open\n4|3|success|open");
-    assert_eq!(noted(&db), "");
+    assert_eq!(jobs_with_noted_ends(&db), "");
     db.jobctl(["list", "--after", "1", "--columns", "job_type"])
         .run()
         .success()
         .stdout("mail\nreport\n");
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded 9");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9");
     let report = db.query("SELECT output FROM jobctl.job_attempts WHERE run_id = 3");
     let (input, variables) = report.split_once("--- stderr ---\n").unwrap();
     let input: Value = serde_json::from_str(input).unwrap();
@@ -113,9 +113,9 @@ fn the_whole_graph_of_a_time_is_there_after_its_fire() {
     // Once for each time, also if a run before it is repeated.
     db.jobctl(["retry", "--again", "1", "2"]).run().success();
     tick(&db);
-    make_due(&db, &base, 8);
+    make_due_since_hours(&db, &base, 8);
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded 9, succeeded 8");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9, succeeded 8");
 }
 
 #[test]
@@ -124,30 +124,36 @@ fn a_failure_in_the_middle_stops_what_follows_until_a_retry() {
     let file = folder.path().join("stock");
     let jobs = JOBS.replace("echo stock", &format!("cat {}", file.display()));
     let (db, base) = db_with(&jobs);
-    make_due(&db, &base, 9);
+    make_due_since_hours(&db, &base, 9);
     tick(&db);
-    assert_eq!(runs(&db, &base, "prices"), "dead 9");
-    assert_eq!(runs(&db, &base, "mail"), "blocked 9");
+    assert_eq!(statuses_and_hours(&db, &base, "prices"), "dead 9");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "blocked 9");
     // Another time does not count.
     fs::write(&file, "stock\n").unwrap();
-    make_due(&db, &base, 8);
+    make_due_since_hours(&db, &base, 8);
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "blocked 9, succeeded 8");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "blocked 9, succeeded 8");
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded 9, succeeded 8");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9, succeeded 8");
     fs::remove_file(&file).unwrap();
     let with_rule = |rule: &str| {
         jobs.replace("['export', 'prices']", &format!("['export', 'prices']\nwhen = '{rule}'"))
     };
     db.apply(&with_rule("any_end"));
-    make_due(&db, &base, 7);
+    make_due_since_hours(&db, &base, 7);
     tick(&db);
     db.apply(&with_rule("or_cancel"));
-    make_due(&db, &base, 6);
+    make_due_since_hours(&db, &base, 6);
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "succeeded 9, succeeded 8, succeeded 7, cancelled 6");
-    assert_eq!(runs(&db, &base, "mail"), "succeeded 9, succeeded 8, succeeded 7, blocked 6");
+    assert_eq!(
+        statuses_and_hours(&db, &base, "report"),
+        "succeeded 9, succeeded 8, succeeded 7, cancelled 6"
+    );
+    assert_eq!(
+        statuses_and_hours(&db, &base, "mail"),
+        "succeeded 9, succeeded 8, succeeded 7, blocked 6"
+    );
 }
 
 /// The run that is followed may have ended when the tick decides.
@@ -165,56 +171,62 @@ fn a_run_that_died_before_its_follower_was_enqueued_decides_by_the_rule() {
         ));
     }
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "cancelled 9, cancelled 8");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "cancelled 9, cancelled 8");
 }
 
 #[test]
 fn an_undone_cancel_of_a_follower_blocks_it_again() {
     let (db, base) = db_with(JOBS);
-    make_due(&db, &base, 9);
-    fire(&db);
+    make_due_since_hours(&db, &base, 9);
+    fire_without_starting_runs(&db);
     let cancel = ["cancel", "--job", "report", "--all-waiting", "--yes"];
     db.jobctl(cancel).run().success();
-    assert_eq!(runs(&db, &base, "report"), "cancelled 9");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "cancelled 9");
     let operation = db.query("SELECT max(operation) FROM jobctl.job_events");
     db.jobctl(["undo", &operation]).run().success();
-    assert_eq!(runs(&db, &base, "report"), "blocked 9");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "blocked 9");
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded 9");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9");
 }
 
 #[test]
 fn runs_without_a_time_count_once() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     let enqueue = |job: &str| {
         db.enqueue([job]);
         tick(&db);
     };
     ["export", "export"].into_iter().for_each(enqueue);
-    assert_eq!((runs(&db, &base, "report"), noted(&db)), (String::new(), "export".into()));
+    assert_eq!(
+        (statuses_and_hours(&db, &base, "report"), jobs_with_noted_ends(&db)),
+        (String::new(), "export".into())
+    );
     enqueue("prices");
-    assert_eq!((runs(&db, &base, "mail"), noted(&db)), ("succeeded".to_owned(), String::new()));
+    assert_eq!(
+        (statuses_and_hours(&db, &base, "mail"), jobs_with_noted_ends(&db)),
+        ("succeeded".to_owned(), String::new())
+    );
     let after = "SELECT string_agg(after_id::text, ',' ORDER BY after_id)
         FROM jobctl.job_dependencies WHERE run_id = 4";
     assert_eq!(db.query(after), "2,3");
     enqueue("prices");
-    assert_eq!(runs(&db, &base, "report"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
     enqueue("export");
-    assert_eq!(runs(&db, &base, "mail"), "succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded, succeeded");
     // A job that dies has not succeeded; its retry has.
     db.execute(
         "UPDATE jobctl.job_definitions SET action = '{\"command\": \"exit 1\"}'
         WHERE name = 'prices'",
     );
     ["export", "prices"].into_iter().for_each(enqueue);
-    assert_eq!(runs(&db, &base, "report"), "succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded");
     db.execute(
         "UPDATE jobctl.job_definitions SET action = '{\"command\": \"true\"}'
         WHERE name = 'prices'",
     );
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded, succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded, succeeded, succeeded");
 }
 
 #[test]
@@ -225,13 +237,13 @@ fn with_any_end_a_run_without_a_time_counts_however_it_ends() {
     let id = db.enqueue(["a", "--in", "1h"]).to_string();
     db.jobctl(["cancel", &id]).run().success();
     tick(&db);
-    assert_eq!(runs(&db, &base, "b"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "b"), "succeeded");
 }
 
 /// A transaction that ends a run only inserts a row, so the other end does not wait for it.
 #[test]
 fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     let ids = [db.enqueue(["export"]), db.enqueue(["prices"])];
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
@@ -250,7 +262,7 @@ fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
     transaction.batch_execute(&first).unwrap();
     db.execute(&format!("BEGIN; {second}; COMMIT"));
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "");
     transaction.commit().unwrap();
     // An application that holds the lock of a definition delays nothing.
     let mut transaction = client.transaction().unwrap();
@@ -260,19 +272,19 @@ fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
         )
         .unwrap();
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
     db.execute(
         "UPDATE jobctl.job_definitions SET schedule = '0 0 29 2 *'
         WHERE name IN ('export', 'prices')",
     );
-    make_due(&db, &base, 9);
+    make_due_since_hours(&db, &base, 9);
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded, succeeded 9");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded, succeeded 9");
 }
 
 #[test]
 fn two_ticks_at_once_enqueue_one_follower() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     db.enqueue(["prices"]);
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE after IS NOT NULL");
@@ -291,7 +303,7 @@ fn two_ticks_at_once_enqueue_one_follower() {
         let lock = format!("SELECT FROM jobctl.job_predecessors LIMIT {rows} FOR UPDATE");
         transaction.batch_execute(&lock).unwrap();
         tick(&db);
-        assert_eq!(noted(&db), "export prices");
+        assert_eq!(jobs_with_noted_ends(&db), "export prices");
         transaction
             .batch_execute(
                 "SELECT jobctl.enqueue_following(ARRAY[id], '{NULL}')
@@ -301,7 +313,7 @@ fn two_ticks_at_once_enqueue_one_follower() {
         tick(&db);
         transaction.commit().unwrap();
         tick(&db);
-        assert_eq!(runs(&db, &base, "mail"), vec!["succeeded"; rows].join(", "));
+        assert_eq!(statuses_and_hours(&db, &base, "mail"), vec!["succeeded"; rows].join(", "));
     }
 }
 
@@ -319,50 +331,59 @@ fn a_job_that_can_t_follow_delays_no_other() {
     );
     let id = db.enqueue(["a"]);
     db.jobctl(["tick"]).run().stderr_has("job b does not follow others: ").stderr_has("no");
-    assert_eq!((db.status(id), runs(&db, &base, "c")), ("succeeded".into(), "succeeded".into()));
+    assert_eq!(
+        (db.status(id), statuses_and_hours(&db, &base, "c")),
+        ("succeeded".into(), "succeeded".into())
+    );
     db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
     tick(&db);
-    assert_eq!((runs(&db, &base, "b"), noted(&db)), ("succeeded".to_owned(), String::new()));
+    assert_eq!(
+        (statuses_and_hours(&db, &base, "b"), jobs_with_noted_ends(&db)),
+        ("succeeded".to_owned(), String::new())
+    );
 }
 
 #[test]
 fn a_paused_or_disabled_job_follows_nothing() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     let work = || {
         db.enqueue(["export"]);
         db.enqueue(["prices"]);
         tick(&db);
         // Nothing is made up later.
-        assert_eq!(noted(&db), "");
+        assert_eq!(jobs_with_noted_ends(&db), "");
     };
     db.jobctl(["pause", "report"]).run().success().stderr("");
     work();
     db.jobctl(["jobs", "--format", "table"]).run().success().stdout_has("paused");
     db.jobctl(["resume", "report"]).run().success();
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "");
     db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'report'");
     work();
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'report'");
     work();
-    assert_eq!(runs(&db, &base, "report"), "");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "");
 }
 
 #[test]
 fn a_tick_looks_at_each_row_once() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     tick(&db);
     let new = "SELECT is_new FROM jobctl.job_predecessors";
     assert_eq!(db.query(new), "f");
     db.enqueue(["prices"]);
     tick(&db);
-    assert_eq!((runs(&db, &base, "mail"), db.query(new)), ("succeeded".into(), String::new()));
+    assert_eq!(
+        (statuses_and_hours(&db, &base, "mail"), db.query(new)),
+        ("succeeded".into(), String::new())
+    );
 }
 
 #[test]
 fn rows_that_no_job_needs_are_deleted() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     // The newest row of each job stays.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
@@ -370,11 +391,11 @@ fn rows_that_no_job_needs_are_deleted() {
          FROM jobctl.job_definitions, generate_series(-30, -1) AS run WHERE name = 'report'",
     );
     tick(&db);
-    assert_eq!(noted(&db), "export");
+    assert_eq!(jobs_with_noted_ends(&db), "export");
     // The run was pruned since, but it has succeeded.
     db.enqueue(["prices"]);
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
     assert_eq!(
         db.query(
             "SELECT string_agg(after_id::text, ' ') FROM jobctl.job_dependencies
@@ -393,7 +414,7 @@ fn rows_that_no_job_needs_are_deleted() {
     age(700);
     db.enqueue(["prices"]);
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded");
     // But a job that was not fired for a time will not be.
     let note = |hours| {
         db.execute(&format!(
@@ -406,10 +427,10 @@ fn rows_that_no_job_needs_are_deleted() {
     note(9);
     age(6);
     note(8);
-    assert_eq!(noted(&db), "export export");
+    assert_eq!(jobs_with_noted_ends(&db), "export export");
     age(7);
     note(7);
-    assert_eq!(noted(&db), "export");
+    assert_eq!(jobs_with_noted_ends(&db), "export");
     db.execute("DELETE FROM jobctl.job_predecessors");
     // Of runs that are gone, none is followed.
     db.execute(
@@ -418,16 +439,16 @@ fn rows_that_no_job_needs_are_deleted() {
          WHERE name = 'report'",
     );
     tick(&db);
-    assert_eq!(runs(&db, &base, "report"), "succeeded, succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded, succeeded");
     db.enqueue(["export"]);
     tick(&db);
     db.execute("TRUNCATE jobctl.job_runs");
-    assert_eq!(noted(&db), "");
+    assert_eq!(jobs_with_noted_ends(&db), "");
 }
 
 #[test]
 fn a_follower_continues_the_trace_and_belongs_to_the_owner() {
-    let (db, _) = without_schedules();
+    let (db, _) = db_without_schedules();
     let role = Role::granted(&db, "enqueuer");
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let traced = ["enqueue", "prices", "--traceparent", TRACE];
@@ -502,23 +523,23 @@ fn a_run_that_another_one_cancels_is_followed_at_once() {
     let id = db.enqueue(["a"]).to_string();
     db.enqueue(["b", "--after", &id, "--or-cancel"]);
     tick(&db);
-    assert_eq!(runs(&db, &base, "c"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "c"), "succeeded");
 }
 
 /// In SQL, an application only enqueues the first jobs. What follows is not its own.
 #[test]
 fn an_application_enqueues_the_first_jobs_in_its_transaction() {
-    let (db, base) = without_schedules();
+    let (db, base) = db_without_schedules();
     let role = Role::granted(&db, "enqueuer");
     let mut client = role.client();
     let mut transaction = client.transaction().unwrap();
     let both = "SELECT jobctl.enqueue('export'), jobctl.enqueue('prices')";
     transaction.batch_execute(both).unwrap();
     tick(&db);
-    assert_eq!(runs(&db, &base, "export"), "");
+    assert_eq!(statuses_and_hours(&db, &base, "export"), "");
     transaction.commit().unwrap();
     tick(&db);
-    assert_eq!(runs(&db, &base, "mail"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
     let visible = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM jobctl.results('{1,2,3,4}')";
     assert_eq!(client.query_one(visible, &[]).unwrap().get::<_, &str>(0), "1 2");
     for denied in [
@@ -596,7 +617,7 @@ fn circles_and_unknown_jobs_are_refused() {
     );
     db.enqueue(["a"]);
     tick(&db);
-    assert_eq!(runs(&db, &base, "d"), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "d"), "succeeded");
 }
 
 #[test]
@@ -624,7 +645,7 @@ fn commands_say_what_a_job_follows() {
     }
     let refused = db.jobctl(["next", "report"]).run().exits(4);
     refused.stderr_has("definition `report` has no schedule: it follows export, prices");
-    make_due(&db, &base, 9);
+    make_due_since_hours(&db, &base, 9);
     tick(&db);
     db.jobctl(["report"]).run().success().stdout_has(says);
     let viewer = Role::granted(&db, "viewer");

@@ -2,8 +2,8 @@
 
 use crate::support::{Gate, Role, TestDb};
 
-/// A worker that ticked for nine days, and stopped two days ago.
-fn stopped(db: &TestDb, worker: &str) {
+/// Inserts a worker that ticked for nine days and stopped two days ago.
+fn insert_stopped_worker(db: &TestDb, worker: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          VALUES ('{worker}', '0.1.0', now() - interval '2 days', now() - interval '11 days')"
@@ -19,7 +19,7 @@ fn a_host_that_was_drained_for_good_leaves_no_alarm() {
     let db = TestDb::new();
     let operator = Role::granted(&db, "operator");
     tick(&db, "web2");
-    stopped(&db, "web1");
+    insert_stopped_worker(&db, "web1");
     for target in [["--worker", "web1"], ["--worker", "web2"], ["--queue", "web1"]] {
         operator.jobctl(["hold"]).args(target).run().success();
     }
@@ -89,7 +89,7 @@ fn a_worker_at_work_is_not_forgotten() {
 #[test]
 fn a_dead_host_is_forgotten_while_its_lost_runs_wait() {
     let db = TestDb::new();
-    stopped(&db, "web1");
+    insert_stopped_worker(&db, "web1");
     db.leaves_running();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
@@ -102,7 +102,7 @@ fn a_dead_host_is_forgotten_while_its_lost_runs_wait() {
 #[test]
 fn forget_needs_a_known_worker_and_an_operator() {
     let db = TestDb::new();
-    stopped(&db, "web1");
+    insert_stopped_worker(&db, "web1");
     db.jobctl(["forget", "wbe1"]).run().exits(3).stdout("").stderr(
         "jobctl: cannot forget wbe1: no worker has ticked by this name; did you mean `web1`?\n",
     );

@@ -300,7 +300,7 @@ fn a_hold_needs_one_known_target() {
 }
 
 /// Returns the findings and the facts of `check`, as `severity code job queue worker`.
-fn checked(db: &TestDb) -> Vec<String> {
+fn findings_and_facts(db: &TestDb) -> Vec<String> {
     let check: Value =
         serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).expect("JSON");
     let of = |field: &str| check[field].as_array().unwrap().clone();
@@ -357,7 +357,7 @@ fn every_command_names_a_hold_from_its_first_minute() {
     let tick = at_terminal("tick --dry-run");
     assert!(tick.contains("2 due runs are held\r\n"), "{tick}");
     db.jobctl(["release", "--all"]).run().success();
-    assert_eq!(checked(&db), [""; 0]);
+    assert_eq!(findings_and_facts(&db), [""; 0]);
     assert!(!at_terminal("next").contains("held"));
     assert!(!at_terminal("tick --dry-run").contains("held"));
     assert!(text(&jobctl(&["report"])).contains("All well. "));
@@ -401,25 +401,26 @@ fn a_hold_is_a_problem_if_it_seems_forgotten() {
         };
         hold(&[]);
         age("23 hours");
-        assert_eq!(checked(&db), [&*info]);
+        assert_eq!(findings_and_facts(&db), [&*info]);
         age("25 hours");
-        assert_eq!(checked(&db), [&*bad]);
+        assert_eq!(findings_and_facts(&db), [&*bad]);
         hold(&["--for", "2h"]);
         age("25 hours");
-        assert_eq!(checked(&db), [&*info]);
+        assert_eq!(findings_and_facts(&db), [&*info]);
 
         let run = db.enqueue(["nightly"]);
-        due(&db, run, "9 minutes");
+        make_due_since(&db, run, "9 minutes");
         hold(&[]);
-        assert_eq!(checked(&db), [&*info]);
-        due(&db, run, "11 minutes");
-        assert_eq!(checked(&db), [&*bad]);
+        assert_eq!(findings_and_facts(&db), [&*info]);
+        make_due_since(&db, run, "11 minutes");
+        assert_eq!(findings_and_facts(&db), [&*bad]);
         hold(&["--for", "2h"]);
-        assert_eq!(checked(&db), [&*info]);
+        assert_eq!(findings_and_facts(&db), [&*info]);
     }
 }
 
-fn due(db: &TestDb, run: i64, ago: &str) {
+/// Makes a run due since this long ago.
+fn make_due_since(db: &TestDb, run: i64, ago: &str) {
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '{ago}' WHERE id = {run}"
     ));
@@ -429,24 +430,27 @@ fn due(db: &TestDb, run: i64, ago: &str) {
 fn a_hold_may_keep_runs_that_no_schedule_waits_for() {
     let db = db_with_schedule();
     let run = db.enqueue(["shell", "--", "true"]);
-    due(&db, run, "5 hours");
+    make_due_since(&db, run, "5 hours");
     db.jobctl(["hold", "--all"]).run().success();
-    assert_eq!(checked(&db), ["info runs_held - - -"]);
+    assert_eq!(findings_and_facts(&db), ["info runs_held - - -"]);
     db.jobctl(["release", "--all"]).run().success();
 
     // Another worker starts the scheduled runs of a held one.
     let run = db.enqueue(["nightly"]);
-    due(&db, run, "9 minutes");
+    make_due_since(&db, run, "9 minutes");
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id <> {run}"));
     tick_other_queue(&db);
     db.jobctl(["hold", "--worker", "web1"]).run().success();
-    due(&db, run, "11 minutes");
-    assert_eq!(checked(&db), ["bad runs_held - - web1"]);
+    make_due_since(&db, run, "11 minutes");
+    assert_eq!(findings_and_facts(&db), ["bad runs_held - - web1"]);
     db.execute("UPDATE jobctl.job_workers SET queues = '{default}' WHERE worker = 'web2'");
-    assert_eq!(checked(&db), ["bad runs_overdue nightly - -", "info runs_held - - web1"]);
+    assert_eq!(
+        findings_and_facts(&db),
+        ["bad runs_overdue nightly - -", "info runs_held - - web1"]
+    );
     // It runs no commands, so the hold is the cause.
     db.execute("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}' WHERE worker = 'web2'");
-    assert_eq!(checked(&db), ["bad runs_held - - web1"]);
+    assert_eq!(findings_and_facts(&db), ["bad runs_held - - web1"]);
 }
 
 fn tick_other_queue(db: &TestDb) {
@@ -481,7 +485,10 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     // Without a schedule, a pause has no effect.
     db.jobctl(["pause", "enqueued"]).run().success();
     db.apply(jobs);
-    assert_eq!(checked(&db), ["info job_disabled backup - -", "info schedule_paused paused - -"]);
+    assert_eq!(
+        findings_and_facts(&db),
+        ["info job_disabled backup - -", "info schedule_paused paused - -"]
+    );
     let viewer = Role::granted(&db, "viewer");
     let facts = viewer.jobctl(["check", "--json"]).run().success().stdout;
     assert!(facts.contains("\"found\":\"schedule paused is paused by "), "{facts}");
@@ -509,9 +516,9 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     // The times of a pause are skipped on purpose. The job that applications enqueue is stale.
     let stale = "bad job_stale enqueued - -";
     let [paused, backup] = ["schedule_paused paused - -", "info job_disabled backup - -"];
-    assert_eq!(checked(&db), [stale, backup, &format!("info {paused}")]);
+    assert_eq!(findings_and_facts(&db), [stale, backup, &format!("info {paused}")]);
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() - interval '25 hours'");
-    assert_eq!(checked(&db), [stale, &format!("bad {paused}"), backup]);
+    assert_eq!(findings_and_facts(&db), [stale, &format!("bad {paused}"), backup]);
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
     assert!(metrics.contains("jobctl_facts{code=\"job_disabled\"} 1\n"), "{metrics}");
     assert!(metrics.contains("jobctl_findings{code=\"schedule_paused\"} 1\n"), "{metrics}");

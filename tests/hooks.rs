@@ -9,8 +9,8 @@ use crate::support::{Role, TestDb};
 /// Two jobs that print their payload.
 const HOOKS: &str = "[jobs.alert]\nshell = 'cat'\n[jobs.ping]\nshell = 'cat'\n";
 
-/// The runs of hooks: job, key without the time, and the status in the payload.
-fn hooks(db: &TestDb) -> String {
+/// Returns the runs of hooks: job, key without the time, and the status in the payload.
+fn runs_of_hooks(db: &TestDb) -> String {
     db.query(
         "SELECT job_type, regexp_replace(idempotency_key, '^jobctl-hook-(.*)-[0-9]{16}$', '\\1'),
              payload ->> 'status'
@@ -35,11 +35,11 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     let good = db.enqueue(["good"]);
     db.jobctl(["tick", "--worker", "w1"]).run().success();
     // A run that is tried again has not ended.
-    assert_eq!(hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
+    assert_eq!(runs_of_hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
     db.age();
     db.jobctl(["tick", "--worker", "w2"]).run().success();
     let hook: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
-    assert!(hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", hooks(&db));
+    assert!(runs_of_hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", runs_of_hooks(&db));
     let error = db.of_run(bad, "last_error");
     let expected = json!({
         "text": format!("run 1 of job bad is dead after 2 attempts: {error}: lost"),
@@ -77,9 +77,9 @@ fn every_way_to_end_enqueues_hooks() {
          on_end = 'alert'\n"
     ));
     let hooks_after = |done: &dyn Fn()| {
-        let before = hooks(&db).lines().count();
+        let before = runs_of_hooks(&db).lines().count();
         done();
-        hooks(&db).lines().skip(before).map(str::to_owned).collect::<Vec<_>>()
+        runs_of_hooks(&db).lines().skip(before).map(str::to_owned).collect::<Vec<_>>()
     };
     // An operator cancels.
     let id = db.enqueue(["a"]).to_string();
@@ -161,7 +161,7 @@ fn a_hook_is_not_lost_when_its_worker_is_killed() {
     db.wait_for_status(id, "dead");
     tick.signal(Signal::KILL);
     tick.wait();
-    assert_eq!(hooks(&db), format!("pager|on_dead-{id}|dead"));
+    assert_eq!(runs_of_hooks(&db), format!("pager|on_dead-{id}|dead"));
     // The killed tick may have claimed the hook, too.
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
@@ -209,7 +209,7 @@ fn a_hook_that_can_t_be_enqueued_does_not_keep_the_result() {
     let id = db.enqueue(["a"]);
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(&format!("on_end of run {id} is not enqueued: no definition `ping`"));
-    assert_eq!(hooks(&db), format!("alert|on_dead-{id}|dead"));
+    assert_eq!(runs_of_hooks(&db), format!("alert|on_dead-{id}|dead"));
     // A trigger rejects it.
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -237,13 +237,13 @@ fn a_disabled_definition_is_not_a_hook() {
     let why = "is not enqueued: definition `alert` is disabled and takes no new runs";
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(&format!("on_end of run {id} {why}"));
-    assert_eq!((db.status(id), hooks(&db)), ("dead".to_owned(), String::new()));
+    assert_eq!((db.status(id), runs_of_hooks(&db)), ("dead".to_owned(), String::new()));
     // A pause stops only a schedule.
     file("schedule = '@yearly'\n");
     db.jobctl(["pause", "alert"]).run().success();
     let id = db.enqueue(["a"]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(hooks(&db), format!("alert|on_end-{id}|dead"));
+    assert_eq!(runs_of_hooks(&db), format!("alert|on_end-{id}|dead"));
 }
 
 #[test]
@@ -259,11 +259,11 @@ fn a_hook_of_other_roles_is_enqueued() {
     let id = cancelled.to_string();
     Role::granted(&db, "operator").jobctl(["cancel", &id]).run().success();
     let expected = format!("alert|on_end-{dead}|dead\nalert|on_end-{cancelled}|cancelled");
-    assert_eq!(hooks(&db), expected);
+    assert_eq!(runs_of_hooks(&db), expected);
     // A run that has ended does not end again.
     let call = format!("SELECT jobctl.end_runs('cancel', ARRAY[{dead}, {cancelled}])");
     Role::granted(&db, "worker").client().batch_execute(&call).unwrap();
-    assert_eq!(hooks(&db), expected);
+    assert_eq!(runs_of_hooks(&db), expected);
     let role = Role::granted(&db, "enqueuer");
     let mut enqueuer = role.client();
     enqueuer.batch_execute(&call).unwrap_err();
@@ -306,7 +306,7 @@ fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
     // The alert is neither forged nor dropped.
     let id = shop.jobctl(["enqueue", "a"]).run().success().stdout;
     worker.jobctl(["tick"]).run().success();
-    assert_eq!(hooks(&db), format!("pager|on_end-{}|dead", id.trim()));
+    assert_eq!(runs_of_hooks(&db), format!("pager|on_end-{}|dead", id.trim()));
     // A disabled definition still makes it a hook.
     let disabled = file("", "on_end") + "enabled = false\n";
     db.apply(&disabled);
@@ -429,7 +429,7 @@ fn apply_says_that_runs_of_a_removed_definition_have_no_hooks() {
         let applied = prune(&file("")).success();
         applied.stderr(&says.map(without).unwrap_or_default());
         db.jobctl(["tick"]).run().success();
-        assert_eq!(hooks(&db), "");
+        assert_eq!(runs_of_hooks(&db), "");
     }
     // Nothing is lost without a hook, nor by a definition that is only disabled.
     db.apply(&file("[jobs.bad]\nshell = 'exit 1'\n"));

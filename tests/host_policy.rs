@@ -7,7 +7,7 @@ use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
 /// Changes each run of `job` by the statement `forged` during its claim.
-fn forge_claims(db: &TestDb, job: &str, forged: &str) {
+fn change_run_during_claim(db: &TestDb, job: &str, forged: &str) {
     db.execute(&format!(
         "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN \
             NEW; END $$;
@@ -42,7 +42,7 @@ fn a_claimed_run_that_became_a_command_is_not_executed() {
             json!({"command": touch})
         ));
         let id = db.enqueue(["harmless"]);
-        forge_claims(&db, "harmless", forged);
+        change_run_during_claim(&db, "harmless", forged);
         let tick = db.jobctl(["tick", "--shell", policy]).run().success();
         assert!(!file.exists(), "executed with --shell {policy}: {forged}");
         assert_eq!(
@@ -60,7 +60,11 @@ fn a_claimed_run_that_became_a_call_reaches_only_allowed_hosts() {
     let server = HttpServer::start();
     let id = db.enqueue_script("true");
     let payload = json!({"url": server.url("/status/200")});
-    forge_claims(&db, "shell", &format!("NEW.job_type := 'http'; NEW.payload := '{payload}'"));
+    change_run_during_claim(
+        &db,
+        "shell",
+        &format!("NEW.job_type := 'http'; NEW.payload := '{payload}'"),
+    );
     db.jobctl(["tick", "--http-allow", "example.com"]).run().success().stderr_has("--http-allow");
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|not_allowed");
     assert_eq!(server.connections(), 0);

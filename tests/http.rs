@@ -15,9 +15,9 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stdout("");
 }
 
-/// Makes a call and returns the request that the server received.
+/// Makes a call that must succeed, and returns the request that the server received.
 #[track_caller]
-fn sends(db: &TestDb, server: &HttpServer, path: &str, payload: &Value) -> Request {
+fn call_and_take_request(db: &TestDb, server: &HttpServer, path: &str, payload: &Value) -> Request {
     let mut payload = payload.clone();
     payload["url"] = server.url(path).into();
     let id = enqueue(db, &payload);
@@ -40,7 +40,7 @@ fn a_call_sends_its_payload_and_names_its_run() {
     let agent = format!("jobctl/{}", env!("CARGO_PKG_VERSION"));
     let path = "/echo?a=1&b=%20c";
 
-    let request = sends(&db, &server, path, &json!({}));
+    let request = call_and_take_request(&db, &server, path, &json!({}));
     assert_eq!((request.method.as_str(), request.body.as_slice()), ("GET", b"".as_slice()));
     let own = |id: i64| {
         [
@@ -58,7 +58,7 @@ fn a_call_sends_its_payload_and_names_its_run() {
         "json": {"id": 5, "of": ["ü", null]},
         "headers": {"X-Api-Key": "k", "x-jobctl-run-id": "0"},
     });
-    let request = sends(&db, &server, path, &payload);
+    let request = call_and_take_request(&db, &server, path, &payload);
     let body = r#"{"id": 5, "of": ["ü", null]}"#;
     assert_eq!(
         (request.method.as_str(), String::from_utf8(request.body).unwrap().as_str()),
@@ -77,23 +77,31 @@ fn every_method_is_sent_with_and_without_a_body() {
     let db = TestDb::new();
     let server = HttpServer::start();
     for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
-        let request =
-            sends(&db, &server, "/status/200", &json!({"method": method.to_ascii_lowercase()}));
+        let request = call_and_take_request(
+            &db,
+            &server,
+            "/status/200",
+            &json!({"method": method.to_ascii_lowercase()}),
+        );
         assert_eq!((request.method.as_str(), request.body.len()), (method, 0));
         let empty = matches!(method, "POST" | "PUT" | "PATCH").then_some("0");
         assert_eq!(request.headers.get("content-length").map(String::as_str), empty, "{method}");
 
-        let request =
-            sends(&db, &server, "/status/200", &json!({"method": method, "body": "a\nü"}));
+        let request = call_and_take_request(
+            &db,
+            &server,
+            "/status/200",
+            &json!({"method": method, "body": "a\nü"}),
+        );
         assert_eq!((request.method.as_str(), request.body.as_slice()), (method, "a\nü".as_bytes()));
     }
     let id = enqueue(&db, &json!({"url": server.url("/echo?straße=ü")}));
     tick(&db);
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(server.requests().pop().unwrap().path, "/echo?stra%C3%9Fe=%C3%BC");
-    let request = sends(&db, &server, "/status/200", &json!({"json": null}));
+    let request = call_and_take_request(&db, &server, "/status/200", &json!({"json": null}));
     assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", b"null".as_slice()));
-    let request = sends(
+    let request = call_and_take_request(
         &db,
         &server,
         "/status/200",

@@ -7,7 +7,14 @@ use crate::support::{TestDb, wait_until};
 
 /// Inserts a run in this status, and a failed attempt of it that ended at this minute. The error
 /// is an exit status, and the output that of the command.
-fn fail(db: &TestDb, job: &str, status: &str, worker: &str, minute: u32, output: &str) -> i64 {
+fn insert_run_with_failure(
+    db: &TestDb,
+    job: &str,
+    status: &str,
+    worker: &str,
+    minute: u32,
+    output: &str,
+) -> i64 {
     let id = db.query(&format!(
         "INSERT INTO jobctl.job_runs (job_type, share, status, attempts, finished_at, error_type,
              last_error)
@@ -16,11 +23,19 @@ fn fail(db: &TestDb, job: &str, status: &str, worker: &str, minute: u32, output:
              'exit_code', 'exit status 1'
          RETURNING id"
     ));
-    attempt(db, id.parse().unwrap(), 1, worker, minute, output);
+    insert_failed_attempt(db, id.parse().unwrap(), 1, worker, minute, output);
     id.parse().unwrap()
 }
 
-fn attempt(db: &TestDb, run: i64, attempt: i32, worker: &str, minute: u32, output: &str) {
+/// Inserts a failed attempt of a run, which ended at this minute with this output.
+fn insert_failed_attempt(
+    db: &TestDb,
+    run: i64,
+    attempt: i32,
+    worker: &str,
+    minute: u32,
+    output: &str,
+) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
              error_type, error, exit_code, output)
@@ -48,14 +63,15 @@ fn fields(incident: &Value, names: &[&str]) -> Value {
 fn an_incident_is_one_row_over_jobs_shares_and_workers() {
     let db = TestDb::new();
     let full = |device: &str| format!("tar: {device}: Cannot write: No space left on device");
-    let first = fail(&db, "backup", "dead", "web1", 0, &full("/srv/a"));
+    let first = insert_run_with_failure(&db, "backup", "dead", "web1", 0, &full("/srv/a"));
     let copied = "cp: error writing \\'/b\\': No space left on device\\n";
-    let second = fail(&db, "mail", "succeeded", "web2", 30, copied);
-    let third = fail(&db, "mail", "failed", "web2", 60, copied);
-    attempt(&db, third, 2, "web2", 61, copied);
+    let second = insert_run_with_failure(&db, "mail", "succeeded", "web2", 30, copied);
+    let third = insert_run_with_failure(&db, "mail", "failed", "web2", 60, copied);
+    insert_failed_attempt(&db, third, 2, "web2", 61, copied);
     // Half an hour and a minute later, and another cause.
-    let later = fail(&db, "backup", "dead", "web1", 92, &full("/srv/a"));
-    let other = fail(&db, "mail", "dead", "web1", 30, "the provider does not answer");
+    let later = insert_run_with_failure(&db, "backup", "dead", "web1", 92, &full("/srv/a"));
+    let other =
+        insert_run_with_failure(&db, "mail", "dead", "web1", 30, "the provider does not answer");
     let all = incidents(&db, &[]);
     let ids: Vec<_> = all.iter().map(|it| it["incident"].as_str().unwrap()).collect();
     assert_eq!(ids, [first, later, other].map(|id| format!("{id}.1")));
@@ -135,11 +151,11 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
 fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
     let db = TestDb::new();
     let [full, other] = ["no space left on device", "no such customer"];
-    let victim = fail(&db, "backup", "dead", "web1", 0, full);
-    fail(&db, "backup", "dead", "web1", 1, other);
+    let victim = insert_run_with_failure(&db, "backup", "dead", "web1", 0, full);
+    insert_run_with_failure(&db, "backup", "dead", "web1", 1, other);
     // Its last failure has another cause.
-    let twice = fail(&db, "mail", "dead", "web1", 2, full);
-    attempt(&db, twice, 2, "web1", 3, other);
+    let twice = insert_run_with_failure(&db, "mail", "dead", "web1", 2, full);
+    insert_failed_attempt(&db, twice, 2, "web1", 3, other);
     let incident = format!("{victim}.1");
     let listed = db.jobctl(["list", "--incident", &incident]).run().success().stdout;
     assert_eq!((listed.lines().count(), listed.starts_with(&format!("{victim}\t"))), (1, true));
@@ -167,7 +183,8 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
 fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
     let db = TestDb::new();
     let full = "no space left on device";
-    let [first, second] = [0, 1].map(|minute| fail(&db, "backup", "dead", "web1", minute, full));
+    let [first, second] =
+        [0, 1].map(|minute| insert_run_with_failure(&db, "backup", "dead", "web1", minute, full));
     db.jobctl(["prune", &first.to_string()]).run().success();
     let incident = format!("{first}.1");
     let found = incidents(&db, &["--until", "2026-02-01"]);
@@ -189,12 +206,13 @@ fn a_trickle_of_one_cause_is_one_line() {
     let full = "no space left on device";
     // Six deaths in nine hours are four incidents; the run of the second one waits again.
     let deaths = [0, 20, 130, 300, 320, 540];
-    let ids = deaths.map(|minute| fail(&db, "backup", "dead", "web1", minute, full));
+    let ids =
+        deaths.map(|minute| insert_run_with_failure(&db, "backup", "dead", "web1", minute, full));
     db.execute(&format!("UPDATE jobctl.job_runs SET status = 'succeeded' WHERE id = {}", ids[5]));
     // Another cause; another job, within a pause of 8 hours of the first one.
-    fail(&db, "backup", "dead", "web1", 60, "no such customer");
-    fail(&db, "mail", "dead", "web1", 540 + 4 * 60, full);
-    let later = fail(&db, "backup", "dead", "web2", 540 + 8 * 60, full);
+    insert_run_with_failure(&db, "backup", "dead", "web1", 60, "no such customer");
+    insert_run_with_failure(&db, "mail", "dead", "web1", 540 + 4 * 60, full);
+    let later = insert_run_with_failure(&db, "backup", "dead", "web2", 540 + 8 * 60, full);
     let all = incidents(&db, &["--job", "backup", "--error", full]);
     let names = ["incident", "incidents", "times", "failures", "dead", "recovered", "workers"];
     let id = |index: usize| format!("{}.1", ids[index]);
@@ -280,7 +298,14 @@ fn a_cause_holds_no_values() {
         ("", "exit status 1"),
     ];
     for (index, (output, _)) in (0..).zip(&causes) {
-        fail(&db, "a", "dead", "w", index * 60, &output.replace('\'', "''").replace("\\''", "''"));
+        insert_run_with_failure(
+            &db,
+            "a",
+            "dead",
+            "w",
+            index * 60,
+            &output.replace('\'', "''").replace("\\''", "''"),
+        );
     }
     let found = db.query("SELECT cause FROM jobctl.job_attempts ORDER BY run_id");
     let wanted: Vec<_> = causes.iter().map(|(_, cause)| *cause).collect();
@@ -290,7 +315,7 @@ fn a_cause_holds_no_values() {
 #[test]
 fn errors_of_other_types_are_causes_without_values() {
     let db = TestDb::new();
-    let run = fail(&db, "a", "dead", "w", 0, "");
+    let run = insert_run_with_failure(&db, "a", "dead", "w", 0, "");
     const CONNECTION_REFUSED: &str = "cannot connect to the server: Connection refused \
         (os error 111); the server is `10.0.0.7:443`";
     for (number, error_type, error, cause) in [
@@ -300,7 +325,7 @@ fn errors_of_other_types_are_causes_without_values() {
         (5, "transport", CONNECTION_REFUSED, "connection refused"),
         (6, "lease_expired", "the lease expired on web1", "the lease expired on #"),
     ] {
-        attempt(&db, run, number, "w", 0, "step 1 of 7");
+        insert_failed_attempt(&db, run, number, "w", 0, "step 1 of 7");
         db.execute(&format!(
             "UPDATE jobctl.job_attempts SET error_type = '{error_type}', error = '{error}'
              WHERE attempt = {number}"
@@ -321,7 +346,7 @@ fn errors_of_other_types_are_causes_without_values() {
 
 /// Inserts dead runs that failed alike, each this many seconds after the one before, among ten
 /// thousand runs that succeeded.
-fn fail_often(db: &TestDb, runs: u32, seconds: u32) {
+fn insert_dead_runs_that_failed_alike(db: &TestDb, runs: u32, seconds: u32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
              last_error)
@@ -341,7 +366,7 @@ fn fail_often(db: &TestDb, runs: u32, seconds: u32) {
 }
 
 /// Returns the attempts that this command reads, and the functions of the schema that it calls.
-fn work_of(db: &TestDb, command: &[&str], stdout: &str) -> [i64; 2] {
+fn attempts_read_and_functions_called(db: &TestDb, command: &[&str], stdout: &str) -> [i64; 2] {
     let counters = [
         "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'job_attempts')
              + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_attempts')",
@@ -363,7 +388,7 @@ fn the_runs_of_a_long_incident_are_found_at_once() {
     for (runs, seconds) in [(500, 1), (300, 1200)] {
         let db = TestDb::new();
         db.execute(&format!("ALTER DATABASE {} SET track_functions = 'all'", db.name()));
-        fail_often(&db, runs, seconds);
+        insert_dead_runs_that_failed_alike(&db, runs, seconds);
         let some =
             "SELECT id || '.1' FROM jobctl.job_runs WHERE status = 'dead' LIMIT 1 OFFSET 100";
         let some = db.query(some);
@@ -375,7 +400,7 @@ fn the_runs_of_a_long_incident_are_found_at_once() {
             (&["failures", "--group", "--since", "2026-01-01"], "no such customer"),
             (&retry, &format!("queued\t{runs}\n")),
         ] {
-            let [read, called] = work_of(&db, command, stdout);
+            let [read, called] = attempts_read_and_functions_called(&db, command, stdout);
             let most = i64::from(runs) * 20 + 1000;
             assert!(read < most && called < 100, "{command:?}: {read} attempts, {called} calls");
         }
@@ -386,8 +411,22 @@ fn the_runs_of_a_long_incident_are_found_at_once() {
 fn a_narrow_terminal_shows_when_an_incident_was_and_how_many_runs_are_dead() {
     let db = TestDb::new();
     for (job, worker) in [("import_articles_nightly", "a.example"), ("sync_crm", "b.example")] {
-        fail(&db, job, "dead", worker, 1, "sh: 3: cannot create /data/x.tmp: No space left");
-        fail(&db, job, "succeeded", worker, 2, "sh: 3: cannot create /data/x.tmp: No space left");
+        insert_run_with_failure(
+            &db,
+            job,
+            "dead",
+            worker,
+            1,
+            "sh: 3: cannot create /data/x.tmp: No space left",
+        );
+        insert_run_with_failure(
+            &db,
+            job,
+            "succeeded",
+            worker,
+            2,
+            "sh: 3: cannot create /data/x.tmp: No space left",
+        );
     }
     db.execute("UPDATE jobctl.job_attempts SET finished_at = now(), started_at = now()");
     let all = ["FIRST", "LAST", "DEAD", "FAILURES", "JOBS", "CAUSE", "cannot create"];

@@ -317,7 +317,7 @@ fn json_lines_equal_the_rows_and_an_empty_tsv_has_its_header() {
 #[test]
 fn colour_flags_override_variables_and_auto_needs_a_terminal() {
     let db = TestDb::new();
-    crate::cancel::run_in(&db, "dead");
+    crate::cancel::enqueue_in_status(&db, "dead");
     let is_coloured = |flag: &str, variables: &[(&str, &str)]| {
         let list = db.jobctl(["list", "--format", "table", "--color", flag]);
         let list = variables.iter().fold(list, |list, (name, value)| list.env(name, value));

@@ -1,15 +1,15 @@
 //! How long an idempotency key is taken: as long as its run is kept, or as long as it is not
 //! finished.
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{TestDb, wait_until};
 
 const UNFINISHED: [&str; 3] = ["queued", "running", "failed"];
 const FINISHED: [&str; 3] = ["succeeded", "dead", "cancelled"];
 
-/// A run with this key, put into a status by SQL.
-fn keyed(db: &TestDb, status: &str, key: &str, scope: &str) -> i64 {
-    let id = run_in(db, status);
+/// Inserts a run of `refresh` with this key and status.
+fn insert_with_key(db: &TestDb, status: &str, key: &str, scope: &str) -> i64 {
+    let id = enqueue_in_status(db, status);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET job_type = 'refresh', payload = '{{}}', idempotency_key = \
             '{key}',
@@ -18,7 +18,9 @@ fn keyed(db: &TestDb, status: &str, key: &str, scope: &str) -> i64 {
     id
 }
 
-fn again(db: &TestDb, key: &str, scope: &str) -> [i64; 2] {
+/// Enqueues `refresh` with this key by the command and by the SQL function, and returns the id of
+/// each answer.
+fn enqueue_with_key_in_both_ways(db: &TestDb, key: &str, scope: &str) -> [i64; 2] {
     let sql = format!("SELECT jobctl.enqueue('refresh', key => '{key}', key_scope => '{scope}')");
     [db.enqueue(["refresh", "--key", key, "--key-scope", scope]), db.query(&sql).parse().unwrap()]
 }
@@ -29,12 +31,12 @@ fn a_finished_run_frees_its_live_key() {
     db.leaves_running();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for status in UNFINISHED {
-        let id = keyed(&db, status, status, "live");
-        assert_eq!(again(&db, status, "live"), [id, id], "{status}");
+        let id = insert_with_key(&db, status, status, "live");
+        assert_eq!(enqueue_with_key_in_both_ways(&db, status, "live"), [id, id], "{status}");
     }
     for status in FINISHED {
-        let id = keyed(&db, status, status, "live");
-        let [new, same] = again(&db, status, "live");
+        let id = insert_with_key(&db, status, status, "live");
+        let [new, same] = enqueue_with_key_in_both_ways(&db, status, "live");
         assert!(new != id && new == same, "{status}");
     }
 }
@@ -45,14 +47,14 @@ fn a_kept_run_holds_its_retained_key() {
     db.leaves_running();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for status in UNFINISHED.into_iter().chain(FINISHED) {
-        let id = keyed(&db, status, status, "retained");
-        assert_eq!(again(&db, status, "retained"), [id, id], "{status}");
+        let id = insert_with_key(&db, status, status, "retained");
+        assert_eq!(enqueue_with_key_in_both_ways(&db, status, "retained"), [id, id], "{status}");
         let default = db.enqueue(["refresh", "--key", status]);
         assert_eq!(default, id, "retained is the default");
     }
     db.execute("DELETE FROM jobctl.job_runs");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
-    again(&db, "dead", "retained");
+    enqueue_with_key_in_both_ways(&db, "dead", "retained");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
@@ -125,8 +127,8 @@ fn a_live_key_with_another_payload_is_a_conflict_only_while_its_run_lives() {
 #[test]
 fn a_retry_is_refused_while_another_run_holds_its_live_key() {
     let db = TestDb::new();
-    let older = keyed(&db, "dead", "k", "live");
-    let newer = keyed(&db, "queued", "k", "live");
+    let older = insert_with_key(&db, "dead", "k", "live");
+    let newer = insert_with_key(&db, "queued", "k", "live");
     db.jobctl(["retry", &older.to_string()]).run().exits(4).stdout("").stderr(&format!(
         "jobctl: cannot retry run {older}: another unfinished run has its key; cancel that run \
          first\n"
@@ -139,8 +141,9 @@ fn a_retry_is_refused_while_another_run_holds_its_live_key() {
 #[test]
 fn only_one_of_the_dead_runs_of_a_live_key_is_retried() {
     let db = TestDb::new();
-    let runs = [keyed(&db, "dead", "k", "live"), keyed(&db, "dead", "k", "live")];
-    let other = run_in(&db, "dead");
+    let runs =
+        [insert_with_key(&db, "dead", "k", "live"), insert_with_key(&db, "dead", "k", "live")];
+    let other = enqueue_in_status(&db, "dead");
     let said = format!(
         "jobctl: cannot retry run {}: another unfinished run has its key; cancel that run first\n",
         runs[0]
@@ -170,8 +173,8 @@ fn an_unfinished_run_with_the_live_key_blocks_other_retries_only() {
     let db = TestDb::new();
     db.leaves_running();
     for status in UNFINISHED {
-        let older = keyed(&db, "dead", status, "live").to_string();
-        let heir = keyed(&db, status, status, "live").to_string();
+        let older = insert_with_key(&db, "dead", status, "live").to_string();
+        let heir = insert_with_key(&db, status, status, "live").to_string();
         db.jobctl(["retry", &older])
             .run()
             .exits(4)
@@ -186,7 +189,8 @@ fn an_unfinished_run_with_the_live_key_blocks_other_retries_only() {
 fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
-    let [older, other] = [keyed(&db, "dead", "k", "live"), run_in(&db, "dead")];
+    let [older, other] =
+        [insert_with_key(&db, "dead", "k", "live"), enqueue_in_status(&db, "dead")];
     let mut enqueuer = db.client();
     enqueuer
         .batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')")
@@ -208,8 +212,8 @@ fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
 fn a_live_key_and_a_retained_key_do_not_block_each_others_retry() {
     let db = TestDb::new();
     for (key, scope, other) in [("a", "live", "retained"), ("b", "retained", "live")] {
-        let id = keyed(&db, "dead", key, scope);
-        keyed(&db, "queued", key, other);
+        let id = insert_with_key(&db, "dead", key, scope);
+        insert_with_key(&db, "queued", key, other);
         db.jobctl(["retry", &id.to_string()]).run().success();
     }
     // The same holds for a retry of both, and after the newer run succeeded and freed its key.
@@ -218,7 +222,7 @@ fn a_live_key_and_a_retained_key_do_not_block_each_others_retry() {
         ("d", ("dead", "retained"), ("dead", "live"), ["queued", "queued"]),
         ("e", ("dead", "live"), ("succeeded", "live"), ["queued", "succeeded"]),
     ] {
-        let ids = [older, newer].map(|(status, scope)| keyed(&db, status, key, scope));
+        let ids = [older, newer].map(|(status, scope)| insert_with_key(&db, status, key, scope));
         db.jobctl(["retry"]).args(ids.map(|id| id.to_string()).iter().map(String::as_str)).run();
         assert_eq!(ids.map(|id| db.status(id)), retried, "{older:?} {newer:?}");
     }

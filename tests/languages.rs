@@ -12,7 +12,7 @@ use crate::support::{Proxy, Role, TestDb, leave_out};
 
 /// An order of an application that may enqueue and write its own table, and nothing more.
 #[track_caller]
-fn orders(script: &str, mut command: Command) {
+fn assert_places_orders(script: &str, mut command: Command) {
     let db = TestDb::new();
     db.apply("[jobs.send_receipt]\nshell = 'cat'\n");
     let role = Role::granted(&db, "enqueuer");
@@ -55,7 +55,7 @@ fn python_enqueues_in_its_transaction() {
     for script in ["order.py", "order_sqlalchemy.py"] {
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", &folders).env("PYTHONDONTWRITEBYTECODE", "1");
-        orders(script, python);
+        assert_places_orders(script, python);
     }
 }
 
@@ -65,7 +65,7 @@ fn ruby_enqueues_in_its_transaction() {
     if !finds_driver.is_ok_and(|output| output.status.success()) {
         return leave_out("enqueue from Ruby", "ruby-pg is not installed");
     }
-    orders("order.rb", Command::new("ruby"));
+    assert_places_orders("order.rb", Command::new("ruby"));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn php_enqueues_in_its_transaction() {
     if !finds_driver.is_ok_and(|output| output.status.success()) {
         return leave_out("enqueue from PHP", "php-pgsql is not installed");
     }
-    orders("order.php", Command::new("php"));
+    assert_places_orders("order.php", Command::new("php"));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn java_enqueues_in_its_transaction() {
     }
     let mut java = Command::new("java");
     java.args(["--class-path", driver]);
-    orders("order.java", java);
+    assert_places_orders("order.java", java);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn go_enqueues_in_its_transaction() {
     }
     let mut go = Command::new("go");
     go.arg("run").envs([("GO111MODULE", "off"), ("GOPATH", packages)]);
-    orders("order.go", go);
+    assert_places_orders("order.go", go);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn node_enqueues_in_its_transaction() {
     };
     let mut node = Command::new("node");
     node.env("NODE_PATH", folder);
-    orders("order.js", node);
+    assert_places_orders("order.js", node);
 }
 
 #[test]
@@ -120,5 +120,5 @@ fn psql_enqueues_in_its_transaction() {
     }
     let mut psql = Command::new("psql");
     psql.args(["--no-psqlrc", "--quiet", "--file"]);
-    orders("order.sql", psql);
+    assert_places_orders("order.sql", psql);
 }

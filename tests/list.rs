@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::list_dead::{HARMLESS, HOSTILE};
 use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, temp_dir, wait_until};
@@ -14,7 +14,8 @@ fn list_ids<'a>(db: &TestDb, arguments: impl IntoIterator<Item = &'a str>) -> Ve
     finished.stdout.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect()
 }
 
-fn update(db: &TestDb, id: i64, columns: &str) -> i64 {
+/// Sets columns of a run by SQL, and returns the run.
+fn set_columns(db: &TestDb, id: i64, columns: &str) -> i64 {
     db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
     id
 }
@@ -92,7 +93,7 @@ fn a_key_finds_the_runs_of_each_status_and_scope() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
-        run_in(&db, status);
+        enqueue_in_status(&db, status);
     }
     db.execute(
         "UPDATE jobctl.job_runs SET idempotency_key = CASE WHEN status IN ('queued', 'failed',
@@ -100,7 +101,7 @@ fn a_key_finds_the_runs_of_each_status_and_scope() {
     );
     let ended = list_ids(&db, ["--key", "k"]);
     assert_eq!(ended.len(), 3);
-    let replaced = run_in(&db, "running");
+    let replaced = enqueue_in_status(&db, "running");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET idempotency_key = 'k', key_scope = 'replaced' WHERE id = \
          {replaced}"
@@ -132,7 +133,8 @@ fn a_key_finds_the_runs_of_each_status_and_scope() {
 #[test]
 fn waiting_runs_are_limited_and_sorted_with_the_others() {
     let db = TestDb::new();
-    let ids = ["queued", "dead", "blocked", "succeeded", "queued"].map(|it| run_in(&db, it));
+    let ids =
+        ["queued", "dead", "blocked", "succeeded", "queued"].map(|it| enqueue_in_status(&db, it));
     let [first, dead, blocked, _, last] = ids;
     let some = ["--status", "queued,blocked,dead"];
     assert_eq!(list_ids(&db, some), [last, blocked, dead, first]);
@@ -178,7 +180,7 @@ fn an_empty_list_prints_a_line_on_a_terminal() {
 fn filters_refuse_a_job_without_a_definition_and_runs() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
-    update(&db, run_in(&db, "dead"), "job_type = 'removed'");
+    set_columns(&db, enqueue_in_status(&db, "dead"), "job_type = 'removed'");
     for (command, all) in [
         ("list", ""),
         ("list-dead", ""),
@@ -200,10 +202,10 @@ fn list_shows_the_newest_runs_first() {
     let db = TestDb::new();
     db.leaves_running();
     let created = "created_at = '2026-01-31 07:00:00+00'";
-    let queued = update(&db, run_in(&db, "queued"), created);
-    let dead = update(
+    let queued = set_columns(&db, enqueue_in_status(&db, "queued"), created);
+    let dead = set_columns(
         &db,
-        run_in(&db, "dead"),
+        enqueue_in_status(&db, "dead"),
         &format!(
             "{created}, finished_at = '2026-01-31 08:00:00+00', last_error = 'exit status 3', \
              attempts = 2"
@@ -214,9 +216,9 @@ fn list_shows_the_newest_runs_first() {
          SELECT {dead}, n, 'w', now(), now() + n * interval '33 seconds', 'failed' FROM \
          generate_series(1, 2) AS n"
     ));
-    let running = update(
+    let running = set_columns(
         &db,
-        run_in(&db, "running"),
+        enqueue_in_status(&db, "running"),
         &format!("{created}, started_at = now() - interval '3 hours 5 seconds'"),
     );
     let finished = db.jobctl(["list"]).run().success().stderr("");
@@ -272,7 +274,7 @@ fn list_shows_fifty_runs_by_default() {
 fn list_filters_by_one_or_several_statuses() {
     let db = TestDb::new();
     db.leaves_running();
-    let ids = STATUSES.map(|status| run_in(&db, status));
+    let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     for (status, id) in STATUSES.iter().zip(ids) {
         assert_eq!(list_ids(&db, ["--status", status]), [id], "{status}");
     }
@@ -293,11 +295,11 @@ fn list_filters_by_one_or_several_statuses() {
 #[test]
 fn a_run_must_match_all_filters() {
     let db = TestDb::new();
-    let plain = run_in(&db, "dead");
-    let job = update(&db, run_in(&db, "dead"), "job_type = 'report'");
-    let queue = update(&db, run_in(&db, "dead"), "queue = 'mail'");
-    let key = update(&db, run_in(&db, "dead"), "idempotency_key = 'k'");
-    let error = update(&db, run_in(&db, "dead"), "error_type = 'timeout'");
+    let plain = enqueue_in_status(&db, "dead");
+    let job = set_columns(&db, enqueue_in_status(&db, "dead"), "job_type = 'report'");
+    let queue = set_columns(&db, enqueue_in_status(&db, "dead"), "queue = 'mail'");
+    let key = set_columns(&db, enqueue_in_status(&db, "dead"), "idempotency_key = 'k'");
+    let error = set_columns(&db, enqueue_in_status(&db, "dead"), "error_type = 'timeout'");
     for (filter, id) in [
         (["--job", "report"], job),
         (["--queue", "mail"], queue),
@@ -319,7 +321,8 @@ fn a_run_must_match_all_filters() {
             "{filter:?}"
         );
     }
-    let both = update(&db, run_in(&db, "queued"), "job_type = 'report', queue = 'mail'");
+    let both =
+        set_columns(&db, enqueue_in_status(&db, "queued"), "job_type = 'report', queue = 'mail'");
     assert_eq!(list_ids(&db, ["--job", "report", "--queue", "mail"]), [both]);
     assert_eq!(
         list_ids(&db, ["--job", "report", "--queue", "mail", "--status", "dead"]),
@@ -339,7 +342,11 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
         let aged = |created: u32, ended: u32| {
             let ended =
                 if ends { format!(", finished_at = {}", hours_ago(ended)) } else { String::new() };
-            update(&db, run_in(&db, status), &format!("created_at = {}{ended}", hours_ago(created)))
+            set_columns(
+                &db,
+                enqueue_in_status(&db, status),
+                &format!("created_at = {}{ended}", hours_ago(created)),
+            )
         };
         let [early, late, old] = [
             aged(if ends { 40 } else { 10 }, 10),
@@ -376,7 +383,7 @@ fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
     let start = "date_trunc('day', now() AT TIME ZONE 'Asia/Kathmandu') - interval '1 day'";
     let at = |offset: &str| {
         let ended = format!("({start}) AT TIME ZONE 'Asia/Kathmandu' {offset} interval '1 minute'");
-        update(&db, run_in(&db, "dead"), &format!("finished_at = {ended}"))
+        set_columns(&db, enqueue_in_status(&db, "dead"), &format!("finished_at = {ended}"))
     };
     let [before, after] = [at("-"), at("+")];
     let zone = ["--time-zone", "Asia/Kathmandu"];
@@ -407,9 +414,9 @@ fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
 fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
     let db = TestDb::new();
     let at = |second: u32| {
-        update(
+        set_columns(
             &db,
-            run_in(&db, "dead"),
+            enqueue_in_status(&db, "dead"),
             &format!("finished_at = '2026-01-31 08:00:{second:02}+00'"),
         )
     };
@@ -432,7 +439,7 @@ fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
 #[test]
 fn control_characters_are_escaped() {
     let db = TestDb::new();
-    let id = run_in(&db, "dead");
+    let id = enqueue_in_status(&db, "dead");
     let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1 WHERE id = $2";
     db.client().execute(update, &[&HOSTILE, &id]).unwrap();
     let finished = db.jobctl(["list"]).run().success();
@@ -444,9 +451,9 @@ fn control_characters_are_escaped() {
 #[test]
 fn a_narrow_terminal_shows_job_status_and_error() {
     let db = TestDb::new();
-    update(
+    set_columns(
         &db,
-        run_in(&db, "cancelled"),
+        enqueue_in_status(&db, "cancelled"),
         "job_type = 'cleanup_nightly', last_error = 'no space left on device'",
     );
     let wide = ["cleanup_nightly", "cancelled", "no space left on device"];
@@ -466,8 +473,8 @@ fn a_narrow_terminal_shows_job_status_and_error() {
 fn a_terminal_shows_a_table_that_fits_and_notes_further_runs() {
     let db = TestDb::new();
     for _ in 0..2 {
-        let id = run_in(&db, "dead");
-        update(
+        let id = enqueue_in_status(&db, "dead");
+        set_columns(
             &db,
             id,
             "last_error = repeat('long ', 100), created_at = now() - interval '3 hours 5 seconds'",
@@ -563,7 +570,7 @@ fn waiting_and_running_runs_have_columns_of_their_own() {
     let db = TestDb::new();
     db.leaves_running();
     for status in ["queued", "running", "failed", "dead"] {
-        run_in(&db, status);
+        enqueue_in_status(&db, status);
     }
     let header = |statuses: &str| {
         let list = db.jobctl(["list", "--format", "table", "--status", statuses]).run().success();

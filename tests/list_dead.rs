@@ -1,12 +1,12 @@
 //! The output of `list-dead` in each format.
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, temp_dir};
 
 /// Inserts a run that was marked dead at this second.
 fn insert_dead(db: &TestDb, second: u32, more: &str) -> i64 {
-    let id = run_in(db, "dead");
+    let id = enqueue_in_status(db, "dead");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET finished_at = '2026-01-31 08:00:{second:02}+00', failed_at = \
          '2026-01-31 08:00:{second:02}+00', \
@@ -27,7 +27,7 @@ fn an_empty_list_prints_no_line_or_an_empty_json_array() {
 fn only_dead_runs_are_listed() {
     let db = TestDb::new();
     db.leaves_running();
-    let ids = STATUSES.map(|status| (status, run_in(&db, status)));
+    let ids = STATUSES.map(|status| (status, enqueue_in_status(&db, status)));
     let finished = db.jobctl(["list-dead"]).run().success();
     let listed: Vec<_> =
         finished.stdout.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect();
@@ -106,7 +106,7 @@ pub const HARMLESS: &str =
 
 /// Inserts a run whose text columns are all hostile.
 fn insert_hostile(db: &TestDb) -> i64 {
-    let id = run_in(db, "dead");
+    let id = enqueue_in_status(db, "dead");
     let mut client = db.client();
     let update =
         "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1 WHERE id = $2";
@@ -204,7 +204,7 @@ fn groups_count_dead_runs_by_job_and_error_type() {
     let last = insert_dead(&db, 2, timeout);
     insert_dead(&db, 1, &timeout.replace("5s", "6s"));
     let unknown = insert_dead(&db, 3, "");
-    run_in(&db, "cancelled");
+    enqueue_in_status(&db, "cancelled");
     // The id and the error are those of the latest death, not of the newest run.
     let line = format!(
         "report\ttimeout\t2\t2026-01-31T08:00:01.000000Z\t2026-01-31T08:00:02.000000Z\t{last}\t\

@@ -3,10 +3,10 @@
 use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, TestDb, wait_until};
-use crate::wait::waits;
+use crate::wait::has_ended_a_transaction;
 
-/// A job that prints two lines, waits at the gate, and prints a third.
-fn enqueue_talkative(db: &TestDb, gate: &Gate) -> i64 {
+/// Enqueues a run that prints two lines, waits at the gate, and prints a third.
+fn enqueue_that_prints_around_gate(db: &TestDb, gate: &Gate) -> i64 {
     let script = format!("printf 'one\\ntwo\\377\\0\\n'\n{}\necho three >&2", gate.script());
     db.enqueue_script(&script)
 }
@@ -19,7 +19,7 @@ fn wait_for_output(db: &TestDb, id: i64) {
 fn a_running_job_shows_what_it_has_printed() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = enqueue_talkative(&db, &gate);
+    let id = enqueue_that_prints_around_gate(&db, &gate);
     let follow = db.jobctl(["show", "1", "--output", "--follow"]).spawn();
     let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
     wait_for_output(&db, id);
@@ -39,13 +39,13 @@ fn a_running_job_shows_what_it_has_printed() {
 fn an_output_is_followed_through_an_outage() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = enqueue_talkative(&db, &gate);
+    let id = enqueue_that_prints_around_gate(&db, &gate);
     let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
     wait_for_output(&db, id);
     let proxy = Proxy::to(&db);
     let follow = db.jobctl(["show", "1", "--output", "--follow"]).env("PGAPPNAME", "follows");
     let follow = follow.through(&proxy).spawn();
-    wait_until("it follows", || waits(&db, "follows"));
+    wait_until("it follows", || has_ended_a_transaction(&db, "follows"));
     proxy.cut();
     let before = proxy.connections();
     wait_until("it looks again", || proxy.connections() > before);
@@ -61,7 +61,7 @@ fn the_output_of_a_lost_attempt_is_kept() {
     for force in [false, true] {
         let db = TestDb::new();
         let gate = Gate::new();
-        let id = enqueue_talkative(&db, &gate);
+        let id = enqueue_that_prints_around_gate(&db, &gate);
         let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
         wait_for_output(&db, id);
         tick.signal(Signal::KILL);
@@ -80,11 +80,11 @@ fn the_output_of_a_lost_attempt_is_kept() {
     }
 }
 
-/// Asserts that the lease of a talkative job is renewed, and that the job succeeds.
+/// Asserts that the lease of a job that prints is renewed, and that the job succeeds.
 #[track_caller]
-fn lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
+fn assert_lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
     let gate = Gate::new();
-    let id = enqueue_talkative(db, &gate);
+    let id = enqueue_that_prints_around_gate(db, &gate);
     let tick = db.jobctl(["tick", "--lease", lease]).spawn();
     gate.wait_for_starts(1);
     db.wait_for_renewals(id, renewals);
@@ -97,7 +97,7 @@ fn lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
 fn a_lease_is_renewed_even_if_its_output_is_rejected() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_output CHECK (live_output IS NULL)");
-    lease_is_renewed(&db, "2s", 3);
+    assert_lease_is_renewed(&db, "2s", 3);
 }
 
 #[test]
@@ -149,14 +149,14 @@ fn a_lease_is_renewed_even_if_its_output_is_slow_to_store() {
              WHEN (NEW.live_output IS DISTINCT FROM OLD.live_output)
              EXECUTE FUNCTION public.slow()",
     );
-    lease_is_renewed(&db, "9s", 2);
+    assert_lease_is_renewed(&db, "9s", 2);
 }
 
 #[test]
 fn the_output_of_a_busy_lease_is_sent_again() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = enqueue_talkative(&db, &gate);
+    let id = enqueue_that_prints_around_gate(&db, &gate);
     let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
     gate.wait_for_starts(1);
     let mut client = db.client();
@@ -175,7 +175,7 @@ fn the_output_of_a_busy_lease_is_sent_again() {
 fn a_job_goes_on_if_the_database_falls_silent_while_its_output_is_stored() {
     let (db, gate) = (TestDb::new(), Gate::new());
     let proxy = Proxy::to(&db);
-    let id = enqueue_talkative(&db, &gate);
+    let id = enqueue_that_prints_around_gate(&db, &gate);
     proxy.freeze_after("stores what jobs have printed");
     let url = proxy.url();
     let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &url).spawn();

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::support::{Proxy, Role, TestDb, wait_until};
 
-/// Returns the rows of each table that a load test writes to.
-fn rows(db: &TestDb) -> String {
+/// Returns the number of rows of each table that a load test writes to.
+fn numbers_of_rows(db: &TestDb) -> String {
     db.query(
         "SELECT (SELECT count(*) FROM jobctl.job_runs),
              (SELECT count(*) FROM jobctl.job_attempts),
@@ -48,7 +48,7 @@ fn a_load_test_prints_its_figures_and_changes_no_other_row() {
     db.enqueue(["other"]);
     db.jobctl(["tick"]).run().success();
     let due = db.enqueue(["other"]);
-    let (before, check) = (rows(&db), db.jobctl(["check"]).run().success().stdout);
+    let (before, check) = (numbers_of_rows(&db), db.jobctl(["check"]).run().success().stdout);
 
     let load = db.jobctl(["load", "--runs", "40", "--rate", "100", "--workers", "2", "--yes"]);
     let json = load.args(["--json"]).run().success().stderr("").stdout;
@@ -64,7 +64,7 @@ fn a_load_test_prints_its_figures_and_changes_no_other_row() {
     // Each run writes a few rows, of more than a hundred bytes each.
     assert!(number("wal_bytes") > 40.0 * 100.0, "{json}");
 
-    assert_eq!(rows(&db), before);
+    assert_eq!(numbers_of_rows(&db), before);
     assert_eq!(db.status(due), "queued", "other runs are left to other ticks");
     db.jobctl(["check"]).run().success().stdout(&check);
     wait_until("the VACUUM to be counted", || {
@@ -82,7 +82,7 @@ fn a_database_with_other_runs_needs_yes() {
     db.enqueue(["shell", "--", "true"]);
     let refused = db.jobctl(["load", "--runs", "1"]).run().exits(2).stdout("").complains_once();
     refused.stderr_has("it has other runs").stderr_has("add --yes");
-    assert_eq!(rows(&db), "1|0|0|0|0|0");
+    assert_eq!(numbers_of_rows(&db), "1|0|0|0|0|0");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_signal_ends_a_load_test_and_leaves_no_row() {
         load.signal(signal);
         let ended = load.wait().exits(1).complains_once().stderr_has("a signal stopped it");
         assert!(ended.stdout.starts_with("runs\t"), "the figures so far are printed\n{ended}");
-        assert_eq!(rows(&db), NONE);
+        assert_eq!(numbers_of_rows(&db), NONE);
     }
 }
 
@@ -120,7 +120,7 @@ fn one_load_test_runs_at_a_time_and_removes_the_rows_of_a_killed_one() {
     other().exits(5).stdout("").complains_once().stderr_has("is in use");
     first.signal(Signal::KILL);
     first.wait();
-    assert_ne!(rows(&db), NONE);
+    assert_ne!(numbers_of_rows(&db), NONE);
     db.execute(
         "UPDATE jobctl.job_runs
          SET status = 'running', attempts = 1, finished_at = NULL, locked_by = 'jobctl-load-1',
@@ -131,7 +131,7 @@ fn one_load_test_runs_at_a_time_and_removes_the_rows_of_a_killed_one() {
     other().exits(5);
     age_lock(&db);
     other().success().stdout_has("runs\t3\nsucceeded\t3\n");
-    assert_eq!(rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NONE);
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn a_load_test_whose_lock_was_taken_stops() {
     frozen.signal(Signal::CONT);
     frozen.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
     assert!(second.is_running());
-    assert_ne!(rows(&db), NONE, "the rows of the second test are kept");
+    assert_ne!(numbers_of_rows(&db), NONE, "the rows of the second test are kept");
     second.signal(Signal::TERM);
     second.wait().exits(1).stderr_has("a signal stopped it");
-    assert_eq!(rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NONE);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_load_test_without_its_definition_removes_its_runs() {
         .run()
         .success();
     load.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
-    assert_eq!(rows(&db), "0|0|1|0|0|1", "only the other definition and its event");
+    assert_eq!(numbers_of_rows(&db), "0|0|1|0|0|1", "only the other definition and its event");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_load_test_that_loses_its_connections_removes_its_runs() {
          WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
     load.wait().exits(5).stdout("").stderr_has("try again");
-    assert_eq!(rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NONE);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_load_test_that_cannot_finish_ends_after_max_time() {
     db.jobctl(["hold", "--queue", "jobctl-load"]).run().success();
     let load = db.jobctl(["load", "--runs", "5", "--max-time", "1s"]).run().exits(1);
     load.stdout_has("runs\t5\nsucceeded\t0\n").complains_once().stderr_has("--max-time is over");
-    assert_eq!(rows(&db), "0|0|0|0|0|1", "the event about the hold is kept");
+    assert_eq!(numbers_of_rows(&db), "0|0|0|0|0|1", "the event about the hold is kept");
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn only_the_owner_of_the_schema_may_load_and_the_server_may_hide_its_wal() {
     owner.jobctl(["migrate"]).run().success();
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["load"]).run().exits(7).stdout("").complains_once().stderr_has("owner");
-    assert_eq!(rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NONE);
 
     db.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC");
     let load = owner.jobctl(["load", "--runs", "3", "--format", "table"]).run().success();
     load.stderr("").stdout_has("succeeded:          3/3\n").stdout_has("unknown, because");
-    assert_eq!(rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NONE);
 }

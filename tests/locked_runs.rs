@@ -36,7 +36,7 @@ impl<'db> Shop<'db> {
             enqueuer.name()
         ));
         let shop = Self { db, gate, worker, enqueuer };
-        shop.enqueuer.client().batch_execute(&enqueue("")).unwrap();
+        shop.enqueuer.client().batch_execute(&enqueue_statement("")).unwrap();
         shop
     }
 
@@ -61,17 +61,20 @@ impl<'db> Shop<'db> {
     }
 }
 
-fn enqueue(more: &str) -> String {
+/// Returns a statement that enqueues a run of `a` with the key `k`.
+fn enqueue_statement(more: &str) -> String {
     format!("SELECT jobctl.enqueue('a', '[1]', key => 'k', key_scope => 'live'{more})")
 }
 
-fn replace() -> String {
-    enqueue(", on_conflict => 'replace'")
+/// Returns a statement that replaces the run with the key `k`.
+fn replace_statement() -> String {
+    enqueue_statement(", on_conflict => 'replace'")
 }
 
-fn locks() -> [String; 3] {
+/// Returns statements of applications that lock the row of the run, each in another way.
+fn statements_that_lock_the_run() -> [String; 3] {
     [
-        replace(),
+        replace_statement(),
         "SELECT FROM jobctl.job_runs FOR UPDATE".to_owned(),
         "UPDATE jobctl.job_runs SET priority = 0".to_owned(),
     ]
@@ -79,7 +82,7 @@ fn locks() -> [String; 3] {
 
 #[test]
 fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
-    for lock in locks() {
+    for lock in statements_that_lock_the_run() {
         let db = TestDb::new();
         let shop = Shop::new(&db, "");
         let (tick, mut locker) = shop.start(&lock);
@@ -124,17 +127,24 @@ fn a_cancel_request_reaches_a_run_whose_row_is_locked() {
 
 #[test]
 fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
-    let (select, commit, rollback) = (locks()[1].clone(), "COMMIT", "ROLLBACK");
+    let (select, commit, rollback) =
+        (statements_that_lock_the_run()[1].clone(), "COMMIT", "ROLLBACK");
     let newer = "|succeeded|1";
     let failed = "failed|1|exit_code|t||";
     let cases = [
-        (replace(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
-        (replace(), commit, "echo 7€", &format!("succeeded|1||{newer}"), "2|0|0|0"),
+        (replace_statement(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
+        (replace_statement(), commit, "echo 7€", &format!("succeeded|1||{newer}"), "2|0|0|0"),
         (select.clone(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
-        (replace(), rollback, "echo 7€; exit 1", failed, "0|1|1|0"),
+        (replace_statement(), rollback, "echo 7€; exit 1", failed, "0|1|1|0"),
         (select, commit, "echo 7€; exit 1", failed, "0|1|1|0"),
         // The newer run fails, too.
-        (replace(), commit, "echo 7€; exit 1", "cancelled|1|exit_code|f|failed|1", "0|2|1|0"),
+        (
+            replace_statement(),
+            commit,
+            "echo 7€; exit 1",
+            "cancelled|1|exit_code|f|failed|1",
+            "0|2|1|0",
+        ),
     ];
     for (lock, end, script, expected, figures) in cases {
         let db = TestDb::new();
@@ -179,7 +189,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
 fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start(&locks()[1]);
+    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
     tick.signal(Signal::TERM);
     tick.signal(Signal::TERM);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
@@ -197,7 +207,7 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
 fn a_stored_result_that_ends_its_run_dead_is_a_warning() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "exit 65");
-    let (tick, mut locker) = shop.start(&locks()[1]);
+    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
@@ -218,7 +228,7 @@ fn a_locked_definition_is_named() {
         assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
     }
     let why_locked = "another transaction has locked the definition of its job (server process )";
-    assert!(why(&db, id).contains(why_locked), "{}", why(&db, id));
+    assert!(why_waiting(&db, id).contains(why_locked), "{}", why_waiting(&db, id));
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("overdue").stdout_has(&format!("`jobctl show {id}` says why"));
@@ -300,7 +310,7 @@ fn a_rejected_stored_result_delays_no_other() {
     tick.wait().success();
     assert_eq!(db.query(STORED), "2");
     locker.batch_execute("COMMIT").unwrap();
-    crate::bulk::reject(&db, "OLD.id = 1");
+    crate::bulk::reject_changes_of(&db, "OLD.id = 1");
     let other = worker.jobctl(["tick", "--worker", "other"]).run().success();
     other.stderr_has("run 1: cannot record stored results: ").stderr_has("run 1 is kept");
     assert_eq!(ids.map(|id| db.status(id)), ["running", "succeeded"]);
@@ -351,7 +361,7 @@ fn a_kept_lease_counts_as_a_lease() {
 fn an_unreadable_stored_result_is_left_to_the_lease() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start(&locks()[1]);
+    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
@@ -362,8 +372,8 @@ fn an_unreadable_stored_result_is_left_to_the_lease() {
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
 }
 
-/// Returns why a run does not run, without numbers.
-fn why(db: &TestDb, id: i64) -> String {
+/// Returns why `show` says that a run does not run, without digits.
+fn why_waiting(db: &TestDb, id: i64) -> String {
     let shown = db.jobctl(["show", "--json", &id.to_string()]).run().success().stdout;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     shown["why_not_running"].as_str().unwrap_or_default().replace(|c: char| c.is_ascii_digit(), "")
@@ -392,13 +402,16 @@ fn show_says_that_a_transaction_keeps_a_run_from_starting() {
         locker.batch_execute(&format!("BEGIN; {lock}")).unwrap();
         tick();
         assert_eq!([blocked, due].map(|id| db.status(id)), ["blocked", "queued"]);
-        let due_why = why(&db, due);
+        let due_why = why_waiting(&db, due);
         assert!(due_why.ends_with(&format!("ago: {LOCKED}")), "{due_why}");
-        assert_eq!(why(&db, blocked), format!("each run that it waits for has ended; {LOCKED}"));
+        assert_eq!(
+            why_waiting(&db, blocked),
+            format!("each run that it waits for has ended; {LOCKED}")
+        );
         locker.batch_execute("ROLLBACK").unwrap();
         let free = "each run that it waits for has ended; the next tick starts it";
-        assert_eq!(why(&db, blocked), free);
-        assert!(!why(&db, due).contains("transaction"));
+        assert_eq!(why_waiting(&db, blocked), free);
+        assert!(!why_waiting(&db, due).contains("transaction"));
     }
     tick();
     assert_eq!([blocked, due].map(|id| db.status(id)), ["succeeded", "succeeded"]);

@@ -6,7 +6,7 @@ const TWO_JOBS: &str = "[jobs.a]\nshell = 'true'\nlock = 'warehouse'\n\
     [jobs.b]\nshell = 'true'\nlock = 'warehouse'\n";
 
 /// Inserts a run with this lock that worker `b` executes, so that the lock is taken.
-fn run_elsewhere(db: &TestDb, lock: &str) {
+fn insert_running_elsewhere(db: &TestDb, lock: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs
              (job_type, status, attempts, locked_by, locked_until, started_at, lock)
@@ -49,7 +49,7 @@ fn overlaps(db: &TestDb) -> String {
 fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    run_elsewhere(&db, "warehouse");
+    insert_running_elsewhere(&db, "warehouse");
     let (a, b) = (db.enqueue(["a"]), db.enqueue(["b"]));
     let free = db.enqueue(["shell", "--", "true"]);
     tick(&db);
@@ -70,7 +70,7 @@ fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
 fn a_run_may_bring_a_lock_of_its_own() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nmax_running = 5\n");
-    run_elsewhere(&db, "account:17");
+    insert_running_elsewhere(&db, "account:17");
     let lines = r#"{"job_type": "a", "lock": "account:17"}
 {"job_type": "b", "lock": "account:17"}
 {"job_type": "shell", "payload": {"command": "true"}, "lock": "account:17"}
@@ -101,11 +101,11 @@ fn a_run_may_bring_a_lock_of_its_own() {
 fn a_definition_says_how_many_runs_may_have_the_lock() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nlock = { name = 'gpu', most = 2 }\n");
-    run_elsewhere(&db, "gpu");
+    insert_running_elsewhere(&db, "gpu");
     let first = db.enqueue(["a"]);
     tick(&db);
     assert_eq!(db.status(first), "succeeded");
-    run_elsewhere(&db, "gpu");
+    insert_running_elsewhere(&db, "gpu");
     let second = db.enqueue(["a"]);
     tick(&db);
     db.jobctl(["show", &second.to_string()])
@@ -126,7 +126,7 @@ fn a_definition_says_how_many_runs_may_have_the_lock() {
 fn the_lock_of_a_crashed_worker_is_kept_until_its_run_is_recovered() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    run_elsewhere(&db, "warehouse");
+    insert_running_elsewhere(&db, "warehouse");
     let waiting = db.enqueue(["a"]);
     tick(&db);
     assert_eq!(db.status(waiting), "queued");
@@ -217,7 +217,7 @@ fn a_due_run_is_found_behind_thousands_of_locks() {
     tick(&db);
     assert_eq!(db.status(due), "succeeded");
     // Many due runs behind a taken lock cost one probe, so the due run is still found.
-    run_elsewhere(&db, "taken");
+    insert_running_elsewhere(&db, "taken");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, lock, priority)
          SELECT 'shell', 'taken', number FROM generate_series(1, 3000) AS number",
@@ -247,7 +247,7 @@ fn a_worker_role_claims_runs_with_locks_and_one_run_by_its_id() {
     let (a, own) = (db.enqueue(["a"]), db.enqueue(["shell", "--lock", "x", "--", "true"]));
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!((db.status(a), db.status(own)), ("succeeded".into(), "succeeded".into()));
-    run_elsewhere(&db, "x");
+    insert_running_elsewhere(&db, "x");
     let first = db.enqueue(["shell", "--lock", "y", "--", "true"]);
     let taken = db.enqueue(["shell", "--lock", "x", "--", "true"]);
     db.jobctl(["tick", "--run", &taken.to_string()]).run();

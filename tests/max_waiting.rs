@@ -2,8 +2,8 @@
 
 use crate::support::{TestDb, temp_dir, wait_until};
 
-/// A database whose definition `a` allows two waiting runs, and has two.
-fn full(when_full: &str) -> TestDb {
+/// Returns a database whose definition `a` allows two waiting runs, and has two.
+fn db_with_full_definition(when_full: &str) -> TestDb {
     let db = TestDb::new();
     db.apply(&format!(
         "[jobs.a]\nshell = 'true'\nmax_waiting = 2\nwhen_full = '{when_full}'\n\
@@ -20,7 +20,7 @@ fn statuses(db: &TestDb) -> String {
 /// Else the new run could never start, and no command would have said so.
 #[test]
 fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
-    let db = full("drop_oldest");
+    let db = db_with_full_definition("drop_oldest");
     let why = "it waits for run 1, which this transaction has dropped, as a definition is full\n";
     for rule in [&["--after", "1"][..], &["--after", "1", "--after-any-end"]] {
         db.jobctl(["enqueue", "a"])
@@ -48,7 +48,7 @@ fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
 
 #[test]
 fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
-    let db = full("refuse");
+    let db = db_with_full_definition("refuse");
     let why = "definition `a` is full, its max_waiting is 2; try again later\n";
     db.jobctl(["enqueue", "a"]).run().exits(9).stdout("").stderr(&format!("jobctl: {why}"));
     let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
@@ -73,7 +73,7 @@ fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
 
 #[test]
 fn a_full_definition_can_drop_new_runs() {
-    let db = full("drop_new");
+    let db = db_with_full_definition("drop_new");
     let dropped = db.jobctl(["enqueue", "a"]).run().success().stdout("\n");
     dropped.stderr("jobctl: 1 run dropped: the definition is full\n");
     let dropped = db.jobctl(["enqueue", "a", "--json"]).run().success();
@@ -110,7 +110,7 @@ fn dropped_figures(db: &TestDb) -> String {
 
 #[test]
 fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
-    let db = full("drop_oldest");
+    let db = db_with_full_definition("drop_oldest");
     assert_eq!(db.enqueue(["a"]), 3);
     assert_eq!(
         db.of_run(1, "status, error_type, last_error, finished_at IS NOT NULL"),
@@ -182,7 +182,7 @@ fn schedules_and_inserted_rows_are_counted_but_not_refused() {
 
 #[test]
 fn a_full_definition_counts_in_its_index_whatever_the_history() {
-    let db = full("refuse");
+    let db = db_with_full_definition("refuse");
     for when_full in ["refuse", "drop_oldest"] {
         db.execute(&format!(
             "UPDATE jobctl.job_definitions SET when_full = '{when_full}';

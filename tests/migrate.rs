@@ -430,9 +430,9 @@ fn migrate_revokes_what_default_privileges_grant() {
     assert_eq!(db.query(granted), "");
 }
 
-/// Checks that `migrate` and its dry run fail and change nothing.
+/// Asserts that `migrate` and its dry run fail and change nothing.
 #[track_caller]
-fn refuses(db: &TestDb, exit: i32, why: &str) {
+fn assert_migrate_refused(db: &TestDb, exit: i32, why: &str) {
     let catalog =
         "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
     let before = db.query(catalog);
@@ -454,14 +454,14 @@ fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
         "the schema `jobctl` belongs to role {0}, not to postgres; migrate as {0}",
         owner.name()
     );
-    refuses(&db, 7, &why);
+    assert_migrate_refused(&db, 7, &why);
     member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
     db.execute(&format!("GRANT {} TO {}", owner.name(), member.name()));
     member.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n");
     owner.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
     member.jobctl(["migrate"]).run().success().stdout("").stderr("");
     // The refusal is the same if no migration is missing.
-    refuses(&db, 7, &why);
+    assert_migrate_refused(&db, 7, &why);
     db.jobctl(["doctor"]).run().stdout_has("schema\tup to date");
 }
 
@@ -493,7 +493,7 @@ fn migrate_refuses_a_schema_where_other_roles_may_create() {
         other.name()
     ));
     let both = format!("PUBLIC, {}", other.name());
-    refuses(
+    assert_migrate_refused(
         &db,
         7,
         &format!(
@@ -504,7 +504,7 @@ fn migrate_refuses_a_schema_where_other_roles_may_create() {
     db.execute(&format!("REVOKE CREATE ON SCHEMA jobctl FROM {both}"));
     db.jobctl(["migrate"]).run().success();
     db.execute(&format!("GRANT CREATE ON SCHEMA jobctl TO {}", other.name()));
-    refuses(&db, 7, "may create objects in the schema `jobctl`");
+    assert_migrate_refused(&db, 7, "may create objects in the schema `jobctl`");
 }
 
 #[test]
@@ -516,7 +516,7 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
         let name = object.split([' ', '(']).next().unwrap();
         db.execute(&format!("ALTER {kind} {name} OWNER TO {}", other.name()));
         let why = "the schema `jobctl` has objects of other roles in it: ";
-        refuses(&db, 7, &format!("{why}{} {name}", kind.to_lowercase()));
+        assert_migrate_refused(&db, 7, &format!("{why}{} {name}", kind.to_lowercase()));
         db.execute(&format!("DROP {kind} {name}"));
     };
     given("jobctl.misc (x integer)", "TABLE");
@@ -524,7 +524,7 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
     given("jobctl.mood AS ENUM ('x')", "TYPE");
     given("jobctl.misc AS SELECT 1 AS x", "VIEW");
     db.execute(&format!("ALTER TABLE jobctl.schema_migrations OWNER TO {}", other.name()));
-    refuses(&db, 7, "table jobctl.schema_migrations");
+    assert_migrate_refused(&db, 7, "table jobctl.schema_migrations");
     db.execute("ALTER TABLE jobctl.schema_migrations OWNER TO CURRENT_USER");
     db.execute(&format!(
         "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
@@ -533,7 +533,7 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
              FUNCTION public.mine()",
         other.name()
     ));
-    refuses(&db, 7, "trigger mine on jobctl.schema_migrations");
+    assert_migrate_refused(&db, 7, "trigger mine on jobctl.schema_migrations");
     db.execute("DROP TRIGGER mine ON jobctl.schema_migrations");
     db.jobctl(["migrate"]).run().success().stdout("");
 }
@@ -542,7 +542,11 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
 fn migrate_requires_the_tables_of_the_recorded_version() {
     let db = TestDb::new();
     db.execute("DROP TABLE jobctl.job_workers CASCADE");
-    refuses(&db, 6, "the schema is at version 1 but lacks table job_workers (database ");
+    assert_migrate_refused(
+        &db,
+        6,
+        "the schema is at version 1 but lacks table job_workers (database ",
+    );
 }
 
 #[test]

@@ -4,8 +4,9 @@ use crate::support::{TestDb, json_string};
 
 const KEPT: usize = 32 * 1024;
 
+/// Runs a script and asserts that its output is stored so, with its number of bytes.
 #[track_caller]
-fn prints(db: &TestDb, script: &str, output: &str, bytes: usize) {
+fn assert_output_kept(db: &TestDb, script: &str, output: &str, bytes: usize) {
     let id = db.enqueue_script(script);
     db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
     assert_eq!(db.status(id), "succeeded", "{script}");
@@ -19,16 +20,16 @@ fn prints(db: &TestDb, script: &str, output: &str, bytes: usize) {
 #[test]
 fn output_is_kept_as_text() {
     let db = TestDb::new();
-    prints(&db, "echo hi", "hi\n", 3);
-    prints(&db, "printf 'no newline'", "no newline", 10);
-    prints(&db, "echo out; echo err >&2", "out\n--- stderr ---\nerr\n", 8);
-    prints(&db, "printf out; printf err >&2", "out\n--- stderr ---\nerr", 6);
-    prints(&db, "echo err >&2", "--- stderr ---\nerr\n", 4);
-    prints(&db, "printf 'grün €'", "grün €", 9);
+    assert_output_kept(&db, "echo hi", "hi\n", 3);
+    assert_output_kept(&db, "printf 'no newline'", "no newline", 10);
+    assert_output_kept(&db, "echo out; echo err >&2", "out\n--- stderr ---\nerr\n", 8);
+    assert_output_kept(&db, "printf out; printf err >&2", "out\n--- stderr ---\nerr", 6);
+    assert_output_kept(&db, "echo err >&2", "--- stderr ---\nerr\n", 4);
+    assert_output_kept(&db, "printf 'grün €'", "grün €", 9);
     // The result must be recorded even if PostgreSQL would reject the output.
-    prints(&db, r"printf 'a\000b\377c\303'", "a\u{fffd}b\u{fffd}c\u{fffd}", 6);
-    prints(&db, r"printf '\355\240\200'", "\u{fffd}\u{fffd}\u{fffd}", 3);
-    prints(
+    assert_output_kept(&db, r"printf 'a\000b\377c\303'", "a\u{fffd}b\u{fffd}c\u{fffd}", 6);
+    assert_output_kept(&db, r"printf '\355\240\200'", "\u{fffd}\u{fffd}\u{fffd}", 3);
+    assert_output_kept(
         &db,
         "printf '\\\\ %s' \"'; DROP TABLE jobctl.job_runs; -- \\$\\$\"",
         "\\ '; DROP TABLE jobctl.job_runs; -- $$",

@@ -3,7 +3,7 @@
 use crate::support::{Proxy, TestDb, wait_until};
 
 /// Makes the schedules due at this minute, as if no tick had run since.
-fn make_due(db: &TestDb) {
+fn make_due_now(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE \
          schedule IS NOT NULL",
@@ -18,7 +18,7 @@ fn a_paused_schedule_does_not_fire_but_its_job_can_be_enqueued() {
         'true'\nschedule = '@yearly'\n",
     );
     db.jobctl(["pause", "a"]).run().success().stdout("a\tpaused\n");
-    make_due(&db);
+    make_due_now(&db);
     let by_hand = db.enqueue(["a"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(by_hand), "succeeded");
@@ -41,7 +41,7 @@ fn a_resumed_schedule_skips_the_times_of_its_pause() {
         paused_at,
         "a second pause keeps the time of the first"
     );
-    make_due(&db);
+    make_due_now(&db);
     let said = db.jobctl(["resume", "a"]).run().success().stdout;
     let next = db.query(
         "SELECT to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM \
@@ -63,7 +63,7 @@ fn a_resumed_schedule_skips_the_times_of_its_pause() {
 fn resuming_a_schedule_that_is_not_paused_keeps_its_due_time() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
-    make_due(&db);
+    make_due_now(&db);
     let due = db.query("SELECT next_run_at FROM jobctl.job_definitions");
     let said = db.jobctl(["resume", "a"]).run().success().stdout;
     assert_eq!(db.query("SELECT next_run_at FROM jobctl.job_definitions"), due);
@@ -110,7 +110,7 @@ fn a_schedule_disabled_by_a_file_does_not_fire() {
     };
     db.apply(&job(true));
     db.apply(&job(false));
-    make_due(&db);
+    make_due_now(&db);
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     // Enabling it again does not catch up on missed times either.

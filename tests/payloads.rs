@@ -14,13 +14,13 @@ fn payload_of(bytes: usize) -> String {
 }
 
 #[track_caller]
-fn nothing_is_enqueued(db: &TestDb) {
+fn assert_nothing_is_enqueued(db: &TestDb) {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
-/// Each way to enqueue refuses the payload and names the position.
+/// Asserts that each way to enqueue refuses the payload and names the position.
 #[track_caller]
-fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
+fn assert_refused(db: &TestDb, payload: &[u8], why: &str, position: &str) {
     let refused = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
     refused.exits(2).stdout("").complains_once().stderr_has(why).stderr_has(position);
     if let Ok(text) = std::str::from_utf8(payload)
@@ -37,30 +37,40 @@ fn refuses(db: &TestDb, payload: &[u8], why: &str, position: &str) {
 #[test]
 fn a_bad_payload_is_refused_with_its_position() {
     let db = TestDb::new();
-    refuses(&db, br#"{"a":"x\u0000y"}"#, "NUL not allowed", "line 1 column");
-    refuses(&db, br#"{"command":"x","x\u0000y":1}"#, "NUL not allowed", "line 1 column");
-    refuses(&db, br#"{"command":"\ud800"}"#, "not valid JSON", "line 1 column");
-    refuses(&db, br#"{"command":"\ud800\u0041"}"#, "not valid JSON", "line 1 column");
-    refuses(&db, b"{\"command\":\"\xff\"}", "not UTF-8", "byte 13");
-    refuses(&db, b"{\"command\":\"\xed\xa0\x80\"}", "not UTF-8", "byte 13");
-    refuses(&db, "\u{feff}{\"command\":\"x\"}".as_bytes(), "byte order mark", "line 1 column 1");
-    refuses(&db, b"", "not valid JSON", "line 1 column 0");
-    refuses(&db, br#"{"command":"x"} x"#, "trailing characters", "line 1 column 17");
-    refuses(&db, b"{\n\"command\": nan}", "not valid JSON", "line 2 column");
-    refuses(&db, br#"{"command":"x","stdin":1e999}"#, "out of range", "line 1 column");
-    refuses(&db, br#"{"command":"x","stdin":[1e-9999]}"#, "exponent beyond 308", "byte 26");
-    refuses(&db, br#"{"command":"x","command":"y"}"#, "the same key twice", "line 1 column");
-    refuses(
+    assert_refused(&db, br#"{"a":"x\u0000y"}"#, "NUL not allowed", "line 1 column");
+    assert_refused(&db, br#"{"command":"x","x\u0000y":1}"#, "NUL not allowed", "line 1 column");
+    assert_refused(&db, br#"{"command":"\ud800"}"#, "not valid JSON", "line 1 column");
+    assert_refused(&db, br#"{"command":"\ud800\u0041"}"#, "not valid JSON", "line 1 column");
+    assert_refused(&db, b"{\"command\":\"\xff\"}", "not UTF-8", "byte 13");
+    assert_refused(&db, b"{\"command\":\"\xed\xa0\x80\"}", "not UTF-8", "byte 13");
+    assert_refused(
+        &db,
+        "\u{feff}{\"command\":\"x\"}".as_bytes(),
+        "byte order mark",
+        "line 1 column 1",
+    );
+    assert_refused(&db, b"", "not valid JSON", "line 1 column 0");
+    assert_refused(&db, br#"{"command":"x"} x"#, "trailing characters", "line 1 column 17");
+    assert_refused(&db, b"{\n\"command\": nan}", "not valid JSON", "line 2 column");
+    assert_refused(&db, br#"{"command":"x","stdin":1e999}"#, "out of range", "line 1 column");
+    assert_refused(&db, br#"{"command":"x","stdin":[1e-9999]}"#, "exponent beyond 308", "byte 26");
+    assert_refused(&db, br#"{"command":"x","command":"y"}"#, "the same key twice", "line 1 column");
+    assert_refused(
         &db,
         br#"{"command":"x","stdin":{"a":1,"a":1}}"#,
         "the same key twice",
         "line 1 column",
     );
     let deep = format!(r#"{{"command":"x","stdin":{}{}}}"#, "[".repeat(64), "]".repeat(64));
-    refuses(&db, deep.as_bytes(), "nested deeper than 64", "line 1 column");
-    refuses(&db, "[".repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column 65");
-    refuses(&db, r#"{"a":"#.repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column");
-    nothing_is_enqueued(&db);
+    assert_refused(&db, deep.as_bytes(), "nested deeper than 64", "line 1 column");
+    assert_refused(&db, "[".repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column 65");
+    assert_refused(
+        &db,
+        r#"{"a":"#.repeat(20_000).as_bytes(),
+        "nested deeper than 64",
+        "line 1 column",
+    );
+    assert_nothing_is_enqueued(&db);
 }
 
 #[test]
@@ -91,7 +101,7 @@ fn a_payload_that_is_not_a_job_is_refused() {
         .exits(2)
         .complains_once()
         .stderr_has("the job shell");
-    nothing_is_enqueued(&db);
+    assert_nothing_is_enqueued(&db);
 }
 
 #[test]
@@ -130,8 +140,8 @@ fn a_payload_runs_however_much_longer_it_is_in_the_database() {
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|6");
 }
 
-/// Runs all waiting runs, which end dead.
-fn end_dead_in_little_memory(db: &TestDb, runs: u32) {
+/// Asserts that a tick ends all waiting runs dead and needs less than 64 MiB of memory.
+fn assert_runs_end_dead_in_little_memory(db: &TestDb, runs: u32) {
     let last = db.enqueue_peak();
     db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
     let peak = db.peak(last);
@@ -156,7 +166,7 @@ fn few_large_payloads_are_in_memory_at_once() {
              (SELECT string_agg(md5(n::text), '') AS large FROM generate_series(1, 8000) AS n) AS \
              random",
     );
-    end_dead_in_little_memory(&db, 1300);
+    assert_runs_end_dead_in_little_memory(&db, 1300);
 }
 
 #[test]
@@ -176,7 +186,7 @@ fn compressed_payloads_take_no_more_memory() {
          SELECT 'shell', jsonb_build_object('command', 7, 'stdin', repeat('x', 250000)) FROM \
          generate_series(1, 300)",
     );
-    end_dead_in_little_memory(&db, 2300);
+    assert_runs_end_dead_in_little_memory(&db, 2300);
 }
 
 #[test]
@@ -192,7 +202,7 @@ fn endless_input_is_refused_in_little_memory() {
             format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");
         db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("longer than");
     }
-    nothing_is_enqueued(&db);
+    assert_nothing_is_enqueued(&db);
 }
 
 #[test]
@@ -212,7 +222,7 @@ fn a_payload_file_that_cannot_be_read_is_named() {
             .run()
             .stderr_has(&missing);
     }
-    nothing_is_enqueued(&db);
+    assert_nothing_is_enqueued(&db);
 }
 
 #[test]

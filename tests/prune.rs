@@ -7,14 +7,14 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::docs::root;
 use crate::retry::answer_at_terminal;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir, wait_until};
 
 /// Inserts a run of this age in days with one attempt in its history.
 fn insert_aged(db: &TestDb, status: &str, days: u32) -> i64 {
-    let id = run_in(db, status);
+    let id = enqueue_in_status(db, status);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET created_at = now() - interval '{days} days',
              finished_at = finished_at - interval '{days} days' WHERE id = {id};
@@ -36,7 +36,7 @@ fn insert_succeeded(db: &TestDb, runs: u32) {
     ));
 }
 
-fn ids(db: &TestDb) -> Vec<i64> {
+fn ids_of_all_runs(db: &TestDb) -> Vec<i64> {
     db.query("SELECT id FROM jobctl.job_runs ORDER BY id")
         .lines()
         .map(|line| line.parse().unwrap())
@@ -61,9 +61,9 @@ fn prune_deletes_only_old_finished_runs() {
         .success()
         .stdout("succeeded\t1\ncancelled\t1\ndead\t1\n")
         .stderr("");
-    assert_eq!(ids(&db).len(), 2 * STATUSES.len());
+    assert_eq!(ids_of_all_runs(&db).len(), 2 * STATUSES.len());
     db.jobctl(["prune"]).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n").stderr("");
-    assert_eq!(ids(&db), kept);
+    assert_eq!(ids_of_all_runs(&db), kept);
     let history = db.query("SELECT run_id FROM jobctl.job_attempts ORDER BY run_id");
     assert_eq!(history, kept.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
     db.jobctl(["prune"]).run().success().stdout("").stderr("");
@@ -116,15 +116,15 @@ fn a_definition_says_how_long_its_runs_are_kept() {
     listed.sort_unstable();
     assert_eq!(listed, old);
     db.jobctl(["prune"]).run().success().stdout(counts).stderr("");
-    assert_eq!(ids(&db), kept);
+    assert_eq!(ids_of_all_runs(&db), kept);
     // The flags are for the other jobs.
     let all = ["prune", "--older-than", "0s", "--dead-older-than", "0s"];
     db.jobctl(all).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n");
-    assert_eq!(ids(&db), [kept[0], kept[2], kept[3]]);
+    assert_eq!(ids_of_all_runs(&db), [kept[0], kept[2], kept[3]]);
     // A tick follows them, too; and so does a definition that has changed.
     db.apply(&file.replace("2d", "0s").replace("40d", "3d"));
     db.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
-    assert_eq!(ids(&db), [kept[3]]);
+    assert_eq!(ids_of_all_runs(&db), [kept[3]]);
     let shown = db.jobctl(["jobs", "long", "--format", "table"]).run().success();
     shown.stdout_has("\nkeep:             \"3d\"\n").stdout_has("\nkeep_dead:        \"1d\"\n");
 }
@@ -171,7 +171,7 @@ fn a_dry_run_counts_the_runs_that_prune_deletes() {
     db.jobctl(["prune", "--dry-run", "--verbose"]).run().success().stdout_has("1\tdeleted");
     db.jobctl(["prune"]).run().success().stdout(&dry_run);
     db.jobctl(["prune", "--dry-run"]).run().success().stdout("");
-    assert_eq!(ids(&db), [dead, cancelled]);
+    assert_eq!(ids_of_all_runs(&db), [dead, cancelled]);
 }
 
 /// A person may retry a run after it was found, and before it is deleted.
@@ -252,9 +252,9 @@ fn prune_verbose_lists_the_runs() {
     let young = insert_aged(&db, "dead", 89);
     let lines = format!("{newer}\tdeleted\n{oldest}\tdeleted\n");
     db.jobctl(["prune", "--verbose", "--dry-run"]).run().success().stdout(&lines);
-    assert_eq!(ids(&db).len(), 3);
+    assert_eq!(ids_of_all_runs(&db).len(), 3);
     db.jobctl(["prune", "--verbose"]).run().success().stdout(&lines).stderr("");
-    assert_eq!(ids(&db), [young]);
+    assert_eq!(ids_of_all_runs(&db), [young]);
 }
 
 #[test]
@@ -264,9 +264,9 @@ fn prune_asks_for_confirmation_at_a_terminal() {
     let (shown, finished) = answer_at_terminal(&db, "prune", "n");
     assert!(shown.contains("delete 1 old run? [y/N] "), "{shown}");
     finished.exits(1);
-    assert_eq!(ids(&db), [old]);
+    assert_eq!(ids_of_all_runs(&db), [old]);
     answer_at_terminal(&db, "prune", "y").1.success();
-    assert!(ids(&db).is_empty());
+    assert!(ids_of_all_runs(&db).is_empty());
     assert!(!answer_at_terminal(&db, "prune", "n").0.contains("[y/N]"));
 }
 
@@ -349,7 +349,7 @@ fn prune_deletes_in_batches_and_skips_locked_runs() {
         .get(0);
     db.jobctl(["prune", "--dry-run"]).run().success().stdout("succeeded\t2500\n");
     db.jobctl(["prune"]).run().success().stdout("succeeded\t2499\n").stderr("");
-    assert_eq!(ids(&db), [locked]);
+    assert_eq!(ids_of_all_runs(&db), [locked]);
     open.rollback().unwrap();
     drop(other);
     db.jobctl(["prune"]).run().success().stdout("succeeded\t1\n");
@@ -397,7 +397,7 @@ fn a_schedule_never_repeats_the_time_of_a_pruned_run() {
     db.jobctl(["tick"]).run().success().stderr("");
     db.apply(jobs);
     db.jobctl(["tick"]).run().success().stderr("");
-    assert!(ids(&db).is_empty());
+    assert!(ids_of_all_runs(&db).is_empty());
 }
 
 #[test]
@@ -407,13 +407,13 @@ fn a_tick_prunes_a_thousand_runs_after_its_work() {
     let dead = insert_aged(&db, "dead", 91);
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(ids(&db).len(), 1502);
+    assert_eq!(ids_of_all_runs(&db).len(), 1502);
     let tick = db.jobctl(["tick", "--prune"]).run().success();
     let lines: Vec<_> =
         tick.stderr.lines().map(|line| line.split_once("info  ").unwrap().1).collect();
     assert_eq!(lines, ["1000 old runs pruned"]);
     db.jobctl(["tick", "--quiet"]).env("JOBCTL_TICK_PRUNE", "1").run().success().stderr("");
-    assert_eq!(ids(&db), [id]);
+    assert_eq!(ids_of_all_runs(&db), [id]);
     assert!(dead < id);
     db.jobctl(["tick", "--prune"]).run().success().stderr("");
     db.jobctl(["tick", "--prune", "--older-than", "0s"])
@@ -431,7 +431,7 @@ fn a_stopping_tick_prunes_nothing() {
     db.wait_for_status(id, "running");
     tick.signal(rustix::process::Signal::TERM);
     tick.wait().success();
-    assert_eq!(ids(&db).len(), 2);
+    assert_eq!(ids_of_all_runs(&db).len(), 2);
 }
 
 #[test]
@@ -450,7 +450,7 @@ fn a_worker_without_the_delete_privilege_warns_once_and_works() {
     worker.jobctl(["prune"]).run().exits(7).complains_once();
     db.execute(&format!("GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {}", worker.name()));
     worker.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
-    assert_eq!(ids(&db), [id]);
+    assert_eq!(ids_of_all_runs(&db), [id]);
     Role::granted(&db, "operator")
         .jobctl(["prune", "--older-than", "0s"])
         .run()
@@ -513,7 +513,7 @@ fn runs_that_cannot_be_archived_are_not_deleted() {
     // The file may have at most 512 bytes, which is less than three runs.
     let limited = prune_into(&db, &file).after("trap '' XFSZ; ulimit -f 1");
     limited.run().exits(1).stderr_has("cannot write the archive: File too large");
-    assert_eq!(ids(&db).len(), 3);
+    assert_eq!(ids_of_all_runs(&db).len(), 3);
     assert_eq!(fs::read_to_string(&file).unwrap(), "first\n");
 }
 
@@ -527,7 +527,7 @@ fn a_lock_of_another_program_on_the_archive_is_named() {
     flock(&reader, FlockOperation::LockShared).unwrap();
     let refused = prune_into(&db, &file).run().exits(1).complains_once();
     refused.stderr_has("cannot write the archive: another program has kept a lock (flock) on the ");
-    assert_eq!(ids(&db).len(), 1);
+    assert_eq!(ids_of_all_runs(&db).len(), 1);
     flock(&reader, FlockOperation::Unlock).unwrap();
     prune_into(&db, &file).run().success();
     assert_eq!(archived(&file).len(), 1);
@@ -554,10 +554,10 @@ fn a_crash_between_the_archive_and_the_commit_leaves_duplicates() {
     assert_eq!(archived(&file).len(), 1);
     db.query(&commits.replace("count(*)", "pg_terminate_backend(pid)"));
     prune.wait().exits(5);
-    assert_eq!(ids(&db).len(), 1);
+    assert_eq!(ids_of_all_runs(&db).len(), 1);
     drop(client);
     prune_into(&db, &file).run().success();
-    assert_eq!(ids(&db).len(), 0);
+    assert_eq!(ids_of_all_runs(&db).len(), 0);
     let runs = archived(&file);
     assert_eq!((runs.len(), &runs[0]), (2, &runs[1]));
 }
@@ -575,8 +575,8 @@ fn concurrent_prunes_share_an_archive() {
     assert_eq!(ids, (1..=1000).collect::<Vec<_>>());
 }
 
-/// Adds a table of another program whose rows keep runs from being deleted.
-fn keep(db: &TestDb, runs: &str) {
+/// Creates a table of another program whose rows keep these runs from being deleted.
+fn keep_from_deletion(db: &TestDb, runs: &str) {
     db.execute(&format!(
         "CREATE TABLE invoices (run bigint CONSTRAINT invoiced REFERENCES jobctl.job_runs);
          INSERT INTO invoices {runs}"
@@ -593,10 +593,10 @@ fn runs_that_the_database_keeps_do_not_stop_pruning() {
     let db = TestDb::new();
     insert_succeeded(&db, 1200);
     let dead = insert_aged(&db, "dead", 91);
-    keep(&db, &format!("VALUES (7), (1100), ({dead})"));
+    keep_from_deletion(&db, &format!("VALUES (7), (1100), ({dead})"));
     let prune = db.jobctl(["prune"]).run().exits(1).stdout("succeeded\t1198\n");
     prune.stderr(&format!("jobctl: cannot prune 3 runs, such as run 7: {WHY}\n"));
-    assert_eq!(ids(&db), [7, 1100, dead]);
+    assert_eq!(ids_of_all_runs(&db), [7, 1100, dead]);
     db.jobctl(["prune", "--verbose"]).run().exits(1).stdout("");
     db.execute("DROP TABLE invoices");
     db.jobctl(["prune"]).run().success().stdout("succeeded\t2\ndead\t1\n").stderr("");
@@ -608,9 +608,9 @@ fn runs_that_the_database_keeps_do_not_stop_the_archive() {
     let folder = temp_dir();
     let file = folder.path().join("runs.jsonl");
     insert_succeeded(&db, 200);
-    keep(&db, "VALUES (150)");
+    keep_from_deletion(&db, "VALUES (150)");
     prune_into(&db, &file).run().exits(1).stderr_has("cannot prune run 150: ");
-    assert_eq!(ids(&db), [150]);
+    assert_eq!(ids_of_all_runs(&db), [150]);
     let archived = archived(&file);
     assert!(archived.len() == 199 && archived.iter().all(|run| run["id"] != 150));
 }
@@ -620,11 +620,11 @@ fn runs_that_the_database_keeps_do_not_stop_the_pruning_of_ticks() {
     let db = TestDb::new();
     insert_succeeded(&db, 3);
     let dead = insert_aged(&db, "dead", 91);
-    keep(&db, "VALUES (2)");
+    keep_from_deletion(&db, "VALUES (2)");
     let tick = db.jobctl(["tick", "--prune"]).run().success();
     tick.stderr_has(&format!("info  cannot prune run 2: {WHY}")).stderr_has("3 old runs pruned");
     assert!(dead > 2);
-    assert_eq!(ids(&db), [2]);
+    assert_eq!(ids_of_all_runs(&db), [2]);
 }
 
 #[test]
@@ -632,12 +632,12 @@ fn ticks_prune_behind_thousands_of_runs_that_the_database_keeps() {
     let db = TestDb::new();
     insert_succeeded(&db, 3000);
     // More than a tick looks at together.
-    keep(&db, "SELECT id FROM jobctl.job_runs WHERE id <= 1500");
+    keep_from_deletion(&db, "SELECT id FROM jobctl.job_runs WHERE id <= 1500");
     wait_until("a tick to try others than the oldest", || {
         db.jobctl(["tick", "--prune", "--quiet"]).run().success();
-        ids(&db).len() < 3000
+        ids_of_all_runs(&db).len() < 3000
     });
-    assert_eq!(ids(&db)[..1500], (1..=1500).collect::<Vec<_>>());
+    assert_eq!(ids_of_all_runs(&db)[..1500], (1..=1500).collect::<Vec<_>>());
 }
 
 #[test]
@@ -649,12 +649,12 @@ fn events_and_workers_that_the_database_keeps_do_not_stop_pruning() {
          SELECT 'prune', now() - interval '1 year' FROM generate_series(1, 3);
          INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
          SELECT name, '', now() - interval '1 year' FROM unnest('{a,b,c}'::text[]) AS name;
-         CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+         CREATE FUNCTION keep_from_deletion() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN RAISE ''it is kept''; END';
          CREATE TRIGGER keep BEFORE DELETE ON jobctl.job_events FOR EACH ROW
-             WHEN (OLD.id = 2) EXECUTE FUNCTION keep();
+             WHEN (OLD.id = 2) EXECUTE FUNCTION keep_from_deletion();
          CREATE TRIGGER keep BEFORE DELETE ON jobctl.job_workers FOR EACH ROW
-             WHEN (OLD.worker = 'b') EXECUTE FUNCTION keep()",
+             WHEN (OLD.worker = 'b') EXECUTE FUNCTION keep_from_deletion()",
     );
     db.jobctl(["prune"]).run().exits(1).stdout("succeeded\t1\n").stderr(
         "jobctl: cannot prune event 2: it is kept\njobctl: cannot prune worker b: it is kept\n",

@@ -8,8 +8,8 @@ fn tick(db: &TestDb, worker: &str) {
     db.jobctl(["tick", "--worker", worker]).run().success();
 }
 
-/// Moves the rate's time back, as if the time had passed.
-fn pass(db: &TestDb, time: &str) {
+/// Moves the times of the rates back, as if this time had passed.
+fn let_time_pass(db: &TestDb, time: &str) {
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET rate_next_at = rate_next_at - interval '{time}'"
     ));
@@ -28,11 +28,11 @@ fn no_more_runs_start_than_the_rate_allows_over_all_workers() {
     assert_eq!(db.status(other), "succeeded", "other jobs go on");
     assert_eq!(db.query(SENT), "4");
     // A third of the day allows one more, and not a second.
-    pass(&db, "8 hours");
+    let_time_pass(&db, "8 hours");
     tick(&db, "b");
     tick(&db, "a");
     assert_eq!(db.query(SENT), "5");
-    pass(&db, "7 days");
+    let_time_pass(&db, "7 days");
     tick(&db, "a");
     assert_eq!(db.query(SENT), "8", "a long pause allows one burst");
 }

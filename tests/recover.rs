@@ -58,8 +58,8 @@ fn a_run_that_keeps_failing_starts_max_attempts_times_and_ends_dead() {
     assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "queued|3|6");
 }
 
-/// Makes a run held by a dead worker.
-fn insert_lost(db: &TestDb, runs: u32, more: &str) {
+/// Inserts runs that a crashed worker has left: running, with an expired lease.
+fn insert_lost_runs(db: &TestDb, runs: u32, more: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs
              (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, \
@@ -75,7 +75,7 @@ fn insert_lost(db: &TestDb, runs: u32, more: &str) {
 #[test]
 fn many_ticks_at_once_recover_each_run_once() {
     let db = TestDb::new();
-    insert_lost(&db, 100, "");
+    insert_lost_runs(&db, 100, "");
     let ticks: Vec<_> = ["a", "b", "c", "d"]
         .map(|worker| db.jobctl(["tick"]).args(["--worker", worker]).spawn())
         .into();
@@ -94,9 +94,13 @@ fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
     let db = TestDb::new();
     db.leaves_running();
     // The rejected ones were lost first.
-    insert_lost(&db, 600, "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'");
-    crate::bulk::reject(&db, "OLD.id <= 600");
-    insert_lost(&db, 300, "");
+    insert_lost_runs(
+        &db,
+        600,
+        "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'",
+    );
+    crate::bulk::reject_changes_of(&db, "OLD.id <= 600");
+    insert_lost_runs(&db, 300, "");
     let statuses = "SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
     // A tick tries for a limited time, in random order.
     wait_until_within(Duration::from_secs(120), "all others to be recovered", || {
@@ -108,7 +112,7 @@ fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
 #[test]
 fn a_lost_run_with_a_cancel_request_is_cancelled() {
     let db = TestDb::new();
-    insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10");
+    insert_lost_runs(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10");
     db.jobctl(["cancel", "1"]).run().success();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(1, "status, attempts, finished_at IS NOT NULL"), "cancelled|1|t");
@@ -127,7 +131,7 @@ fn a_run_that_changes_while_it_is_read_is_not_recovered() {
     for (change, after) in changes {
         let db = TestDb::new();
         db.leaves_running();
-        insert_lost(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
+        insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
         transaction
@@ -156,7 +160,7 @@ fn a_run_that_changes_after_it_was_read_is_not_recovered() {
         let db = TestDb::new();
         db.leaves_running();
         let proxy = Proxy::to(&db);
-        insert_lost(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
+        insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
         proxy.freeze_after("recover.sql checks them");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
@@ -205,7 +209,7 @@ fn a_tick_recovers_runs_even_without_the_claim_right() {
     wait_until("the claim right to be taken", || {
         db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
     });
-    insert_lost(&db, 1, "");
+    insert_lost_runs(&db, 1, "");
     db.jobctl(["tick", "--worker", "w"]).run().success();
     assert_eq!(db.status(1), "dead");
     first.signal(Signal::TERM);
@@ -228,7 +232,7 @@ fn one_tick_recovers_all_lost_runs() {
 #[test]
 fn a_lost_run_without_started_at_is_recovered_and_counts_as_failed() {
     let db = TestDb::new();
-    insert_lost(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10, started_at = NULL");
+    insert_lost_runs(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10, started_at = NULL");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(1, "status, failed_at = updated_at"), "failed|t");
     assert_eq!(db.of_attempt(1, 1, "outcome, started_at < finished_at"), "lease_expired|t");
@@ -237,7 +241,7 @@ fn a_lost_run_without_started_at_is_recovered_and_counts_as_failed() {
 #[test]
 fn a_restarted_worker_does_not_wait_for_its_lost_runs() {
     let db = TestDb::new();
-    insert_lost(&db, 4, "");
+    insert_lost_runs(&db, 4, "");
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--worker", "gone", "--concurrency", "4"]).run().success();
     assert_eq!(db.status(id), "succeeded");
@@ -246,9 +250,9 @@ fn a_restarted_worker_does_not_wait_for_its_lost_runs() {
 #[test]
 fn an_existing_history_row_stays_and_blocks_no_recovery() {
     let db = TestDb::new();
-    insert_lost(&db, 2, "");
+    insert_lost_runs(&db, 2, "");
     let ended = db.enqueue(["shell", "--", "true"]);
-    let forced = crate::cancel::run_in(&db, "running").to_string();
+    let forced = crate::cancel::enqueue_in_status(&db, "running").to_string();
     db.execute(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT id, 1, 'before', now(), now(), 'failed' FROM jobctl.job_runs WHERE id <> 2",

@@ -10,7 +10,7 @@ const KEY: [&str; 4] = ["--key", "k", "--key-scope", "live"];
 const LIVE_KEY: &str = r#""idempotency_key": "k", "key_scope": "live""#;
 const REPLACE: [&str; 2] = ["--on-conflict", "replace"];
 
-fn with_definition() -> TestDb {
+fn db_with_definitions() -> TestDb {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.b]\nshell = 'cat'\n");
     db
@@ -18,14 +18,14 @@ fn with_definition() -> TestDb {
 
 /// Enqueues with the live key, and returns the JSON of the answer.
 #[track_caller]
-fn answer<'a>(db: &'a TestDb, arguments: &[&'a str]) -> String {
+fn answer_to_enqueue<'a>(db: &'a TestDb, arguments: &[&'a str]) -> String {
     let enqueue = db.jobctl(["enqueue", "--json"]).args(KEY).args(arguments.iter().copied());
     enqueue.run().success().stderr("").stdout.trim_end().to_owned()
 }
 
 #[test]
 fn a_waiting_run_gets_the_new_payload_and_time() {
-    let db = with_definition();
+    let db = db_with_definitions();
     let shell = |word| format!(r#"{{"command": ["echo", "{word}"]}}"#);
     let [old, new] = [shell("old"), shell("new")];
     for (job, old, new) in [("a", "\"old\"", "\"new\""), ("shell", &*old, &*new)] {
@@ -33,14 +33,17 @@ fn a_waiting_run_gets_the_new_payload_and_time() {
             let run = "FROM jobctl.job_runs WHERE status = 'queued'";
             db.query(&format!("SELECT {expression} {run}"))
         };
-        answer(&db, &[job, old, "--in", "1h", "--priority", "7"]);
+        answer_to_enqueue(&db, &[job, old, "--in", "1h", "--priority", "7"]);
         let id = replaced("id");
         for arguments in
             [&[job, new, "--on-conflict", "replace"][..], &[job, new, "--debounce", "0s"]]
         {
-            assert_eq!(answer(&db, arguments), format!("{{\"id\":{id},\"result\":\"replaced\"}}"));
+            assert_eq!(
+                answer_to_enqueue(&db, arguments),
+                format!("{{\"id\":{id},\"result\":\"replaced\"}}")
+            );
             assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "t|t|7");
-            answer(&db, &[job, old, "--on-conflict", "replace", "--in", "1h"]);
+            answer_to_enqueue(&db, &[job, old, "--on-conflict", "replace", "--in", "1h"]);
             assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "f|f|7");
         }
         let line = format!(r#"{{"job_type": "{job}", "payload": {new}, {LIVE_KEY}, "#);
@@ -57,7 +60,7 @@ fn a_waiting_run_gets_the_new_payload_and_time() {
 /// enqueue, or keeps its own.
 #[test]
 fn each_column_of_a_replaced_run_is_replaced_or_kept() {
-    let db = with_definition();
+    let db = db_with_definitions();
     let row = || {
         let row = db.query("SELECT to_jsonb(run) FROM jobctl.job_runs AS run");
         serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&row).unwrap()
@@ -102,7 +105,7 @@ fn each_column_of_a_replaced_run_is_replaced_or_kept() {
 
 #[test]
 fn lines_of_one_batch_replace_each_other() {
-    let db = with_definition();
+    let db = db_with_definitions();
     for job in ["a", "shell"] {
         let line = |word| {
             format!(r#"{{"job_type": "{job}", "payload": {{"command": ["echo", "{word}"]}}, "#)
@@ -120,9 +123,9 @@ fn lines_of_one_batch_replace_each_other() {
 
 #[test]
 fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
-    let db = with_definition();
+    let db = db_with_definitions();
     let debounce = ["a", "--debounce", "10m", "--debounce-max", "1h"];
-    answer(&db, &debounce);
+    answer_to_enqueue(&db, &debounce);
     assert_eq!(db.of_run(1, "run_at - created_at"), "00:10:00");
     // After debounce_max the run is due now.
     for (age, expected) in
@@ -131,7 +134,7 @@ fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET created_at = now() - interval '{age}' WHERE id = 1"
         ));
-        assert_eq!(answer(&db, &debounce), "{\"id\":1,\"result\":\"replaced\"}");
+        assert_eq!(answer_to_enqueue(&db, &debounce), "{\"id\":1,\"result\":\"replaced\"}");
         // The enqueue came a moment after the row was aged.
         let wait = "date_trunc('minute', run_at - created_at + interval '1 second')";
         assert_eq!(db.of_run(1, wait), expected, "{age}");
@@ -147,12 +150,12 @@ fn a_debounced_run_starts_at_most_debounce_max_after_its_creation() {
 
 #[test]
 fn a_replaced_run_that_failed_keeps_its_backoff_and_attempts() {
-    let db = with_definition();
+    let db = db_with_definitions();
     db.apply("[jobs.a]\nshell = 'false'\nbackoff = 'fixed:1h'\n");
-    answer(&db, &["a"]);
+    answer_to_enqueue(&db, &["a"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(
-        answer(&db, &["a", "[2]", "--debounce", "1s"]),
+        answer_to_enqueue(&db, &["a", "[2]", "--debounce", "1s"]),
         "{\"id\":1,\"result\":\"replaced\"}"
     );
     let columns = "status, attempts, payload, run_at > now() + interval '30 minutes'";
@@ -161,25 +164,27 @@ fn a_replaced_run_that_failed_keeps_its_backoff_and_attempts() {
 
 #[test]
 fn a_running_run_is_left_alone_and_a_new_one_waits() {
-    a_new_run_waits("");
+    assert_new_run_waits_within("");
 }
 
 #[test]
 fn the_new_run_takes_no_slot_of_a_limit_while_it_waits() {
-    a_new_run_waits("max_running = 2");
+    assert_new_run_waits_within("max_running = 2");
 }
 
+/// Replaces the key of a running run of a job with this limit, and asserts that the new run waits
+/// for its end without taking a slot of the limit.
 #[track_caller]
-fn a_new_run_waits(limit: &str) {
+fn assert_new_run_waits_within(limit: &str) {
     let db = TestDb::new();
     let gate = Gate::new();
     let job = crate::support::json_string(&format!("{}\nexit 1", gate.script()));
     db.apply(&format!("[jobs.a]\nshell = {job}\n{limit}\n"));
-    answer(&db, &["a", "[1]"]);
+    answer_to_enqueue(&db, &["a", "[1]"]);
     let tick = db.jobctl(["tick", "--limit", "1"]).spawn();
     gate.wait_for_starts(1);
     let second = "{\"id\":2,\"result\":\"enqueued\"}";
-    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace"]), second);
+    assert_eq!(answer_to_enqueue(&db, &["a", "[2]", "--on-conflict", "replace"]), second);
     // Run 2 waits until run 1 has ended. Run 3, without the key, starts at once.
     db.enqueue(["a", "[0]"]);
     let other = db.jobctl(["tick", "--limit", "1", "--worker", "other"]).spawn();
@@ -189,12 +194,12 @@ fn a_new_run_waits(limit: &str) {
     let shown = db.jobctl(["show", "2"]).run().success().stdout;
     assert!(shown.contains("run 1 has the same key, and is still running"), "{shown}");
     assert_eq!(
-        answer(&db, &["a", "[3]", "--on-conflict", "replace"]),
+        answer_to_enqueue(&db, &["a", "[3]", "--on-conflict", "replace"]),
         second.replace("enqueued", "replaced")
     );
     // The other enqueues see the run that waits.
     assert_eq!(
-        answer(&db, &["a", "[3]"]),
+        answer_to_enqueue(&db, &["a", "[3]"]),
         second.replace("enqueued\"", "existing\",\"status\":\"queued\"")
     );
     db.jobctl(["enqueue", "a", "[4]"]).args(KEY).run().exits(4);
@@ -209,14 +214,14 @@ fn a_new_run_waits(limit: &str) {
 
 #[test]
 fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
-    let db = with_definition();
+    let db = db_with_definitions();
     db.leaves_running();
-    answer(&db, &["a", "[1]"]);
+    answer_to_enqueue(&db, &["a", "[1]"]);
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
              locked_until = now() + interval '1 hour', started_at = now()",
     );
-    answer(&db, &["a", "[2]", "--on-conflict", "replace"]);
+    answer_to_enqueue(&db, &["a", "[2]", "--on-conflict", "replace"]);
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(1, "status, error_type"), "cancelled|lease_expired");
@@ -225,14 +230,14 @@ fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
 
 #[test]
 fn a_replaced_run_is_not_retried_beside_the_newer_one() {
-    let db = with_definition();
+    let db = db_with_definitions();
     db.leaves_running();
-    answer(&db, &["a", "[1]"]);
+    answer_to_enqueue(&db, &["a", "[1]"]);
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
              locked_until = now() + interval '1 hour', started_at = now()",
     );
-    answer(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]);
+    answer_to_enqueue(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]);
     let retry =
         |arguments: &[&'static str]| db.jobctl(["retry"]).args(arguments.iter().copied()).run();
     let why = "jobctl: cannot retry run 1: run 2 replaced it; cancel that run first\n";
@@ -252,7 +257,7 @@ fn a_replaced_run_is_not_retried_beside_the_newer_one() {
     retry(&["1"]).success();
     assert_eq!(db.of_run(1, "status, key_scope"), "queued|live");
     assert_eq!(
-        answer(&db, &["a", "[1]"]),
+        answer_to_enqueue(&db, &["a", "[1]"]),
         "{\"id\":1,\"result\":\"existing\",\"status\":\"queued\"}"
     );
 }
@@ -260,8 +265,8 @@ fn a_replaced_run_is_not_retried_beside_the_newer_one() {
 #[test]
 fn a_replacement_waits_for_a_claim_of_its_run() {
     for job in [&["a", "[1]"][..], &["shell", "{\"command\": \"true\"}"]] {
-        let db = with_definition();
-        answer(&db, job);
+        let db = db_with_definitions();
+        answer_to_enqueue(&db, job);
         let blocked = db.block_claims();
         let tick = db.jobctl(["tick", "--limit", "1"]).spawn();
         let waiting = |number: &str| {
@@ -284,8 +289,8 @@ fn a_replacement_waits_for_a_claim_of_its_run() {
 
 #[test]
 fn a_claim_skips_a_run_that_is_being_replaced() {
-    let db = with_definition();
-    answer(&db, &["a", "[1]"]);
+    let db = db_with_definitions();
+    answer_to_enqueue(&db, &["a", "[1]"]);
     let mut application = db.client();
     let replace = "BEGIN; SELECT jobctl.enqueue('a', '[2]', key => 'k', key_scope => 'live', \
                    on_conflict => 'replace')";
@@ -299,7 +304,7 @@ fn a_claim_skips_a_run_that_is_being_replaced() {
 
 #[test]
 fn the_latest_payload_runs_among_concurrent_claims_and_replacements() {
-    let db = with_definition();
+    let db = db_with_definitions();
     let rounds = 12;
     for round in 1..=rounds {
         let tick = db.jobctl(["tick"]).spawn();
@@ -321,7 +326,7 @@ fn the_latest_payload_runs_among_concurrent_claims_and_replacements() {
 
 #[test]
 fn an_enqueue_can_refuse_a_key_that_has_a_run() {
-    let db = with_definition();
+    let db = db_with_definitions();
     for job in [&["a"][..], &["shell", "{\"command\": \"true\"}"]] {
         let key = ["--key", job[0], "--on-conflict", "error"];
         let id = db.enqueue(job.iter().copied().chain(key));
@@ -381,8 +386,8 @@ fn an_error_calls_a_flag_by_its_name_and_a_field_by_its_own() {
 
 #[test]
 fn a_run_of_another_job_is_not_replaced() {
-    let db = with_definition();
-    answer(&db, &["a", "[1]"]);
+    let db = db_with_definitions();
+    answer_to_enqueue(&db, &["a", "[1]"]);
     for job in [&["b", "[2]"][..], &["shell", "{\"command\": \"true\"}"]] {
         let enqueue = db.jobctl(["enqueue"]).args(job.iter().copied()).args(KEY).args(REPLACE);
         enqueue.run().exits(4).stderr_has("key `k` belongs to run 1 with another job or payload");
@@ -395,9 +400,9 @@ fn a_full_definition_still_replaces_its_waiting_run() {
     let db = TestDb::new();
     db.leaves_running();
     db.apply("[jobs.a]\nshell = 'cat'\nmax_waiting = 1\n");
-    answer(&db, &["a", "[1]"]);
+    answer_to_enqueue(&db, &["a", "[1]"]);
     let replaced = "{\"id\":1,\"result\":\"replaced\"}";
-    assert_eq!(answer(&db, &["a", "[2]", "--on-conflict", "replace"]), replaced);
+    assert_eq!(answer_to_enqueue(&db, &["a", "[2]", "--on-conflict", "replace"]), replaced);
     // A new run behind a running one needs room. Without room, the running one keeps its key.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
@@ -410,7 +415,7 @@ fn a_full_definition_still_replaces_its_waiting_run() {
 
 #[test]
 fn rules_that_make_no_sense_are_rejected() {
-    let db = with_definition();
+    let db = db_with_definitions();
     let live = [("key", "k"), ("key_scope", "live")];
     for (key, rest) in [
         (&live[..1], &[("on_conflict", "replace")][..]),
@@ -443,7 +448,7 @@ fn rules_that_make_no_sense_are_rejected() {
 
 #[test]
 fn a_replacement_without_a_time_is_due_now_and_tells_which_values_the_run_keeps() {
-    let db = with_definition();
+    let db = db_with_definitions();
     for (job, payload) in [("a", "[2]"), ("shell", r#"{"command": "true"}"#)] {
         let enqueue = |arguments: &[&str]| {
             let enqueue = db.jobctl(["enqueue", job, payload, "--key", job, "--key-scope", "live"]);

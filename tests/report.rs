@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::process::Command;
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::on_call::after_a_bad_week;
 use crate::support::{Role, TestDb, leave_out, packages, temp_dir, wait_until};
 
@@ -23,7 +23,7 @@ fn healthy_db() -> TestDb {
 }
 
 /// Inserts runs that ended this long ago, after three seconds each.
-fn ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
+fn insert_ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at,
              error_type, last_error)
@@ -38,7 +38,7 @@ fn ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
 fn page(db: &TestDb, arguments: &[&str]) -> String {
     let page =
         db.jobctl(["report"]).args(arguments.iter().copied()).run().success().stderr("").stdout;
-    check(&page);
+    assert_page_rules(&page);
     page
 }
 
@@ -63,14 +63,16 @@ pub(crate) fn text(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Asserts that the text of a page has these words.
 #[track_caller]
-fn says(page: &str, expected: &str) {
+fn assert_says(page: &str, expected: &str) {
     let text = text(page);
     assert!(text.contains(expected), "no `{expected}` in\n{text}");
 }
 
+/// Asserts that the text of a page does not have these words.
 #[track_caller]
-fn lacks(page: &str, unexpected: &str) {
+fn assert_lacks(page: &str, unexpected: &str) {
     let text = text(page);
     assert!(!text.contains(unexpected), "`{unexpected}` in\n{text}");
 }
@@ -106,9 +108,9 @@ fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     tags
 }
 
-/// Checks the rules of every page.
+/// Asserts what holds of every page: its size, its tags, and that it loads nothing.
 #[track_caller]
-fn check(page: &str) {
+fn assert_page_rules(page: &str) {
     assert!(
         page.starts_with("<!DOCTYPE html><html lang=\"en\">") && page.ends_with("</html>\n"),
         "{page}"
@@ -163,27 +165,33 @@ fn check(page: &str) {
 fn the_page_of_an_empty_database_shows_the_first_steps() {
     let db = TestDb::new();
     let page = page(&db, &[]);
-    says(&page, &format!("Nothing here yet · Jobs in {}", db.name()));
-    says(&page, "jobctl apply jobs.toml");
-    says(&page, "DATABASE_URL=postgresql://USER@HOST/DATABASE * * * * * jobctl tick --quiet");
-    lacks(&page, "Timeline");
+    assert_says(&page, &format!("Nothing here yet · Jobs in {}", db.name()));
+    assert_says(&page, "jobctl apply jobs.toml");
+    assert_says(
+        &page,
+        "DATABASE_URL=postgresql://USER@HOST/DATABASE * * * * * jobctl tick --quiet",
+    );
+    assert_lacks(&page, "Timeline");
 }
 
 #[test]
 fn the_headline_says_whether_anything_needs_attention() {
     let db = healthy_db();
-    says(&page(&db, &[]), "All well. Nothing is dead or late. No run succeeded or failed since ");
-    ended(&db, "hook", "succeeded", "1 hour", 1234);
+    assert_says(
+        &page(&db, &[]),
+        "All well. Nothing is dead or late. No run succeeded or failed since ",
+    );
+    insert_ended(&db, "hook", "succeeded", "1 hour", 1234);
     let well = page(&db, &["--title", "Our jobs"]);
-    says(&well, "All well · Our jobs");
-    says(&well, "All well. Nothing is dead or late. Since ");
-    says(&well, ": 1,234 runs succeeded. Dead 0 Jobs failing 0 Due now 0 ");
-    ended(&db, "hook", "dead", "2 hours", 2);
-    ended(&db, "hook", "dead", "3 days", 1);
+    assert_says(&well, "All well · Our jobs");
+    assert_says(&well, "All well. Nothing is dead or late. Since ");
+    assert_says(&well, ": 1,234 runs succeeded. Dead 0 Jobs failing 0 Due now 0 ");
+    insert_ended(&db, "hook", "dead", "2 hours", 2);
+    insert_ended(&db, "hook", "dead", "3 days", 1);
     let shown = page(&db, &[]);
-    says(&shown, "Needs attention: 1 problem. Since ");
-    says(&shown, ": 1,234 runs succeeded, 2 died. Dead 3 2 in the last 24h ");
-    says(
+    assert_says(&shown, "Needs attention: 1 problem. Since ");
+    assert_says(&shown, ": 1,234 runs succeeded, 2 died. Dead 3 2 in the last 24h ");
+    assert_says(
         &shown,
         "Now 3 dead runs of hook, for 3d (the newest is run 1236: exit status 3) \
          jobctl list-dead --job hook; then retry or settle them",
@@ -201,21 +209,21 @@ fn the_headline_says_whether_anything_needs_attention() {
     );
     db.leaves_running();
     let shown = page(&db, &[]);
-    says(&shown, "Now no worker ticks, for 2h (the last was");
-    says(
+    assert_says(&shown, "Now no worker ticks, for 2h (the last was");
+    assert_says(
         &shown,
         "no tick has recovered 1 run of worker w with an expired lease, for 1h (such as run",
     );
     db.jobctl(["tick", "--worker", "other", "--queue", "other"]).run().success();
     let shown = page(&db, &[]);
-    says(&shown, "worker w does not tick, for 2h see cron on w");
+    assert_says(&shown, "worker w does not tick, for 2h see cron on w");
     assert!(shown.contains("<a href=\"#workers\">worker w does not tick</a>"), "{shown}");
 }
 
 #[test]
 fn findings_and_names_link_to_the_lanes_of_their_jobs() {
     let db = healthy_db();
-    ended(&db, "hook", "dead", "2 hours", 2);
+    insert_ended(&db, "hook", "dead", "2 hours", 2);
     // Nothing has run, but a finding names the job; and a job that no definition may have.
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('removed one')");
     db.apply(
@@ -243,13 +251,13 @@ fn findings_and_names_link_to_the_lanes_of_their_jobs() {
 fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
     let db = healthy_db();
     for number in 1..=5 {
-        ended(&db, &format!("old{number}"), "dead", &format!("{} days", 10 + number), 2);
+        insert_ended(&db, &format!("old{number}"), "dead", &format!("{} days", 10 + number), 2);
     }
     for number in 1..=9 {
-        ended(&db, &format!("new{number}"), "dead", &format!("{number} hours"), 1);
+        insert_ended(&db, &format!("new{number}"), "dead", &format!("{number} hours"), 1);
     }
     // A job that began to fail long ago, too.
-    ended(&db, "old5", "dead", "30 minutes", 1);
+    insert_ended(&db, "old5", "dead", "30 minutes", 1);
     for number in 1..=9 {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, queue, run_at)
@@ -291,7 +299,7 @@ fn the_icon_in_the_tab_has_the_colour_of_the_state() {
     assert_eq!(colour(&page(&unused, &[])), "6a727d");
     let db = healthy_db();
     assert_eq!(colour(&page(&db, &[])), "1a7f4b");
-    ended(&db, "hook", "dead", "2 hours", 1);
+    insert_ended(&db, "hook", "dead", "2 hours", 1);
     assert_eq!(colour(&page(&db, &[])), "c21f2c");
 }
 
@@ -299,8 +307,8 @@ fn the_icon_in_the_tab_has_the_colour_of_the_state() {
 fn warnings_are_folded_and_do_not_need_attention() {
     let db = healthy_db();
     let page = page(&db, &[]);
-    says(&page, "All well. Nothing is dead or late. ");
-    says(&page, " Now 1 warning nightly");
+    assert_says(&page, "All well. Nothing is dead or late. ");
+    assert_says(&page, " Now 1 warning nightly");
     assert!(page.contains("<details><summary>1 warning</summary>"), "{page}");
 }
 
@@ -315,19 +323,19 @@ fn a_long_window_shows_the_figures_of_days() {
          FROM unnest(ARRAY[0, 6, 7, 30, 31]) AS day",
     );
     // These have no figures.
-    ended(&db, "hook", "succeeded", "1 hour", 1);
+    insert_ended(&db, "hook", "succeeded", "1 hour", 1);
     let week = page(&db, &["--since", "8d"]);
-    says(&week, ": 1 run succeeded. ");
-    says(&week, "Succeeded in 7d 98 % of 204 runs, 98 % in the 7d before ");
+    assert_says(&week, ": 1 run succeeded. ");
+    assert_says(&week, "Succeeded in 7d 98 % of 204 runs, 98 % in the 7d before ");
     let month = page(&db, &["--since", "30d", "--time-zone", "Asia/Kathmandu"]);
-    says(&month, ": 400 runs succeeded, 8 died, 28 attempts failed before a retry. ");
-    says(&month, "Each bar covers 1d; ");
-    says(&month, "Days are in UTC and count no cancelled runs.");
+    assert_says(&month, ": 400 runs succeeded, 8 died, 28 attempts failed before a retry. ");
+    assert_says(&month, "Each bar covers 1d; ");
+    assert_says(&month, "Days are in UTC and count no cancelled runs.");
     assert_eq!(heights(&month, "s").len(), 4);
     assert_eq!(heights(&month, "d"), [20, 20, 20, 20]);
     let half_a_year = page(&db, &["--since", "180d"]);
-    says(&half_a_year, ": 500 runs succeeded, 10 died, 35 attempts failed before a retry. ");
-    says(&half_a_year, "Each bar covers 2d; ");
+    assert_says(&half_a_year, ": 500 runs succeeded, 10 died, 35 attempts failed before a retry. ");
+    assert_says(&half_a_year, "Each bar covers 2d; ");
 }
 
 #[test]
@@ -350,21 +358,21 @@ fn tiles_count_due_held_and_running_runs() {
          FROM generate_series(1, 2) AS hours",
     );
     // 60 runs began in ten minutes, so 120 need twenty.
-    ended(&db, "hook", "succeeded", "5 minutes", 60);
+    insert_ended(&db, "hook", "succeeded", "5 minutes", 60);
     db.execute(
         "UPDATE jobctl.job_runs SET run_at = created_at - interval '1 day' WHERE attempts > 0",
     );
     db.jobctl(["hold", "--job", "other", "--reason", "disk"]).run().success();
     db.execute("UPDATE jobctl.job_holds SET recorded_by = 'ada', host_user = NULL");
     let shown = page(&db, &[]);
-    says(&shown, "Due now 120 for up to 2h, none due in about 20m, 1 later ");
-    says(&shown, "Held or paused 1 by ada Running 2 the longest for 2h, other ");
-    says(&shown, "Stopped on purpose: nothing is dead or late. Since ");
-    says(&shown, "Now job other is held by ada: disk, ");
-    says(&shown, "60 ok, 121 queued none due in about 20m, 2m at best");
-    says(&shown, "other (well) 2 running job other is held by ada: disk");
+    assert_says(&shown, "Due now 120 for up to 2h, none due in about 20m, 1 later ");
+    assert_says(&shown, "Held or paused 1 by ada Running 2 the longest for 2h, other ");
+    assert_says(&shown, "Stopped on purpose: nothing is dead or late. Since ");
+    assert_says(&shown, "Now job other is held by ada: disk, ");
+    assert_says(&shown, "60 ok, 121 queued none due in about 20m, 2m at best");
+    assert_says(&shown, "other (well) 2 running job other is held by ada: disk");
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'hook' FROM generate_series(1, 61)");
-    says(&page(&db, &[]), "Due now 181 for up to 2h, grows, 1 later ");
+    assert_says(&page(&db, &[]), "Due now 181 for up to 2h, grows, 1 later ");
 }
 
 /// No claim takes it: the next tick cancels it.
@@ -378,8 +386,8 @@ fn an_expired_run_is_neither_due_nor_overdue() {
          FROM generate_series(1, 3) AS n",
     );
     let shown = page(&db, &[]);
-    says(&shown, "Due now 1 for up to 2h");
-    says(&shown, "1 run of hook is overdue");
+    assert_says(&shown, "Due now 1 for up to 2h");
+    assert_says(&shown, "1 run of hook is overdue");
 }
 
 #[test]
@@ -392,18 +400,18 @@ fn delays_of_a_few_minutes_need_no_attention() {
          INSERT INTO jobctl.job_runs (job_type, run_at)
          VALUES ('hook', now() - interval '4 minutes')",
     );
-    says(&page(&db, &[]), "All well.");
+    assert_says(&page(&db, &[]), "All well.");
     db.execute("DELETE FROM jobctl.job_workers");
-    says(&page(&db, &[]), "Now no worker has ever ticked jobctl init --crontab");
+    assert_says(&page(&db, &[]), "Now no worker has ever ticked jobctl init --crontab");
 }
 
 #[test]
 fn a_lane_counts_the_outcomes_of_each_bin() {
     let db = healthy_db();
-    ended(&db, "hook", "succeeded", "2 hours", 4);
-    ended(&db, "hook", "cancelled", "5 hours", 1);
-    ended(&db, "hook", "dead", "8 hours", 2);
-    ended(&db, "hook", "succeeded", "25 hours", 99);
+    insert_ended(&db, "hook", "succeeded", "2 hours", 4);
+    insert_ended(&db, "hook", "cancelled", "5 hours", 1);
+    insert_ended(&db, "hook", "dead", "8 hours", 2);
+    insert_ended(&db, "hook", "succeeded", "25 hours", 99);
     // One run succeeded at the third attempt, one died at the second: three failed attempts were
     // retried.
     db.execute(
@@ -422,8 +430,8 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
     let page = page(&db, &[]);
     let words = "aria-label=\"5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled\"";
     assert!(page.contains(words), "{page}");
-    says(&page, "hook (needs attention) ");
-    says(
+    assert_says(&page, "hook (needs attention) ");
+    assert_says(
         &page,
         ": 4 ok 5 ok, 3 dead, 3 failed, 1 cancelled 3 dead runs of hook (the newest is run 7",
     );
@@ -434,7 +442,7 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
     {
         assert!(page.contains(row), "no {row} in\n{page}");
     }
-    says(&page, "Why: jobctl failures --group --job hook");
+    assert_says(&page, "Why: jobctl failures --group --job hook");
 }
 
 #[test]
@@ -444,14 +452,14 @@ fn lanes_are_ordered_by_their_state_and_idle_jobs_are_folded() {
         "[jobs.a_idle]\nshell = 'true'\nschedule = '@daily'\n
          [jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n",
     );
-    ended(&db, "b_well", "succeeded", "2 hours", 4);
-    ended(&db, "c_retried", "succeeded", "2 hours", 400);
+    insert_ended(&db, "b_well", "succeeded", "2 hours", 4);
+    insert_ended(&db, "c_retried", "succeeded", "2 hours", 400);
     db.execute(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT max(id), 0, 'w', now(), now() - interval '2 hours', 'lease_expired'
          FROM jobctl.job_runs",
     );
-    ended(&db, "d_dead", "dead", "2 hours", 1);
+    insert_ended(&db, "d_dead", "dead", "2 hours", 1);
     let page = page(&db, &[]);
     let text = text(&page);
     let places: Vec<_> = [
@@ -480,8 +488,8 @@ fn heights(page: &str, class: &str) -> Vec<i64> {
 fn failures_are_drawn_to_scale() {
     let db = healthy_db();
     // Every run of an hour was retried, then one run of another hour.
-    ended(&db, "hook", "succeeded", "5 hours", 745);
-    ended(&db, "hook", "succeeded", "2 hours", 745);
+    insert_ended(&db, "hook", "succeeded", "5 hours", 745);
+    insert_ended(&db, "hook", "succeeded", "2 hours", 745);
     db.execute(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT id, 0, 'w', finished_at, finished_at, 'failed'
@@ -503,7 +511,7 @@ fn durations_are_compared_with_those_of_a_week_before() {
         ("new", 30, 60, 6),
         ("rare", 30, 60, 14),
     ] {
-        ended(&db, job, "succeeded", "1 hour", 3);
+        insert_ended(&db, job, "succeeded", "1 hour", 3);
         db.execute(&format!(
             "INSERT INTO jobctl.job_figures (job_type, day, succeeded, run_time_seconds)
              SELECT '{job}', current_date - day, 3, 3 * 60 * minutes
@@ -533,10 +541,10 @@ fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
         let path = page.split_once("<path class=\"long\" d=\"").map(|(_, path)| path);
         path.map(|path| path.split_once('"').unwrap().0.to_owned())
     };
-    ended(&db, "hook", "succeeded", "2 hours", 3);
+    insert_ended(&db, "hook", "succeeded", "2 hours", 3);
     assert_eq!(lines(&page(&db, &[])), None);
     // Cancelled while it waited, long after its attempt.
-    ended(&db, "hook", "cancelled", "3 hours", 1);
+    insert_ended(&db, "hook", "cancelled", "3 hours", 1);
     db.execute(
         "UPDATE jobctl.job_runs SET started_at = finished_at - interval '5 hours'
         WHERE status = 'cancelled'",
@@ -567,7 +575,7 @@ fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
 }
 
 /// Inserts runs with this status, and a failed first attempt of each that ended an hour ago.
-fn failed(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
+fn insert_with_failure(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
     db.execute(&format!(
         "WITH run AS (
              INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, error_type,
@@ -590,49 +598,52 @@ fn failed(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
 fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
     let db = healthy_db();
     let none = page(&db, &[]);
-    says(&none, "Incidents No attempt has failed since ");
-    failed(&db, "recovers", "succeeded", "w1", 1234);
-    failed(&db, "waits", "failed", "w1", 3);
-    failed(&db, "dies", "dead", "w2", 2);
+    assert_says(&none, "Incidents No attempt has failed since ");
+    insert_with_failure(&db, "recovers", "succeeded", "w1", 1234);
+    insert_with_failure(&db, "waits", "failed", "w1", 3);
+    insert_with_failure(&db, "dies", "dead", "w2", 2);
     // No worker could claim this run, so it has no attempt.
-    ended(&db, "unread", "dead", "2 hours", 1);
-    ended(&db, "old", "dead", "3 days", 1);
+    insert_ended(&db, "unread", "dead", "2 hours", 1);
+    insert_ended(&db, "old", "dead", "3 days", 1);
     let shown = page(&db, &[]);
-    says(
+    assert_says(
         &shown,
         "Incidents Jobs Failed Cause When Its runs 2 dead dies 2 on w2: dies lost card # exit_code",
     );
-    says(&shown, "1 dead unread 1 exit status 3 exit_code");
-    says(&shown, "3 to retry waits 3 on w1: waits lost card # exit_code");
-    says(&shown, "recovered recovers 1,234 on w1: recovers lost card # exit_code");
+    assert_says(&shown, "1 dead unread 1 exit status 3 exit_code");
+    assert_says(&shown, "3 to retry waits 3 on w1: waits lost card # exit_code");
+    assert_says(&shown, "recovered recovers 1,234 on w1: recovers lost card # exit_code");
     let text = text(&shown);
     let places = ["2 dead dies", "1 dead unread", "3 to retry waits", "recovered recovers"]
         .map(|words| text.find(words));
     assert!(places.is_sorted(), "{places:?}");
-    lacks(&shown, "dead old");
+    assert_lacks(&shown, "dead old");
     for hidden in ["4111", "a private error"] {
         assert!(!shown.contains(hidden), "{hidden}");
     }
-    says(&page(&db, &["--with-output"]), "on w2: dies lost card 4111 exit_code");
+    assert_says(&page(&db, &["--with-output"]), "on w2: dies lost card 4111 exit_code");
     db.execute(
         "UPDATE jobctl.job_runs SET settled_at = now() WHERE job_type IN ('dies', 'unread')",
     );
     let settled = page(&db, &[]);
-    says(&settled, "2 settled dies 2 on w2: dies lost card #");
-    says(&settled, "1 settled unread 1 exit status 3");
+    assert_says(&settled, "2 settled dies 2 on w2: dies lost card #");
+    assert_says(&settled, "1 settled unread 1 exit status 3");
     for job in 0..28 {
-        ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
+        insert_ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
     }
     let many = page(&db, &[]);
-    says(&many, "And 7 more incidents; jobctl failures --group lists all of them.");
-    says(&many, "more jobs; jobs with problems are shown first, then jobs with the most runs.");
+    assert_says(&many, "And 7 more incidents; jobctl failures --group lists all of them.");
+    assert_says(
+        &many,
+        "more jobs; jobs with problems are shown first, then jobs with the most runs.",
+    );
 }
 
 #[test]
 fn a_trickle_of_one_cause_is_one_line_of_the_report() {
     let db = healthy_db();
     for hours in [1, 3, 6, 9] {
-        failed(&db, "trickles", "dead", "w1", 1);
+        insert_with_failure(&db, "trickles", "dead", "w1", 1);
         db.execute(&format!(
             "UPDATE jobctl.job_attempts SET finished_at = now() - interval '{hours} hours',
                  started_at = now() - interval '{hours} hours', output = output
@@ -640,7 +651,7 @@ fn a_trickle_of_one_cause_is_one_line_of_the_report() {
         ));
     }
     let shown = page(&db, &[]);
-    says(&shown, "4 dead trickles 4 on w1: trickles lost card # exit_code 4 times since ");
+    assert_says(&shown, "4 dead trickles 4 on w1: trickles lost card # exit_code 4 times since ");
     assert_eq!(shown.matches("jobctl list --incident ").count(), 1);
 }
 
@@ -709,11 +720,11 @@ fn a_schedule_that_cannot_be_read_needs_attention() {
          [jobs.b]\nshell = 'true'\nschedule = '@daily'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL WHERE name IN ('a', 'b')");
-    says(&page(&db, &[]), "a known after the next tick none @daily");
+    assert_says(&page(&db, &[]), "a known after the next tick none @daily");
     db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'a'");
     let page = page(&db, &[]);
-    says(&page, "Now schedule a can't fire");
-    says(&page, "a can't fire none sometimes");
+    assert_says(&page, "Now schedule a can't fire");
+    assert_says(&page, "a can't fire none sometimes");
 }
 
 /// An attack on HTML and on terminals, in one text.
@@ -725,7 +736,7 @@ fn stored_text_never_becomes_html() {
     let db = healthy_db();
     db.leaves_running();
     for status in STATUSES {
-        run_in(&db, status);
+        enqueue_in_status(&db, status);
     }
     let mut client = db.client();
     for update in [
@@ -765,7 +776,7 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
     );
     assert_eq!(db.query("SELECT count(*) > 10000 FROM jobctl.job_runs"), "t");
     let page = page(&db, &[]);
-    says(
+    assert_says(
         &page,
         "And 8 more jobs; jobs with problems are shown first, then jobs with the most runs.",
     );
@@ -774,7 +785,7 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
 #[test]
 fn a_row_of_a_lane_says_which_time_it_covers() {
     let db = healthy_db();
-    ended(&db, "hook", "succeeded", "3 hours", 1);
+    insert_ended(&db, "hook", "succeeded", "3 hours", 1);
     let ended = db.query("SELECT to_char(finished_at, 'HH24:MI') FROM jobctl.job_runs");
     let page = page(&db, &[]);
     let (_, row) = page.split_once("</thead><tbody><tr><th scope=\"row\">").unwrap();
@@ -797,13 +808,13 @@ fn times_are_shown_in_the_requested_time_zone() {
          VALUES ('nightly', '2020-01-06 12:00:00+00')",
     );
     let utc = page(&db, &[]);
-    says(&utc, "2020-01-06 12:00, ");
-    says(&utc, "Times are in UTC.");
+    assert_says(&utc, "2020-01-06 12:00, ");
+    assert_says(&utc, "Times are in UTC.");
     let local = page(&db, &["--time-zone", "Asia/Kathmandu"]);
-    says(&local, "2020-01-06 17:45, ");
-    says(&local, "Times are in Asia/Kathmandu.");
+    assert_says(&local, "2020-01-06 17:45, ");
+    assert_says(&local, "Times are in Asia/Kathmandu.");
     let since_yesterday = page(&db, &["--since", "yesterday", "--time-zone", "Asia/Kathmandu"]);
-    says(&since_yesterday, " 00:00. Dead 0 ");
+    assert_says(&since_yesterday, " 00:00. Dead 0 ");
     assert!(local.contains(
         "<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">"
     ));
@@ -822,15 +833,15 @@ fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
     let file = folder.path().join("jobs.html");
     write("jobs.html").success().stdout("").stderr("");
     let first = fs::read_to_string(&file).unwrap();
-    check(&first);
+    assert_page_rules(&first);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink("jobs.html", folder.path().join("link")).unwrap();
     // A reader that has opened the old page reads it to its end.
     let mut old = fs::File::open(&file).unwrap();
-    ended(&db, "hook", "succeeded", "1 hour", 3);
+    insert_ended(&db, "hook", "succeeded", "1 hour", 3);
     write("link").success();
     assert_eq!(std::io::read_to_string(&mut old).unwrap(), first);
-    says(&fs::read_to_string(&file).unwrap(), "3 runs succeeded");
+    assert_says(&fs::read_to_string(&file).unwrap(), "3 runs succeeded");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(folder.path().join("link").is_symlink());
     let mut names: Vec<_> =
@@ -919,22 +930,22 @@ fn all_parts_of_a_page_show_one_moment() {
             WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted",
         ) == "1"
     });
-    ended(&db, "hook", "dead", "1 hour", 1);
+    insert_ended(&db, "hook", "dead", "1 hour", 1);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
     let page = report.wait().success().stdout;
-    says(&page, "All well. Nothing is dead or late. No run succeeded or failed since ");
-    says(&page, "No attempt has failed since ");
+    assert_says(&page, "All well. Nothing is dead or late. No run succeeded or failed since ");
+    assert_says(&page, "No attempt has failed since ");
 }
 
 #[test]
 fn a_page_that_reloads_itself_knows_its_age() {
     let db = healthy_db();
     let still = page(&db, &[]);
-    says(&still, "This page does not refresh itself.");
+    assert_says(&still, "This page does not refresh itself.");
     assert!(still.contains("<body style=\"--fresh:3600s\">"), "{still}");
     let wall = page(&db, &["--refresh", "10m"]);
-    says(&wall, "Reloads every 10m.");
+    assert_says(&wall, "Reloads every 10m.");
     assert!(wall.contains("<body style=\"--fresh:1800s\" data-refresh=\"600\">"), "{wall}");
     // The policy allows this script only.
     let script = wall.split_once("<script>").unwrap().1.split_once("</script>").unwrap().0;
@@ -951,7 +962,7 @@ fn a_page_that_reloads_itself_knows_its_age() {
 #[test]
 fn a_viewer_may_report_without_output() {
     let db = healthy_db();
-    failed(&db, "hook", "succeeded", "w", 1);
+    insert_with_failure(&db, "hook", "succeeded", "w", 1);
     let viewer = Role::granted(&db, "viewer");
     viewer.jobctl(["report"]).run().success().stdout_has("hook lost card #");
     let refused = viewer.jobctl(["report", "--with-output"]).run().exits(7).stdout("");

@@ -49,8 +49,9 @@ impl Host {
     }
 }
 
-/// Moves the last tick of all workers: what a backup of that time has.
-fn set_last_tick(db: &TestDb, age: &str) {
+/// Moves the last ticks of all workers back to this age, so the database looks like a backup of
+/// that time.
+fn set_last_ticks_of_database(db: &TestDb, age: &str) {
     db.execute(&format!(
         "UPDATE jobctl.job_workers
          SET last_tick_at = now() - interval '{age}', previous_tick_at = NULL"
@@ -61,8 +62,9 @@ const LOST: &str = "jobctl: cannot start runs: the database is older than a tick
 const REMEDY: &str = ", as after a restore; cancel the runs whose work is done, then accept the \
     rest: as an operator, `jobctl accept-restore`";
 
+/// Asserts that a tick starts no run, because the database is an older one.
 #[track_caller]
-fn starts_nothing(tick: Finished) {
+fn assert_starts_nothing(tick: Finished) {
     tick.exits(7).complains_once().stderr_has(LOST).stderr_has(REMEDY);
 }
 
@@ -77,7 +79,7 @@ fn no_blocked_run_is_released_before_an_operator_accepts_a_restore() {
          UPDATE jobctl.job_dependencies SET state = 'due'"
     ));
     db.execute("INSERT INTO jobctl.job_events (action, detail) VALUES ('restore', 'worker web1')");
-    starts_nothing(db.jobctl(["tick", "--worker", "web9"]).run());
+    assert_starts_nothing(db.jobctl(["tick", "--worker", "web9"]).run());
     assert_eq!(db.status(follower), "blocked");
     db.jobctl(["accept-restore"]).run().success();
     db.jobctl(["tick", "--worker", "web9"]).run().success();
@@ -91,8 +93,8 @@ fn a_tick_for_one_run_starts_nothing_in_a_restored_database() {
     let id = db.enqueue(["shell", "--", "true"]);
     web.command(&db).args(["--limit", "1"]).run().success();
     let other = db.enqueue(["shell", "--", "true"]);
-    set_last_tick(&db, "2 days");
-    starts_nothing(web.command(&db).args(["--run", &other.to_string()]).run());
+    set_last_ticks_of_database(&db, "2 days");
+    assert_starts_nothing(web.command(&db).args(["--run", &other.to_string()]).run());
     assert_eq!([id, other].map(|id| db.status(id)), ["succeeded", "queued"]);
     db.jobctl(["accept-restore"]).run().success();
     web.command(&db).args(["--run", &other.to_string()]).run().success();
@@ -108,7 +110,7 @@ fn the_event_of_a_worker_s_login_stops_all_hosts_until_an_operator_accepts_it() 
     let stop = "INSERT INTO jobctl.job_events (action) VALUES ('restore')";
     one.client().batch_execute(stop).unwrap();
     db.enqueue(["shell", "--", "true"]);
-    starts_nothing(other.jobctl(["tick", "--worker", "web9"]).run());
+    assert_starts_nothing(other.jobctl(["tick", "--worker", "web9"]).run());
     operator.jobctl(["accept-restore"]).run().success();
     other.jobctl(["tick", "--worker", "web9"]).run().success();
     let events = "SELECT recorded_by FROM jobctl.job_events WHERE action = 'restore'";
@@ -137,7 +139,7 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     ));
     let backup = folder.path().join("backup");
     run(Command::new(program("pg_dump")).arg("--file").arg(&backup).arg(db.url()));
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     hosts.iter().for_each(|host| drop(host.tick(&db).success()));
     assert_eq!((db.status(paid), receipts()), ("succeeded".to_owned(), "charged\n".to_owned()));
     db.execute("DROP SCHEMA jobctl CASCADE");
@@ -146,10 +148,10 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     let rows = "SELECT string_agg(run::text, '') FROM (SELECT * FROM jobctl.job_runs ORDER BY id)
         AS run";
     let restored = db.query(rows);
-    starts_nothing(hosts[0].tick(&db));
+    assert_starts_nothing(hosts[0].tick(&db));
     // From now on, the event stops all hosts, with or without notes.
-    hosts.iter().for_each(|host| starts_nothing(host.tick(&db)));
-    starts_nothing(db.jobctl(["tick", "--worker", "web3"]).env("XDG_STATE_HOME", "").run());
+    hosts.iter().for_each(|host| assert_starts_nothing(host.tick(&db)));
+    assert_starts_nothing(db.jobctl(["tick", "--worker", "web3"]).env("XDG_STATE_HOME", "").run());
     assert_eq!((db.query(rows), receipts()), (restored, "charged\n".to_owned()));
     let events = "SELECT action, host_user IS NULL, reason, detail FROM jobctl.job_events
         WHERE action LIKE '%restore' ORDER BY id";
@@ -188,18 +190,18 @@ fn a_second_restore_needs_to_be_accepted_again() {
     let db = TestDb::new();
     let host = Host::new(&db, "web1");
     for age in ["1 day", "2 days"] {
-        set_last_tick(&db, "15 minutes");
+        set_last_ticks_of_database(&db, "15 minutes");
         host.tick(&db).success();
         // An earlier backup does not have the event.
         db.execute("DELETE FROM jobctl.job_events");
-        set_last_tick(&db, age);
-        starts_nothing(host.tick(&db));
+        set_last_ticks_of_database(&db, age);
+        assert_starts_nothing(host.tick(&db));
         db.jobctl(["accept-restore"]).run().success();
         host.tick(&db).success();
         // An event of the time before the ticks that were lost.
         db.execute("UPDATE jobctl.job_events SET recorded_at = now() - interval '1 hour'");
-        set_last_tick(&db, age);
-        starts_nothing(host.tick(&db));
+        set_last_ticks_of_database(&db, age);
+        assert_starts_nothing(host.tick(&db));
         let restores = "SELECT count(*) FROM jobctl.job_events WHERE action = 'restore'";
         assert_eq!(db.query(restores), "2");
         db.jobctl(["accept-restore"]).run().success().stderr("");
@@ -232,7 +234,7 @@ fn a_corrected_clock_of_the_database_stops_no_other_host_of_the_worker() {
     let db = TestDb::new();
     let away = Host::new(&db, "web1");
     let there = Host { worker: "web1", state: temp_dir() };
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     away.tick(&db).success();
     let later = |time: &str| {
         db.execute(&format!(
@@ -251,8 +253,8 @@ fn a_corrected_clock_of_the_database_stops_no_other_host_of_the_worker() {
     away.tick(&db).success();
     there.tick(&db).success();
     // A backup from before both ticks is still noticed.
-    set_last_tick(&db, "1 day");
-    starts_nothing(away.tick(&db));
+    set_last_ticks_of_database(&db, "1 day");
+    assert_starts_nothing(away.tick(&db));
 }
 
 #[test]
@@ -262,33 +264,33 @@ fn a_failover_that_lost_ten_minutes_stops_no_tick() {
     // The host has ticked once, so what it has seen before is unknown.
     db.execute("DELETE FROM jobctl.job_workers");
     host.tick(&db).success();
-    set_last_tick(&db, "9 minutes");
+    set_last_ticks_of_database(&db, "9 minutes");
     host.tick(&db).success();
-    set_last_tick(&db, "11 minutes");
-    starts_nothing(host.tick(&db));
+    set_last_ticks_of_database(&db, "11 minutes");
+    assert_starts_nothing(host.tick(&db));
     // A host that ticks every hour loses its last tick.
     let db = TestDb::new();
     let host = Host::new(&db, "web2");
-    set_last_tick(&db, "1 hour");
+    set_last_ticks_of_database(&db, "1 hour");
     host.tick(&db).success();
-    set_last_tick(&db, "1 hour");
+    set_last_ticks_of_database(&db, "1 hour");
     host.tick(&db).success();
-    set_last_tick(&db, "61 minutes");
-    starts_nothing(host.tick(&db));
+    set_last_ticks_of_database(&db, "61 minutes");
+    assert_starts_nothing(host.tick(&db));
 }
 
 #[test]
 fn a_worker_that_the_backup_does_not_know_starts_nothing_unless_it_was_forgotten() {
     let db = TestDb::new();
     let host = Host::new(&db, "web1");
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     host.tick(&db).success();
     db.jobctl(["forget", "web1"]).run().success();
     host.tick(&db).success();
     db.execute("DELETE FROM jobctl.job_workers; DELETE FROM jobctl.job_events");
     db.jobctl(["tick", "--worker", "web2"]).run().success();
     db.execute("INSERT INTO jobctl.job_events (action, detail) VALUES ('forget', 'worker web2')");
-    starts_nothing(host.tick(&db));
+    assert_starts_nothing(host.tick(&db));
     assert_eq!(db.query("SELECT worker FROM jobctl.job_workers"), "web2");
 }
 
@@ -296,13 +298,13 @@ fn a_worker_that_the_backup_does_not_know_starts_nothing_unless_it_was_forgotten
 fn a_new_database_stops_no_tick() {
     let db = TestDb::new();
     let host = Host::new(&db, "web1");
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     host.tick(&db).success();
     db.execute("DROP SCHEMA jobctl CASCADE");
     db.jobctl(["migrate"]).run().success();
     host.tick(&db).success();
-    set_last_tick(&db, "15 minutes");
-    starts_nothing(host.tick(&db));
+    set_last_ticks_of_database(&db, "15 minutes");
+    assert_starts_nothing(host.tick(&db));
 }
 
 #[test]
@@ -310,30 +312,30 @@ fn a_lingering_tick_stops_without_a_state_folder() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--worker", "web1"]).spawn();
     wait_until("the tick", || db.query("SELECT count(*) FROM jobctl.job_workers") == "1");
-    set_last_tick(&db, "11 minutes");
-    starts_nothing(tick.wait());
+    set_last_ticks_of_database(&db, "11 minutes");
+    assert_starts_nothing(tick.wait());
 }
 
 #[test]
 fn a_missing_or_unreadable_state_folder_stops_no_tick() {
     let db = TestDb::new();
     let host = Host::new(&db, "web1");
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     host.tick(&db).success();
     let (notes, note) = (host.notes(), host.note());
     fs::write(&note, "{\"ticks\": [").unwrap();
-    set_last_tick(&db, "1 day");
+    set_last_ticks_of_database(&db, "1 day");
     host.tick(&db).success().nowhere("cannot");
     // The broken note was replaced.
-    set_last_tick(&db, "2 days");
-    starts_nothing(host.tick(&db));
+    set_last_ticks_of_database(&db, "2 days");
+    assert_starts_nothing(host.tick(&db));
     db.jobctl(["accept-restore"]).run().success();
     fs::remove_file(&note).unwrap();
     fs::set_permissions(&notes, Permissions::from_mode(0o777)).unwrap();
     host.tick(&db).success().nowhere("cannot");
     fs::remove_dir_all(&notes).unwrap();
     fs::write(&notes, "").unwrap();
-    set_last_tick(&db, "2 days");
+    set_last_ticks_of_database(&db, "2 days");
     host.tick(&db).success().nowhere("cannot");
     let homeless = db.jobctl(["tick"]).env("XDG_STATE_HOME", "").env("HOME", "/dev/null");
     homeless.run().success().nowhere("cannot");
@@ -343,9 +345,9 @@ fn a_missing_or_unreadable_state_folder_stops_no_tick() {
 fn a_quiet_tick_says_once_an_hour_that_it_starts_nothing() {
     let db = TestDb::new();
     let host = Host::new(&db, "web1");
-    set_last_tick(&db, "15 minutes");
+    set_last_ticks_of_database(&db, "15 minutes");
     host.tick(&db).success();
-    set_last_tick(&db, "1 day");
+    set_last_ticks_of_database(&db, "1 day");
     let quiet = || host.command(&db).args(["--quiet"]).run().exits(7);
     quiet().complains_once().stderr_has("repeated after an hour at the earliest");
     quiet().stderr("");
@@ -377,7 +379,8 @@ fn a_load_test_keeps_no_notes() {
     assert!(!state.path().join("jobctl").exists());
 }
 
-fn age(file: &Path, days: u64) {
+/// Creates a file that was last changed this many days ago.
+fn create_file_of_age(file: &Path, days: u64) {
     File::create(file).unwrap();
     let modified = SystemTime::now() - Duration::from_secs(days * 86_400);
     File::open(file).unwrap().set_times(FileTimes::new().set_modified(modified)).unwrap();
@@ -389,8 +392,8 @@ fn notes_that_no_tick_has_written_for_long_are_deleted() {
     let host = Host::new(&db, "web1");
     fs::create_dir_all(host.notes()).unwrap();
     let [old, new] = ["old", "new"].map(|name| host.notes().join(name));
-    age(&old, 101);
-    age(&new, 99);
+    create_file_of_age(&old, 101);
+    create_file_of_age(&new, 99);
     host.tick(&db).success();
     assert_eq!((old.exists(), new.exists()), (false, true));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::support::{Finished, TestDb, temp_dir};
 
 /// The columns of a run that only waits for a tick.
@@ -15,7 +15,7 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {id}"
         ));
@@ -40,7 +40,7 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
 #[test]
 fn force_needs_run_ids() {
     let db = TestDb::new();
-    let dead = run_in(&db, "dead");
+    let dead = enqueue_in_status(&db, "dead");
     db.jobctl(["retry", "--all-dead", "--force"])
         .run()
         .exits(2)
@@ -53,7 +53,7 @@ fn force_needs_run_ids() {
 fn force_takes_a_running_run_and_records_the_end_of_its_attempt() {
     let db = TestDb::new();
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let retried = db.jobctl(["retry", "--force", &id.to_string()]).run();
         if status == "succeeded" {
             let why = format!(
@@ -120,7 +120,7 @@ fn retry_caps_max_attempts_at_a_million_and_continues() {
 fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
     let db = TestDb::new();
     let [dead, succeeded, failed] =
-        ["dead", "succeeded", "failed"].map(|status| run_in(&db, status));
+        ["dead", "succeeded", "failed"].map(|status| enqueue_in_status(&db, status));
     let ids = [&*failed.to_string(), "999999", &*dead.to_string(), &*failed.to_string()]
         .map(str::to_owned);
     let finished = db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().exits(3);
@@ -147,8 +147,11 @@ fn all_dead_retries_dead_runs_only() {
     db.leaves_running();
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("").stderr("");
     db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().success().stdout("[]\n").stderr("");
-    let ids: Vec<_> =
-        STATUSES.iter().chain(&["dead"]).map(|status| (*status, run_in(&db, status))).collect();
+    let ids: Vec<_> = STATUSES
+        .iter()
+        .chain(&["dead"])
+        .map(|status| (*status, enqueue_in_status(&db, status)))
+        .collect();
     let finished =
         db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().success().stderr("");
     let dead: String = ids
@@ -200,7 +203,7 @@ pub fn answer_at_terminal(db: &TestDb, command: &str, answer: &str) -> (String, 
 fn all_dead_retries_the_dead_runs_that_match_the_filters() {
     let db = TestDb::new();
     let dead = |columns: &str| {
-        let id = run_in(&db, "dead");
+        let id = enqueue_in_status(&db, "dead");
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
         id
     };
@@ -218,7 +221,7 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
     ] {
         let other = dead("finished_at = now() - interval '1 day', created_at = now()");
         let id = dead(columns);
-        let failed = run_in(&db, "failed");
+        let failed = enqueue_in_status(&db, "failed");
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"
         ));
@@ -255,7 +258,7 @@ fn all_dead_retries_in_id_order_and_gives_a_key_to_the_newest_run() {
 fn a_retried_cancelled_run_gets_back_a_later_time() {
     let db = TestDb::new();
     for (status, wait) in [("queued", "1 hour"), ("failed", "2 hours")] {
-        let id = run_in(&db, status).to_string();
+        let id = enqueue_in_status(&db, status).to_string();
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '{wait}' WHERE id = {id}"
         ));
@@ -268,7 +271,7 @@ fn a_retried_cancelled_run_gets_back_a_later_time() {
         db.jobctl(["retry", &id]).run().success();
         assert_eq!(db.of_run(id.parse().unwrap(), DUE), "queued|t|t||||");
     }
-    let id = run_in(&db, "cancelled");
+    let id = enqueue_in_status(&db, "cancelled");
     for (wait, flags) in [("1 hour", &["--now"][..]), ("-1 day", &[])] {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '{wait}' WHERE id = {id}"
@@ -284,7 +287,7 @@ fn all_cancelled_undoes_a_cancel() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["report", "--in", "1h"]));
-    let others = ["cancelled", "dead"].map(|status| run_in(&db, status));
+    let others = ["cancelled", "dead"].map(|status| enqueue_in_status(&db, status));
     let times = || db.query("SELECT id, status, run_at FROM jobctl.job_runs ORDER BY id");
     let before = times();
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success().stdout("cancelled\t2\n");
@@ -303,7 +306,7 @@ fn all_cancelled_undoes_a_cancel() {
 fn all_cancelled_leaves_out_runs_that_no_operator_cancelled() {
     let db = TestDb::new();
     let [expired, dropped, failed] = ["expired", "dropped", "exit_code"].map(|error_type| {
-        let id = run_in(&db, "cancelled");
+        let id = enqueue_in_status(&db, "cancelled");
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET error_type = '{error_type}' WHERE id = {id}"
         ));
@@ -321,7 +324,7 @@ fn all_runs_need_yes_without_a_terminal() {
     let db = TestDb::new();
     let states = || db.query("SELECT id, status, settled_at FROM jobctl.job_runs ORDER BY id");
     for status in ["queued", "dead", "cancelled"] {
-        run_in(&db, status);
+        enqueue_in_status(&db, status);
     }
     let before = states();
     for (command, flag) in [
@@ -353,7 +356,7 @@ fn a_dry_run_changes_nothing_and_answers_as_the_command() {
     db.leaves_running();
     let states = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
     for command in ["retry", "cancel", "settle", "prune"] {
-        let ids = STATUSES.map(|status| run_in(&db, status).to_string());
+        let ids = STATUSES.map(|status| enqueue_in_status(&db, status).to_string());
         let ids = || ids.iter().map(String::as_str);
         let before = states();
         let dry = db.jobctl([command, "--dry-run", "999999"]).args(ids()).run();
@@ -369,7 +372,7 @@ fn all_runs_get_one_total_for_each_result() {
     let db = TestDb::new();
     db.leaves_running();
     for status in ["queued", "failed", "running"] {
-        run_in(&db, status);
+        enqueue_in_status(&db, status);
     }
     let totals = serde_json::json!([
         {"result": "cancel requested", "runs": 1, "why_not_changed": null},
@@ -400,7 +403,7 @@ fn all_runs_get_one_total_for_each_result() {
 fn all_dead_asks_for_confirmation_at_a_terminal() {
     let db = TestDb::new();
     for _ in 0..3 {
-        run_in(&db, "dead");
+        enqueue_in_status(&db, "dead");
     }
     let dead = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'");
     for no in ["n", "", "yess"] {
@@ -418,7 +421,7 @@ fn all_dead_asks_for_confirmation_at_a_terminal() {
     assert!(shown.contains("[y/N] ") && shown.contains("queued"), "{shown}");
     finished.success();
     assert_eq!(dead(), "0");
-    run_in(&db, "dead");
+    enqueue_in_status(&db, "dead");
     let (shown, finished) = answer_at_terminal(&db, "retry --all-dead --yes", "n");
     assert!(!shown.contains("[y/N]"), "{shown}");
     finished.success();
@@ -463,7 +466,7 @@ fn again_takes_the_runs_that_match_the_filters() {
     retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
     retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");
     retry(&["--job", "shell", "--force", "--yes"]).exits(2).stderr_has("--force needs run ids");
-    let ids = STATUSES.map(|status| run_in(&db, status));
+    let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     retry(&["--job", "shell"]).exits(2).stdout("").stderr_has("--yes");
     retry(&["--job", "shell", "--since", "1h", "--yes"]).success().stdout("queued\t1\n").stderr("");
     let moved = |(id, status): (i64, &str)| {
@@ -472,7 +475,7 @@ fn again_takes_the_runs_that_match_the_filters() {
     };
     ids.into_iter().zip(STATUSES).for_each(moved);
     // With ids, it takes any run that is over, and with --force those that are running.
-    let ids = STATUSES.map(|status| run_in(&db, status).to_string());
+    let ids = STATUSES.map(|status| enqueue_in_status(&db, status).to_string());
     let refused = retry(&ids.each_ref().map(String::as_str)).exits(4);
     refused.stderr_has("its status is running; --force retries it\n");
     db.jobctl(["retry", "--again", "--force"]).args(ids.iter().map(String::as_str)).run().success();

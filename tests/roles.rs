@@ -5,13 +5,14 @@ use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
 const PARTS: [&str; 5] = ["enqueuer", "effects", "worker", "operator", "viewer"];
 
 /// A database where there is something of everything.
-fn furnished() -> TestDb {
+fn db_with_something_of_everything() -> TestDb {
     let db = TestDb::new();
-    furnish(&db);
+    insert_something_of_everything(&db);
     db
 }
 
-fn furnish(db: &TestDb) {
+/// Adds jobs, a schedule, a dead run and a waiting run.
+fn insert_something_of_everything(db: &TestDb) {
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n");
     let dead = db.enqueue(["shell", "--", "sh", "-c", "exit 64"]);
     db.jobctl(["tick"]).run().success();
@@ -33,7 +34,7 @@ const ALL_PRIVILEGES: &str = "GRANT ALL ON SCHEMA jobctl TO {role};
 /// Asserts that this role may execute the first statements, and that the others fail for lack of a
 /// privilege. Reports all violations at once.
 #[track_caller]
-fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item = &'a str>) {
+fn assert_may<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item = &'a str>) {
     let mut client = role.client();
     let mut otherwise = String::new();
     let statements =
@@ -53,26 +54,28 @@ fn expect<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<Item 
     assert_eq!(otherwise, "");
 }
 
+/// Asserts that a role with the grants of this part may execute the first statements, and not the
+/// others, also if it had more privileges before.
 #[track_caller]
-fn may_and_may_not(part: &str, may: &[&str], may_not: &[&str]) {
-    let db = furnished();
-    expect(&Role::granted(&db, part), may, may_not.iter().copied());
+fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
+    let db = db_with_something_of_everything();
+    assert_may(&Role::granted(&db, part), may, may_not.iter().copied());
     // The matrix holds although the role had more privileges before, by default or by hand.
     let db = TestDb::empty();
     let role = Role::new(&db);
     db.execute(&DEFAULT_PRIVILEGES.replace("{role}", role.name()));
     db.jobctl(["migrate"]).run().success();
-    furnish(&db);
+    insert_something_of_everything(&db);
     let all: Vec<_> = may.iter().chain(may_not).copied().collect();
-    expect(&role, &[], all);
+    assert_may(&role, &[], all);
     db.execute(&ALL_PRIVILEGES.replace("{role}", role.name()));
     role.grant(part);
-    expect(&role, may, may_not.iter().copied());
+    assert_may(&role, may, may_not.iter().copied());
 }
 
 #[test]
 fn an_error_names_the_sets_only_if_one_of_them_helps() {
-    let (db, folder) = (furnished(), temp_dir());
+    let (db, folder) = (db_with_something_of_everything(), temp_dir());
     let role = Role::new(&db);
     let words = ["grants", "--role", role.name(), "--as"].into_iter().chain(PARTS);
     db.execute(&jobctl(words).run().success().stdout);
@@ -161,7 +164,7 @@ const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
 #[test]
 fn a_role_without_grants_may_do_nothing() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let role = Role::new(&db);
     let statements = owners_and(&[
         FIRE,
@@ -171,14 +174,14 @@ fn a_role_without_grants_may_do_nothing() {
         "SELECT jobctl.enqueue('a')",
         "SELECT jobctl.record_effect('k')",
     ]);
-    expect(&role, &[], statements);
+    assert_may(&role, &[], statements);
     role.jobctl(["enqueue", "a"]).run().exits(7).complains_once();
     role.jobctl(["tick"]).run().exits(7).complains_once();
 }
 
 #[test]
 fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
-    may_and_may_not(
+    assert_grants_allow_exactly(
         "enqueuer",
         &[
             "SELECT jobctl.enqueue('a', '[1]', key => 'k')",
@@ -217,7 +220,7 @@ fn an_enqueuer_enqueues_definitions_and_reads_nothing() {
 
 #[test]
 fn an_effects_role_can_only_record_effects() {
-    may_and_may_not(
+    assert_grants_allow_exactly(
         "effects",
         &["SELECT jobctl.record_effect('k')"],
         &owners_and(&[
@@ -235,7 +238,7 @@ fn an_effects_role_can_only_record_effects() {
 
 #[test]
 fn a_worker_moves_runs_but_cannot_change_their_work() {
-    may_and_may_not(
+    assert_grants_allow_exactly(
         "worker",
         &[
             FIRE,
@@ -276,7 +279,7 @@ fn a_worker_moves_runs_but_cannot_change_their_work() {
 
 #[test]
 fn a_worker_changes_the_numbers_of_attempts_only_at_the_end_of_one() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let worker = Role::granted(&db, "worker");
     let run = db.enqueue(["a"]);
     let lowers = |before: &str, after: &str| {
@@ -321,7 +324,7 @@ fn a_worker_changes_the_numbers_of_attempts_only_at_the_end_of_one() {
 
 #[test]
 fn a_hostile_text_of_a_worker_breaks_no_listing() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let worker = Role::granted(&db, "worker");
     let long = "repeat('x', 1048576)";
     let mut client = worker.client();
@@ -377,7 +380,7 @@ fn a_hostile_text_of_a_worker_breaks_no_listing() {
 
 #[test]
 fn an_operator_manages_runs_but_cannot_choose_commands() {
-    may_and_may_not(
+    assert_grants_allow_exactly(
         "operator",
         &[
             "SELECT * FROM jobctl.job_runs, jobctl.job_definitions, jobctl.job_attempts, \
@@ -413,7 +416,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
     let base: Vec<String> =
         TABLES.iter().map(|table| format!("SELECT * FROM jobctl.{table}")).collect();
     let base: Vec<&str> = base.iter().map(String::as_str).collect();
-    may_and_may_not(
+    assert_grants_allow_exactly(
         "viewer",
         &[
             "SELECT * FROM jobctl.dead_runs",
@@ -468,7 +471,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
 
 #[test]
 fn remedies_say_if_only_an_operator_may_run_them() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     db.execute("DELETE FROM jobctl.job_workers");
     let remedies = |part| {
         let check = Role::granted(&db, part).jobctl(["check", "--json"]).run().exits(1);
@@ -485,7 +488,7 @@ fn remedies_say_if_only_an_operator_may_run_them() {
 
 #[test]
 fn an_enqueuer_can_only_enqueue_from_the_command_line() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let role = Role::granted(&db, "enqueuer");
     let id = role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stderr("").stdout;
     role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stdout(&id);
@@ -525,7 +528,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
 
 #[test]
 fn the_worker_grants_suffice_for_a_whole_tick() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let role = Role::granted(&db, "worker");
     // A schedule that is due, a lost lease, a limited definition, a failure and a success.
     db.apply(
@@ -587,7 +590,7 @@ fn the_worker_grants_suffice_for_a_whole_tick() {
 
 #[test]
 fn an_operator_lists_retries_cancels_pauses_and_settles() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let role = Role::granted(&db, "operator");
     let dead = db.query("SELECT id FROM jobctl.dead_runs");
     role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
@@ -622,7 +625,7 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
 
 #[test]
 fn every_role_except_the_enqueuer_reads_the_status() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     for part in ["viewer", "worker", "operator"] {
         let role = Role::granted(&db, part);
         role.jobctl(["status"]).run().success().stdout_has("job\tnightly\t");
@@ -852,7 +855,7 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
 
 #[test]
 fn a_change_by_a_function_names_its_owner_beside_the_login() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let [operator, victim] = ["operator", "operator"].map(|part| Role::granted(&db, part));
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", operator.name()));
     operator
@@ -877,7 +880,7 @@ fn a_change_by_a_function_names_its_owner_beside_the_login() {
 
 #[test]
 fn an_operator_cannot_replace_a_payload_through_the_scope_of_its_key() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let operator = Role::granted(&db, "operator");
     let retained = db.enqueue(["a", "[1]", "--key", "r", "--in", "1h"]);
     let live = db.enqueue(["a", "[1]", "--key", "l", "--key-scope", "live", "--in", "1h"]);
@@ -944,7 +947,7 @@ fn grants_quote_any_role_name() {
 
 #[test]
 fn grants_combine_two_sets() {
-    let db = furnished();
+    let db = db_with_something_of_everything();
     let role = Role::new(&db);
     let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"])
         .run()

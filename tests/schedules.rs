@@ -10,12 +10,12 @@ const STATUSES: [&str; 6] = ["queued", "running", "failed", "succeeded", "dead",
 const NEW_YEAR: &str = "date_trunc('year', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'";
 
 /// Defines a job that fires once a year, so that no test depends on the minute in which it runs.
-fn every_year(db: &TestDb, keys: &str) {
+fn define_yearly_job(db: &TestDb, keys: &str) {
     db.apply(&format!("[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\n{keys}\n"));
 }
 
 /// Inserts definitions; `next`, their next time, is an expression of SQL.
-fn many(db: &TestDb, count: usize, schedule: &str, next: &str) {
+fn insert_definitions(db: &TestDb, count: usize, schedule: &str, next: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
          SELECT 'job_' || n, 'shell', '{{\"command\": \"true\"}}', '{schedule}', {next}
@@ -24,21 +24,21 @@ fn many(db: &TestDb, count: usize, schedule: &str, next: &str) {
 }
 
 /// Makes the schedules due since `time` ago.
-fn missed(db: &TestDb, time: &str) {
+fn make_due_since(db: &TestDb, time: &str) {
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now() - interval \
          '{time}')"
     ));
 }
 
-fn fired(db: &TestDb) -> String {
+fn number_of_fired_runs(db: &TestDb) -> String {
     db.query("SELECT count(*) FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL")
 }
 
 #[test]
 fn a_new_schedule_does_not_fire_at_once() {
     let db = TestDb::new();
-    every_year(&db, "");
+    define_yearly_job(&db, "");
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
     assert_eq!(
         db.query("SELECT next_run_at <= now() + interval '366 days' FROM jobctl.job_definitions"),
@@ -75,7 +75,7 @@ fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
     gate.wait_for_starts(1);
     // From then on each renewal is sent a moment after the wake-up of the same interval.
     db.wait_for_renewals(id, 2);
-    every_year(&db, "");
+    define_yearly_job(&db, "");
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR};
          INSERT INTO jobctl.job_runs (job_type, payload, status, attempts, locked_by, locked_until,
@@ -83,7 +83,7 @@ fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
          VALUES ('shell', '{{\"command\": \"true\"}}', 'running', 1, 'dead', \
             now() - interval '1 second', now())"
     ));
-    wait_until("the schedule to fire", || fired(&db) == "1");
+    wait_until("the schedule to fire", || number_of_fired_runs(&db) == "1");
     let lost = "SELECT count(*) FROM jobctl.job_runs WHERE locked_by = 'dead'";
     wait_until("the run to be recovered", || db.query(lost) == "0");
     assert_eq!(db.status(id), "running");
@@ -96,7 +96,7 @@ fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
 #[test]
 fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let db = TestDb::new();
-    many(&db, 10_000, "0 0 1 1 *", NEW_YEAR);
+    insert_definitions(&db, 10_000, "0 0 1 1 *", NEW_YEAR);
     db.execute(
         "UPDATE jobctl.job_definitions SET overlap = CASE id % 2 WHEN 0 THEN 'allow' ELSE 'skip' \
          END",
@@ -125,7 +125,7 @@ fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
 #[test]
 fn a_locked_schedule_delays_no_other() {
     let db = TestDb::new();
-    many(&db, 600, "0 * * * *", "date_trunc('hour', now())");
+    insert_definitions(&db, 600, "0 * * * *", "date_trunc('hour', now())");
     let mut session = db.client();
     // All; one in the middle of the first batch; none.
     for (locked, runs) in [("true", "0"), ("name = 'job_7'", "599"), ("false", "600")] {
@@ -136,19 +136,19 @@ fn a_locked_schedule_delays_no_other() {
         )
         .unwrap();
         db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success().stderr("");
-        assert_eq!(fired(&db), runs, "{locked}");
+        assert_eq!(number_of_fired_runs(&db), runs, "{locked}");
     }
 }
 
 #[test]
 fn a_time_is_not_fired_again_after_its_history_is_gone() {
     let db = TestDb::new();
-    every_year(&db, "");
-    missed(&db, "0");
+    define_yearly_job(&db, "");
+    make_due_since(&db, "0");
     db.jobctl(["tick"]).run().success();
     db.execute("DELETE FROM jobctl.job_runs");
     db.jobctl(["tick"]).run().success().stderr("");
-    assert_eq!(fired(&db), "0");
+    assert_eq!(number_of_fired_runs(&db), "0");
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn catch_up_decides_how_many_missed_times_fire() {
             "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\ncatch_up = '{catch_up}'\n\
              overlap = 'allow'\n"
         ));
-        missed(&db, "3 hours");
+        make_due_since(&db, "3 hours");
         db.jobctl(["tick", "--queue", "none"]).run().success();
-        assert_eq!(fired(&db), runs.to_string(), "{catch_up}");
+        assert_eq!(number_of_fired_runs(&db), runs.to_string(), "{catch_up}");
         // The newest fired and the others were counted; a minute may have passed meanwhile.
         let newest =
             "SELECT max(scheduled_for) > now() - interval '2 minutes' FROM jobctl.job_runs";
@@ -179,22 +179,22 @@ fn catch_up_skip_leaves_out_a_late_time() {
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\ncatch_up = 'skip'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now())");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(fired(&db), "0");
+    assert_eq!(number_of_fired_runs(&db), "0");
     assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "1");
 }
 
 #[test]
 fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
     let db = TestDb::new();
-    many(&db, 1000, "* * * * *", "now() - interval '1 year'");
+    insert_definitions(&db, 1000, "* * * * *", "now() - interval '1 year'");
     db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
-    assert_eq!(fired(&db), "1000");
+    assert_eq!(number_of_fired_runs(&db), "1000");
 }
 
 #[test]
 fn more_times_than_a_statement_fires_are_all_fired() {
     let db = TestDb::new();
-    many(&db, 12, "@daily", "date_trunc('day', now()) - interval '3 years'");
+    insert_definitions(&db, 12, "@daily", "date_trunc('day', now()) - interval '3 years'");
     db.execute("UPDATE jobctl.job_definitions SET catch_up = 'all:1000', overlap = 'allow'");
     db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
     assert_eq!(
@@ -206,7 +206,7 @@ fn more_times_than_a_statement_fires_are_all_fired() {
 #[test]
 fn a_schedule_whose_runs_cannot_be_stored_stops_no_other() {
     let db = TestDb::new();
-    many(&db, 3, "@daily", "date_trunc('day', now())");
+    insert_definitions(&db, 3, "@daily", "date_trunc('day', now())");
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_job_2 CHECK (job_type <> 'job_2')");
     let id = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).run().success();
@@ -228,15 +228,15 @@ fn a_schedule_whose_runs_cannot_be_stored_stops_no_other() {
 #[test]
 fn a_time_whose_run_id_is_taken_does_not_count_as_fired() {
     let db = TestDb::new();
-    every_year(&db, "overlap = 'allow'");
+    define_yearly_job(&db, "overlap = 'allow'");
     db.execute(
         "INSERT INTO jobctl.job_runs (id, job_type, status, finished_at) SELECT n, 'shell', \
          'succeeded', now()
          FROM generate_series(1, 3) AS n",
     );
-    missed(&db, "0");
+    make_due_since(&db, "0");
     db.jobctl(["tick", "--queue", "none"]).run().success().stderr_has("run 4");
-    assert_eq!(fired(&db), "1");
+    assert_eq!(number_of_fired_runs(&db), "1");
     assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "0");
 }
 
@@ -256,7 +256,7 @@ fn apply_fixes_a_schedule_whose_runs_cannot_be_stored() {
     let applied = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
     applied.stdout_has("change\ta\tmax_attempts\t7\t8\n").stderr("");
     db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
-    assert_eq!(fired(&db), "1");
+    assert_eq!(number_of_fired_runs(&db), "1");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn the_same_file_again_lets_a_schedule_that_was_put_off_fire() {
 #[test]
 fn a_definition_rejects_a_payload_that_its_runs_would_reject() {
     let db = TestDb::new();
-    many(&db, 1, "@daily", "date_trunc('day', now())");
+    insert_definitions(&db, 1, "@daily", "date_trunc('day', now())");
     let long = "UPDATE jobctl.job_definitions SET payload = to_jsonb(repeat('x', 3000000))";
     let refused = db.client().batch_execute(long).unwrap_err();
     assert_eq!(
@@ -290,13 +290,13 @@ fn a_definition_rejects_a_payload_that_its_runs_would_reject() {
 fn a_time_is_skipped_while_the_last_run_is_not_finished() {
     for (overlap, runs) in [("skip", "1"), ("allow", "2"), ("queue", "2")] {
         let db = TestDb::new();
-        every_year(&db, &format!("overlap = '{overlap}'"));
-        missed(&db, "0");
+        define_yearly_job(&db, &format!("overlap = '{overlap}'"));
+        make_due_since(&db, "0");
         db.jobctl(["tick", "--queue", "none"]).run().success();
         db.execute("UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'");
-        missed(&db, "0");
+        make_due_since(&db, "0");
         let second = db.jobctl(["tick", "--queue", "none"]).run().success();
-        assert_eq!(fired(&db), runs, "{overlap}");
+        assert_eq!(number_of_fired_runs(&db), runs, "{overlap}");
         if overlap == "skip" {
             second.stderr_has("not fired, its last run is not finished");
             assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
@@ -305,9 +305,9 @@ fn a_time_is_skipped_while_the_last_run_is_not_finished() {
             db.execute(
                 "UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'",
             );
-            missed(&db, "0");
+            make_due_since(&db, "0");
             db.jobctl(["tick"]).run().success();
-            assert_eq!(fired(&db), "2");
+            assert_eq!(number_of_fired_runs(&db), "2");
         }
     }
 }
@@ -365,20 +365,20 @@ fn a_fixed_schedule_fires_the_time_that_it_missed() {
 #[test]
 fn a_definition_that_another_program_inserted_gets_its_first_time_from_the_tick() {
     let db = TestDb::new();
-    many(&db, 2, "@yearly", "NULL");
+    insert_definitions(&db, 2, "@yearly", "NULL");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'job_2'");
     db.jobctl(["tick"]).run().success().stderr("");
     let next = "SELECT name, next_run_at = date_trunc('year', now()) + interval '1 year' FROM \
         jobctl.job_definitions
         ORDER BY name";
     assert_eq!(db.query(next), "job_1|t\njob_2|");
-    assert_eq!(fired(&db), "0");
+    assert_eq!(number_of_fired_runs(&db), "0");
 }
 
 #[test]
 fn a_schedule_that_never_fires_is_logged_and_put_off() {
     let db = TestDb::new();
-    many(&db, 1, "0 0 30 2 *", "NULL");
+    insert_definitions(&db, 1, "0 0 30 2 *", "NULL");
     db.jobctl(["tick"])
         .run()
         .success()
@@ -389,12 +389,12 @@ fn a_schedule_that_never_fires_is_logged_and_put_off() {
 #[test]
 fn a_changed_schedule_fires_the_due_time_in_the_next_tick_and_continues_from_now() {
     let db = TestDb::new();
-    every_year(&db, "");
-    missed(&db, "0");
+    define_yearly_job(&db, "");
+    make_due_since(&db, "0");
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
-    assert_eq!(fired(&db), "0");
+    assert_eq!(number_of_fired_runs(&db), "0");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(fired(&db), "1");
+    assert_eq!(number_of_fired_runs(&db), "1");
     let next = "SELECT next_run_at = date_trunc('year', now()) + interval '1 year' FROM \
         jobctl.job_definitions";
     assert_eq!(db.query(next), "t");
@@ -426,7 +426,7 @@ fn the_new_definition_decides_about_due_times() {
         db.apply(&job(all));
         db.jobctl(["hold", "--all"]).run().success();
         // Whole minutes, but never close to the next one.
-        missed(&db, "50 minutes");
+        make_due_since(&db, "50 minutes");
         std::fs::write(&file, &after).unwrap();
         let apply = |flags: &[&str]| {
             let prune = prune.then_some("--prune");
@@ -445,9 +445,9 @@ fn the_new_definition_decides_about_due_times() {
             'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
         let seen = db.query(seen);
         let (planned, applied) = (due(&apply(&["--dry-run"])), due(&apply(&[])));
-        assert_eq!(fired(&db), "0", "{after}");
+        assert_eq!(number_of_fired_runs(&db), "0", "{after}");
         db.jobctl(["tick"]).run().success();
-        let fired: u64 = fired(&db).parse().unwrap();
+        let fired: u64 = number_of_fired_runs(&db).parse().unwrap();
         let Some(fires) = fires else {
             assert_eq!((planned, applied), (None, None), "{after}");
             continue;
@@ -464,10 +464,10 @@ fn the_new_definition_decides_about_due_times() {
 #[test]
 fn applying_the_same_file_again_leaves_a_due_time_due() {
     let db = TestDb::new();
-    every_year(&db, "timeout = '1m'");
+    define_yearly_job(&db, "timeout = '1m'");
     let next = "SELECT next_run_at FROM jobctl.job_definitions";
     let before = db.query(next);
-    every_year(&db, "timeout = '2m'");
+    define_yearly_job(&db, "timeout = '2m'");
     assert_eq!(db.query(next), before);
 }
 
@@ -511,7 +511,7 @@ fn a_fired_run_copies_its_definition() {
 }
 
 /// Fires these nominal times, hours of 2026-01-01, through the function that ticks call.
-fn fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
+fn call_fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
     let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0,
@@ -534,7 +534,7 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
         db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
         for status in STATUSES {
             db.execute("DELETE FROM jobctl.job_runs");
-            assert_eq!(fire(&db, &[1], 0), "1", "the first is always fired");
+            assert_eq!(call_fire(&db, &[1], 0), "1", "the first is always fired");
             let columns = match status {
                 "running" => {
                     ", attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'"
@@ -544,7 +544,11 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
             };
             db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}' {columns}"));
             let skips = overlap == "skip" && ["queued", "running", "failed"].contains(&status);
-            assert_eq!(fire(&db, &[2], 0), if skips { "0" } else { "1" }, "{overlap} {status}");
+            assert_eq!(
+                call_fire(&db, &[2], 0),
+                if skips { "0" } else { "1" },
+                "{overlap} {status}"
+            );
             assert_eq!(
                 db.query(
                     "SELECT skipped_fires, next_run_at = '2026-01-02 00:00Z' FROM \
@@ -557,7 +561,7 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
         // A run enqueued by hand does not belong to the schedule.
         db.execute("DELETE FROM jobctl.job_runs");
         db.enqueue(["a"]);
-        assert_eq!(fire(&db, &[3], 0), "1", "{overlap}");
+        assert_eq!(call_fire(&db, &[3], 0), "1", "{overlap}");
     }
 }
 
@@ -570,7 +574,7 @@ fn each_of_several_times_has_a_run_or_is_counted() {
     {
         db.execute("DELETE FROM jobctl.job_runs");
         db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
-        fire(&db, &[1, 2, 3], 7);
+        call_fire(&db, &[1, 2, 3], 7);
         let hours = "SELECT extract(hour FROM scheduled_for AT TIME ZONE 'UTC')::int FROM \
             jobctl.job_runs ORDER BY id";
         assert_eq!(db.query(hours), fired, "{overlap}");
@@ -584,7 +588,7 @@ fn each_of_several_times_has_a_run_or_is_counted() {
             "00:05:00",
             "the spread delays the run, not its nominal time"
         );
-        fire(&db, &[1, 2, 3], 0);
+        call_fire(&db, &[1, 2, 3], 0);
         assert_eq!(
             db.query("SELECT count(DISTINCT scheduled_for) = count(*) FROM jobctl.job_runs"),
             "t"
@@ -598,7 +602,7 @@ fn fire_needs_the_stored_next_time() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
     let seen = "next_run_at - interval '1 second'";
-    let fire = |seen: &str| {
+    let fire_is_refused = |seen: &str| {
         db.query(&format!(
             "SELECT jobctl.fire(id, {seen}, schedule, time_zone, next_run_at + interval '1 day', \
              ARRAY[{seen}], '0', 0)
@@ -606,19 +610,19 @@ fn fire_needs_the_stored_next_time() {
              FROM jobctl.job_definitions"
         ))
     };
-    assert_eq!(fire(seen), "t");
+    assert_eq!(fire_is_refused(seen), "t");
     for (column, value) in [("enabled", "false"), ("paused_at", "now()")] {
         let was =
             db.query(&format!("SELECT coalesce({column}::text, '') FROM jobctl.job_definitions"));
         db.execute(&format!("UPDATE jobctl.job_definitions SET {column} = {value}"));
-        assert_eq!(fire("next_run_at"), "t", "{column}");
+        assert_eq!(fire_is_refused("next_run_at"), "t", "{column}");
         db.execute(&format!(
             "UPDATE jobctl.job_definitions SET {column} = nullif('{was}', '')::{}",
             if column == "enabled" { "boolean" } else { "timestamptz" }
         ));
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
-    assert_eq!(fire("next_run_at"), "f");
+    assert_eq!(fire_is_refused("next_run_at"), "f");
 }
 
 #[test]

@@ -280,7 +280,7 @@ fn answers(db: &TestDb) -> Vec<String> {
 }
 
 #[track_caller]
-fn compare(answers: &[String], usual: &[String], where_: &str) {
+fn assert_same_answers(answers: &[String], usual: &[String], where_: &str) {
     for (answer, usual) in answers.iter().zip(usual) {
         assert_eq!(answer, usual, "{where_}");
     }
@@ -313,7 +313,7 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
             .map(|(name, value)| format!("ALTER {whose} {} SET {name} = {value};", db.name()))
             .collect();
         db.execute(&set);
-        compare(&answers(&db), &usual, &set);
+        assert_same_answers(&answers(&db), &usual, &set);
         let methods = "SELECT DISTINCT amname FROM pg_class JOIN pg_am ON pg_am.oid = relam
              WHERE relnamespace = 'jobctl'::regnamespace AND relkind = 'r'";
         assert_eq!(db.query(methods), "heap");
@@ -342,7 +342,7 @@ fn no_locale_of_a_database_changes_an_answer() {
     let usual = answers(&TestDb::empty());
     for locale in ["tr-TR", "az-AZ", "sv-SE"] {
         match TestDb::with_icu_locale(locale) {
-            Ok(db) => compare(&answers(&db), &usual, locale),
+            Ok(db) => assert_same_answers(&answers(&db), &usual, locale),
             Err(why) => leave_out("databases with an ICU locale", &format!("{why:?}")),
         }
     }
@@ -430,7 +430,7 @@ fn tables(db: &TestDb) -> Vec<String> {
 }
 
 /// Switches row level security on, also for the owner, and hides rows by a policy or all of them.
-fn hide(db: &TestDb, table: &str, policy: &str) {
+fn hide_rows(db: &TestDb, table: &str, policy: &str) {
     let policy = match policy {
         "" => String::new(),
         rows => format!("CREATE POLICY p ON jobctl.{table} USING ({rows})"),
@@ -441,7 +441,8 @@ fn hide(db: &TestDb, table: &str, policy: &str) {
     ));
 }
 
-fn show(db: &TestDb, table: &str) {
+/// Switches row level security off again.
+fn show_rows_again(db: &TestDb, table: &str) {
     db.execute(&format!(
         "ALTER TABLE jobctl.{table} NO FORCE ROW LEVEL SECURITY;
          ALTER TABLE jobctl.{table} DISABLE ROW LEVEL SECURITY;
@@ -449,16 +450,17 @@ fn show(db: &TestDb, table: &str) {
     ));
 }
 
-/// The error of a command under row level security.
-fn names(table: &str) -> String {
+/// Returns the end of the error by which a command names a table whose rows are hidden.
+fn error_that_names(table: &str) -> String {
     format!(
         ": row level security hides rows of jobctl.{table} from this role; as the schema's owner, \
          run ALTER TABLE jobctl.{table} DISABLE ROW LEVEL SECURITY\n"
     )
 }
 
-/// A database whose schema belongs to an ordinary role, with a due run and a due schedule.
-fn owned(db: &TestDb) -> Role<'_> {
+/// Creates jobctl's schema as an ordinary role, with a due run and a due schedule, and returns the
+/// role.
+fn role_that_owns_the_schema(db: &TestDb) -> Role<'_> {
     let owner = Role::new(db);
     db.execute(&format!("CREATE SCHEMA jobctl AUTHORIZATION {}", owner.name()));
     owner.jobctl(["migrate"]).run().success();
@@ -478,15 +480,19 @@ fn owned(db: &TestDb) -> Role<'_> {
 #[test]
 fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
     let db = TestDb::empty();
-    let owner = owned(&db);
+    let owner = role_that_owns_the_schema(&db);
     let [worker, viewer, operator] =
         ["worker", "viewer", "operator"].map(|part| Role::granted(&db, part));
     for policy in ["", "false", "id < 0"] {
         for table in ["job_definitions", "job_runs"] {
-            hide(&db, table, policy);
+            hide_rows(&db, table, policy);
             let all = [&owner, &worker, &operator];
             for role in all {
-                role.jobctl(["tick"]).run().exits(7).complains_once().stderr_has(&names(table));
+                role.jobctl(["tick"])
+                    .run()
+                    .exits(7)
+                    .complains_once()
+                    .stderr_has(&error_that_names(table));
             }
             for role in all.into_iter().chain([&viewer]) {
                 let other = if table == "job_runs" { "list" } else { "next" };
@@ -494,29 +500,32 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
                     let said = role.jobctl([command]).run();
                     // A viewer may not read all columns of a list.
                     if !said.stderr.contains("permission denied") {
-                        said.exits(7).stdout("").complains_once().stderr_has(&names(table));
+                        said.exits(7)
+                            .stdout("")
+                            .complains_once()
+                            .stderr_has(&error_that_names(table));
                     }
                 }
             }
-            owner.jobctl(["enqueue", "a"]).run().exits(7).stderr_has(&names(table));
+            owner.jobctl(["enqueue", "a"]).run().exits(7).stderr_has(&error_that_names(table));
             assert_eq!(db.query("SELECT status, attempts FROM jobctl.job_runs"), "queued|0");
             let due = "SELECT next_run_at <= now() FROM jobctl.job_definitions";
             assert_eq!(db.query(due), "t");
-            show(&db, table);
+            show_rows_again(&db, table);
         }
     }
     // Every other table.
     for table in tables(&db) {
-        hide(&db, &table, "false");
+        hide_rows(&db, &table, "false");
         let commands =
             ["check", "list", "status", "failures", "trail", "once --list", "hold --list"];
         // Only ticks read it.
         let commands = if table == "job_predecessors" { ["tick"; 7] } else { commands };
         let said = commands.map(|command| owner.jobctl(command.split(' ')).run());
-        let named = said.iter().filter(|said| said.stderr.ends_with(&names(&table)));
+        let named = said.iter().filter(|said| said.stderr.ends_with(&error_that_names(&table)));
         if ["job_lock_slots", "job_share_rates"].contains(&&*table) {
             // Only claims read them.
-            owner.jobctl(["tick"]).run().exits(7).stderr_has(&names(&table));
+            owner.jobctl(["tick"]).run().exits(7).stderr_has(&error_that_names(&table));
         } else {
             assert!(named.count() > 0, "{table}");
         }
@@ -526,7 +535,7 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
             "row level security is on for {table}, so jobctl fails for the roles that it applies to"
         );
         assert!(findings.contains(&expected), "{findings}");
-        show(&db, &table);
+        show_rows_again(&db, &table);
     }
     owner.jobctl(["tick"]).run().success();
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
@@ -535,7 +544,7 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
 #[test]
 fn a_role_that_row_level_security_does_not_apply_to_works() {
     let db = TestDb::empty();
-    let owner = owned(&db);
+    let owner = role_that_owns_the_schema(&db);
     let worker = Role::granted(&db, "worker");
     for table in tables(&db) {
         db.execute(&format!("ALTER TABLE jobctl.{table} ENABLE ROW LEVEL SECURITY"));
@@ -550,7 +559,7 @@ fn a_role_that_row_level_security_does_not_apply_to_works() {
 #[test]
 fn no_function_answers_as_if_hidden_rows_did_not_exist() {
     let db = TestDb::empty();
-    let owner = owned(&db);
+    let owner = role_that_owns_the_schema(&db);
     let application = Role::granted(&db, "enqueuer,effects");
     let mut client = application.client();
     let calls = [
@@ -567,16 +576,16 @@ fn no_function_answers_as_if_hidden_rows_did_not_exist() {
         ("job_effects", "SELECT jobctl.effect_result('e')"),
     ];
     for (table, call) in calls {
-        hide(&db, table, "false");
+        hide_rows(&db, table, "false");
         let error = client.batch_execute(call).expect_err(call);
         let error = error.as_db_error().unwrap();
         assert_eq!(error.routine(), Some("check_enable_rls"), "{call}: {error}");
         assert!(error.message().contains(table), "{call}: {error}");
-        show(&db, table);
+        show_rows_again(&db, table);
     }
     // The history of a run that the owner deletes.
     owner.jobctl(["tick"]).run().success();
-    hide(&db, "job_attempts", "false");
+    hide_rows(&db, "job_attempts", "false");
     owner.client().batch_execute("DELETE FROM jobctl.job_runs").unwrap_err();
-    show(&db, "job_attempts");
+    show_rows_again(&db, "job_attempts");
 }

@@ -1,6 +1,6 @@
 //! `settle`: a dead run is closed, stays in the history, and is no longer reported.
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::support::{Role, TestDb, wait_until};
 
 #[test]
@@ -8,7 +8,7 @@ fn settle_closes_dead_runs_and_refuses_others() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let settled = db.jobctl(["settle", &id.to_string()]).run();
         if status == "dead" {
             settled.success().stdout(&format!("{id}\tsettled\n")).stderr("");
@@ -68,7 +68,7 @@ fn filters_select_runs_that_are_not_settled() {
     db.apply("[jobs.a]\nshell = 'exit 64'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["a"]));
     db.jobctl(["tick", "--quiet"]).run().success();
-    let other = run_in(&db, "dead");
+    let other = enqueue_in_status(&db, "dead");
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["settle", "--job", "a"]).run().exits(2).stderr_has("need --all-dead");
     operator.jobctl(["settle", &first.to_string()]).run().success();
@@ -92,7 +92,7 @@ fn filters_select_runs_that_are_not_settled() {
 #[test]
 fn a_run_that_dies_while_settle_waits_for_it_is_settled() {
     let db = TestDb::new();
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     let run = id.to_string();
     let mut client = db.client();
     let mut other = client.transaction().unwrap();

@@ -3,16 +3,16 @@
 use crate::slow_database::slow_down;
 use crate::support::{Proxy, Role, TestDb};
 
-/// Adds due runs, one for each share; `-` has no share.
-fn enqueue(db: &TestDb, shares: &str) {
+/// Enqueues a due run for each of these shares; `-` has no share.
+fn enqueue_for_shares(db: &TestDb, shares: &str) {
     for share in shares.split(' ') {
         let share = Some(share).filter(|share| *share != "-");
         db.enqueue(["a"].into_iter().chain(share.into_iter().flat_map(|name| ["--share", name])));
     }
 }
 
-/// Adds a run that another worker executes.
-fn run_elsewhere(db: &TestDb, share: &str) {
+/// Inserts a run of this share that worker `b` executes.
+fn insert_running_elsewhere(db: &TestDb, share: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs
              (job_type, status, attempts, locked_by, locked_until, started_at, share)
@@ -21,8 +21,8 @@ fn run_elsewhere(db: &TestDb, share: &str) {
     db.leaves_running();
 }
 
-/// The shares of the runs that ended, in the order of their starts.
-fn started(db: &TestDb) -> String {
+/// Returns the shares of the runs that ended, in the order of their starts.
+fn shares_in_order_of_starts(db: &TestDb) -> String {
     db.query(
         "SELECT string_agg(coalesce(share, '-'), ' ' ORDER BY started_at, id)
          FROM jobctl.job_runs WHERE status = 'succeeded'",
@@ -33,25 +33,33 @@ fn started(db: &TestDb) -> String {
 fn shares_take_turns_although_one_share_has_older_runs() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
-    enqueue(&db, "big big big big big small mid - - mid");
+    enqueue_for_shares(&db, "big big big big big small mid - - mid");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(started(&db), "big mid small - big mid - big big big");
+    assert_eq!(shares_in_order_of_starts(&db), "big mid small - big mid - big big big");
     // The turns go on where the last claim ended.
-    enqueue(&db, "big mid mid small");
+    enqueue_for_shares(&db, "big mid mid small");
     db.execute("UPDATE jobctl.job_definitions SET last_share = 'big'");
     db.jobctl(["tick"]).run().success();
-    assert!(started(&db).ends_with(" mid small big mid"), "{}", started(&db));
+    assert!(
+        shares_in_order_of_starts(&db).ends_with(" mid small big mid"),
+        "{}",
+        shares_in_order_of_starts(&db)
+    );
 }
 
 #[test]
 fn turns_are_taken_within_one_claim_and_other_jobs_keep_their_place() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nrate = '9/1d'\n[jobs.b]\nshell = 'true'\nqueue = 'b'\n");
-    enqueue(&db, "big big big");
+    enqueue_for_shares(&db, "big big big");
     let other = db.enqueue(["b"]);
-    enqueue(&db, "small");
+    enqueue_for_shares(&db, "small");
     db.jobctl(["tick", "--limit", "2"]).run().success();
-    assert_eq!(started(&db), "big small", "the second run took the place of an older one");
+    assert_eq!(
+        shares_in_order_of_starts(&db),
+        "big small",
+        "the second run took the place of an older one"
+    );
     assert_eq!(db.status(other), "queued");
 }
 
@@ -60,10 +68,10 @@ fn max_running_per_share_limits_each_share_over_all_workers() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running_per_share = 2\nmax_running = 9\n");
     db.jobctl(["tick"]).run().success();
-    run_elsewhere(&db, "acme");
-    run_elsewhere(&db, "acme");
-    run_elsewhere(&db, "b");
-    enqueue(&db, "acme b - b");
+    insert_running_elsewhere(&db, "acme");
+    insert_running_elsewhere(&db, "acme");
+    insert_running_elsewhere(&db, "b");
+    enqueue_for_shares(&db, "acme b - b");
     let why = db.jobctl(["show", "4"]).run().success().stdout;
     assert!(why.contains("2 of at most 2 runs of share acme are running"), "{why}");
     db.jobctl(["tick"]).run().success();
@@ -79,7 +87,7 @@ fn rate_per_share_limits_the_starts_of_each_share() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     db.apply("[jobs.a]\nshell = 'true'\nrate_per_share = '2/1h'\n");
-    enqueue(&db, "acme acme acme acme b - - -");
+    enqueue_for_shares(&db, "acme acme acme acme b - - -");
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
     let waiting = "SELECT string_agg(coalesce(share, '-'), ' ' ORDER BY id) FROM jobctl.job_runs
                    WHERE status = 'queued'";
@@ -126,11 +134,11 @@ fn a_worker_role_may_claim_shares_of_a_definition_without_a_limit_too() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     db.apply("[jobs.a]\nshell = 'true'\n");
-    enqueue(&db, "acme -");
+    enqueue_for_shares(&db, "acme -");
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!(db.query("SELECT last_share IS NULL FROM jobctl.job_definitions"), "t");
     db.apply("[jobs.a]\nshell = 'true'\nmax_running_per_share = 1\n");
-    enqueue(&db, "acme");
+    enqueue_for_shares(&db, "acme");
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!(db.query("SELECT last_share FROM jobctl.job_definitions"), "acme");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'"), "0");
@@ -177,8 +185,9 @@ fn a_limited_job_that_is_too_slow_to_claim_does_not_keep_other_jobs_waiting() {
     assert_eq!(db.status(other), "succeeded");
 }
 
-/// Adds a run that is due in an hour to each of so many shares, then a due run of the share `z`.
-fn hide_behind_shares(db: &TestDb, shares: usize) -> i64 {
+/// Inserts a run that is due in an hour for each of this many shares, then enqueues a due run of
+/// the share `z`, and returns it.
+fn enqueue_behind_shares(db: &TestDb, shares: usize) -> i64 {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, share, run_at)
          SELECT 'a', 'share ' || number, now() + interval '1 hour'
@@ -191,7 +200,7 @@ fn hide_behind_shares(db: &TestDb, shares: usize) -> i64 {
 fn a_due_run_behind_more_shares_than_a_claim_looks_at_is_claimed() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
-    let hidden = hide_behind_shares(&db, 2500);
+    let hidden = enqueue_behind_shares(&db, 2500);
     let first = db.enqueue(["a", "--share", "a"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!([db.status(hidden), db.status(first)], ["succeeded"; 2]);
@@ -206,7 +215,7 @@ fn a_due_run_behind_more_shares_than_a_claim_looks_at_is_claimed() {
 fn a_share_with_many_priorities_does_not_keep_the_next_share_waiting() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
-    let hidden = hide_behind_shares(&db, 3000);
+    let hidden = enqueue_behind_shares(&db, 3000);
     db.execute("UPDATE jobctl.job_runs SET priority = id, share = 'many' WHERE share <> 'z'");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(hidden), "succeeded");
@@ -216,7 +225,7 @@ fn a_share_with_many_priorities_does_not_keep_the_next_share_waiting() {
 fn a_queue_that_is_not_served_hides_no_run_of_the_same_share() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
-    let hidden = hide_behind_shares(&db, 3000);
+    let hidden = enqueue_behind_shares(&db, 3000);
     db.execute(
         "UPDATE jobctl.job_runs SET share = 'z', run_at = now();
          UPDATE jobctl.job_runs SET priority = id, queue = 'a' WHERE id <> (SELECT max(id) FROM

@@ -18,9 +18,9 @@ fn output(db: &TestDb, id: i64) -> String {
     db.of_attempt(id, 1, "output")
 }
 
-/// Returns the output of a run that must succeed.
+/// Executes a payload that must succeed, and returns its output.
 #[track_caller]
-fn prints(db: &TestDb, payload: &Value) -> String {
+fn output_of_success(db: &TestDb, payload: &Value) -> String {
     let id = enqueue(db, payload);
     db.jobctl(["tick", "--quiet"]).run().success().stdout("").stderr("");
     assert_eq!(db.status(id), "succeeded", "{}", db.dump());
@@ -78,8 +78,11 @@ fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
 fn a_string_is_a_script_and_a_list_is_run_without_a_shell() {
     let db = TestDb::new();
     let words = ["printf", "%s,", "$((1+1))", "*", "a b", "", "'", "ü\n"];
-    assert_eq!(prints(&db, &json!({"command": "echo $((1 + 1)); echo \"$0\""})), "2\nsh\n");
-    assert_eq!(prints(&db, &json!({"command": words})), "$((1+1)),*,a b,,',ü\n,");
+    assert_eq!(
+        output_of_success(&db, &json!({"command": "echo $((1 + 1)); echo \"$0\""})),
+        "2\nsh\n"
+    );
+    assert_eq!(output_of_success(&db, &json!({"command": words})), "$((1+1)),*,a b,,',ü\n,");
 
     let id = db.enqueue(["shell", "--", "printf", "%s,", "a b", "$HOME", "--json"]);
     db.jobctl(["tick"]).run().success();
@@ -98,13 +101,16 @@ fn a_command_reads_only_the_stdin_of_its_payload() {
         (json!(17), "17"),
         (json!(null), "null"),
     ] {
-        assert_eq!(prints(&db, &json!({"command": "cat", "stdin": stdin})), read);
+        assert_eq!(output_of_success(&db, &json!({"command": "cat", "stdin": stdin})), read);
     }
-    assert_eq!(prints(&db, &json!({"command": "wc -c", "stdin": long})), "200000\n");
+    assert_eq!(output_of_success(&db, &json!({"command": "wc -c", "stdin": long})), "200000\n");
     // The command need not read it.
-    assert_eq!(prints(&db, &json!({"command": "echo done", "stdin": long})), "done\n");
+    assert_eq!(output_of_success(&db, &json!({"command": "echo done", "stdin": long})), "done\n");
     assert_eq!(
-        prints(&db, &json!({"command": "exec <&-; sleep 0.1; echo done", "stdin": long})),
+        output_of_success(
+            &db,
+            &json!({"command": "exec <&-; sleep 0.1; echo done", "stdin": long})
+        ),
         "done\n"
     );
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cancel::{STATUSES, run_in};
+use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::list_dead::{HARMLESS, HOSTILE};
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir, without_seconds};
@@ -133,7 +133,7 @@ attempt:        2
 #[test]
 fn equal_attempts_are_shown_as_one() {
     let db = TestDb::new();
-    let id = run_in(&db, "failed");
+    let id = enqueue_in_status(&db, "failed");
     db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
                  error_type, error, exit_code, output, output_bytes)
@@ -235,7 +235,7 @@ fn show_prints_runs_of_every_status_and_refuses_unknown_ids() {
     let db = TestDb::new();
     db.leaves_running();
     for status in STATUSES {
-        let id = run_in(&db, status);
+        let id = enqueue_in_status(&db, status);
         let shown = show(&db, id);
         assert_eq!(fact(&shown, "status"), Some(status));
         assert_eq!(fact(&shown, "worker"), (status == "running").then_some("elsewhere"), "{shown}");
@@ -425,7 +425,7 @@ fn show_prints_the_end_of_a_long_output() {
 
 /// Returns why a run is not running, after checking that the text and the JSON agree.
 #[track_caller]
-fn why(db: &TestDb, id: i64) -> String {
+fn why_in_show(db: &TestDb, id: i64) -> String {
     let text = fact(&show(db, id), "why").unwrap_or_default().to_owned();
     let json = json_of(db, id)["why_not_running"].as_str().unwrap_or_default().to_owned();
     // Time passes between the two calls.
@@ -444,7 +444,8 @@ fn enqueue_due(db: &TestDb, job: &str, hours: u32) -> i64 {
     id
 }
 
-fn set_worker(db: &TestDb, ago: &str, queues: &str) {
+/// Sets when the only worker ticked last and which queues it serves.
+fn insert_or_update_worker(db: &TestDb, ago: &str, queues: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
          VALUES ('w', '0', now() - interval '{ago} 5 seconds', '{queues}')
@@ -458,20 +459,23 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nqueue = 'mail'\n");
     let id = enqueue_due(&db, "a", 4);
-    assert_eq!(why(&db, id), "due 4h ago: no worker has ever ticked");
-    set_worker(&db, "1 minute", "{default,reports}");
-    assert_eq!(why(&db, id), "due 4h ago: no worker serves queue mail, which has 1 overdue run");
-    set_worker(&db, "6 minutes", "{mail}");
-    assert_eq!(why(&db, id), "due 4h ago: no worker ticks");
-    set_worker(&db, "2 minutes", "{mail}");
+    assert_eq!(why_in_show(&db, id), "due 4h ago: no worker has ever ticked");
+    insert_or_update_worker(&db, "1 minute", "{default,reports}");
     assert_eq!(
-        without_seconds(&why(&db, id)),
+        why_in_show(&db, id),
+        "due 4h ago: no worker serves queue mail, which has 1 overdue run"
+    );
+    insert_or_update_worker(&db, "6 minutes", "{mail}");
+    assert_eq!(why_in_show(&db, id), "due 4h ago: no worker ticks");
+    insert_or_update_worker(&db, "2 minutes", "{mail}");
+    assert_eq!(
+        without_seconds(&why_in_show(&db, id)),
         "due 4h ago: the last tick, 2m ago, skipped it: all slots were busy, its --limit was \
          reached, a limit, a hold or a lock of another transaction kept it, or this worker does not run such jobs"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(
-        without_seconds(&why(&db, id)),
+        without_seconds(&why_in_show(&db, id)),
         "due 1m ago: no tick has served its queue since; the last one was 2m ago"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '4 hours'");
@@ -482,21 +486,21 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
          hour', 0),
          ('a', 'mail', now() + interval '1 hour', -1)",
     );
-    assert!(why(&db, id).contains("skipped it"));
+    assert!(why_in_show(&db, id).contains("skipped it"));
     enqueue_due(&db, "a", 5);
-    assert_eq!(why(&db, id), "due 4h ago: 1 due run is ahead of it");
+    assert_eq!(why_in_show(&db, id), "due 4h ago: 1 due run is ahead of it");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, priority) SELECT 'a', 'mail', -1 FROM \
          generate_series(1, 11)",
     );
-    assert_eq!(why(&db, id), "due 4h ago: 12 due runs are ahead of it");
+    assert_eq!(why_in_show(&db, id), "due 4h ago: 12 due runs are ahead of it");
     // A lingering tick claims all the time.
-    set_worker(&db, "5 hours", "{mail}");
+    insert_or_update_worker(&db, "5 hours", "{mail}");
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 't', claiming_until = now() + \
         interval '1 minute'",
     );
-    assert_eq!(why(&db, id), "due 4h ago: 12 due runs are ahead of it");
+    assert_eq!(why_in_show(&db, id), "due 4h ago: 12 due runs are ahead of it");
 }
 
 #[test]
@@ -508,7 +512,7 @@ fn the_definition_explains_why_a_due_run_waits() {
          '@yearly'\noverlap = 'queue'\n
          [jobs.any]\nshell = 'true'\nschedule = '@daily'\n",
     );
-    set_worker(&db, "1 minute", "{}");
+    insert_or_update_worker(&db, "1 minute", "{}");
     for (job, most) in [("two", 2), ("one", 1)] {
         for _ in 0..most {
             let id = db.enqueue([job]);
@@ -520,14 +524,15 @@ fn the_definition_explains_why_a_due_run_waits() {
         }
         let id = enqueue_due(&db, job, 4);
         let full = format!("due 4h ago: {most} of at most {most} runs of this job are running");
-        assert_eq!(why(&db, id), full);
+        assert_eq!(why_in_show(&db, id), full);
         // The causes that `check` names come first.
-        let is_behind = |found: &str| assert_eq!(why(&db, id), format!("due 4h ago: {found}"));
-        set_worker(&db, "6 minutes", "{}");
+        let is_behind =
+            |found: &str| assert_eq!(why_in_show(&db, id), format!("due 4h ago: {found}"));
+        insert_or_update_worker(&db, "6 minutes", "{}");
         is_behind("no worker ticks");
-        set_worker(&db, "1 minute", "{mail}");
+        insert_or_update_worker(&db, "1 minute", "{mail}");
         is_behind("no worker serves queue default, which has 1 overdue run");
-        set_worker(&db, "1 minute", "{}");
+        insert_or_update_worker(&db, "1 minute", "{}");
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour' \
              WHERE id = {id} - 1"
@@ -553,7 +558,7 @@ fn the_definition_explains_why_a_due_run_waits() {
     assert_eq!(db.status(id), "succeeded");
     let id = enqueue_due(&db, "any", 4);
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'any'");
-    assert_eq!(why(&db, id), "any has no definition; 1 waiting run will end dead");
+    assert_eq!(why_in_show(&db, id), "any has no definition; 1 waiting run will end dead");
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "dead");
 }
@@ -564,28 +569,34 @@ fn times_lease_and_attempts_explain_why_a_run_is_not_running() {
     db.leaves_running();
     let columns = |id: i64, columns: &str| {
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
-        why(&db, id)
+        why_in_show(&db, id)
     };
     let later = "run_at = now() + interval '4 minutes 30.9 seconds'";
-    assert!(columns(run_in(&db, "queued"), later).starts_with("due in 4m "));
-    assert!(columns(run_in(&db, "failed"), later).starts_with("attempt 2 of 10 is due in 4m "));
-    let running = run_in(&db, "running");
-    assert_eq!(why(&db, running), "");
+    assert!(columns(enqueue_in_status(&db, "queued"), later).starts_with("due in 4m "));
+    assert!(
+        columns(enqueue_in_status(&db, "failed"), later)
+            .starts_with("attempt 2 of 10 is due in 4m ")
+    );
+    let running = enqueue_in_status(&db, "running");
+    assert_eq!(why_in_show(&db, running), "");
     assert!(columns(running, "cancel_requested_at = now()").starts_with("cancel was requested "));
     let lost = "locked_until = now() - interval '4 hours 5 seconds'";
     assert_eq!(columns(running, lost), "its lease expired 4h ago; no worker has ever ticked");
-    set_worker(&db, "1 minute", "{}");
-    assert_eq!(why(&db, running), "its lease expired 4h ago; the next tick recovers it");
-    assert_eq!(columns(run_in(&db, "dead"), "attempts = 10"), "attempt 10 of 10 was the last");
+    insert_or_update_worker(&db, "1 minute", "{}");
+    assert_eq!(why_in_show(&db, running), "its lease expired 4h ago; the next tick recovers it");
+    assert_eq!(
+        columns(enqueue_in_status(&db, "dead"), "attempts = 10"),
+        "attempt 10 of 10 was the last"
+    );
     for status in ["succeeded", "cancelled"] {
-        assert_eq!(why(&db, run_in(&db, status)), "");
+        assert_eq!(why_in_show(&db, enqueue_in_status(&db, status)), "");
     }
 }
 
 #[test]
 fn a_terminal_shows_ages() {
     let db = TestDb::new();
-    let id = run_in(&db, "dead");
+    let id = enqueue_in_status(&db, "dead");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET created_at = now() - interval '3 hours 5 seconds' WHERE id = \
          {id}"

@@ -10,8 +10,8 @@ use crate::support::{Gate, Preload, Proxy, TestDb, temp_dir, wait_until, wait_un
 
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
-/// Returns a script that ignores SIGTERM and logs it.
-fn stubborn(gate: &Gate) -> String {
+/// Returns a script that ignores SIGTERM, logs it, and waits at the gate.
+fn script_that_ignores_sigterm(gate: &Gate) -> String {
     format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
 }
 
@@ -191,7 +191,7 @@ fn a_job_that_a_shutdown_lets_finish_with_exit_status_0_has_succeeded() {
 fn a_job_that_ignores_sigterm_is_killed() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = db.enqueue_script(&stubborn(&gate));
+    let id = db.enqueue_script(&script_that_ignores_sigterm(&gate));
     let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
@@ -206,7 +206,7 @@ fn a_job_that_ignores_sigterm_is_killed() {
 fn a_second_signal_ends_the_grace_period() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = db.enqueue_script(&stubborn(&gate));
+    let id = db.enqueue_script(&script_that_ignores_sigterm(&gate));
     let tick = db.jobctl(["tick", "--grace", "1h"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
@@ -228,7 +228,7 @@ fn a_second_signal_ends_the_grace_period() {
 fn signals_of_a_terminal_do_not_reach_the_jobs() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let id = db.enqueue_script(&stubborn(&gate));
+    let id = db.enqueue_script(&script_that_ignores_sigterm(&gate));
     let tick = db.jobctl(["tick", "--grace", "1m", "--linger"]).leads_group().spawn();
     gate.wait_for_starts(1);
     kill_process_group(tick.pid(), Signal::INT).unwrap();

@@ -82,8 +82,8 @@ const SHORT_LEASE: [&str; 2] = ["--lease", "12s"];
 /// Longer than a tick's statements may take, and less than a command's.
 const TOO_LONG: f64 = 3.0;
 
-/// A condition on the updates that record results of this run.
-fn result_of(id: i64) -> String {
+/// Returns a condition on the updates that record results of this run.
+fn condition_on_results_of(id: i64) -> String {
     format!("OLD.status = 'running' AND NEW.status <> 'running' AND OLD.id = {id}")
 }
 
@@ -91,7 +91,7 @@ fn result_of(id: i64) -> String {
 fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick() {
     let db = TestDb::new();
     let slow = db.enqueue(["shell", "--", "true"]);
-    slow_down(&db, "job_runs", "UPDATE", &result_of(slow), TOO_LONG);
+    slow_down(&db, "job_runs", "UPDATE", &condition_on_results_of(slow), TOO_LONG);
     let others = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
     let tick = db.jobctl(["tick", "--linger", "--max-time", "20s"]).args(SHORT_LEASE).spawn();
     others.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
@@ -207,7 +207,7 @@ fn a_claim_that_a_person_cancels_twice_blames_no_run() {
 fn a_signal_loses_no_result_although_one_takes_too_long() {
     let db = TestDb::new();
     let (slow, gate) = (db.enqueue(["shell", "--", "true"]), Gate::new());
-    slow_down(&db, "job_runs", "UPDATE", &result_of(slow), 600.0);
+    slow_down(&db, "job_runs", "UPDATE", &condition_on_results_of(slow), 600.0);
     let others = [(); 3].map(|()| gate.enqueue(&db));
     let flags = ["--linger", "--grace", "1s", "--concurrency", "4"];
     let tick = db.jobctl(["tick"]).args(flags).args(SHORT_LEASE).spawn();
@@ -306,7 +306,7 @@ fn a_schedule_whose_run_takes_too_long_to_enqueue_stops_no_other() {
 
 /// Rejects the updates of runs for which the condition holds, with an error that usually passes:
 /// another program's trigger may wait for a lock of its own, or ask another server.
-fn fail_for_now(db: &TestDb, condition: &str, code: &str) {
+fn reject_with_passing_error(db: &TestDb, condition: &str, code: &str) {
     db.execute(&format!(
         "CREATE OR REPLACE FUNCTION public.fails() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END $$;
@@ -323,7 +323,7 @@ fn a_claim_that_fails_for_now_names_its_run_and_stops_no_other() {
         let db = TestDb::new();
         let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
         let claim = format!("NEW.status = 'running' AND OLD.id = {}", ids[0]);
-        fail_for_now(&db, &claim, code);
+        reject_with_passing_error(&db, &claim, code);
         let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
         let tick = tick.stderr_has("run 1 shell: cannot claim runs: not now; ");
         let tick = tick.stderr_has("put off for 5m");
@@ -337,7 +337,7 @@ fn a_claim_that_fails_for_now_names_its_run_and_stops_no_other() {
 fn a_result_that_fails_for_now_is_stored_and_stops_no_other() {
     let db = TestDb::new();
     let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
-    fail_for_now(&db, &result_of(ids[0]), "55P03");
+    reject_with_passing_error(&db, &condition_on_results_of(ids[0]), "55P03");
     let tick = db.jobctl(["tick", "--max-time", "20s"]).args(SHORT_LEASE).spawn();
     let tick = tick.wait_within(Duration::from_secs(60)).success();
     let expected = ["running", "succeeded", "succeeded", "succeeded"];
@@ -358,7 +358,7 @@ fn a_recovery_that_fails_for_now_stops_neither_others_nor_claims() {
          WHERE id IN ({}, {})",
         ids[0], ids[1]
     ));
-    fail_for_now(&db, &format!("OLD.id = {}", ids[0]), "55P03");
+    reject_with_passing_error(&db, &format!("OLD.id = {}", ids[0]), "55P03");
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     assert_eq!(ids.map(|id| db.status(id)), ["running", "failed", "succeeded"], "{tick}");
 }
@@ -367,7 +367,7 @@ fn a_recovery_that_fails_for_now_stops_neither_others_nor_claims() {
 fn a_command_names_the_run_that_fails_for_now_and_changes_the_others() {
     let db = TestDb::new();
     let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
-    fail_for_now(&db, &format!("OLD.id = {}", ids[1]), "55P03");
+    reject_with_passing_error(&db, &format!("OLD.id = {}", ids[1]), "55P03");
     let cancel = db.jobctl(["cancel", "--all-waiting", "--yes"]).run().exits(1);
     let cancel = cancel.stderr_has("cannot cancel run 2: not now");
     assert_eq!(ids.map(|id| db.status(id)), ["cancelled", "queued", "cancelled"], "{cancel}");

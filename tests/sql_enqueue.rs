@@ -6,7 +6,7 @@ use postgres::SimpleQueryMessage;
 
 use crate::support::{Role, TestDb, jobctl};
 
-fn with_definition() -> TestDb {
+fn db_with_definition() -> TestDb {
     let db = TestDb::new();
     db.apply(
         "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = \
@@ -15,7 +15,8 @@ fn with_definition() -> TestDb {
     db
 }
 
-fn code_of(db: &TestDb, sql: &str) -> String {
+/// Returns the SQLSTATE of a statement that fails.
+fn sqlstate_of(db: &TestDb, sql: &str) -> String {
     match db.client().simple_query(sql) {
         Ok(_) => "accepted".to_owned(),
         Err(error) => error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()),
@@ -24,7 +25,7 @@ fn code_of(db: &TestDb, sql: &str) -> String {
 
 #[test]
 fn an_order_and_its_job_commit_or_roll_back_together() {
-    let db = with_definition();
+    let db = db_with_definition();
     db.execute("CREATE TABLE orders (id int PRIMARY KEY)");
     let both = "INSERT INTO orders VALUES (1); SELECT jobctl.enqueue('a', '{\"order\": 1}', key => \
         'order:1')";
@@ -47,7 +48,7 @@ fn an_order_and_its_job_commit_or_roll_back_together() {
 
 #[test]
 fn named_arguments_override_the_definitions_values() {
-    let db = with_definition();
+    let db = db_with_definition();
     let columns =
         "job_type, payload, idempotency_key, run_at > now() - interval '1 minute', priority, queue,
                    max_attempts, timeout, backoff, key_scope, status";
@@ -78,14 +79,14 @@ fn named_arguments_override_the_definitions_values() {
 
 #[test]
 fn a_repeated_key_returns_the_same_run_unless_the_payload_differs() {
-    let db = with_definition();
+    let db = db_with_definition();
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.b]\nshell = 'cat'\n");
     let first = db.query("SELECT jobctl.enqueue('a', '{\"x\": 1, \"y\": 2}', key => 'k')");
     assert_eq!(db.query("SELECT jobctl.enqueue('a', '{\"y\":2,  \"x\":1}', key => 'k')"), first);
     assert_eq!(db.enqueue(["a", r#"{"y":2,"x":1}"#, "--key", "k"]).to_string(), first);
     for taken in ["'a', '{\"x\": 2}'", "'a'", "'b', '{\"x\": 1, \"y\": 2}'"] {
         assert_eq!(
-            code_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")),
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")),
             "JC004",
             "{taken}"
         );
@@ -102,10 +103,10 @@ fn a_repeated_key_returns_the_same_run_unless_the_payload_differs() {
 
 #[test]
 fn unknown_names_and_built_in_jobs_are_rejected() {
-    let db = with_definition();
+    let db = db_with_definition();
     for name in ["'absent'", "'A'", "''", "NULL", "'shell'", "'http'"] {
         assert_eq!(
-            code_of(&db, &format!("SELECT jobctl.enqueue({name}, '{{\"command\": \"id\"}}')")),
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue({name}, '{{\"command\": \"id\"}}')")),
             "JC003",
             "{name}"
         );
@@ -115,7 +116,7 @@ fn unknown_names_and_built_in_jobs_are_rejected() {
 
 #[test]
 fn bad_values_are_rejected_with_the_right_sqlstate() {
-    let db = with_definition();
+    let db = db_with_definition();
     for (given, code) in [
         ("priority => 2147483648", "42883"),
         ("priority => '2147483648'", "22003"),
@@ -156,7 +157,11 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
         ("payload => (repeat('[', 65) || repeat(']', 65))::jsonb", "22023"),
         ("payload => '[{\"a\": -1e309}]'", "22023"),
     ] {
-        assert_eq!(code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")), code, "{given}");
+        assert_eq!(
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
+            code,
+            "{given}"
+        );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     for given in [
@@ -168,7 +173,7 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
         "payload => '[{\"a\": -1e308}]'",
     ] {
         assert_eq!(
-            code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
             "accepted",
             "{given}"
         );
@@ -177,7 +182,7 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
 
 #[test]
 fn an_error_names_the_argument_and_hides_the_payload() {
-    let db = with_definition();
+    let db = db_with_definition();
     for (given, argument) in [
         ("run_at => 'infinity'", "run_at"),
         ("run_in => '11 years'", "run_in"),
@@ -204,7 +209,7 @@ fn an_error_names_the_argument_and_hides_the_payload() {
 
 #[test]
 fn the_function_and_the_command_line_accept_the_same_values() {
-    let db = with_definition();
+    let db = db_with_definition();
     let of_command =
         |flag: &str, value: &str| db.jobctl(["enqueue", "a", flag, value]).run().status.success();
     for (argument, flag, values) in [
@@ -319,7 +324,7 @@ fn the_function_and_the_command_line_accept_the_same_values() {
 
 #[test]
 fn flags_sql_and_batches_have_one_spelling() {
-    let db = with_definition();
+    let db = db_with_definition();
     let names =
         db.query("SELECT unnest(proargnames) FROM pg_proc WHERE oid = 'jobctl.enqueue'::regproc");
     let help = jobctl(["enqueue", "--help"]).run().success().stdout;
@@ -358,7 +363,7 @@ fn flags_sql_and_batches_have_one_spelling() {
 
 #[test]
 fn rules_for_predecessors_have_the_names_of_their_flags() {
-    let db = with_definition();
+    let db = db_with_definition();
     let first = db.query("SELECT jobctl.enqueue('a')");
     for (given, rule) in [
         ("after_any_end => true", "any_end"),
@@ -376,7 +381,7 @@ fn rules_for_predecessors_have_the_names_of_their_flags() {
         r#""in" => '1 hour', run_in => '1 hour'"#,
     ] {
         assert_eq!(
-            code_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue('a', {given})")),
             "22023",
             "{given}"
         );
@@ -386,7 +391,7 @@ fn rules_for_predecessors_have_the_names_of_their_flags() {
 /// The constraints, the function and the command line have the same invisible characters.
 #[test]
 fn no_key_or_share_has_an_invisible_character() {
-    let db = with_definition();
+    let db = db_with_definition();
     let mut client = db.client();
     let ranges = [
         0x1..=0x1f,
@@ -434,7 +439,7 @@ fn no_key_or_share_has_an_invisible_character() {
 
 #[test]
 fn every_text_is_stored_unchanged() {
-    let db = with_definition();
+    let db = db_with_definition();
     let mut client = db.client();
     let texts =
         ["'; DROP TABLE jobctl.job_runs; --", "$$", "%s", "\\", "\u{2019}", "$1", "\"", "{}"];
@@ -474,7 +479,7 @@ fn every_text_is_stored_unchanged() {
 
 #[test]
 fn concurrent_transactions_with_one_key_make_one_run() {
-    let db = with_definition();
+    let db = db_with_definition();
     for round in 0..3 {
         let callers: Vec<_> = (0..32)
             .map(|_| {
@@ -496,7 +501,7 @@ fn concurrent_transactions_with_one_key_make_one_run() {
 
 #[test]
 fn a_waiting_transaction_gets_the_key_after_a_rollback() {
-    let db = with_definition();
+    let db = db_with_definition();
     let mut first = db.client();
     first.batch_execute("BEGIN; SELECT jobctl.enqueue('a', '[1]', key => 'k')").unwrap();
     let mut other = db.client();
@@ -513,7 +518,7 @@ fn a_waiting_transaction_gets_the_key_after_a_rollback() {
 
 #[test]
 fn objects_of_the_caller_are_never_used() {
-    let db = with_definition();
+    let db = db_with_definition();
     let role = Role::granted(&db, "enqueuer,effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
     let mut client = role.client();
@@ -657,7 +662,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
 
 #[test]
 fn meaningless_rows_are_rejected_by_constraints() {
-    let db = with_definition();
+    let db = db_with_definition();
     db.enqueue(["a"]);
     for (statement, constraint) in [
         ("UPDATE jobctl.job_definitions SET name = 'a b'", "name_is_short_and_plain"),

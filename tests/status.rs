@@ -654,7 +654,7 @@ fn the_parser_of_prometheus_reads_the_same_samples() {
 
 /// Returns the successes, deaths, failed and retried attempts of each job, how many of its runs
 /// waited at most 30 s, a minute and any time, and how the last one ended.
-fn figures(db: &TestDb) -> String {
+fn stored_figures(db: &TestDb) -> String {
     db.query(
         "SELECT string_agg(
              concat_ws(' ', job_type, succeeded, dead, failed_attempts, retried_attempts, waits[3],
@@ -673,7 +673,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     }
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '45 seconds' WHERE id <= 2");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(figures(&db), "bad 0 0 1 1 0 0 0 failed; good 3 0 0 0 1 3 3 succeeded");
+    assert_eq!(stored_figures(&db), "bad 0 0 1 1 0 0 0 failed; good 3 0 0 0 1 3 3 succeeded");
     // The second attempt is lost with its worker.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 2, started_at = now(),
@@ -682,10 +682,10 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     );
     db.jobctl(["tick"]).run().success();
     let all = "bad 0 1 2 1 0 0 0 dead; good 3 0 0 0 1 3 3 succeeded";
-    assert_eq!(figures(&db), all);
+    assert_eq!(stored_figures(&db), all);
     db.jobctl(["prune", "--yes", "--older-than", "0s", "--dead-older-than", "0s"]).run().success();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
-    assert_eq!(figures(&db), all);
+    assert_eq!(stored_figures(&db), all);
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     let of = |name, job| value(&samples, name, &[("job_type", job)]);
     assert_eq!(of("jobctl_dead_total", "bad"), Some(1.0));

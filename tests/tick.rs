@@ -6,12 +6,12 @@ use std::io::{BufRead, BufReader};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::retry::answer_at_terminal;
 use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 
 /// Returns the lines of a log without times and durations.
-fn events(stderr: &str) -> Vec<String> {
+fn log_without_times(stderr: &str) -> Vec<String> {
     let event = |line: &str| {
         let (_, line) = line.split_once("Z ").unwrap_or(("", line));
         let mut words = Vec::new();
@@ -61,7 +61,7 @@ fn a_tick_logs_one_line_per_event_and_exits_0_even_if_jobs_failed() {
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch')");
     let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success().stdout("");
     assert_eq!(
-        events(&tick.stderr),
+        log_without_times(&tick.stderr),
         [
             "info run 1 shell attempt 1/10: succeeded after T",
             "info run 2 shell attempt 1/10: exit status 1 after T, next attempt in T",
@@ -81,7 +81,7 @@ fn a_log_line_names_the_duration_once_and_only_of_a_started_job() {
     db.enqueue(["http", r#"{"url": "http://127.0.0.1/", "headers": {"X": "${APP_ABSENT}"}}"#]);
     let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(
-        events(&tick.stderr),
+        log_without_times(&tick.stderr),
         [
             "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
             "info run 2 http attempt 1/10: could not start: header `X` names a variable that is \
@@ -98,7 +98,10 @@ fn a_quiet_tick_logs_only_what_needs_a_person() {
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
     let tick = db.jobctl(["tick"]).env("JOBCTL_TICK_QUIET", "1").run().success();
-    assert_eq!(events(&tick.stderr), ["warn run 3 shell attempt 1/1: exit status 1 after T, dead"]);
+    assert_eq!(
+        log_without_times(&tick.stderr),
+        ["warn run 3 shell attempt 1/1: exit status 1 after T, dead"]
+    );
 }
 
 #[test]
@@ -407,7 +410,7 @@ fn each_line_about_a_run_has_its_fields() {
         line("attempt 1/10: claimed"),
         json!({"run": id, "job": "shell", "attempt": 1, "worker": "w", "status": "running"})
     );
-    let id = run_in(&db, "running");
+    let id = enqueue_in_status(&db, "running");
     db.execute("UPDATE jobctl.job_runs SET backoff = 'fixed:0s' WHERE status = 'running'");
     db.expire_leases();
     assert_eq!(
@@ -416,7 +419,7 @@ fn each_line_about_a_run_has_its_fields() {
             "error_type": "lease_expired", "next_attempt_seconds": 0.0})
     );
     let id = db.enqueue(["shell", "--", "true"]);
-    crate::bulk::reject(&db, &format!("OLD.id = {id}"));
+    crate::bulk::reject_changes_of(&db, &format!("OLD.id = {id}"));
     assert_eq!(line("this tick skips the run"), json!({"run": id, "job": "shell"}));
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now()");
     assert_eq!(line("schedule a: fired"), json!({"job": "a"}));

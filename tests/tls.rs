@@ -201,12 +201,12 @@ fn list(address: &str) -> Invocation<'static> {
 }
 
 #[track_caller]
-fn opens(address: &str) {
+fn assert_opens(address: &str) {
     list(address).run().success().stdout("").stderr("");
 }
 
 #[track_caller]
-fn refuses(address: &str, why: &str) {
+fn assert_refused(address: &str, why: &str) {
     list(address).run().exits(7).stdout("").complains_once().nowhere("s3cret").stderr_has(why);
 }
 
@@ -216,17 +216,17 @@ fn channel_binding_uses_the_hash_of_the_certificates_signature() {
     let required = secured.address("sslmode=require channel_binding=require");
     for name in ["sha224", "sha384", "sha512", "pss", "pss384", "p384"] {
         secured.certify(name);
-        opens(&required);
+        assert_opens(&required);
     }
     // libpq fails here: "could not find digest for NID UNDEF".
     secured.certify("ed25519");
-    refuses(
+    assert_refused(
         &required,
         "channel_binding=require needs the hash of the server's certificate, and its signature \
          algorithm (Ed25519) defines no hash that jobctl knows; let an authority sign it with RSA \
          or ECDSA, or use channel_binding=prefer",
     );
-    opens(&secured.address("sslmode=require"));
+    assert_opens(&secured.address("sslmode=require"));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_server_logs_no_lost_connection_of_commands_that_end() {
     let folder: String = client.query_one("SHOW data_directory", &[]).unwrap().get(0);
     let log = || fs::read_to_string(Path::new(&folder).join("log")).unwrap();
     let before = log().len();
-    (0..20).for_each(|_| opens(&secured.address("sslmode=require")));
+    (0..20).for_each(|_| assert_opens(&secured.address("sslmode=require")));
     let open = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
     wait_until("the sessions to end", || {
         client.query_one(open, &[]).unwrap().get::<_, i64>(0) == 0
@@ -293,30 +293,30 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
     ] {
         secured.certify(name);
         let why = format!("the server's certificate is not acceptable: {why}");
-        refuses(&secured.verified(root), &why);
+        assert_refused(&secured.verified(root), &why);
         if ["version1", "authority", "sha224", "own"].contains(&name) {
             let refused = list(&secured.verified(root)).run();
             assert!(name == "own" || refused.stderr.contains(trust), "{refused}");
-            opens(&secured.verified(&format!("{name}.crt")));
+            assert_opens(&secured.verified(&format!("{name}.crt")));
         }
     }
     secured.certify("by-address");
-    refuses(
+    assert_refused(
         &secured.verified("root.crt").replace("db.example.com", "127.0.0.1"),
         "its subjectAltName has this address as DNS, not as IP; issue it with subjectAltName IP:",
     );
     secured.certify("usage");
-    opens(&secured.verified("root.crt"));
+    assert_opens(&secured.verified("root.crt"));
     secured.certify("p521");
     let kinds = "the server rejects the handshake: its key or its cipher suites are not supported";
-    refuses(&secured.address("sslmode=require"), kinds);
+    assert_refused(&secured.address("sslmode=require"), kinds);
     secured.certify("good");
-    opens(&secured.verified("root.crt").replace("db.example.com", "db.example.com."));
-    refuses(
+    assert_opens(&secured.verified("root.crt").replace("db.example.com", "db.example.com."));
+    assert_refused(
         &secured.verified("root.crt").replace("db.example.com", "10.0.0.1"),
         "it is not for this host name, only for db.example.com, localhost, 127.0.0.1; use",
     );
-    refuses(
+    assert_refused(
         &secured.verified("root.crt").replace("db.example.com", "dä.example"),
         "no certificate can contain this host name; use the name in the certificate",
     );
@@ -341,7 +341,7 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
         // Like OpenSSL, it skips byte order marks.
         ("marked-client.crt", "marked-client.key"),
     ] {
-        opens(&with(certificate, key));
+        assert_opens(&with(certificate, key));
     }
     let supported = "use an RSA key of 2048 to 8192 bits, or a P-256, P-384 or Ed25519 key";
     let [weak, p521] = ["an RSA key of 1024 bits", "a P-521 key"]
@@ -362,7 +362,7 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
              sslcert and sslkey",
         ),
     ] {
-        refuses(&with(certificate, key), why);
+        assert_refused(&with(certificate, key), why);
     }
 }
 
@@ -370,8 +370,8 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
 fn the_error_says_why_a_file_has_no_root_certificates() {
     let secured = secured();
     secured.certify("good");
-    opens(&secured.verified("dos-root.crt"));
-    opens(&secured.verified("marked-root.crt"));
+    assert_opens(&secured.verified("dos-root.crt"));
+    assert_opens(&secured.verified("marked-root.crt"));
     for (root, why) in [
         ("empty.crt", "empty.crt: it has no certificate in PEM form; correct sslrootcert"),
         ("der.crt", "der.crt: it is in DER form; convert it with `openssl x509 -inform der`"),
@@ -379,10 +379,10 @@ fn the_error_says_why_a_file_has_no_root_certificates() {
         ("short.crt", "short.crt: no certificate in it can be read; correct sslrootcert"),
         ("damaged.crt", "damaged.crt: its text in PEM form is damaged; correct sslrootcert"),
     ] {
-        refuses(&secured.verified(root), why);
+        assert_refused(&secured.verified(root), why);
     }
     let list = format!("{} sslcrl={}", secured.verified("root.crt"), file("root.crt").display());
-    refuses(&list, "it has no revocation list in PEM form; correct sslcrl");
+    assert_refused(&list, "it has no revocation list in PEM form; correct sslcrl");
 }
 
 /// A web server of the openssl program, which answers every GET.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cancel::run_in;
+use crate::cancel::enqueue_in_status;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir};
 
 /// Gives a command its user; the host is that of the test.
@@ -10,12 +10,13 @@ fn as_ana<'db>(command: Invocation<'db>) -> Invocation<'db> {
     command.env("SUDO_USER", "ana")
 }
 
-fn act(db: &TestDb, words: &[&str]) {
+/// Runs a command as the user `ana` with the reason `drill`.
+fn act_as_ana(db: &TestDb, words: &[&str]) {
     as_ana(db.jobctl(words.iter().copied())).args(["--reason", "drill"]).run().success();
 }
 
-/// Returns the events since the last call, and forgets them.
-fn events(db: &TestDb) -> String {
+/// Returns the events since the last call, and deletes them.
+fn take_events(db: &TestDb) -> String {
     let events = db.query(
         "SELECT action, run_id, job, split_part(host_user, '@', 1), reason, detail
          FROM jobctl.job_events ORDER BY id",
@@ -33,34 +34,34 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     let db = TestDb::new();
     db.leaves_running();
     let [queued, running, failed, dead] =
-        ["queued", "running", "failed", "dead"].map(|status| run_in(&db, status));
-    act(&db, &["retry", &dead.to_string(), &failed.to_string()]);
+        ["queued", "running", "failed", "dead"].map(|status| enqueue_in_status(&db, status));
+    act_as_ana(&db, &["retry", &dead.to_string(), &failed.to_string()]);
     assert_eq!(
-        events(&db),
+        take_events(&db),
         format!("retry|{failed}|shell|ana|drill|was failed\nretry|{dead}|shell|ana|drill|was dead")
     );
-    act(&db, &["cancel", &running.to_string(), &queued.to_string()]);
+    act_as_ana(&db, &["cancel", &running.to_string(), &queued.to_string()]);
     assert_eq!(
-        events(&db),
+        take_events(&db),
         format!(
             "cancel|{queued}|shell|ana|drill|was queued\n\
              cancel|{running}|shell|ana|drill|was running"
         )
     );
-    act(&db, &["prune", &queued.to_string()]);
-    assert_eq!(events(&db), format!("prune|{queued}|shell|ana|drill|was cancelled"));
-    let two = [run_in(&db, "succeeded"), run_in(&db, "cancelled")];
+    act_as_ana(&db, &["prune", &queued.to_string()]);
+    assert_eq!(take_events(&db), format!("prune|{queued}|shell|ana|drill|was cancelled"));
+    let two = [enqueue_in_status(&db, "succeeded"), enqueue_in_status(&db, "cancelled")];
     assert!(two[0] < two[1]);
-    act(&db, &["prune", "--older-than", "0s"]);
-    assert_eq!(events(&db), "prune|||ana|drill|1 cancelled, 1 succeeded");
+    act_as_ana(&db, &["prune", "--older-than", "0s"]);
+    assert_eq!(take_events(&db), "prune|||ana|drill|1 cancelled, 1 succeeded");
     // What changes nothing has no event.
-    act(&db, &["prune", "--older-than", "0s", "--dry-run"]);
-    act(&db, &["prune", "--older-than", "0s"]);
+    act_as_ana(&db, &["prune", "--older-than", "0s", "--dry-run"]);
+    act_as_ana(&db, &["prune", "--older-than", "0s"]);
     db.jobctl(["retry", "999999"]).run().exits(3);
-    let done = run_in(&db, "succeeded").to_string();
+    let done = enqueue_in_status(&db, "succeeded").to_string();
     db.jobctl(["retry", &done]).run().exits(4);
     db.jobctl(["cancel", &done]).run().exits(4);
-    assert_eq!(events(&db), "");
+    assert_eq!(take_events(&db), "");
     db.jobctl(["prune", &done]).env("JOBCTL_PRUNE_REASON", "by variable").run().success();
     assert_eq!(
         db.query("SELECT reason, recorded_by = session_user FROM jobctl.job_events"),
@@ -79,35 +80,35 @@ fn each_change_of_a_definition_writes_its_event() {
     };
     let both = "[jobs.a]\nshell = 'true'\n[jobs.b]\nhttp = { url = 'http://a.example' }\n";
     apply(both, &["--dry-run"]);
-    assert_eq!(events(&db), "");
+    assert_eq!(take_events(&db), "");
     apply(both, &[]);
-    assert_eq!(events(&db), "add||a|ana|drill|\nadd||b|ana|drill|");
+    assert_eq!(take_events(&db), "add||a|ana|drill|\nadd||b|ana|drill|");
     apply(both, &[]);
-    assert_eq!(events(&db), "");
+    assert_eq!(take_events(&db), "");
     apply(
         "[jobs.a]\nshell = 'false'\ncwd = '/'\ntimeout = '5s'\nschedule = '@yearly'\n
          [jobs.b]\nhttp = { url = 'http://b.example' }\nenabled = false\n",
         &[],
     );
     assert_eq!(
-        events(&db),
+        take_events(&db),
         "change||a|ana|drill|shell, cwd, \
              schedule none -> \"@yearly\", timeout none -> \"5s\"\n\
          disable||b|ana|drill|http.url, \
              enabled true -> false"
     );
-    act(&db, &["pause", "a"]);
-    act(&db, &["resume", "a"]);
-    assert_eq!(events(&db), "pause||a|ana|drill|\nresume||a|ana|drill|");
+    act_as_ana(&db, &["pause", "a"]);
+    act_as_ana(&db, &["resume", "a"]);
+    assert_eq!(take_events(&db), "pause||a|ana|drill|\nresume||a|ana|drill|");
     db.jobctl(["pause", "absent"]).run().exits(3);
     apply("[jobs.b]\nhttp = { url = 'http://b.example' }\n", &[]);
     assert_eq!(
-        events(&db),
+        take_events(&db),
         "enable||b|ana|drill|enabled false -> true\ndisable||a|ana|drill|missing from the file"
     );
     apply("[jobs.c]\nshell = 'true'\n", &["--prune"]);
     assert_eq!(
-        events(&db),
+        take_events(&db),
         "add||c|ana|drill|\nremove||a|ana|drill|missing from the file\n\
          remove||b|ana|drill|missing from the file"
     );
@@ -116,8 +117,8 @@ fn each_change_of_a_definition_writes_its_event() {
 #[test]
 fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
     let db = TestDb::new();
-    let id = run_in(&db, "dead").to_string();
-    act(&db, &["retry", &id]);
+    let id = enqueue_in_status(&db, "dead").to_string();
+    act_as_ana(&db, &["retry", &id]);
     let by = format!("ana@{}", host());
     let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
     let (_, trail) = shown.stdout.split_once("\n\nTrail\n\n").unwrap();
@@ -127,10 +128,10 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
         serde_json::from_str(&db.jobctl(["show", &id, "--json"]).run().success().stdout).unwrap();
     assert_eq!(json["events"][0]["host_user"], by.as_str());
     // The runs of other ids have their own.
-    let other = run_in(&db, "dead").to_string();
+    let other = enqueue_in_status(&db, "dead").to_string();
     db.jobctl(["show", &other, "--format", "table"]).run().success().nowhere("Trail");
-    act(&db, &["cancel", &id]);
-    act(&db, &["prune", &id]);
+    act_as_ana(&db, &["cancel", &id]);
+    act_as_ana(&db, &["prune", &id]);
     for form in [&[][..], &["--output"]] {
         db.jobctl(["show", &id])
             .args(form.iter().copied())
@@ -144,13 +145,13 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
 fn prune_keeps_events_as_long_as_dead_runs_and_at_least_90_days() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
-    let id = run_in(&db, "dead").to_string();
+    let id = enqueue_in_status(&db, "dead").to_string();
     let age = |age| {
         db.execute(&format!(
             "UPDATE jobctl.job_events SET recorded_at = now() - interval '{age} days'"
         ));
     };
-    act(&db, &["retry", &id]);
+    act_as_ana(&db, &["retry", &id]);
     age(89);
     db.jobctl(["prune", "--dead-older-than", "0s"]).run().success();
     assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
@@ -176,7 +177,7 @@ fn a_reason_is_not_empty_and_not_longer_than_a_thousand_characters() {
         jobctl(["retry", "1", "--reason", reason]).run().exits(2).stderr_has("'--reason <TEXT>'");
     }
     let db = TestDb::new();
-    let id = run_in(&db, "dead").to_string();
+    let id = enqueue_in_status(&db, "dead").to_string();
     db.jobctl(["retry", &id, "--reason", &"é".repeat(1000)]).run().success();
 }
 
@@ -184,8 +185,8 @@ fn a_reason_is_not_empty_and_not_longer_than_a_thousand_characters() {
 fn prune_keeps_the_event_of_a_pause_that_lasts() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\n");
-    act(&db, &["pause", "a"]);
-    act(&db, &["resume", "a"]);
+    act_as_ana(&db, &["pause", "a"]);
+    act_as_ana(&db, &["resume", "a"]);
     db.jobctl(["pause", "a", "--reason", "disk is full"]).run().success();
     db.execute(
         "UPDATE jobctl.job_events
@@ -210,14 +211,14 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     };
     apply(&job("5s"));
     apply(&job("10s"));
-    let [a, b] = ["dead", "dead"].map(|status| run_in(&db, status));
+    let [a, b] = ["dead", "dead"].map(|status| enqueue_in_status(&db, status));
     db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = {a}"));
     db.execute(&format!("UPDATE jobctl.job_runs SET queue = 'slow' WHERE id = {b}"));
-    act(&db, &["retry", &a.to_string(), &b.to_string()]);
-    act(&db, &["hold", "--queue", "slow"]);
-    act(&db, &["hold", "--worker", "web1"]);
+    act_as_ana(&db, &["retry", &a.to_string(), &b.to_string()]);
+    act_as_ana(&db, &["hold", "--queue", "slow"]);
+    act_as_ana(&db, &["hold", "--worker", "web1"]);
     db.jobctl(["release", "--queue", "slow"]).env("SUDO_USER", "bob").run().success();
-    act(&db, &["pause", "a"]);
+    act_as_ana(&db, &["pause", "a"]);
     db.execute(
         "UPDATE jobctl.job_events SET recorded_at = now() - interval '2 days' WHERE action = 'add'",
     );
@@ -281,10 +282,10 @@ fn a_table_shows_a_command_for_many_runs_as_one_line() {
              FROM generate_series(1, {runs}) AS n"
         ));
     };
-    act(&db, &["hold", "--queue", "early"]);
+    act_as_ana(&db, &["hold", "--queue", "early"]);
     enqueue("a", 1200);
     cancel("a", "runaway");
-    act(&db, &["hold", "--queue", "mail"]);
+    act_as_ana(&db, &["hold", "--queue", "mail"]);
     enqueue("b", 2);
     cancel("b", "runaway");
     enqueue("b", 1);

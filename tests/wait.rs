@@ -6,8 +6,9 @@ use rustix::process::Signal;
 
 use crate::support::{Gate, Proxy, Role, TestDb, jobctl, wait_until};
 
-/// Whether a session of this application has ended a transaction.
-pub fn waits(db: &TestDb, application: &str) -> bool {
+/// Returns whether a session of this application has ended a transaction, so that its command now
+/// waits.
+pub fn has_ended_a_transaction(db: &TestDb, application: &str) -> bool {
     db.query(&format!(
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
              AND application_name = '{application}' AND query = 'COMMIT' AND state = 'idle')"
@@ -83,7 +84,7 @@ fn a_timeout_and_a_signal_end_the_wait_and_leave_the_run_alone() {
     db.jobctl(["wait", &id, "--timeout", "1s"]).run().exits(124).stdout("").stderr(&goes_on);
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let wait = db.jobctl(["wait", &id]).env("PGAPPNAME", "waits").spawn();
-        wait_until("it waits", || waits(&db, "waits"));
+        wait_until("it waits", || has_ended_a_transaction(&db, "waits"));
         wait.signal(signal);
         wait.wait().exits(status).stdout("").stderr(&goes_on);
     }
@@ -152,7 +153,7 @@ fn it_waits_through_an_outage_of_the_database() {
     let id = db.enqueue(["shell", "--", "true"]).to_string();
     let proxy = Proxy::to(&db);
     let wait = db.jobctl(["wait", &id]).env("PGAPPNAME", "waits").through(&proxy).spawn();
-    wait_until("it waits", || waits(&db, "waits"));
+    wait_until("it waits", || has_ended_a_transaction(&db, "waits"));
     proxy.cut();
     let before = proxy.connections();
     wait_until("it looks again", || proxy.connections() > before);
