@@ -10,7 +10,7 @@ use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
 use cron_zone::Zone;
 
-/// The first value, the last value, and the names from the first value on.
+/// Of each field: its first value, its last value, and the names from the first value on.
 const FIELDS: [(u32, u32, &str); 5] = [
     (0, 59, ""),
     (0, 23, ""),
@@ -97,6 +97,7 @@ impl CronLine {
         Some(line)
     }
 
+    /// Whether the minute or the hour begins with `*`.
     fn is_wild(&self) -> bool {
         self.stars[0] || self.stars[1]
     }
@@ -127,7 +128,7 @@ fn read_field(text: &str, rule: (u32, u32, &str)) -> Option<BTreeSet<u32>> {
     }
 }
 
-/// Reads a value, or a range that may have a step. A range that runs backwards holds nothing.
+/// Reads a value, or a range that may have a step. A range that runs backwards has no values.
 fn read_range<'a>(
     text: &'a str,
     (first, last, names): (u32, u32, &str),

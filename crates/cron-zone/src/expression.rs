@@ -6,6 +6,7 @@
 
 use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Weekday};
 
+/// Words that stand for five fields.
 const ALIASES: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -43,7 +44,7 @@ struct FieldRule {
     last: u32,
     /// The names of the values from `first` on.
     names: &'static str,
-    /// What else is allowed.
+    /// What an error says about other allowed values.
     more: &'static str,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Field {
     /// The field starts with `*`, as in `*/2`. Cron's rules for days and for clock changes depend
     /// on how a field is written, not on what it matches.
     star: bool,
-    /// Of a day field, the days that depend on the month.
+    /// The days of a day field that depend on the month.
     special: Specials,
 }
 
@@ -66,9 +67,10 @@ type Specials = u64;
 
 const LAST_DAY: Specials = 1;
 const LAST_WORKDAY: Specials = 2;
-/// In the place of `n`.
+/// Stands in the place of `n` for the last such weekday of the month.
 const LAST: u32 = 6;
 
+/// The bit for the `n`th `weekday` of a month.
 const fn nth(n: u32, weekday: u32) -> Specials {
     1 << (8 * n + weekday)
 }
@@ -133,6 +135,7 @@ impl Expression {
         self.days.special | self.weekdays.special > 0
     }
 
+    /// Returns whether the job may run on this date.
     fn matches_day(&self, date: NaiveDate) -> bool {
         let (number, last) = (date.day(), u32::from(date.num_days_in_month()));
         let is_last_workday = |weekday| match weekday {
@@ -169,12 +172,13 @@ impl Expression {
     /// days are multiplied, because a year has half a million minutes.
     pub(super) fn count(&self, from: NaiveDateTime, until: NaiveDateTime) -> u64 {
         let days = self.days_between(from.date(), until.date()).count();
-        let all = days * (self.hours.count() * self.minutes.count()) as usize;
+        let on_full_days = days * (self.hours.count() * self.minutes.count()) as usize;
         let before =
             |end: NaiveDateTime| self.between(end.date().and_time(NaiveTime::MIN), end).count();
-        (all + before(until)).saturating_sub(before(from)) as u64
+        (on_full_days + before(until)).saturating_sub(before(from)) as u64
     }
 
+    /// Returns the matching days from the first on and before the second.
     fn days_between(
         &self,
         from: NaiveDate,
@@ -255,6 +259,7 @@ impl FieldRule {
         }
     }
 
+    /// Reads a value, or a range that may have a step, as bits.
     fn item(&self, item: &str) -> Result<u64, String> {
         let name = self.name;
         let (range, step) = match item.split_once('/') {
@@ -295,6 +300,7 @@ impl FieldRule {
         Ok((low..=high).step_by(step as usize).map(|value| 1 << value).sum())
     }
 
+    /// Reads a number or a name.
     fn value(&self, text: &str) -> Result<u32, String> {
         let mut names = self.names.split(' ');
         if let Some(index) = names.position(|name| name.eq_ignore_ascii_case(text)) {

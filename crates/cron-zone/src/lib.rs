@@ -90,7 +90,7 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 enum Rule {
     Cron(Expression),
-    /// So long after the last fire.
+    /// This much time after the last fire.
     Every(TimeDelta),
 }
 
@@ -105,7 +105,7 @@ pub struct Fire {
     pub mark: Option<String>,
 }
 
-/// Nominal times within one period of a zone.
+/// A part of one period of a zone, in which nominal times are searched for.
 struct Span {
     /// The start of the period, if times in the gap before it must fire then.
     made_up: Option<DateTime<Utc>>,
@@ -119,7 +119,7 @@ impl Schedule {
     /// Reads an expression, and the name of its time zone, such as `Europe/Berlin` or `UTC`.
     ///
     /// # Errors
-    /// One of both can't be read, or the zone is unknown.
+    /// The expression can't be read, or the zone is unknown.
     pub fn parse(expression: &str, time_zone: &str) -> Result<Self, Error> {
         let text = expression.trim().to_owned();
         let rule = match text.strip_prefix("@every ") {
@@ -169,16 +169,16 @@ impl Schedule {
             }
             Rule::Cron(expression) => {
                 let horizon = instant.checked_add_days(HORIZON).unwrap_or(DateTime::<Utc>::MAX_UTC);
-                let mut times = self.times(expression, instant, horizon);
-                times.find_map(|times| list(expression, &times).next())
+                let mut spans = self.spans(expression, instant, horizon);
+                spans.find_map(|span| times_in(expression, &span).next())
             }
         }
     }
 
     /// Returns the nominal times after `after` and up to `until`: the `newest` ones in order, and
-    /// the number of the others. Times before the horizon are not counted. The number is a sum
-    /// over days, not minutes, so a year costs the same for every schedule. `@every` has none: its
-    /// next time is known only after a fire.
+    /// the number of the others. Times before the horizon are not counted. The number is a sum over
+    /// days, not minutes, so a year costs the same for every schedule. `@every` has no missed
+    /// times: its next time is known only after a fire.
     pub fn missed(
         &self,
         after: DateTime<Utc>,
@@ -187,13 +187,13 @@ impl Schedule {
     ) -> (Vec<DateTime<Utc>>, u64) {
         let Rule::Cron(expression) = &self.rule else { return (Vec::new(), 0) };
         let horizon = until.checked_sub_days(HORIZON).unwrap_or(DateTime::<Utc>::MIN_UTC);
-        let all: Vec<_> = self.times(expression, after.max(horizon), until).collect();
-        let latest = all.iter().rev().flat_map(|times| list(expression, times).rev());
-        let mut times: Vec<_> = latest.take(newest).collect();
-        times.reverse();
-        let count: u64 = all.iter().map(|times| count(expression, times)).sum();
-        let skipped = count - times.len() as u64;
-        (times, skipped)
+        let spans: Vec<_> = self.spans(expression, after.max(horizon), until).collect();
+        let backwards = spans.iter().rev().flat_map(|span| times_in(expression, span).rev());
+        let mut newest_times: Vec<_> = backwards.take(newest).collect();
+        newest_times.reverse();
+        let all: u64 = spans.iter().map(|span| count_in(expression, span)).sum();
+        let others = all - newest_times.len() as u64;
+        (newest_times, others)
     }
 
     /// Returns the nominal times after `instant`, with what a person must know about them.
@@ -221,8 +221,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the nominal times after `after` and up to `until`, by period.
-    fn times(
+    /// Returns the parts of each period that are after `after` and up to `until`.
+    fn spans(
         &self,
         expression: &Expression,
         after: DateTime<Utc>,
@@ -234,7 +234,7 @@ impl Schedule {
         let until = until.min(END);
         periods
             .take_while(move |period| period.start <= until)
-            .map(move |period| times_in(expression, &period, after, until))
+            .map(move |period| span_in(expression, &period, after, until))
     }
 
     /// Describes the effect of a clock change on the fire at `at`, when the one before it is at
@@ -278,7 +278,8 @@ fn every(interval: &str) -> Result<TimeDelta, Error> {
     }
 }
 
-fn times_in(
+/// Returns the span of a period in which to search for times after `after` and up to `until`.
+fn span_in(
     expression: &Expression,
     period: &Period,
     after: DateTime<Utc>,
@@ -294,19 +295,21 @@ fn times_in(
     Span { made_up, from: from.naive_utc() + offset, until: until.naive_utc() + offset, offset }
 }
 
-fn list<'a>(
+/// Returns the nominal times in a span.
+fn times_in<'a>(
     expression: &'a Expression,
-    times: &Span,
+    span: &Span,
 ) -> impl DoubleEndedIterator<Item = DateTime<Utc>> + use<'a> {
-    let offset = times.offset;
-    let shown = expression.between(times.from, times.until);
-    times.made_up.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
+    let offset = span.offset;
+    let shown = expression.between(span.from, span.until);
+    span.made_up.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
 }
 
-fn count(expression: &Expression, times: &Span) -> u64 {
-    u64::from(times.made_up.is_some()) + expression.count(times.from, times.until)
+fn count_in(expression: &Expression, span: &Span) -> u64 {
+    u64::from(span.made_up.is_some()) + expression.count(span.from, span.until)
 }
 
+/// Returns whether the clock skips a matching time at the start of a period.
 fn matches_gap(expression: &Expression, period: &Period) -> bool {
     let (from, until) = period.gap();
     expression.between(from, until).next().is_some()

@@ -17,6 +17,7 @@ pub(super) fn sentence(expression: &Expression, zone: &str) -> String {
     text[..1].to_uppercase() + &text[1..]
 }
 
+/// "at 00:00 and 12:00", "every 5 minutes in hour 3".
 fn time(expression: &Expression) -> String {
     let (hours, minutes) = (expression.hours, expression.minutes);
     if hours.count() * minutes.count() <= LISTED {
@@ -40,6 +41,7 @@ fn time(expression: &Expression) -> String {
     }
 }
 
+/// "every day", "on day 13 of the month or on Friday".
 fn day(expression: &Expression) -> String {
     let (days, weekdays) = (expression.days, expression.weekdays);
     let (any_day, any_weekday) = (days.count() == 31, weekdays.count() == 7);
@@ -69,6 +71,7 @@ fn day(expression: &Expression) -> String {
     }
 }
 
+/// ", only in May"; empty for all months.
 fn months(months: Field) -> String {
     if months.count() == 12 {
         return String::new();
@@ -88,6 +91,7 @@ fn numbers(unit: &str, values: &[u32]) -> String {
     }
 }
 
+/// "May", "Monday through Friday": the names at these places of a list.
 fn names(indexes: &[u32], names: &str) -> String {
     let name = |index| names.split(' ').nth(index as usize).unwrap_or_default().to_owned();
     ranges(indexes, name)
@@ -114,6 +118,7 @@ fn step(values: &[u32]) -> Option<u32> {
     steps.all(|step| step == first).then_some(first)
 }
 
+/// "1st", "22nd".
 fn ordinal(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::{Error, zone_data};
 
-/// The tables hold no later times.
+/// The last instant for which the tables have rules.
 pub(super) const END: DateTime<Utc> =
     DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
 const SECOND: TimeDelta = TimeDelta::seconds(1);
@@ -79,6 +79,7 @@ impl Zone {
         iter::successors(Some(first), move |period| (period.end < END).then(|| next(period)))
     }
 
+    /// Returns the period that starts at `start` and contains `at`; `None`: it has no start.
     fn period(&self, start: Option<DateTime<Utc>>, at: DateTime<Utc>) -> Period {
         let end = self.0.following(timestamp(at)).next().map(|change| change.timestamp());
         let end = end.and_then(instant);
@@ -113,6 +114,7 @@ fn timestamp(at: DateTime<Utc>) -> Timestamp {
     Timestamp::from_second(at.timestamp()).unwrap_or(Timestamp::MAX)
 }
 
+/// Converts an instant of jiff.
 fn instant(at: Timestamp) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at.as_second(), 0)
 }

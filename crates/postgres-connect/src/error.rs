@@ -140,7 +140,7 @@ impl Error {
         self.sql_state.as_ref()
     }
 
-    /// `reason` is the cause and, after a semicolon, the remedy.
+    /// A setting can't be used. `reason` is the cause and, after a semicolon, the remedy.
     pub(crate) fn of_setting(origin: impl Display, reason: impl Display) -> Self {
         let reason = reason.to_string();
         let (cause, remedy) = reason.split_once("; ").unwrap_or((&reason, ""));
@@ -152,23 +152,28 @@ impl Error {
         }
     }
 
+    /// No connection to a PostgreSQL server.
     pub(crate) fn of_network(cause: impl Into<String>) -> Self {
         Self::new(ErrorKind::Network, cause, CHECK_ADDRESS)
     }
 
+    /// The server did not answer in time.
     pub(crate) fn of_silence(limit: Duration) -> Self {
         Self::new(ErrorKind::Timeout, silence(limit), CHECK_POOLER)
     }
 
+    /// The caller interrupted the wait, and no answer came within `limit` from then on.
     pub(crate) fn of_interruption(limit: Duration) -> Self {
         Self::new(ErrorKind::Interrupted, silence(limit), CHECK_POOLER)
     }
 
+    /// No address is known for the host's name.
     pub(crate) fn of_unknown_host() -> Self {
         let remedy = "correct it in the URL or PGHOST, or check the DNS";
         Self::new(ErrorKind::UnknownHost, "cannot resolve the host name", remedy)
     }
 
+    /// Another program than PostgreSQL answers.
     pub(crate) fn not_postgresql() -> Self {
         Self::of_network(NOT_POSTGRESQL)
     }
@@ -192,10 +197,12 @@ impl Error {
         Self::new(ErrorKind::SessionAttrs, cause, remedy)
     }
 
+    /// This host is short of something.
     pub(crate) fn of_resources(cause: &str) -> Self {
         Self::new(ErrorKind::Unavailable, cause, TRY_AGAIN)
     }
 
+    /// TLS failed.
     pub(crate) fn of_encryption(cause: impl Into<String>, remedy: &str) -> Self {
         Self::new(ErrorKind::Tls, cause, remedy)
     }
@@ -209,6 +216,7 @@ impl Error {
         Self::new(ErrorKind::Unsupported, cause, CHECK_HASH)
     }
 
+    /// Puts the server before the cause.
     pub(crate) fn at(mut self, server: impl Display) -> Self {
         self.cause = format!("{server}: {}", self.cause);
         self
@@ -227,7 +235,7 @@ impl Error {
     }
 
     /// Returns whether another host may succeed. Wrong settings are wrong for every host, and a
-    /// rejected password should not be sent to more of them.
+    /// rejected password should not be sent to more hosts.
     pub(crate) fn may_differ_elsewhere(&self) -> bool {
         self.kind.is_temporary()
     }
@@ -242,6 +250,7 @@ impl Error {
         [ErrorKind::Unavailable.rank(), ErrorKind::Login.rank()].contains(&self.kind.rank())
     }
 
+    /// Converts an error of the server, by its code and by parts of its message.
     fn of_server(state: &SqlState, message: &str) -> Self {
         use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
         let (kind, remedy) = match (state, state.code().get(..2)) {
@@ -281,7 +290,8 @@ impl Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The limit is that of libpq's `connect_timeout`, which is in seconds, or a part of it.
+/// Says that no answer came. The limit is that of libpq's `connect_timeout`, which is in seconds,
+/// or a part of that limit.
 fn silence(limit: Duration) -> String {
     if limit < Duration::from_secs(1) {
         return format!("no answer within {}ms", limit.as_millis());
@@ -351,14 +361,15 @@ impl From<tokio_postgres::Error> for Error {
     }
 }
 
-/// Returns whether a preloaded library is missing, unfit or not allowed. Some of these errors have
-/// a code of many causes.
+/// Returns whether a preloaded library is missing, unfit or not allowed. The code of some such
+/// errors has many causes, so the message decides.
 fn is_of_library(message: &str) -> bool {
     let parts =
         ["could not access file", "could not load library", "incompatible library", "to library"];
     parts.iter().any(|part| message.contains(part))
 }
 
+/// Whether a message says that the role of the login does not exist.
 fn is_unknown_role(message: &str) -> bool {
     message.starts_with("role \"") && message.ends_with("does not exist")
 }
@@ -405,6 +416,7 @@ fn of_pooler(message: &str) -> (ErrorKind, &'static str) {
     }
 }
 
+/// Words an error of the socket, without the system's error number.
 fn io_text(error: &io::Error) -> String {
     let of_system = error.raw_os_error().is_some();
     match error.kind() {

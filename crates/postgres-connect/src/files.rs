@@ -40,7 +40,7 @@ fn read(file: File, limit: u64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a text to its end. libpq reads bytes, so those that are not UTF-8 are replaced.
+/// Reads a text to its end. libpq reads bytes, so bytes that are not UTF-8 are replaced.
 fn read_text(file: File, limit: u64) -> Result<String, String> {
     read(file, limit).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -72,6 +72,7 @@ pub(crate) fn service(path: &Path, name: &str) -> Result<Option<Pairs>, String> 
     section(&text, name)
 }
 
+/// Returns the settings in one section of a service file; `None` if the section is missing.
 fn section(text: &str, name: &str) -> Result<Option<Pairs>, String> {
     let is_setting = |line: &str| !line.is_empty() && !line.starts_with('#');
     let lines = (1..).zip(text.lines().map(str::trim));
@@ -133,6 +134,7 @@ pub(crate) fn account() -> Option<(String, PathBuf)> {
     entry(&read_text(users, USERS_LIMIT).ok()?, rustix::process::geteuid().as_raw())
 }
 
+/// Returns the name and the home of a user in the text of `/etc/passwd`.
 fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();

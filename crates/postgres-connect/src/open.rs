@@ -22,7 +22,7 @@ use crate::stream::{LimitedStream, Socket};
 use crate::target::{Server, SessionAttrs, Target};
 use crate::tls::{Encryption, SslMode};
 
-/// A [`Client`] whose connection a thread is opening. If this is dropped, the connection is closed.
+/// A [`Client`] whose connection a thread is opening. If it is dropped, the connection is closed.
 #[derive(Debug)]
 pub struct PendingClient(Receiver<Result<Client, Error>>);
 
@@ -42,8 +42,8 @@ impl PendingClient {
     /// That of [`Target::connect`], or `wait` has ended before: then its kind is
     /// [`Timeout`](crate::ErrorKind::Timeout) or [`Interrupted`](crate::ErrorKind::Interrupted).
     pub fn wait(self, wait: &mut Wait<'_>) -> Result<Client, Error> {
-        while let Some(part) = wait.part() {
-            match self.0.recv_timeout(part) {
+        while let Some(slice) = wait.next_slice() {
+            match self.0.recv_timeout(slice) {
                 Err(RecvTimeoutError::Timeout) => {}
                 result => return result.unwrap_or_else(|_| Err(no_thread())),
             }
@@ -196,6 +196,7 @@ fn major(version: &str) -> Option<u32> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
+/// The error if the thread of a background connection sends no result.
 fn no_thread() -> Error {
     Error::of_resources("its thread cannot start or has failed").in_connection(":")
 }
@@ -246,6 +247,7 @@ impl Login<'_> {
         }
     }
 
+    /// Opens the socket, encrypts it as asked, logs in, and checks the server's version.
     async fn log_in_with(&self, encryption: Encryption) -> Result<Session, Error> {
         let Target { config, tls, forbidden_methods, limits, program, .. } = self.target;
         let mut socket = within(self.limit, self.open_socket()).await?;
@@ -279,6 +281,7 @@ impl Login<'_> {
         Ok(Session::new(client, connection, self.target.on_message.clone()))
     }
 
+    /// Opens the Unix socket or the TCP connection.
     async fn open_socket(&self) -> io::Result<Box<dyn Socket>> {
         let port = self.server.port;
         let Some(address) = self.address else {

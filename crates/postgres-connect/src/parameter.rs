@@ -1,15 +1,16 @@
-//! The parameters of libpq, and those of other programs that occur beside them. Knows no values.
+//! The parameters of libpq, and parameters of other programs that occur beside them. Knows no
+//! values.
 
 /// A parameter of libpq that is read from an address, a service file or a variable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Parameter {
     key: &'static str,
-    /// Empty: it has none.
+    /// Empty if the parameter has no variable.
     variable: &'static str,
 }
 
 impl Parameter {
-    /// Returns all parameters that are read. Further ones of libpq have no effect.
+    /// Returns all parameters that are read. Other parameters of libpq have no effect.
     pub fn all() -> impl Iterator<Item = Self> {
         KEYS.iter().map(|&(key, variable)| Self { key, variable })
     }
@@ -97,34 +98,36 @@ const FOREIGN: &str = "
     prepareThreshold prepared_statements schema serverVersion socket_timeout statement_cache_size
     statement_timeout supa uselibpqcompat workaround";
 
+/// Whether a list of keys has this one.
 fn lists(keys: &str, name: &str) -> bool {
     keys.split_whitespace().any(|key| key == name)
 }
 
 /// Returns the key if it is read, and `None` if it has no effect. A key that is unknown, or that
-/// `program` can't obey, is an error: ignoring it could drop a misspelt demand for security.
+/// `program` can't obey, is an error, because it may be a demand for security.
 pub(crate) fn find_key(
     name: &str,
     value: &str,
     program: &str,
 ) -> Result<Option<&'static str>, String> {
     if let Some((key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
-        let demands = match name {
+        let has_effect_in_libpq = match name {
             "gssencmode" => value == "require",
             "replication" => !matches!(value, "" | "0" | "off" | "false" | "no"),
             "requirepeer" | "sslcrldir" => !value.is_empty(),
             _ => return Ok(Some(key)),
         };
         let unsupported = || format!("{program} does not support `{name}`; remove it");
-        return if demands { Err(unsupported()) } else { Ok(None) };
+        return if has_effect_in_libpq { Err(unsupported()) } else { Ok(None) };
     }
     if [WITHOUT_EFFECT, FOREIGN, SECRET].iter().any(|keys| lists(keys, name)) {
         return Ok(None);
     }
-    if let Some(own) = of_other_drivers(name) {
+    if let Some(libpq_key) = of_other_drivers(name) {
         let is_off = ["false", "0", "no", "off", "disable"].contains(&value);
-        let own = if own == "sslmode=require" && is_off { "sslmode=disable" } else { own };
-        return Err(format!("unknown parameter `{name}`; write `{own}` instead"));
+        let turns_off = libpq_key == "sslmode=require" && is_off;
+        let meant = if turns_off { "sslmode=disable" } else { libpq_key };
+        return Err(format!("unknown parameter `{name}`; write `{meant}` instead"));
     }
     if let Some(near) = nearest(name) {
         return Err(format!("unknown parameter `{name}`; did you mean `{near}`?"));
@@ -139,7 +142,7 @@ pub(crate) fn find_key(
     })
 }
 
-/// Returns libpq's parameter for the one of another driver.
+/// Returns libpq's parameter for a parameter of another driver.
 fn of_other_drivers(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().replace(['_', '-', ' '], "").as_str() {
         "ssl" | "tls" | "usessl" | "requiressl" | "sslaccept" | "encrypt" => "sslmode=require",

@@ -22,7 +22,8 @@ pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Where a value comes from, for errors.
 type Origin = Cow<'static, str>;
 
-/// Implements no `Debug`, because it holds the password.
+/// The settings that were given, each with its origin. Implements no `Debug`, because they contain
+/// the password.
 pub(crate) struct Settings<'a> {
     values: BTreeMap<&'static str, (String, Origin)>,
     environment: Lookup<'a>,
@@ -31,7 +32,7 @@ pub(crate) struct Settings<'a> {
 }
 
 impl<'a> Settings<'a> {
-    /// `address` is a URL or key=value pairs, and its origin.
+    /// Collects the settings. `address` is a URL or key=value pairs, and its origin.
     pub(crate) fn collect(
         address: Option<(&str, &str)>,
         environment: Lookup<'a>,
@@ -69,7 +70,8 @@ impl<'a> Settings<'a> {
         self.values.get(name).map(|(value, _)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Returns what names the database; empty if libpq's defaults do.
+    /// Returns the origins of the settings that name the database; empty if libpq's defaults name
+    /// it.
     pub(crate) fn origins(&self) -> Vec<String> {
         let mut origins = Vec::new();
         for name in NAMES.into_iter().filter(|name| self.text(name).is_some()) {
@@ -81,12 +83,13 @@ impl<'a> Settings<'a> {
         origins
     }
 
-    /// Returns the items of a list. Empty items stay: those of `host` and `port` belong together by
-    /// their position.
+    /// Returns the items of a list. Empty items stay, because the items of `host` and `port` belong
+    /// together by their position.
     pub(crate) fn list(&self, name: &str) -> Vec<&str> {
         self.text(name).map(|text| text.split(',').map(str::trim).collect()).unwrap_or_default()
     }
 
+    /// Returns the value of a setting that is a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i32>, Error> {
         self.text(name)
             .map(|text| text.trim().parse())
@@ -94,16 +97,19 @@ impl<'a> Settings<'a> {
             .map_err(|_| self.invalid(name, "is not a number, or too large", "write it in digits"))
     }
 
-    /// Returns `None` for zero and less: in libpq, they mean no limit, or the system's default.
+    /// Returns the value of a setting that is a positive number; `None` for zero and less, which in
+    /// libpq mean no limit, or the system's default.
     pub(crate) fn positive(&self, name: &str, default: u32) -> Result<Option<u32>, Error> {
         let number = self.number(name)?;
         Ok(number.map_or(Some(default), |n| u32::try_from(n).ok().filter(|n| *n > 0)))
     }
 
+    /// Returns the value of a setting in seconds; `None` means no limit, or the system's default.
     pub(crate) fn seconds(&self, name: &str, default: u32) -> Result<Option<Duration>, Error> {
         Ok(self.positive(name, default)?.map(|seconds| Duration::from_secs(seconds.into())))
     }
 
+    /// Returns what the value of a setting stands for; one of `choices`.
     pub(crate) fn choice<T: Copy>(
         &self,
         name: &str,
@@ -124,6 +130,7 @@ impl<'a> Settings<'a> {
         Error::of_setting(origin, format!("`{name}` {cause}; {remedy}"))
     }
 
+    /// Adds settings, unless they have a value of higher precedence already.
     fn add(&mut self, pairs: Pairs, origin: &Origin) -> Result<(), Error> {
         for (name, value) in pairs {
             match find_key(&name, &value, self.program)

@@ -13,7 +13,7 @@ use tokio_postgres::tls::{ChannelBinding, TlsStream};
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The largest answers to a login, with all notices. Before its end, any server may answer.
+/// The largest answers to a login, with all notices. Before the login ends, any server may answer.
 const LARGEST_LOGIN: usize = MIB;
 const MIB: usize = 1024 * 1024;
 /// The memory that the driver needs for a message besides its bytes counts, too: otherwise, an
@@ -67,6 +67,7 @@ enum Reason {
 }
 
 impl Rejection {
+    /// Whether the server asked for a forbidden authentication method.
     pub(crate) fn is_of_auth_method(&self) -> bool {
         matches!(self.0, Reason::AuthMethod(_))
     }
@@ -101,7 +102,7 @@ const AUTH_METHODS: [(&str, Option<u32>); 7] = [
     ("gss", Some(7)),
     ("sspi", Some(9)),
     ("scram-sha-256", Some(10)),
-    // It has no code here, because the driver does not support it.
+    // The method has no code here, because the driver does not support it.
     ("oauth", None),
 ];
 
@@ -174,7 +175,7 @@ struct Framing {
     answer: usize,
     /// The names of the reported parameters.
     parameters: BTreeSet<Vec<u8>>,
-    /// Empty after the first authentication request: only that one names a method.
+    /// Empty after the first authentication request, the only one that names a method.
     forbidden: ForbiddenMethods,
 }
 

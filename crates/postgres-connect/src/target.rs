@@ -217,6 +217,7 @@ impl Target {
         Self::builder().address(address, "the database URL").resolve()
     }
 
+    /// Gives the collected settings their meaning.
     fn read(settings: &Settings<'_>, builder: TargetBuilder<'_>) -> Result<Self, Error> {
         let user = user(settings)?;
         let database = settings.text("dbname").unwrap_or(&user);
@@ -313,6 +314,7 @@ impl Keepalive {
         })
     }
 
+    /// Sets these options of a socket.
     pub(crate) fn apply(&self, socket: &TcpStream) -> io::Result<()> {
         self.user_timeout_ms.map(|ms| sockopt::set_tcp_user_timeout(socket, ms)).transpose()?;
         if self.probes {
@@ -325,6 +327,7 @@ impl Keepalive {
     }
 }
 
+/// Returns the user of the settings, or else the name of this process's user.
 fn user(settings: &Settings<'_>) -> Result<String, Error> {
     settings
         .text("user")
@@ -375,12 +378,14 @@ fn servers(settings: &Settings<'_>) -> Result<Vec<Server>, Error> {
     (0..count).map(server).collect()
 }
 
+/// Returns the first socket directory that exists, or else `localhost`.
 fn default_host() -> String {
     let directory = SOCKET_DIRECTORIES.into_iter().find(|directory| Path::new(directory).is_dir());
     directory.unwrap_or("localhost").to_owned()
 }
 
-/// Sets the password of the settings for every host, or else that of the pass file for each.
+/// Sets the password of every host: the one of the settings, or else the host's one in the pass
+/// file.
 fn set_passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str, user: &str) {
     let given = settings.text("password");
     let path = settings.text("passfile").map(PathBuf::from).or_else(|| settings.in_home(".pgpass"));

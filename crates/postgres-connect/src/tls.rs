@@ -24,6 +24,7 @@ use crate::files;
 use crate::settings::Settings;
 use crate::stream::Socket;
 
+/// PostgreSQL's request to begin a TLS handshake.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The data for channel binding, or the name of the signature algorithm that has no hash for it.
 pub(crate) type Binding = Result<Vec<u8>, String>;
@@ -61,14 +62,14 @@ pub(crate) enum Encryption {
 #[derive(Clone)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
-    /// The handshake begins without PostgreSQL's request for it (`sslnegotiation=direct`).
+    /// Whether the handshake begins without PostgreSQL's request for it (`sslnegotiation=direct`).
     is_direct: bool,
     /// `None`: the certificates that this system trusts.
     root_file: Option<PathBuf>,
     revocation_list: Option<PathBuf>,
     /// The client's certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
-    /// A server that does not ask for the client's certificate is rejected.
+    /// Whether a server is rejected that does not ask for the client's certificate.
     must_send_certificate: bool,
     versions: Vec<&'static SupportedProtocolVersion>,
     sends_server_name: bool,
@@ -159,6 +160,7 @@ impl TlsSettings {
         Ok(config)
     }
 
+    /// Reads the trusted certificates and the revocation list. An error names the file.
     fn verifier(&self, checks: Checks) -> Result<Verifier, Error> {
         let roots = match &self.root_file {
             Some(file) => read_pem_file(file, "sslrootcert", "certificate")?,
@@ -239,6 +241,7 @@ impl TlsSettings {
     }
 }
 
+/// Returns the allowed versions of TLS. `VERSIONS` numbers them as 1.N.
 fn versions(settings: &Settings<'_>) -> Result<Vec<&'static SupportedProtocolVersion>, Error> {
     const VERSIONS: &[(&str, u8)] = &[("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
     let least = settings.choice("ssl_min_protocol_version", 2, VERSIONS)?;
@@ -253,6 +256,7 @@ fn versions(settings: &Settings<'_>) -> Result<Vec<&'static SupportedProtocolVer
     Ok(chosen)
 }
 
+/// The error about a file that a setting names.
 fn file_fault(key: &str, path: &Path, cause: impl Display) -> Error {
     Error::of_setting(format!("{key} {}", path.display()), cause)
 }

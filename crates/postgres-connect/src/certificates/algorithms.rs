@@ -77,6 +77,7 @@ pub(crate) fn end_point_hash(certificate: &CertificateDer<'_>) -> Result<Vec<u8>
     Ok(hash(certificate))
 }
 
+/// Returns the hash of a signature algorithm for channel binding, if it has one.
 fn hash(signature: &AlgorithmIdentifierOwned) -> Option<Hash> {
     if signature.oid == rfc5912::ID_RSASSA_PSS {
         return pss_hash(signature.parameters.as_ref());
@@ -84,6 +85,7 @@ fn hash(signature: &AlgorithmIdentifierOwned) -> Option<Hash> {
     SIGNATURES.iter().find(|(id, ..)| *id == signature.oid)?.2
 }
 
+/// Returns the hash that the parameters of RSA-PSS name; SHA-1 is their default.
 fn pss_hash(parameters: Option<&Any>) -> Option<Hash> {
     let mut reader = SliceReader::new(parameters.map(Any::value).unwrap_or_default()).ok()?;
     let named =
@@ -92,6 +94,7 @@ fn pss_hash(parameters: Option<&Any>) -> Option<Hash> {
     HASHES.iter().find(|(id, _)| *id == named).map(|(_, hash)| *hash)
 }
 
+/// Returns the name of a signature algorithm, or else its identifier.
 fn signature_name(oid: &ObjectIdentifier) -> String {
     let known = SIGNATURES.iter().find(|(id, ..)| id == oid);
     known.map_or_else(|| oid.to_string(), |(_, name, _)| (*name).to_owned())
@@ -124,6 +127,7 @@ pub(crate) fn unsupported_key(key: &SubjectPublicKeyInfoOwned) -> Option<String>
     Some(known.map_or_else(|| format!("a key of the kind {kind}"), |(_, name)| (*name).to_owned()))
 }
 
+/// Returns the length of an RSA key in bits.
 fn modulus_bits(key: &[u8]) -> Option<usize> {
     let mut reader = SliceReader::new(key).ok()?;
     let modulus = reader.sequence(|numbers| {

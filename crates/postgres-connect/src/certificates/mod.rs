@@ -56,7 +56,7 @@ pub fn client_builder(
 /// `SSL_CERT_DIR`. Reads files.
 ///
 /// # Errors
-/// There are none.
+/// This system trusts no certificate.
 pub fn system_roots() -> Result<Vec<CertificateDer<'static>>, NoSystemRoots> {
     let roots = rustls_native_certs::load_native_certs().certs;
     if !roots.is_empty() {

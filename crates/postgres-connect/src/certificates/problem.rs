@@ -130,6 +130,7 @@ impl From<&Error> for Problem {
 }
 
 impl Problem {
+    /// The problem of a server's certificate that is not acceptable.
     fn of_certificate(invalid: &CertificateError) -> Self {
         use CertificateError as Invalid;
         let mut all_names = Vec::new();
@@ -194,13 +195,13 @@ pub(super) enum CertificateProblem {
     OldVersion,
     SelfSigned,
     ConstrainedAuthority,
-    /// Its key may not be that of a TLS server.
+    /// The usage of its key does not include TLS servers.
     Usage,
     /// The key of an authority in its chain may not sign certificates.
     AuthorityUsage,
-    /// It has this key, which is not supported.
+    /// Its key is of this kind, which is not supported.
     Key(String),
-    /// An authority in its chain has this key.
+    /// The key of an authority in its chain is of this kind.
     AuthorityKey(String),
 }
 
@@ -283,6 +284,7 @@ fn of_path(error: Option<&webpki::Error>) -> (String, Remedy) {
     (cause.to_owned(), remedy)
 }
 
+/// The cause and the remedy if the server supports only old versions of TLS.
 fn of_version() -> (String, Remedy) {
     let remedy = Remedy::Do("allow TLS 1.2 or 1.3 on the server");
     ("the server supports only versions of TLS before 1.2".into(), remedy)

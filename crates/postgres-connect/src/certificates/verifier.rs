@@ -82,6 +82,7 @@ pub struct Verifier {
     rules: Option<Rules>,
 }
 
+/// What a certificate must fulfil to be accepted.
 #[derive(Debug)]
 struct Rules {
     checks: Checks,
@@ -95,7 +96,7 @@ impl Verifier {
     /// Returns a verifier that accepts the certificates that pass `checks`.
     ///
     /// # Errors
-    /// Nothing in `trust` can be read, or a revocation list can't.
+    /// No certificate in `trust` can be read, or one of its revocation lists can't.
     pub fn new(checks: Checks, trust: Trust) -> Result<Self, TrustError> {
         let mut anchors = RootCertStore::empty();
         if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
@@ -125,9 +126,10 @@ impl Verifier {
 }
 
 impl Rules {
+    /// Fails if the certificate is not for the server's name, although it must be.
     fn check_name(
         &self,
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
     ) -> Result<(), Error> {
@@ -135,9 +137,9 @@ impl Rules {
             return Ok(());
         }
         let Some(certificate) =
-            parsed(sent).filter(|certificate| !has_extension(certificate, ALTERNATIVE_NAMES))
+            parsed(end_entity).filter(|certificate| !has_extension(certificate, ALTERNATIVE_NAMES))
         else {
-            return verify_server_name(&ParsedCertificate::try_from(sent)?, name);
+            return verify_server_name(&ParsedCertificate::try_from(end_entity)?, name);
         };
         let common = common_name(&certificate).into_iter();
         if !common.clone().any(|common| matches(&common, &name.to_str())) {
@@ -170,14 +172,14 @@ impl Rules {
     fn authority_problem(
         &self,
         invalid: &CertificateError,
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
     ) -> Option<CertificateProblem> {
         use CertificateError::{
             BadSignature, UnknownIssuer, UnsupportedSignatureAlgorithmContext as Algorithm,
             UnsupportedSignatureAlgorithmForPublicKeyContext as AlgorithmForKey,
         };
-        let signed: Vec<_> = others.iter().chain([sent]).filter_map(parsed).collect();
+        let signed: Vec<_> = others.iter().chain([end_entity]).filter_map(parsed).collect();
         let issues = |one: &&CertificateDer<'_>| {
             let subject = parsed(one).map(|one| one.tbs_certificate.subject);
             signed.iter().any(|it| Some(&it.tbs_certificate.issuer) == subject.as_ref())
@@ -199,10 +201,10 @@ impl Rules {
     /// signature.
     fn check_pinned(
         &self,
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         now: UnixTime,
     ) -> Result<(), CertificateError> {
-        let certificate = parsed(sent).ok_or(CertificateError::BadEncoding)?.tbs_certificate;
+        let certificate = parsed(end_entity).ok_or(CertificateError::BadEncoding)?.tbs_certificate;
         if now.as_secs() < certificate.validity.not_before.to_unix_duration().as_secs() {
             return Err(CertificateError::NotValidYet);
         }
@@ -236,25 +238,25 @@ impl Rules {
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        if let Some(kind) = public_key(sent).ok().as_ref().and_then(unsupported_key) {
+        if let Some(kind) = public_key(end_entity).ok().as_ref().and_then(unsupported_key) {
             return Err(CertificateProblem::Key(kind).into());
         }
         let Some(rules) = &self.rules else { return Ok(ServerCertVerified::assertion()) };
         let serves =
             |it: KeyUsage| it.digital_signature() || it.key_encipherment() || it.key_agreement();
-        if !key_usage(sent).is_none_or(serves) {
+        if !key_usage(end_entity).is_none_or(serves) {
             return Err(CertificateProblem::Usage.into());
         }
-        if rules.trust.roots.iter().any(|root| root == sent) {
-            rules.check_pinned(sent, now)?;
-        } else if is_old(sent) {
+        if rules.trust.roots.iter().any(|root| root == end_entity) {
+            rules.check_pinned(end_entity, now)?;
+        } else if is_old(end_entity) {
             return Err(CertificateProblem::OldVersion.into());
         } else {
             // webpki does not check keyUsage.
@@ -262,36 +264,36 @@ impl ServerCertVerifier for Verifier {
             let signing: Vec<_> = signing.collect();
             let unknown = || Err(CertificateError::UnknownIssuer.into());
             let verified = rules.chain.as_ref().map_or_else(unknown, |chain| {
-                chain.verify_server_cert(sent, &signing, name, ocsp, now)
+                chain.verify_server_cert(end_entity, &signing, name, ocsp, now)
             });
             match verified {
                 // rustls checks the name last, so everything else is valid.
                 Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 }
-                Err(Error::InvalidCertificate(_)) if is_self_signed(sent) => {
+                Err(Error::InvalidCertificate(_)) if is_self_signed(end_entity) => {
                     return Err(CertificateProblem::SelfSigned.into());
                 }
                 Err(Error::InvalidCertificate(invalid)) => {
-                    let problem = rules.authority_problem(&invalid, sent, intermediates);
+                    let problem = rules.authority_problem(&invalid, end_entity, intermediates);
                     return Err(problem.map_or_else(|| invalid.into(), Error::from));
                 }
                 result => return result,
             }
         }
-        rules.check_name(sent, intermediates, name).map(|()| ServerCertVerified::assertion())
+        rules.check_name(end_entity, intermediates, name).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if !is_old(sent) {
-            return verify_tls12_signature(message, sent, signed, &self.algorithms);
+        if !is_old(end_entity) {
+            return verify_tls12_signature(message, end_entity, signed, &self.algorithms);
         }
         // The same check as in rustls, which cannot parse such a certificate.
-        let key = public_key(sent)?;
+        let key = public_key(end_entity)?;
         let kind = key.algorithm.to_der().map_err(|_| CertificateError::BadEncoding)?;
         let key = key.subject_public_key.raw_bytes();
         let schemes = self.algorithms.mapping.iter();
@@ -307,13 +309,13 @@ impl ServerCertVerifier for Verifier {
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if !is_old(sent) {
-            return verify_tls13_signature(message, sent, signed, &self.algorithms);
+        if !is_old(end_entity) {
+            return verify_tls13_signature(message, end_entity, signed, &self.algorithms);
         }
-        let key = public_key(sent)?.to_der().map_err(|_| CertificateError::BadEncoding)?;
+        let key = public_key(end_entity)?.to_der().map_err(|_| CertificateError::BadEncoding)?;
         let key = SubjectPublicKeyInfoDer::from(key);
         verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
     }
@@ -327,6 +329,7 @@ fn parsed(certificate: &CertificateDer<'_>) -> Option<Certificate> {
     Certificate::from_der(certificate).ok()
 }
 
+/// Returns the key of a certificate.
 fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoOwned, Error> {
     let certificate = parsed(certificate).ok_or(CertificateError::BadEncoding)?;
     Ok(certificate.tbs_certificate.subject_public_key_info)
@@ -456,14 +459,14 @@ mod tests {
     }
 
     /// Checks the errors of `verify-ca` and `verify-full` with `root`, if the server
-    /// `db.example.com` sends `sent`.
+    /// `db.example.com` sends `end_entity`.
     #[track_caller]
     fn assert_errors(
         root: &CertificateDer<'static>,
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         expected: [Option<Error>; 2],
     ) {
-        assert_errors_with(root, &[], sent, &[], expected);
+        assert_errors_with(root, &[], end_entity, &[], expected);
     }
 
     /// Like `assert_errors`, with revocation lists and the intermediate certificates of the server.
@@ -471,7 +474,7 @@ mod tests {
     fn assert_errors_with(
         root: &CertificateDer<'static>,
         revoked: &[CertificateRevocationListDer<'static>],
-        sent: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         expected: [Option<Error>; 2],
     ) {
@@ -481,7 +484,7 @@ mod tests {
             let verifier = Verifier::new(checks, trust).expect("a root and lists");
             // A time within the default validity of the certificates.
             let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(NOW));
-            verifier.verify_server_cert(sent, intermediates, &name, &[], now).err()
+            verifier.verify_server_cert(end_entity, intermediates, &name, &[], now).err()
         });
         // Errors of other crates never compare equal.
         assert_eq!(format!("{errors:?}"), format!("{expected:?}"));
@@ -490,10 +493,10 @@ mod tests {
     #[test]
     fn a_trusted_authority_proves_the_names_in_the_certificate() {
         let authority = Authority::new("One");
-        let sent = authority.sign(&parameters("x", &["db.example.com"]));
-        assert_errors(&authority.own, &sent, [None, None]);
+        let end_entity = authority.sign(&parameters("x", &["db.example.com"]));
+        assert_errors(&authority.own, &end_entity, [None, None]);
         let unknown = || Some(CertificateError::UnknownIssuer.into());
-        assert_errors(&Authority::new("Other").own, &sent, [unknown(), unknown()]);
+        assert_errors(&Authority::new("Other").own, &end_entity, [unknown(), unknown()]);
     }
 
     #[test]
@@ -504,15 +507,15 @@ mod tests {
             &authority.sign(&parameters("db.example.com", &[])),
             [None, None],
         );
-        let sent = authority.sign(&parameters("db.example.com", &["other.example.com"]));
+        let end_entity = authority.sign(&parameters("db.example.com", &["other.example.com"]));
         let name = ServerName::try_from("db.example.com").expect("a name");
-        let wrong =
-            ParsedCertificate::try_from(&sent).and_then(|sent| verify_server_name(&sent, &name));
-        assert_errors(&authority.own, &sent, [None, wrong.err()]);
-        let sent = authority.sign(&parameters("other.example.com", &[]));
+        let wrong = ParsedCertificate::try_from(&end_entity)
+            .and_then(|end_entity| verify_server_name(&end_entity, &name));
+        assert_errors(&authority.own, &end_entity, [None, wrong.err()]);
+        let end_entity = authority.sign(&parameters("other.example.com", &[]));
         assert_errors(
             &authority.own,
-            &sent,
+            &end_entity,
             [
                 None,
                 Some(
@@ -534,10 +537,10 @@ mod tests {
             let key = rcgen::KeyPair::generate().expect("a key");
             parameters.self_signed(&key).expect("a certificate").der().clone()
         };
-        let (sent, other) = (sign(&parameters), sign(&parameters));
-        assert_errors(&sent, &sent, [None, None]);
+        let (end_entity, other) = (sign(&parameters), sign(&parameters));
+        assert_errors(&end_entity, &end_entity, [None, None]);
         let self_signed = || Some(CertificateProblem::SelfSigned.into());
-        assert_errors(&other, &sent, [self_signed(), self_signed()]);
+        assert_errors(&other, &end_entity, [self_signed(), self_signed()]);
         parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);
         let expired = sign(&parameters);
         let expired_error = || Some(CertificateError::Expired.into());
