@@ -31,7 +31,7 @@ fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|cause| io::Error::other(super::why_not_started("crontab", &cause)))?;
-    // `crontab` reads all input before it prints anything, or none.
+    // `crontab` reads either all input before it prints anything, or no input.
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(input.as_bytes()) {
             Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => return Err(cause),

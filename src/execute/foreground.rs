@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 
 use super::sanitize;
 
+/// How a command in the foreground ended.
 pub(crate) enum Foreground {
     Succeeded(Printed),
     /// The exit status, or 128 and the signal that killed the command, as in a shell.
@@ -34,9 +35,9 @@ pub(crate) struct Printed {
 }
 
 /// Runs a command in jobctl's own process group, with its stdin and stderr. Passes stdout on, and
-/// keeps up to `limit` bytes of it. A signal ends only the command, because jobctl must stay to
-/// report how the command ended. Both ignore the signals that jobctl inherited as ignored, as under
-/// `nohup`.
+/// also returns it if it has at most `limit` bytes. A signal ends only the command, because jobctl
+/// must stay to report how the command ended. Both ignore the signals that jobctl inherited as
+/// ignored, as under `nohup`.
 pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     let ignored: Vec<_> = sanitize::ignored_signals().collect();
     let caught =
@@ -79,7 +80,7 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
 }
 
 /// Writes what the command prints to jobctl's own stdout at once, until the command has ended or
-/// has closed its stdout. A process in the background may hold it open for longer.
+/// has closed its stdout. A process in the background may keep it open for longer.
 fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> Printed {
     let mut printed = Printed { kept: Some(Vec::new()), unwritten: None };
     let mut chunk = [0; 8192];

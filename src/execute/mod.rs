@@ -37,8 +37,8 @@ use crate::job::failure::Failure;
 use crate::text::plain;
 use http::Caller;
 
-/// The maximum of open descriptors of the tick itself, and of one job: pipes, a pidfd, and those
-/// that a start needs for a moment.
+/// The maximum of open descriptors of the tick itself, and of one job: pipes, a pidfd, and the
+/// descriptors that a start needs for a moment.
 const OWN_DESCRIPTORS: u64 = 64;
 const JOB_DESCRIPTORS: u64 = 12;
 
@@ -121,6 +121,7 @@ pub(crate) enum ShellPolicy {
 }
 
 impl ShellPolicy {
+    /// Refuses a command that this host must not run.
     fn check(self, command: &Shell) -> Result<(), Failure> {
         let why = match (self, command.is_defined) {
             (Self::Any, _) | (Self::Defined, true) => return Ok(()),

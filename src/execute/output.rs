@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::job::attempt::{JobOutput, STDERR_LINE};
 
-/// The bytes kept from the beginning of each stream, and from its end.
-const KEPT: usize = 32 * 1024;
+/// The most bytes of each stream's beginning that are stored, and of its end.
+const PART_LIMIT: usize = 32 * 1024;
 
-/// The first and the last `KEPT` bytes of a stream, and its length.
+/// The first and the last `PART_LIMIT` bytes of a stream, and its length.
 #[derive(Default)]
 pub(super) struct Capture {
     head: Vec<u8>,
@@ -16,17 +16,20 @@ pub(super) struct Capture {
 }
 
 impl Capture {
+    /// Adds output of the stream.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.bytes += chunk.len() as u64;
-        let (head, rest) = chunk.split_at(chunk.len().min(KEPT - self.head.len()));
+        let (head, rest) = chunk.split_at(chunk.len().min(PART_LIMIT - self.head.len()));
         self.head.extend_from_slice(head);
-        push_bounded(&mut self.tail, rest, KEPT);
+        push_bounded(&mut self.tail, rest, PART_LIMIT);
     }
 
+    /// Returns the number of bytes between the beginning and the end that are stored.
     fn left_out(&self) -> u64 {
         self.bytes - (self.head.len() + self.tail.len()) as u64
     }
 
+    /// Returns the stream as text. A line in the middle counts the bytes that are left out.
     fn text(mut self) -> String {
         let left_out = self.left_out();
         if left_out == 0 {
@@ -75,6 +78,7 @@ pub(super) fn from_char_start(bytes: &[u8]) -> &[u8] {
     &bytes[bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0)..]
 }
 
+/// Whether a character of UTF-8 starts with this byte.
 fn is_char_start(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
@@ -96,7 +100,7 @@ mod tests {
             (output.text.as_str(), output.bytes, output.truncated),
             ("one\ntwo\n", 8, false)
         );
-        let whole = vec![b'x'; 2 * KEPT];
+        let whole = vec![b'x'; 2 * PART_LIMIT];
         assert!(!join(capture(&[&whole]), Capture::default()).truncated);
     }
 
@@ -104,10 +108,12 @@ mod tests {
     fn both_ends_of_a_long_output_are_kept_and_all_bytes_counted() {
         let middle = vec![b'-'; 1_000_000];
         let flood = || capture(&[b"first ", &middle, b" last"]);
-        assert!(flood().head.len() + flood().tail.len() <= 2 * KEPT);
+        assert!(flood().head.len() + flood().tail.len() <= 2 * PART_LIMIT);
         let output = join(flood(), flood());
         assert!(output.text.starts_with("first -") && output.text.ends_with("- last"));
-        assert!(output.text.contains(&format!("\n[{} bytes left out]\n", 1_000_011 - 2 * KEPT)));
+        assert!(
+            output.text.contains(&format!("\n[{} bytes left out]\n", 1_000_011 - 2 * PART_LIMIT))
+        );
         assert_eq!((output.bytes, output.truncated), (2_000_022, true));
     }
 
@@ -124,7 +130,7 @@ mod tests {
 
     #[test]
     fn no_character_is_cut_in_two() {
-        let euros = "€".repeat(KEPT);
+        let euros = "€".repeat(PART_LIMIT);
         let output = join(capture(&[euros.as_bytes()]), Capture::default());
         assert!(output.truncated && !output.text.contains('\u{fffd}'));
     }

@@ -1,5 +1,5 @@
 //! A tick as process 1 of a container, which has the duties of an init: it reaps the orphans of all
-//! jobs. Otherwise each stays in the process table as a zombie.
+//! jobs. Otherwise each orphan stays in the process table as a zombie.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -52,6 +52,7 @@ fn reap(child: Pid) -> Option<u8> {
     ended
 }
 
+/// Returns the exit status that a shell would report.
 fn exit_status(status: WaitStatus) -> u8 {
     let of_signal = status.terminating_signal().map(|signal| 128 + signal);
     let status = status.exit_status().or(of_signal);

@@ -34,6 +34,7 @@ pub(super) fn strays(leader: Pid) -> Vec<OwnedFd> {
         .collect()
 }
 
+/// A row of the kernel's process table.
 struct ProcessEntry {
     pid: i32,
     parent: i32,
@@ -42,6 +43,7 @@ struct ProcessEntry {
     is_alive: bool,
 }
 
+/// Returns all processes of this host, or of its container.
 fn processes() -> impl Iterator<Item = ProcessEntry> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;

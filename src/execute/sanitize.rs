@@ -1,7 +1,7 @@
 //! File descriptors and ignored signals that jobctl inherited, from `nohup`, supervisors or
 //! background shells. A job must not inherit them: it would keep a wrapper's lock file locked, and
-//! an ignored signal could not stop it. A command in the foreground keeps them. No command gets the
-//! variables with jobctl's own secrets.
+//! an ignored signal could not stop it. A command in the foreground inherits them. No command gets
+//! the variables with jobctl's own secrets.
 
 use std::fs;
 use std::io;
@@ -49,13 +49,14 @@ pub(super) fn withhold() -> io::Result<()> {
     (*withheld).map_err(io::Error::from)
 }
 
+/// Closes inherited descriptors, other than stdin, stdout and stderr, in later processes.
 fn withhold_descriptors() {
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     for number in descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
         if number > 2 {
             #[allow(unsafe_code, reason = "std offers no other way to an inherited descriptor")]
-            // SAFETY: the listing shows that it is open. Descriptors that other threads open or
-            // close meanwhile are jobctl's own, and already closed on exec.
+            // SAFETY: the listing shows that the descriptor is open. Descriptors that other threads
+            // open or close meanwhile are jobctl's own, and already closed on exec.
             let inherited = unsafe { BorrowedFd::borrow_raw(number) };
             let _ = fcntl_setfd(inherited, FdFlags::CLOEXEC);
         }
@@ -67,9 +68,9 @@ fn withhold_descriptors() {
 fn withhold_ignored_signals() -> io::Result<()> {
     // std resets SIGPIPE itself. The terminal's signals would repeat endlessly if they were caught,
     // and no job has a terminal.
-    const KEPT: [i32; 4] = [SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU];
+    const STILL_IGNORED: [i32; 4] = [SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU];
     ignored_signals()
-        .filter(|signal| !FORBIDDEN.contains(signal) && !KEPT.contains(signal))
+        .filter(|signal| !FORBIDDEN.contains(signal) && !STILL_IGNORED.contains(signal))
         .try_for_each(|signal| flag::register(signal, Arc::default()).map(drop))
 }
 

@@ -59,6 +59,7 @@ pub(super) fn run(
     }
 }
 
+/// Starts the command as the leader of a new process group, with its attempt in variables.
 fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
     sanitize::withhold()?;
     let mut command = Command::new(program(shell));
@@ -96,6 +97,7 @@ fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
     command.spawn()
 }
 
+/// Returns the program that is started: the shell, or the first word of the command.
 fn program(shell: &Shell) -> &str {
     match &shell.command {
         ShellCommand::Script(_) => SHELL,
@@ -103,7 +105,7 @@ fn program(shell: &Shell) -> &str {
     }
 }
 
-/// Describes the kernel's error, so that the line is understood without its context.
+/// Describes why a command did not start, so that the line is understood without its context.
 fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
     if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir())
     {
@@ -145,6 +147,7 @@ struct ShellProcess<'a> {
 }
 
 impl<'a> ShellProcess<'a> {
+    /// Prepares the pipes of a started command. Kills the command if the system refuses.
     fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let nonblocking = |(end, _)| ioctl_fionbio(end, true);
@@ -171,6 +174,8 @@ impl<'a> ShellProcess<'a> {
         })
     }
 
+    /// Waits until the command exits, times out or is stopped; ends its group, and returns the
+    /// result.
     fn supervise(mut self, timeout: Option<Duration>) -> AttemptResult {
         let started = Instant::now();
         let mut reason = None;
@@ -190,7 +195,7 @@ impl<'a> ShellProcess<'a> {
         };
         let exit_code = status.and_then(|status| status.code());
         let signal = status.and_then(|status| status.signal());
-        // It used the time after SIGTERM to finish.
+        // The command used the time after SIGTERM to finish its work.
         let has_finished = |reason: &Outcome| {
             matches!(reason, Outcome::Stopped(StopReason::Interrupted)) && exit_code == Some(0)
         };
@@ -233,8 +238,9 @@ impl<'a> ShellProcess<'a> {
         if !self.is_alive() {
             return None;
         }
-        // After a stop they already have SIGTERM: the shell of a script ends at once, and what it
-        // had started has the rest of the time. A second SIGTERM may mean "now" to it.
+        // After a stop, the processes already have SIGTERM: the shell of a script ends at once, and
+        // what it had started has the rest of the time. A second SIGTERM may mean "now" to a
+        // process.
         let (asked, grace) = match self.asked_at {
             Some(asked) => (asked, KILL_GRACE),
             None => (Instant::now(), LEFTOVER_GRACE),
@@ -257,6 +263,7 @@ impl<'a> ShellProcess<'a> {
         self.asked_at.is_none().then_some("the command left processes behind, which were ended")
     }
 
+    /// Whether a process of the group or a stray is alive.
     fn is_alive(&self) -> bool {
         let is_alive = |stray: &OwnedFd| {
             let mut exited = [PollFd::new(stray, PollFlags::IN)];
@@ -297,7 +304,7 @@ impl<'a> ShellProcess<'a> {
         let mut watched = vec![PollFd::new(&self.exited, PollFlags::IN)];
         let pipes = pipes(&self.child).into_iter().flatten();
         watched.extend(pipes.map(|(end, flags)| PollFd::from_borrowed_fd(end, flags)));
-        // A poll fails only if a signal interrupts it. The caller polls again.
+        // A poll fails only if a signal interrupts the wait. The caller polls again.
         let _ = poll(&mut watched, Timespec::try_from(at_most).ok().as_ref());
         !watched[0].revents().is_empty()
     }
@@ -319,6 +326,7 @@ fn pipes(child: &Child) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
     ]
 }
 
+/// Writes as much to stdin as the pipe takes now, and closes it after the last byte.
 fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     while let Some(open) = pipe {
         match if rest.is_empty() { Ok(0) } else { open.write(rest) } {
@@ -331,6 +339,7 @@ fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     }
 }
 
+/// Reads what a pipe has now, and closes it at its end.
 fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, stop: &Stop) {
     let mut chunk = [0; 16 * 1024];
     // Read a limited amount, so that an endless stream can't delay the other stream or the timeout.

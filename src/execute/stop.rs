@@ -12,9 +12,10 @@ use crate::job::attempt::StopReason;
 /// How long an executing thread waits before it checks whether the execution must end.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
 
-/// The bytes kept of the output of a job that still runs.
+/// The most bytes of output that are in memory while a job runs: the last ones.
 const LIVE: usize = 8 * 1024;
 
+/// What a tick tells a thread that executes a run, and what the run has printed.
 #[derive(Debug)]
 pub(crate) struct Stop {
     state: Mutex<StopState>,
@@ -76,7 +77,8 @@ impl Stop {
         self.state().is_hurried = true;
     }
 
-    /// Returns why the execution must end, if it must.
+    /// Returns why the execution must end, if it must: it was asked to, or its lease was not
+    /// renewed.
     pub(crate) fn asked(&self) -> Option<StopReason> {
         let StopState { asked, until, .. } = *self.state();
         asked.or_else(|| (Instant::now() >= until).then_some(StopReason::LeaseLost))
@@ -100,6 +102,7 @@ impl Stop {
         self.state().until.saturating_duration_since(Instant::now())
     }
 
+    /// Adds output of the job.
     pub(super) fn record_output(&self, chunk: &[u8]) {
         let mut state = self.state();
         output::push_bounded(&mut state.printed, chunk, LIVE);
@@ -113,7 +116,7 @@ impl Stop {
         is_new.then(|| output::text(output::from_char_start(state.printed.make_contiguous())))
     }
 
-    /// The output that was taken last did not arrive, so it counts as new again.
+    /// Takes note that the last taken output did not arrive: it counts as new again.
     pub(crate) fn output_not_sent(&self) {
         let mut state = self.state();
         state.has_new_output = !state.printed.is_empty();

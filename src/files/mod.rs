@@ -14,6 +14,7 @@ use std::io;
 pub(crate) const SETTINGS_LIMIT: u64 = MIB;
 pub(crate) const MIB: u64 = 1024 * 1024;
 
+/// The error for a folder, a device or a named pipe in the place of a file.
 fn not_a_file() -> io::Error {
     io::Error::other("it is not a plain file; move it, or name another one")
 }

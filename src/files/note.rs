@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use super::{Folder, SETTINGS_LIMIT};
 use crate::text::duration::DAY;
 
-/// Notes that were not written for so long are deleted. Otherwise they would pile up where each
+/// Notes that were not written for this long are deleted. Otherwise they would pile up where each
 /// container is a new worker.
-const KEPT: Duration = DAY.saturating_mul(100);
+const NOTE_LIFETIME: Duration = DAY.saturating_mul(100);
 
 /// Returns the folder of jobctl's state; `None`: this user has none.
 pub(crate) fn state_folder() -> Option<PathBuf> {
@@ -48,19 +48,21 @@ impl Note {
         Some(Self { folder: state_folder()?, name: name.into() })
     }
 
-    /// Deletes the notes about a database, and the folder if it has no others.
+    /// Deletes the notes about a database, and the folder if it has no notes about another
+    /// database.
     pub(crate) fn forget(database: &str) -> io::Result<()> {
         let Some(path) = state_folder().filter(|path| path.exists()) else { return Ok(()) };
-        // If another user can write to it, a link may lead elsewhere.
+        // If another user can write to the folder, a link may lead elsewhere.
         let folder = Folder::own(&path)?;
         let names = folder.list()?.into_iter().map(|(name, _)| name.to_string_lossy().into_owned());
-        let (own, others): (Vec<_>, Vec<_>) = names
+        let (forgotten, others): (Vec<_>, Vec<_>) = names
             .filter(|name| name.ends_with(".json"))
             .partition(|name| name.contains(&hash(database)));
-        own.iter().try_for_each(|name| folder.remove(name.as_ref()))?;
+        forgotten.iter().try_for_each(|name| folder.remove(name.as_ref()))?;
         if others.is_empty() { fs::remove_dir_all(path) } else { Ok(()) }
     }
 
+    /// Returns the path of the note's file.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join(Path::new(&self.name))
     }
@@ -74,16 +76,16 @@ impl Note {
         serde_json::from_slice(&folder.read(&self.name, SETTINGS_LIMIT).ok()?).ok()
     }
 
-    /// Writes the note unless `is_kept` keeps the old one, which another process may have written
-    /// since it was read.
+    /// Writes the note, unless `stays` is true of the old one, which another process may have
+    /// written since it was read.
     pub(crate) fn write<T: DeserializeOwned + Serialize>(
         &self,
         value: &T,
-        is_kept: impl FnOnce(&T) -> bool,
+        stays: impl FnOnce(&T) -> bool,
     ) -> io::Result<()> {
         let folder = Folder::own(&self.folder)?;
         match self.read_in(&folder) {
-            Some(old) if is_kept(&old) => return Ok(()),
+            Some(old) if stays(&old) => return Ok(()),
             Some(_) => {}
             // A new note is the occasion to delete old ones.
             None => remove_old(&folder)?,
@@ -92,15 +94,17 @@ impl Note {
     }
 }
 
+/// Returns the hash of a subject as a part of a file's name.
 fn hash(text: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
+/// Deletes notes that were not written for a long time.
 fn remove_old(folder: &Folder) -> io::Result<()> {
     for (file, age) in folder.list()? {
-        if age.is_some_and(|age| age > KEPT) {
+        if age.is_some_and(|age| age > NOTE_LIFETIME) {
             // Ignore an error: another process may have removed it.
             let _ = folder.remove(&file);
         }

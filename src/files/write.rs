@@ -2,7 +2,8 @@
 //! can't choose which file it changes, which users read it, or which rights it has, one rule holds:
 //!
 //! - A link is followed only if it belongs to this user or to root.
-//! - A file of another user is never written to, and lends its permissions to no file.
+//! - A file of another user is never written to, and a file that replaces it does not take over its
+//!   permissions.
 //! - A new file gets a name that did not exist, and its permissions before its content.
 
 use std::ffi::{OsStr, OsString};
@@ -24,8 +25,10 @@ use super::{not_a_file, read};
 
 /// The kernel's limit on links in a path.
 const LINKS: usize = 40;
-/// The permissions that a file may lend to the one that replaces it: no setuid bit, not executable.
-const LENT: u32 = 0o666;
+/// The permissions that a new file takes over from the old file which it replaces: no setuid bit,
+/// not executable.
+const TAKEN_OVER: u32 = 0o666;
+/// A permission of the group or of all others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// The permissions of a file that only its owner can read.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -38,10 +41,16 @@ const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CL
 /// An open folder. It stays the same if another user moves a folder of its path.
 pub(crate) struct Folder(OwnedFd);
 
+/// What becomes of missing folders in a path.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Missing {
+    Create,
+    Fail,
+}
+
 impl Folder {
-    /// Opens the folder of a file, and returns the file's name there. Creates missing folders if
-    /// `creates` is set.
-    fn of(file: &Path, creates: bool) -> io::Result<(Self, OsString)> {
+    /// Opens the folder of a file, and returns the file's name there.
+    fn of_file(file: &Path, missing: Missing) -> io::Result<(Self, OsString)> {
         let reversed = |path: &Path| -> Vec<OsString> {
             path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
         };
@@ -67,7 +76,7 @@ impl Folder {
                     continue;
                 }
                 _ if parts.is_empty() => return Ok((Self(folder), part)),
-                Err(Errno::NOENT) if creates => make_folder(&folder, &part)?,
+                Err(Errno::NOENT) if missing == Missing::Create => make_folder(&folder, &part)?,
                 seen => drop(seen?),
             }
             folder = openat(&folder, &part, FOLDER, Mode::empty())?;
@@ -78,7 +87,7 @@ impl Folder {
 
     /// Opens a folder that only this user can write, or creates it.
     pub(crate) fn own(path: &Path) -> io::Result<Self> {
-        let (above, name) = Self::of(path, true)?;
+        let (above, name) = Self::of_file(path, Missing::Create)?;
         make_folder(&above.0, &name)?;
         let folder = openat(&above.0, &name, FOLDER, Mode::empty())?;
         let seen = fstat(&folder)?;
@@ -92,12 +101,12 @@ impl Folder {
     /// Replaces a file atomically: a reader finds the old text or the new text, never a part. An
     /// own file keeps its permissions.
     pub(crate) fn replace(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
-        self.put(name, text, Mode::from(LENT))
+        self.put(name, text, Mode::from(TAKEN_OVER))
     }
 
     /// Replaces a file atomically. A new file gets these permissions.
     fn put(&self, name: &OsStr, text: &[u8], new_mode: Mode) -> io::Result<()> {
-        let lent = match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let old_mode = match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             seen => {
                 let seen = seen?;
@@ -105,15 +114,15 @@ impl Folder {
                 if file_type(&seen) != FileType::RegularFile {
                     return Err(not_a_file());
                 }
-                Some(Mode::from(seen.st_mode & LENT)).filter(|_| is_own(&seen))
+                Some(Mode::from(seen.st_mode & TAKEN_OVER)).filter(|_| is_own(&seen))
             }
         };
         let new = format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>());
         // Until it has its permissions, only this user can open it.
-        let first = if lent.is_some() { PRIVATE } else { new_mode };
+        let first = if old_mode.is_some() { PRIVATE } else { new_mode };
         let mut file = self.new_file(new.as_ref(), first)?;
-        let written = lent
-            .map_or(Ok(()), |lent| fchmod(&file, lent).map_err(io::Error::from))
+        let written = old_mode
+            .map_or(Ok(()), |old_mode| fchmod(&file, old_mode).map_err(io::Error::from))
             .and_then(|()| file.write_all(text))
             .and_then(|()| file.sync_all())
             .and_then(|()| Ok(renameat(&self.0, &new, &self.0, name)?));
@@ -129,6 +138,7 @@ impl Folder {
         self.new_file(name, PRIVATE)?.write_all(text)
     }
 
+    /// Creates a file under a name that does not exist.
     fn new_file(&self, name: &OsStr, mode: Mode) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | SAFELY;
         Ok(File::from(openat(&self.0, name, flags, mode)?))
@@ -141,6 +151,7 @@ impl Folder {
         read(File::from(file), limit)
     }
 
+    /// Removes a name from the folder.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
@@ -170,25 +181,25 @@ impl Folder {
 
 /// Replaces a file atomically; follows links to it.
 pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
-    let (folder, name) = Folder::of(file, false)?;
+    let (folder, name) = Folder::of_file(file, Missing::Fail)?;
     folder.replace(&name, text)
 }
 
 /// Replaces a file atomically, or creates it with its folders.
 pub(crate) fn replace_or_create(file: &Path, text: &[u8]) -> io::Result<()> {
-    let (folder, name) = Folder::of(file, true)?;
+    let (folder, name) = Folder::of_file(file, Missing::Create)?;
     folder.replace(&name, text)
 }
 
 /// Replaces a file atomically, or creates it so that only this user can read it.
 pub(crate) fn replace_private(file: &Path, text: &[u8]) -> io::Result<()> {
-    let (folder, name) = Folder::of(file, true)?;
+    let (folder, name) = Folder::of_file(file, Missing::Create)?;
     folder.put(&name, text, PRIVATE)
 }
 
 /// Opens an own file to read it and to append to it, or creates one that only this user can read.
 pub(crate) fn append_to(file: &Path) -> io::Result<File> {
-    let (folder, name) = Folder::of(file, false)?;
+    let (folder, name) = Folder::of_file(file, Missing::Fail)?;
     match statat(&folder.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {}
         // Check before opening: opening a device can have an effect.
@@ -202,6 +213,7 @@ pub(crate) fn append_to(file: &Path) -> io::Result<File> {
     Ok(File::from(opened))
 }
 
+/// Makes a folder that only this user can use, unless it exists.
 fn make_folder(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     match mkdirat(above, name, Mode::RWXU) {
         Err(Errno::EXIST) => Ok(()),
@@ -209,10 +221,12 @@ fn make_folder(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// Returns the type of a file: plain, folder, link and so on.
 fn file_type(seen: &Stat) -> FileType {
     FileType::from_raw_mode(seen.st_mode)
 }
 
+/// Whether a file belongs to this user.
 fn is_own(seen: &Stat) -> bool {
     seen.st_uid == geteuid().as_raw()
 }

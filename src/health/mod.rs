@@ -47,7 +47,7 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// The name of the check that `doctor` lists; `doctor` names its other checks itself.
     pub(crate) check: &'static str,
-    /// A sentence without an age.
+    /// The problem in a sentence without an age.
     pub(crate) found: String,
     pub(crate) remedy: Option<String>,
     /// A run that shows the problem.
@@ -63,7 +63,7 @@ pub(crate) struct Finding {
     /// The jobs that a problem of a queue concerns.
     #[serde(skip)]
     pub(crate) jobs: Vec<String>,
-    /// The number of runs that it concerns; `None`: it may be the cause of any problem.
+    /// The number of runs that the finding concerns; `None`: it may be the cause of any problem.
     #[serde(skip)]
     pub(crate) runs: Option<i64>,
     /// When the problem last grew, if that was after `since_at`.
@@ -93,6 +93,7 @@ impl Finding {
         format!("{}{}", self.found, self.bracketed_example())
     }
 
+    /// Returns the example in brackets; empty if there is none.
     fn bracketed_example(&self) -> String {
         self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default()
     }
@@ -119,18 +120,22 @@ impl Finding {
     }
 }
 
+/// Returns the finding that all is well.
 fn ok(found: impl Into<String>) -> Finding {
     Finding { found: found.into(), ..Finding::default() }
 }
 
+/// Returns the finding that a fact is hidden from this role.
 fn unknown(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Unknown, found, remedy)
 }
 
+/// Returns a finding that is worth knowing.
 fn warn(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Warn, found, remedy)
 }
 
+/// Returns a problem that a person must solve.
 fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Bad, found, remedy)
 }
@@ -140,8 +145,9 @@ pub(crate) fn minute(at: DateTime<Utc>) -> impl Display {
     at.format("%Y-%m-%d %H:%M UTC")
 }
 
-/// Returns the first `most` findings in their order, and the number of the others. Each code has
-/// its turn, so that many old findings with one code do not hide the newest with another.
+/// Returns the first `most` findings in their order, and the number of the others. Takes one
+/// finding of each code, then a second one of each and so on, so that many old findings with one
+/// code do not hide the newest with another.
 pub(crate) fn first<'a>(findings: &[&'a Finding], most: usize) -> (Vec<&'a Finding>, usize) {
     let mut seen = BTreeMap::new();
     let mut by_turn = Vec::new();
@@ -164,8 +170,8 @@ pub(crate) fn unreadable(error: &store::Error) -> Finding {
     from_error(if is_away { Severity::Bad } else { Severity::Unknown }, error)
 }
 
-/// `missing` holds the names of missing migrations, functions and views, or why the schema can't be
-/// used. `address` is that of the database.
+/// Judges the schema. `missing` has the names of missing migrations, functions and views, or why
+/// the schema can't be used. `address` is that of the database.
 pub(crate) fn schema(missing: Result<&[&str], &store::Error>, address: &str) -> Finding {
     match missing {
         Ok([]) => ok("up to date"),
@@ -181,7 +187,7 @@ pub(crate) fn schema(missing: Result<&[&str], &store::Error>, address: &str) -> 
     }
 }
 
-/// `unknown` holds the unknown `JOBCTL_*` variables, each with the name that was probably meant.
+/// Judges the unknown `JOBCTL_*` variables, each with the name that was probably meant.
 pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
     if unknown.is_empty() {
         return ok("all JOBCTL_ variables are known");
@@ -197,7 +203,7 @@ pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
     )
 }
 
-/// `variables` are those that ask programs to use a proxy.
+/// Judges the `variables` that ask programs to use a proxy.
 pub(crate) fn proxies(variables: &[&str]) -> Finding {
     warn(
         format!(

@@ -41,11 +41,12 @@ pub(crate) struct ClockFacts {
     pub(crate) took: Duration,
 }
 
-/// `origin` is what names the database.
+/// Returns the address of the database, and `origin`, which named it.
 pub(crate) fn address(address: &str, origin: &str) -> Finding {
     ok(format!("{address}, from {origin}"))
 }
 
+/// Judges how the database is reached: warns of a server that jobctl can't verify.
 pub(crate) fn connection(facts: &ConnectionFacts, clock: ClockFacts) -> Finding {
     let [session, _] = &facts.sessions;
     let through = match (&session.tls_version, session.encrypted) {
@@ -81,6 +82,7 @@ fn is_pooled(facts: &ConnectionFacts) -> bool {
         || first.age > facts.open_for + AGE_TOLERANCE
 }
 
+/// Says whether a pooler shares the server processes.
 pub(crate) fn pooler(facts: &ConnectionFacts) -> Finding {
     if is_pooled(facts) {
         ok("a pooler shares the server processes; jobctl keeps no session state")
@@ -94,6 +96,7 @@ pub(crate) fn pooler(facts: &ConnectionFacts) -> Finding {
     }
 }
 
+/// Judges whether this session can write, and whether triggers fire.
 pub(crate) fn writes(session: &SessionFacts) -> Finding {
     if session.standby {
         return bad(
@@ -124,7 +127,7 @@ pub(crate) fn writes(session: &SessionFacts) -> Finding {
     ))
 }
 
-/// jobctl can keep its promises only if the server never loses a committed transaction.
+/// Judges whether the server may lose a committed transaction: then jobctl can't keep its promises.
 pub(crate) fn durability(session: &SessionFacts) -> Finding {
     if !session.fsync || !session.full_page_writes {
         return warn(
@@ -142,6 +145,7 @@ pub(crate) fn durability(session: &SessionFacts) -> Finding {
     ok(format!("synchronous_commit is {}", session.synchronous_commit))
 }
 
+/// Judges the encoding of the database.
 pub(crate) fn database(session: &SessionFacts) -> Finding {
     let SessionFacts { database, encoding, role, time_zone, .. } = session;
     let found = format!("{database}, {encoding}, time zone {time_zone}");
@@ -151,6 +155,7 @@ pub(crate) fn database(session: &SessionFacts) -> Finding {
     bad(found, store::utf8_database(role))
 }
 
+/// Judges what the role may do in the schema.
 pub(crate) fn role(session: &SessionFacts, may: RoleFacts) -> Finding {
     let role = &session.role;
     let actions = [
@@ -241,8 +246,8 @@ pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
     facts.iter().map(finding).collect()
 }
 
-/// jobctl does not depend on the host's clock, but cron does, and so does a script that computes
-/// `--run-at`.
+/// Compares the host's clock with the database's. jobctl does not depend on the host's clock, but
+/// cron does, and so does a script that computes `--run-at`.
 pub(crate) fn clock(facts: ClockFacts) -> Finding {
     let apart = facts.ahead.abs().to_std().unwrap_or_default();
     if apart.saturating_sub(facts.took / 2) < CLOCK_TOLERANCE {

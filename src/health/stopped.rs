@@ -54,8 +54,8 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         _ => (code.as_str().to_owned(), String::new()),
     };
     let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
-    let ends = fact.until_at.is_some() || code == Code::JobDisabled;
-    let is_forgotten = !ends && (is_old || fact.keeps_late) || is_ahead;
+    let ends_by_itself = fact.until_at.is_some() || code == Code::JobDisabled;
+    let is_forgotten = !ends_by_itself && (is_old || fact.keeps_late) || is_ahead;
     Finding {
         severity: if is_forgotten { Severity::Bad } else { Severity::Info },
         job_type: fact.job_type.clone(),
@@ -64,14 +64,14 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         run_id: fact.run_id,
         since_at: fact.since_at,
         runs: Some(fact.runs),
-        example: notes(fact, is_ahead),
+        example: effects(fact, is_ahead),
         ..Finding::of(code, found, remedy)
     }
 }
 
-/// Says what a hold or a pause keeps, and for how long.
-fn notes(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
-    let notes = match fact.code {
+/// Says what a hold or a pause stops, and for how long.
+fn effects(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
+    let effects = match fact.code {
         Code::RunsHeld => {
             let wait = if fact.runs == 1 { "waits" } else { "wait" };
             let runs = plural::of(fact.runs, "due run");
@@ -86,10 +86,11 @@ fn notes(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
         }
         _ => Vec::new(),
     };
-    let notes: Vec<_> = notes.into_iter().flatten().collect();
-    (!notes.is_empty()).then(|| notes.join(", "))
+    let effects: Vec<_> = effects.into_iter().flatten().collect();
+    (!effects.is_empty()).then(|| effects.join(", "))
 }
 
+/// Returns the `max_age` of a stopped job, as people see it.
 fn max_age(fact: &StoppedFacts) -> Option<String> {
     fact.max_age.map(|seconds| show(store::seconds(seconds)))
 }

@@ -6,8 +6,8 @@ use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFa
 use crate::text::duration;
 use crate::text::plural;
 
-/// A snapshot is old if more transactions than this began after it. In a busy queue, they leave
-/// about as many dead row versions.
+/// A snapshot is old if more transactions than this began after it. In a busy queue, this many
+/// transactions leave about as many dead row versions.
 const TRANSACTIONS: i32 = 100_000;
 /// Fewer dead rows do no harm, even in a small table.
 const DEAD_ROWS: i64 = 10_000;
@@ -16,6 +16,7 @@ const BIG: i64 = 64 << 20;
 /// PostgreSQL stores longer values out of line, so a row of the heap never takes as much.
 const LONGEST_ROW: i64 = 4096;
 
+/// Judges whether all indexes exist and can be used.
 pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     let missing = names(facts, |index| index.valid.is_none(), |index| &index.name);
     if !missing.is_empty() {
@@ -33,6 +34,7 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     ok(format!("all {} indexes are valid, scanned {}", facts.len(), plural::of(scans, "time")))
 }
 
+/// Judges whether dead rows are removed soon.
 pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
     if !session.autovacuum {
         return bad("autovacuum or track_counts is off", "turn both on for the server");
@@ -62,6 +64,7 @@ pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
     ok(format!("{}; job_runs {runs}", plural::of(dead, "dead row")))
 }
 
+/// Judges whether a table takes much more room than its rows need.
 pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     let sizes: Vec<_> =
         tables.iter().map(|table| format!("{} {}", table.name, table.size)).collect();
@@ -81,7 +84,8 @@ pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     ok(format!("{sizes}; about {}", plural::of(keys, "idempotency key")))
 }
 
-/// Vacuum keeps the dead rows that an old snapshot can still see, and each claim must read them.
+/// Judges whether an old snapshot prevents the removal of dead rows: vacuum leaves those that it
+/// can still see, and each claim must read them.
 pub(crate) fn snapshots(session: &SessionFacts, facts: &SnapshotFacts) -> Finding {
     let is_old = |holder: &&HolderFacts| {
         holder.transactions >= TRANSACTIONS
@@ -115,6 +119,7 @@ pub(crate) fn snapshots(session: &SessionFacts, facts: &SnapshotFacts) -> Findin
     })
 }
 
+/// Returns how to end what prevents the removal of dead rows.
 fn remedy(holder: &HolderFacts) -> String {
     let name = holder.name.split(' ').next().unwrap_or_default();
     match holder.kind.as_str() {

@@ -60,6 +60,7 @@ fn blocked(run: &RunDetails) -> String {
     }
 }
 
+/// Returns why a run that waits for its next attempt has not started.
 fn pending(run: &RunDetails, findings: &[Finding]) -> String {
     let undefined = |finding: &&Finding| finding.code == Some(Code::DefinitionMissing);
     if let Some(finding) = findings.iter().find(undefined) {
@@ -105,7 +106,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     let of_share = run.max_running_per_share;
     let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
     let full_lock = run.lock_most.filter(|most| run.running_of_lock >= Some((*most).into()));
-    let keeps = |finding: &&Finding| match finding.code {
+    let stops_run = |finding: &&Finding| match finding.code {
         Some(Code::WorkerMissing | Code::RestoreUnaccepted) => true,
         Some(Code::QueueUnserved) => finding.queue.as_ref() == Some(&run.queue),
         Some(Code::JobUnserved) => finding.job_type.as_ref() == Some(&run.job_type),
@@ -113,7 +114,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         Some(Code::LeaseLost) => full.or(full_share).or(full_lock).is_some(),
         _ => false,
     };
-    if let Some(finding) = findings.iter().find(keeps) {
+    if let Some(finding) = findings.iter().find(stops_run) {
         return finding.found.clone();
     }
     if let Some(most) = full {
@@ -134,9 +135,12 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         ("its rate", &run.rate, run.allowed_at),
         ("the rate of its share", &run.rate_per_share, run.share_allowed_at),
     ];
-    for (what, rate, at) in rates {
+    for (rate_name, rate, at) in rates {
         if let (Some(rate), Some(at)) = (rate, at.filter(|at| *at > run.now)) {
-            return format!("{what} of {rate} is used up for another {}", between(run.now, at));
+            return format!(
+                "{rate_name} of {rate} is used up for another {}",
+                between(run.now, at)
+            );
         }
     }
     if let Some(locker) = run.definition_locker {
@@ -145,6 +149,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     place_in_queue(run)
 }
 
+/// Returns who holds the run, and for how long, if a hold keeps it.
 fn held(run: &RunDetails) -> Option<String> {
     let (by, at) = (run.held_by.as_ref()?, run.held_at?);
     let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));
@@ -189,10 +194,13 @@ fn at_this_pace(run: &RunDetails) -> String {
         .unwrap_or_default()
 }
 
+/// Says when a run expired.
 fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     format!("it expired {} ago; the next tick cancels it", between(at, now))
 }
 
+/// Returns why a running run makes no progress: its job has ended, its lease expired or its cancel
+/// was requested.
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     if run.has_result {
         let why = "its job has ended, but another session has locked the run, or the database \
@@ -213,13 +221,15 @@ fn locked(run: &RunDetails) -> Option<String> {
     Some(locked_by("it", run.locker?))
 }
 
-fn locked_by(what: &str, locker: i32) -> String {
+/// Says that another transaction has locked a row.
+fn locked_by(row: &str, locker: i32) -> String {
     format!(
-        "another transaction has locked {what} (server process {locker}); ticks skip it until \
+        "another transaction has locked {row} (server process {locker}); ticks skip it until \
          that ends"
     )
 }
 
+/// Says which run replaced this one, if one did.
 fn replaced(run: &RunDetails) -> Option<String> {
     let by = run.replaced_by.map_or("a newer run".to_owned(), |id| format!("run {id}"));
     (run.key_scope == "replaced").then(|| format!("{by} replaced it, so it is not tried again"))

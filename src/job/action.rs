@@ -45,6 +45,7 @@ pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const MOST_ATTEMPTS: i32 = 1000;
 /// Bytes of a command and of one argument; the kernel accepts no argument longer than 128 KiB.
 const COMMAND_LIMIT: usize = 64 * 1024;
+/// The maximum of `redirects`.
 const REDIRECT_LIMIT: u32 = 5;
 
 #[derive(Debug)]
@@ -60,17 +61,17 @@ pub(crate) struct Shell {
     pub(crate) command: ShellCommand,
     /// The working directory; by default that of the tick.
     pub(crate) cwd: Option<String>,
-    /// Added to the tick's environment.
+    /// Variables to add to the tick's environment.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// A string as it is, any other value as JSON.
+    /// The command's input: a string as it is, any other value as JSON.
     #[serde(default, deserialize_with = "stdin")]
     pub(crate) stdin: String,
     /// Exit statuses that make a run dead at once, instead of the usual ones.
     permanent_exit_codes: Option<Vec<i32>>,
     /// Exit statuses that ask for an attempt later, instead of 75.
     snooze_exit_codes: Option<Vec<i32>>,
-    /// It comes from a definition, not from the payload of a built-in job.
+    /// The command comes from a definition, not from the payload of a built-in job.
     #[serde(skip)]
     pub(crate) is_defined: bool,
 }
@@ -171,6 +172,7 @@ pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
     why.map_or(Ok(()), |why| Err(format!("cannot find the program: {why}")))
 }
 
+/// Whether this job needs no definition, because its payload says what to execute.
 pub(crate) fn is_built_in(job: &str) -> bool {
     JobKind::of(job).is_some()
 }
@@ -188,6 +190,7 @@ impl Action {
         Some(Self::read(kind, payload).map_err(wrong))
     }
 
+    /// Reads the keys of an action, which are the same in a payload and in a definition.
     fn read(kind: JobKind, text: &str) -> Result<Self, String> {
         match kind {
             JobKind::Shell => Shell::parse(text).map(Self::Shell),
@@ -257,8 +260,9 @@ impl Action {
     }
 }
 
-/// Returns the message of the first mistake that is present.
-fn check<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), String> {
+/// Refuses an action that has a mistake: each is given with whether it was made, and its message.
+/// Returns the first.
+fn refuse_mistakes<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), String> {
     let made = mistakes.into_iter().find(|(is_made, _)| *is_made);
     made.map_or(Ok(()), |(_, message)| Err(message.to_owned()))
 }
@@ -279,7 +283,7 @@ impl Shell {
             Some(codes) => codes.contains(code),
             None => Failure::ExitCode(*code).is_permanent(),
         };
-        check([
+        refuse_mistakes([
             (words.first().is_none_or(|first| first.trim().is_empty()), "`command` is empty"),
             (length > COMMAND_LIMIT, "`command` is longer than 64 KiB"),
             (!shell.env.keys().all(is_name), "`env` has a name that is empty or contains `=`"),
@@ -321,13 +325,14 @@ impl Http {
             check_header(name, value)?;
             parts(name, value)?;
         }
-        check([
+        refuse_mistakes([
             (http.json.is_some() && http.body.is_some(), "`json` and `body` exclude each other"),
             (http.redirects > REDIRECT_LIMIT, "`redirects` is out of range; allowed are 0 to 5"),
         ])?;
         Ok(http)
     }
 
+    /// Returns the method of the call; without one, POST if the call has a body, else GET.
     pub(crate) fn method(&self) -> Result<Method, String> {
         let Some(name) = &self.method else {
             let has_body = self.json.is_some() || self.body.is_some();
@@ -344,7 +349,7 @@ pub(crate) fn check_header(name: &str, value: &str) -> Result<(), String> {
     if name.is_empty() || !name.chars().all(is_token) {
         return Err("`headers` has a name that HTTP does not allow".to_owned());
     }
-    // These frame the request; a wrong one would let a payload smuggle a second request.
+    // These headers frame the request; a wrong one would let a payload smuggle a second request.
     let own = ["content-length", "transfer-encoding", "connection", "host"];
     if own.iter().any(|own| own.eq_ignore_ascii_case(name)) {
         return Err(format!("header `{name}` is set by jobctl itself"));
@@ -385,6 +390,7 @@ pub(crate) fn has_shell_variable(value: &str) -> bool {
     names.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
+/// Whether a text is the name of a shell variable.
 pub(crate) fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -411,18 +417,19 @@ pub(crate) fn url(text: &str) -> Result<Url, String> {
         Err(error) => return Err(format!("`url` is not valid: {error}")),
     };
     let has_user = !url.username().is_empty() || url.password().is_some();
-    check([
+    refuse_mistakes([
         (has_user, "`url` holds a user name; send an authorization header instead"),
         (url.port() == Some(0), "`url` has port 0"),
     ])?;
     Ok(url)
 }
 
-/// Distinguishes `null` from a missing value.
+/// Reads `json`, so that `null` differs from a missing value.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
+/// Reads `stdin`: a string as it is, any other value as JSON.
 fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let raw = Box::<RawValue>::deserialize(deserializer)?;
     if raw.get().starts_with('"') {
@@ -431,6 +438,7 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
     Ok(raw.get().to_owned())
 }
 
+/// Reads `timeout`, which must be a text with a unit.
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     // Refuse a number like a wrong text: it does not say its unit.
     let value = Value::deserialize(deserializer)?;

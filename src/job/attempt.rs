@@ -22,12 +22,13 @@ pub(crate) struct AttemptIdentity {
     pub(crate) idempotency_key: String,
     /// The nominal time of the schedule that fired the run, RFC 3339.
     pub(crate) scheduled_for: Option<String>,
-    /// The ids of the runs that it waited for, with commas.
+    /// The ids of the runs that this run waited for, with commas.
     pub(crate) after: Option<String>,
     /// The W3C trace context that the run continues.
     pub(crate) traceparent: Option<String>,
 }
 
+/// How an attempt ended: its outcome, with what the process or the server returned.
 #[derive(Debug)]
 pub(crate) struct AttemptResult {
     pub(crate) outcome: Outcome,
@@ -68,8 +69,8 @@ impl AttemptResult {
     }
 }
 
-/// The kept part of a job's output or of a response. It is valid UTF-8 without NUL, so that
-/// PostgreSQL can store it.
+/// The part of a job's output or of a response that is stored. It is valid UTF-8 without NUL, so
+/// that PostgreSQL can store it.
 #[derive(Debug, Default)]
 pub(crate) struct JobOutput {
     pub(crate) text: String,
@@ -79,7 +80,8 @@ pub(crate) struct JobOutput {
 }
 
 impl JobOutput {
-    /// Returns the output without stderr. No JSON has this line.
+    /// Returns the output without stderr. A result in JSON can't contain the line that divides
+    /// them.
     fn stdout(&self) -> &str {
         self.text.split(STDERR_LINE).next().unwrap_or_default()
     }
@@ -95,11 +97,12 @@ impl JobOutput {
 /// The log's words for a failed run that is cancelled before its next attempt.
 pub(crate) const EXPIRES_FIRST: &str = "expires before its next attempt";
 
+/// Whether an attempt succeeded; otherwise why not.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Succeeded,
     Failed(Failure),
-    /// The tick ended it through its `Stop`.
+    /// The tick ended the attempt through its `Stop`.
     Stopped(StopReason),
 }
 
@@ -109,13 +112,14 @@ words! {
         Succeeded = "succeeded",
         Failed = "failed",
         Interrupted = "interrupted",
-        /// It asked to be made later.
+        /// The attempt asked to be made later.
         Snoozed = "snoozed",
         Cancelled = "cancelled",
         LeaseExpired = "lease_expired",
     }
 }
 
+/// Why a tick ends an attempt before the attempt ends by itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StopReason {
     /// An operator cancelled the run.

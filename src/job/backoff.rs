@@ -17,32 +17,32 @@ const JITTER: f64 = 0.2;
 /// Returns the wait after an attempt. Any program may have written the row: an unreadable rule must
 /// not block the run, so the default applies.
 pub(crate) fn wait_after(attempt: i32, rule: &str, random: f64) -> Duration {
-    let after = |rule| after(rule, attempt.unsigned_abs());
-    let wait = after(rule).or_else(|_| after(DEFAULT)).expect("the default is a rule");
+    let unjittered = |rule| unjittered(rule, attempt.unsigned_abs());
+    let wait = unjittered(rule).or_else(|_| unjittered(DEFAULT)).expect("the default is a rule");
     jittered(wait, random)
 }
 
 /// Returns the rule of a `backoff` column if it is one.
 pub(crate) fn check(rule: &str) -> Result<String, String> {
-    after(rule, 1).map(|_| rule.to_owned())
+    unjittered(rule, 1).map(|_| rule.to_owned())
 }
 
 /// Returns the wait after an attempt (from 1), without jitter.
-fn after(rule: &str, attempt: u32) -> Result<Duration, String> {
+fn unjittered(rule: &str, attempt: u32) -> Result<Duration, String> {
     let attempt = attempt.max(1);
     // Accepts what jobctl.is_backoff accepts: whole numbers, and no white space but spaces.
     let known = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
-    let wait = |text: &str| match text.chars().all(known) {
+    let read_wait = |text: &str| match text.chars().all(known) {
         true => Ok(duration::parse_within(text.trim(), Duration::ZERO, LONGEST)?),
         false => Err(format!("`{text}` is not a wait; write 30s, 5m, 2h, 1d or 1h30m")),
     };
-    let after = match rule.split_once(':') {
-        Some(("fixed", every)) => wait(every)?,
+    let wait_after_attempt = match rule.split_once(':') {
+        Some(("fixed", every)) => read_wait(every)?,
         // Doubles from the base up to the cap.
         Some(("exponential", range)) => {
             let (base, cap) = match range.split_once("..") {
-                Some((base, cap)) => (wait(base)?, wait(cap)?),
-                None => wait(range).map(|base| (base, base.max(DEFAULT_CAP)))?,
+                Some((base, cap)) => (read_wait(base)?, read_wait(cap)?),
+                None => read_wait(range).map(|base| (base, base.max(DEFAULT_CAP)))?,
             };
             if base > cap {
                 return Err(format!("the first wait of `{rule}` exceeds its maximum"));
@@ -50,11 +50,13 @@ fn after(rule: &str, attempt: u32) -> Result<Duration, String> {
             let factor = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
             base.saturating_mul(factor).min(cap)
         }
-        // This wait, multiplied by the square of the attempt's number.
-        Some(("polynomial", unit)) => wait(unit)?.saturating_mul(attempt.saturating_mul(attempt)),
+        // The wait is this unit, multiplied by the square of the attempt's number.
+        Some(("polynomial", unit)) => {
+            read_wait(unit)?.saturating_mul(attempt.saturating_mul(attempt))
+        }
         // The waits after the first, second and third attempt; the last repeats.
         Some(("list", waits)) => {
-            let waits: Vec<_> = waits.split(',').map(wait).collect::<Result<_, _>>()?;
+            let waits: Vec<_> = waits.split(',').map(read_wait).collect::<Result<_, _>>()?;
             waits[waits.len().min(attempt as usize) - 1]
         }
         _ => {
@@ -62,7 +64,7 @@ fn after(rule: &str, attempt: u32) -> Result<Duration, String> {
             return Err(format!("`{rule}` is not a backoff; write {forms}"));
         }
     };
-    Ok(after.min(LONGEST))
+    Ok(wait_after_attempt.min(LONGEST))
 }
 
 /// Spreads a wait evenly by +-20 %; `random` is in 0..1.
@@ -80,7 +82,7 @@ mod tests {
     fn waits(text: &str, expected: &[&str]) {
         let waits: Vec<_> = (1..)
             .take(expected.len())
-            .map(|attempt| duration::show(after(text, attempt).unwrap()))
+            .map(|attempt| duration::show(unjittered(text, attempt).unwrap()))
             .collect();
         assert_eq!(waits, expected, "{text}");
     }
@@ -131,7 +133,7 @@ mod tests {
             attempt: u32, seconds in 0_u64..=30 * 86400, random in 0.0..1.0
         ) {
             for rule in ["fixed:", "exponential:", "polynomial:", "list:"] {
-                let wait = after(&format!("{rule}{seconds}s"), attempt).unwrap();
+                let wait = unjittered(&format!("{rule}{seconds}s"), attempt).unwrap();
                 prop_assert!(jittered(wait, random) <= LONGEST.mul_f64(1.2));
             }
         }

@@ -88,6 +88,7 @@ fn simple_commands(command: &str) -> impl Iterator<Item = Vec<&str>> {
         .map(move |command| command.split(separators).filter(|word| !word.is_empty()).collect())
 }
 
+/// Returns a word without the folders before it.
 fn file_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or_default()
 }
@@ -99,15 +100,15 @@ pub(super) fn program(command: &str) -> String {
     // After a wrapper, too: `nice sleep 5; /usr/bin/a`.
     let program = simple_commands(command)
         .filter(|words| !words.first().is_some_and(|word| prepares(word)))
-        .filter_map(|words| worker(&words))
+        .filter_map(|words| working_program(&words))
         .find(|program| !prepares(program));
     let program = program.unwrap_or_default();
     program.chars().filter(|c| c.is_ascii_alphanumeric() || "_.-".contains(*c)).collect()
 }
 
-/// Returns the program of a simple command that no wrapper is; else the last word of a wrapper, as
-/// the container of `docker start app`.
-fn worker<'a>(words: &[&'a str]) -> Option<&'a str> {
+/// Returns the program of a simple command that does the work, so no wrapper such as `nice`; if
+/// there is none, the last word of a wrapper, as the container of `docker start app`.
+fn working_program<'a>(words: &[&'a str]) -> Option<&'a str> {
     let is_program = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
     let (mut with_value, mut own, mut is_value, mut last) = ("", 0, false, None);
     for word in words {
@@ -189,7 +190,7 @@ pub(super) fn leaves_process(command: &str) -> bool {
 /// What the exit status of a command or of a part of it depends on.
 #[derive(Clone, Copy, Default)]
 struct ExitStatus<'a> {
-    /// The guard whose answer alone makes it fail.
+    /// The guard whose answer alone makes the command fail.
     guard: Option<&'a str>,
     /// After that guard, there is work that it skips.
     skips: bool,
@@ -198,7 +199,8 @@ struct ExitStatus<'a> {
 }
 
 impl<'a> ExitStatus<'a> {
-    fn then(self, operator: &str, part: Self) -> Self {
+    /// Returns the exit status of `self OPERATOR part`.
+    fn join(self, operator: &str, part: Self) -> Self {
         match operator {
             "&&" => Self {
                 guard: self.guard.or(part.guard),
@@ -210,7 +212,8 @@ impl<'a> ExitStatus<'a> {
         }
     }
 
-    /// Of a command without operators, or with operators only in brackets or in a script.
+    /// Returns the exit status of a part of a command. It has operators only in brackets or in a
+    /// script, if any.
     fn of_part(part: &'a str, why: &mut Option<String>) -> Self {
         let is_quote = |(index, c): &(usize, char)| {
             matches!(c, '\'' | '"') && is_script_option(&part[..*index])
@@ -230,7 +233,8 @@ impl<'a> ExitStatus<'a> {
         })
     }
 
-    /// Of a whole command. `why` becomes the reason why an `exit` makes it fail.
+    /// Returns the exit status of a whole command. `why` becomes the reason why an `exit` makes it
+    /// fail.
     fn of(command: &'a str, why: &mut Option<String>) -> Self {
         // The lists around an `if` or a loop, with the branches before an `else`.
         let mut outer = Vec::new();
@@ -263,12 +267,12 @@ impl<'a> ExitStatus<'a> {
                 (status, operator) = before_pipe;
             }
             if why.is_none() && part.split_whitespace().next() == Some("exit") {
-                *why = status.exits(operator, part);
+                *why = status.why_exit_fails(operator, part);
             }
             before_pipe = (status, operator);
-            status = status.then(operator, found);
+            status = status.join(operator, found);
             if next == "&" {
-                // The shell does not wait for it.
+                // The shell does not wait for this part.
                 status = Self::default();
             }
             operator = next;
@@ -277,10 +281,10 @@ impl<'a> ExitStatus<'a> {
     }
 
     /// Returns why this `exit` makes the command fail although nothing is wrong.
-    fn exits(self, operator: &str, exit: &str) -> Option<String> {
+    fn why_exit_fails(self, operator: &str, exit: &str) -> Option<String> {
         let (guard, given) = (self.guard?, exit.split_whitespace().nth(1));
         let answer = match operator {
-            "||" if self.skips && given != Some("0") => return Some(skipping(guard)),
+            "||" if self.skips && given != Some("0") => return Some(why_work_is_skipped(guard)),
             "||" if given != Some("0") => "fails",
             "&&" if !self.skips && given.is_some_and(|status| status != "0") => "succeeds",
             _ => return None,
@@ -290,7 +294,8 @@ impl<'a> ExitStatus<'a> {
     }
 }
 
-fn skipping(guard: &str) -> String {
+/// Returns why a guard makes a command fail that should only skip its work.
+fn why_work_is_skipped(guard: &str) -> String {
     format!(
         "each time the guard `{guard}` fails, the run is dead: write \
          `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`"
@@ -309,7 +314,7 @@ pub(super) fn failing_guard(command: &str) -> Option<String> {
              `|| test $? = 1`"
         ))
     };
-    exits.or_else(|| status.guard.filter(|_| status.skips).map(skipping)).or_else(filter)
+    exits.or_else(|| status.guard.filter(|_| status.skips).map(why_work_is_skipped)).or_else(filter)
 }
 
 /// Returns the name of a command that is a guard, and whether it prints the lines that it finds.
@@ -323,10 +328,11 @@ fn guard(command: &str) -> Option<(&str, bool)> {
     }
     let words = simple_commands(command).next()?;
     let first = words.iter().copied().find(|word| !word.contains('='));
-    let name = [first, worker(&words)].into_iter().flatten().map(file_name).find(|name| {
-        let has = |start: &str| words.iter().any(|word| word.starts_with(start));
-        GUARDS.iter().any(|(guard, start)| guard == name && has(start))
-    })?;
+    let name =
+        [first, working_program(&words)].into_iter().flatten().map(file_name).find(|name| {
+            let has = |start: &str| words.iter().any(|word| word.starts_with(start));
+            GUARDS.iter().any(|(guard, start)| guard == name && has(start))
+        })?;
     let is_quiet = |word: &&str| match word.strip_prefix('-') {
         Some(option) => option == "-quiet" || !option.starts_with('-') && option.contains('q'),
         None => false,
@@ -376,7 +382,7 @@ pub(super) fn left_open(command: &str) -> Option<char> {
 
 /// Reads a command as a shell does, up to a comment. Calls `see` for each character that is not
 /// escaped, with the quotes and brackets that are still to be closed, the character before it, and
-/// its index. Returns the one that is missing at the end of the command.
+/// its index. Returns the quote or bracket that is missing at the end of the command.
 fn read_by_shell(command: &str, mut see: impl FnMut(&[char], char, char, usize)) -> Option<char> {
     let mut closing = Vec::new();
     let mut before = ' ';

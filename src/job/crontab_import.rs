@@ -57,6 +57,7 @@ impl<T: Into<String>> From<T> for LeftOut {
     }
 }
 
+/// Returns why a line is left out that makes cron refuse the whole crontab.
 fn refused(why: impl Into<String>) -> LeftOut {
     LeftOut { why: why.into(), cron_refuses: true }
 }
@@ -97,7 +98,7 @@ pub(crate) fn import(
         imported: Imported::default(),
     };
     for (number, line) in (1..).zip(text.lines()) {
-        import.line(number, line.trim_end_matches('\r').trim_start_matches([' ', '\t']));
+        import.read_line(number, line.trim_end_matches('\r').trim_start_matches([' ', '\t']));
     }
     import.write_comments();
     import.imported
@@ -121,7 +122,8 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    fn line(&mut self, number: usize, line: &str) {
+    /// Reads one line, without the blanks before it.
+    fn read_line(&mut self, number: usize, line: &str) {
         if line.ends_with('\\') && !line.starts_with('#') {
             let why = "cron has no continuation lines, and takes the next line for another entry: \
                        write both in one line";
@@ -136,14 +138,15 @@ impl Import<'_> {
             self.imported.is_incomplete = true;
             self.leave_out(number, "it is not UTF-8 text; convert the file", line);
         } else if let Some((name, value)) = variable(line) {
-            self.set(number, &name, value);
+            self.set_variable(number, &name, value);
         } else if let Err(LeftOut { why, cron_refuses }) = self.job(number, line) {
             self.imported.is_incomplete |= !cron_refuses;
             self.leave_out(number, &why, line);
         }
     }
 
-    fn set(&mut self, number: usize, name: &str, value: String) {
+    /// Sets a variable for the jobs of the next lines, or warns if jobs can't have it.
+    fn set_variable(&mut self, number: usize, name: &str, value: String) {
         // The comment before a variable is not about the next job.
         self.write_comments();
         if let Some((_, instead)) = NOT_CARRIED.iter().find(|(known, _)| *known == name) {
@@ -202,6 +205,7 @@ impl Import<'_> {
         Ok(())
     }
 
+    /// Refuses a schedule that jobctl can't run as cron does, or that never fires.
     fn check_schedule(&self, schedule: &str) -> Result<(), LeftOut> {
         if schedule == "@reboot" {
             return Err("@reboot has no equivalent: keep the line".into());
@@ -227,6 +231,7 @@ impl Import<'_> {
         }
     }
 
+    /// Appends a job to the definitions file. The job behaves as it does under cron.
     fn write_job(
         &mut self,
         schedule: &str,
@@ -301,20 +306,21 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Keeps the line as a comment.
+    /// Warns of a line, and keeps it in the file as a comment. `line` is empty for a variable.
     fn leave_out(&mut self, number: usize, why: &str, line: &str) {
         self.imported.warnings.push((number, why.to_owned()));
         self.write_comments();
         let file = &mut self.imported.file;
         // A variable stays in the crontab; a job is missing.
-        let what = if line.is_empty() { "" } else { " is left out" };
-        file.extend([&format!("# Line {number}{what}: "), &*without_control(why), "\n"]);
+        let suffix = if line.is_empty() { "" } else { " is left out" };
+        file.extend([&format!("# Line {number}{suffix}: "), &*without_control(why), "\n"]);
         if !line.is_empty() {
             file.extend(["#     ", &without_control(line), "\n"]);
         }
         file.push('\n');
     }
 
+    /// Writes the comments that belong to no job.
     fn write_comments(&mut self) {
         if !self.comments.is_empty() {
             self.imported.file.extend([&self.comments.join("\n"), "\n\n"]);
@@ -385,29 +391,43 @@ fn is_field(word: &str) -> bool {
 /// Reads `NAME = value` as Debian's cron does; quotes around both are dropped.
 pub(crate) fn variable(line: &str) -> Option<(String, String)> {
     let (name, rest) = match unquote(line) {
-        Some(quoted) => quoted?,
-        None => line.split_at(line.find(|c: char| c == '=' || c.is_ascii_whitespace())?),
+        Unquoted::Closed(name, rest) => (name, rest),
+        Unquoted::Unclosed => return None,
+        Unquoted::Bare => line.split_at(line.find(|c: char| c == '=' || c.is_ascii_whitespace())?),
     };
     let value = rest.trim_start().strip_prefix('=')?.trim();
     let value = match unquote(value) {
-        // Cron drops a second pair of quotes, too.
-        Some(quoted) => quoted.filter(|(_, rest)| rest.is_empty()).map(|(value, _)| {
-            unquote(value).flatten().filter(|(_, rest)| rest.is_empty()).map_or(value, |it| it.0)
-        })?,
-        None => Some(value).filter(|value| !value.is_empty())?,
+        Unquoted::Closed(once, "") => match unquote(once) {
+            // Cron drops a second pair of quotes, too.
+            Unquoted::Closed(twice, "") => twice,
+            _ => once,
+        },
+        Unquoted::Bare if !value.is_empty() => value,
+        _ => return None,
     };
     let is_name = !name.is_empty() && !name.contains('=');
     is_name.then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// Returns the text within quotes, and the rest. `None`: it does not begin with a quote;
-/// `Some(None)`: the quote is not closed.
-fn unquote(text: &str) -> Option<Option<(&str, &str)>> {
-    let quote = text.chars().next().filter(|c| "\"'".contains(*c))?;
-    Some(text[1..].split_once(quote))
+/// A text whose first character may be a quote.
+enum Unquoted<'a> {
+    /// The text between the quotes, and the rest.
+    Closed(&'a str, &'a str),
+    /// The quote has no end.
+    Unclosed,
+    /// The text does not begin with a quote.
+    Bare,
 }
 
-/// Splits after this many words. Blanks between the words become one.
+fn unquote(text: &str) -> Unquoted<'_> {
+    let Some(quote) = text.chars().next().filter(|c| "\"'".contains(*c)) else {
+        return Unquoted::Bare;
+    };
+    let closed = text[1..].split_once(quote);
+    closed.map_or(Unquoted::Unclosed, |(inner, rest)| Unquoted::Closed(inner, rest))
+}
+
+/// Splits a line after its first `count` words. Blanks between the words become one.
 fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     let (mut words, mut rest) = (Vec::new(), line);
     for _ in 0..count {
@@ -418,7 +438,8 @@ fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     Some((words.join(" "), rest))
 }
 
-/// Returns whether cron accepts a schedule. It ignores a whole crontab that has another one.
+/// Returns whether cron accepts a schedule. Cron ignores a whole crontab that has a schedule which
+/// it does not accept.
 fn cron_accepts(schedule: &str) -> bool {
     let read = match schedule.starts_with('@') {
         true => schedule.to_owned(),
@@ -501,6 +522,7 @@ fn redirection(input: &str) -> String {
     format!("<<'{end}'\n{input}{end}")
 }
 
+/// Returns a name as a key of a TOML table: a dot would begin a table within it.
 fn quoted(name: &str) -> String {
     if name.contains('.') { toml_text(name) } else { name.to_owned() }
 }

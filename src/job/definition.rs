@@ -112,9 +112,9 @@ pub(super) enum Check {
     List(fn(&Value) -> Result<(), String>),
     /// The names of other jobs, at most `MOST_PREDECESSORS`.
     Jobs,
-    /// The least and the most.
+    /// A whole number: the least and the most that is allowed.
     Number(i32, i32),
-    /// The least and the most.
+    /// A duration: the least and the most that is allowed.
     Length(Duration, Duration),
     Boolean,
     /// A name, or a table with `name` and `most`.
@@ -133,7 +133,8 @@ impl Key {
         Self { needs: Some(key), ..self }
     }
 
-    const fn or(self, default: fn() -> Value) -> Self {
+    /// Sets the value of the column if the file lacks the key.
+    const fn with_default(self, default: fn() -> Value) -> Self {
         Self { default, ..self }
     }
 
@@ -155,15 +156,15 @@ pub(super) const KEYS: &[Key] = &[
     key("env", Any).needs("shell").hidden(),
     key("permanent_exit_codes", Any).needs("shell"),
     key("snooze_exit_codes", Any).needs("shell"),
-    key("payload", Any).or(|| json!({})).hidden(),
+    key("payload", Any).with_default(|| json!({})).hidden(),
     key("schedule", Text(|_| Ok(()))),
     key("time_zone", Text(|zone| Zone::parse(zone).map(drop).map_err(|why| why.to_string())))
         .needs("schedule")
-        .or(|| json!("UTC")),
-    key("catch_up", Text(check_catch_up)).or(|| json!("one")),
-    key("each_worker", Boolean).or(|| json!(false)),
+        .with_default(|| json!("UTC")),
+    key("catch_up", Text(check_catch_up)).with_default(|| json!("one")),
+    key("each_worker", Boolean).with_default(|| json!(false)),
     key("workers", List(check_worker)),
-    key("overlap", Word(&Overlap::WORDS)).or(|| json!(Overlap::default())),
+    key("overlap", Word(&Overlap::WORDS)).with_default(|| json!(Overlap::default())),
     key("max_running", Number(1, 100_000)),
     key("rate", Text(check_rate)),
     key("burst", Number(1, 999_999)).needs("rate"),
@@ -171,31 +172,36 @@ pub(super) const KEYS: &[Key] = &[
     key("rate_per_share", Text(check_rate)),
     key("lock", Lock),
     key("max_waiting", Number(1, 100_000)),
-    key("when_full", Word(&WhenFull::WORDS)).needs("max_waiting").or(|| json!(WhenFull::default())),
-    key("snooze", Word(&Snooze::WORDS)).or(|| json!(Snooze::default())),
-    key("pass_result", Boolean).or(|| json!(false)),
-    key("result", Word(&ResultForm::WORDS)).or(|| json!(ResultForm::default())),
-    key("max_attempts", Number(1, MOST_ATTEMPTS)).or(|| json!(10)),
+    key("when_full", Word(&WhenFull::WORDS))
+        .needs("max_waiting")
+        .with_default(|| json!(WhenFull::default())),
+    key("snooze", Word(&Snooze::WORDS)).with_default(|| json!(Snooze::default())),
+    key("pass_result", Boolean).with_default(|| json!(false)),
+    key("result", Word(&ResultForm::WORDS)).with_default(|| json!(ResultForm::default())),
+    key("max_attempts", Number(1, MOST_ATTEMPTS)).with_default(|| json!(10)),
     key("timeout", Length(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
     key("max_age", Length(duration::MINUTE, LONGEST_AGE)),
     key("max_lag", Length(duration::MINUTE, LONGEST_AGE)),
-    key("alert_after", Number(0, 1000)).or(|| json!(3)),
+    key("alert_after", Number(0, 1000)).with_default(|| json!(3)),
     key("usual", Text(check_usual)),
     key("expires", Length(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
     key("keep", Length(Duration::ZERO, duration::CENTURY)),
     key("keep_dead", Length(Duration::ZERO, duration::CENTURY)),
-    key("backoff", Text(|text| backoff::check(text).map(drop))).or(|| json!(backoff::DEFAULT)),
-    key("priority", Number(i32::MIN, i32::MAX)).or(|| json!(0)),
-    key("queue", Text(|text| queue(text).map(drop))).or(|| json!("default")),
-    key("spread", Length(Duration::ZERO, duration::DAY)).or(|| json!(0.0)),
+    key("backoff", Text(|text| backoff::check(text).map(drop)))
+        .with_default(|| json!(backoff::DEFAULT)),
+    key("priority", Number(i32::MIN, i32::MAX)).with_default(|| json!(0)),
+    key("queue", Text(|text| queue(text).map(drop))).with_default(|| json!("default")),
+    key("spread", Length(Duration::ZERO, duration::DAY)).with_default(|| json!(0.0)),
     key("on_dead", Hook),
     key("on_success", Hook),
     key("on_end", Hook),
     key("after", Jobs),
-    key("when", Word(&AfterRule::WORDS)).needs("after").or(|| json!(AfterRule::default())),
+    key("when", Word(&AfterRule::WORDS))
+        .needs("after")
+        .with_default(|| json!(AfterRule::default())),
     key("enqueuers", List(check_role)),
-    key("enqueue_may_set", List(|word| check_word(MAY_SET, word))).or(|| json!([])),
-    key("enabled", Boolean).or(|| json!(true)),
+    key("enqueue_may_set", List(|word| check_word(MAY_SET, word))).with_default(|| json!([])),
+    key("enabled", Boolean).with_default(|| json!(true)),
 ];
 /// The keys that `[defaults]` can't have: what a job runs, and when.
 const OF_ONE_JOB: [&str; 4] = ["shell", "http", "schedule", "after"];
@@ -235,13 +241,14 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     let defaults = file.get_ref().get("defaults").map(Spanned::get_ref);
-    // Mistakes in it are reported once, not for each job.
-    let is_right = |defaults: &&DeValue<'_>| read_table("defaults", defaults).is_ok();
-    let defaults = defaults.filter(is_right).and_then(DeValue::as_table);
+    // Mistakes in `[defaults]` are reported once, not for each job.
+    let is_valid = |defaults: &&DeValue<'_>| read_table("defaults", defaults).is_ok();
+    let defaults = defaults.filter(is_valid).and_then(DeValue::as_table);
     let mut tables = [("file", Map::new()), ("defaults", Map::new())];
     for (key, value) in file.get_ref() {
         let (name, at) = (key.get_ref(), key.span().start);
-        let read = if let Some((name, values)) = tables.iter_mut().find(|(it, _)| name == it) {
+        let read = if let Some((name, values)) = tables.iter_mut().find(|(known, _)| name == known)
+        {
             read_table(name, value.get_ref()).map(|read| *values = read)
         } else if name == "jobs" {
             read_jobs(value.get_ref(), defaults, now, &mut definitions)
@@ -250,7 +257,8 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
             let holds = "a file holds [jobs.NAME] tables, [defaults] and [file]";
             Err(vec![format!("unknown key `{name}`; {holds}{known}").into()])
         };
-        let at_place = |it: Mistake| Problem { line: it.place.unwrap_or(at), what: it.why };
+        let at_place =
+            |mistake: Mistake| Problem { line: mistake.place.unwrap_or(at), what: mistake.why };
         problems.extend(read.err().into_iter().flatten().map(at_place));
     }
     if !problems.is_empty() {
@@ -281,7 +289,7 @@ fn read_jobs<'a>(
     for (name, job) in jobs {
         match read_job(name.get_ref(), job.get_ref(), defaults, now) {
             Ok(definition) => definitions.push(definition),
-            Err(of_job) => mistakes.extend(of_job.into_iter().map(|mistake| Mistake {
+            Err(found) => mistakes.extend(found.into_iter().map(|mistake| Mistake {
                 place: mistake.place.or(Some(name.span().start)),
                 why: format!("job `{}`: {}", name.get_ref().escape_debug(), mistake.why),
             })),
@@ -307,7 +315,8 @@ fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec
     if mistakes.is_empty() { Ok(values) } else { Err(mistakes) }
 }
 
-/// Gives the jobs the hooks of `[defaults]` that they do not set. Hooks get none.
+/// Gives the jobs the hooks of `[defaults]` that they do not set. A job that is itself a hook gets
+/// no hook.
 fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
     let rows = definitions.iter().map(|definition| &definition.row);
     let hook_keys = KEYS.iter().filter(|key| key.is_hook());
@@ -349,7 +358,7 @@ fn numbered(text: &str, mut problems: Vec<Problem>) -> Vec<Problem> {
     problems
 }
 
-/// A mistake in a job.
+/// A mistake in a file, in the words for its author.
 struct Mistake {
     /// The offset of the key, if it is at one.
     place: Option<usize>,
@@ -362,11 +371,11 @@ impl From<String> for Mistake {
     }
 }
 
-/// The keys of a job, or of its `http` table.
+/// A table of the file with its keys: of a job, of its `http` call, `[defaults]` or `[file]`.
 #[derive(Clone, Copy)]
 struct Keys<'a> {
     table: &'a DeTable<'a>,
-    /// What a mistake says before the key.
+    /// The text before a mistake's message, such as `` `http`: ``.
     prefix: &'static str,
 }
 
@@ -398,7 +407,8 @@ impl Keys<'_> {
         })
     }
 
-    /// Returns the values of the keys that the table has as their columns have them.
+    /// Returns the value of each `known` key in the table, in the form of its column. Adds unknown
+    /// keys and wrong values to `mistakes`.
     fn read(self, known: &[Key], mistakes: &mut Vec<Mistake>) -> Map<String, Value> {
         let names: Vec<_> = known.iter().map(|key| key.name).collect();
         mistakes.extend(self.unknown(&names));
@@ -414,6 +424,8 @@ impl Keys<'_> {
     }
 }
 
+/// Reads one job: its keys and those of `[defaults]`, what it runs, and when. Collects every
+/// mistake before it fails.
 fn read_job<'a>(
     name: &str,
     job: &DeValue<'a>,
@@ -474,6 +486,8 @@ fn accepted<T: Default>(result: Result<T, Mistake>, mistakes: &mut Vec<Mistake>)
     })
 }
 
+/// Returns the schedule of a job if it has one. It must fire after `now`, and `spread` must fit
+/// it.
 fn read_schedule(
     keys: Keys<'_>,
     row: &Value,
@@ -505,14 +519,14 @@ impl Check {
                 let names = value.as_array().ok_or("must be a list of jobs")?;
                 for (place, name) in names.iter().enumerate() {
                     check_name(text(name)?).map_err(|why| format!("{name} {why}"))?;
-                    check(!names[..place].contains(name), || format!("{name} stands twice"))?;
+                    require(!names[..place].contains(name), || format!("{name} stands twice"))?;
                 }
-                check((1..=MOST_PREDECESSORS).contains(&names.len()), || {
+                require((1..=MOST_PREDECESSORS).contains(&names.len()), || {
                     format!("must name 1 to {MOST_PREDECESSORS} jobs")
                 })?;
             }
             Number(least, most) => check_number(least, most, &value)?,
-            Boolean => check(value.is_boolean(), || "must be true or false".to_owned())?,
+            Boolean => require(value.is_boolean(), || "must be true or false".to_owned())?,
             Lock => check_lock(&value)?,
             Hook => match text(&value)? {
                 // As if `[defaults]` did not have the key.
@@ -601,27 +615,32 @@ fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
     }
 }
 
+/// Returns the text of a value, which must be a string.
 fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "must be a string".to_owned())
 }
 
-fn check(is_right: bool, rule: impl FnOnce() -> String) -> Result<(), String> {
-    if is_right { Ok(()) } else { Err(rule()) }
+/// Returns the broken rule unless the value fulfils it.
+fn require(is_fulfilled: bool, rule: impl FnOnce() -> String) -> Result<(), String> {
+    if is_fulfilled { Ok(()) } else { Err(rule()) }
 }
 
+/// Checks the length of a role's name.
 fn check_role(name: &Value) -> Result<(), String> {
     let fits = (1..=63).contains(&text(name)?.len());
-    check(fits, || "a role's name has 1 to 63 bytes".to_owned())
+    require(fits, || "a role's name has 1 to 63 bytes".to_owned())
 }
 
+/// Checks that a value is one of `words`.
 fn check_word(words: &[&str], value: &Value) -> Result<(), String> {
-    check(words.contains(&text(value)?), || format!("must be one of {}", words.join(", ")))
+    require(words.contains(&text(value)?), || format!("must be one of {}", words.join(", ")))
 }
 
+/// Checks that a value is a whole number within these limits.
 fn check_number(least: i32, most: i32, value: &Value) -> Result<(), String> {
     let number = value.as_i64();
     let fits = number.is_some_and(|number| (least.into()..=most.into()).contains(&number));
-    check(fits, || format!("must be a whole number from {least} to {most}"))
+    require(fits, || format!("must be a whole number from {least} to {most}"))
 }
 
 /// Checks the name of a lock, or a table with `name` and `most`.
@@ -629,7 +648,7 @@ fn check_lock(value: &Value) -> Result<(), String> {
     let name = match value {
         Value::Object(lock) => {
             let known = lock.keys().all(|key| ["name", "most"].contains(&key.as_str()));
-            check(known && lock.len() == 2, || "a table has `name` and `most`".to_owned())?;
+            require(known && lock.len() == 2, || "a table has `name` and `most`".to_owned())?;
             check_number(1, 999_999, &lock["most"]).map_err(|why| format!("`most`: {why}"))?;
             &lock["name"]
         }
@@ -649,16 +668,17 @@ fn check_rate(text: &str) -> Result<(), String> {
         is_plain_length(time) && is_plain_length(&format!("{starts}s"))
     });
     let rule = "must be a number and a time with one of the units s, m, h and d, as in 60/1m";
-    check(is_rate, || rule.to_owned())
+    require(is_rate, || rule.to_owned())
 }
 
+/// Checks a usual run time: `off`, or a range as in `10m..2h`.
 fn check_usual(text: &str) -> Result<(), String> {
     let length = |text: &str| duration::parse(text).ok().filter(|_| is_plain_length(text));
     let range = text.split_once("..").map(|(least, most)| (length(least), length(most)));
     let is_range = matches!(range, Some((Some(least), Some(most))) if least < most);
     let rule = "must be off, or the least and the most run time, each a number with one of the \
                 units s, m, h and d, as in 10m..2h";
-    check(text == "off" || is_range, || rule.to_owned())
+    require(text == "off" || is_range, || rule.to_owned())
 }
 
 /// Whether it is a number and a unit, which PostgreSQL splits.
@@ -670,23 +690,25 @@ fn is_plain_length(text: &str) -> bool {
     })
 }
 
+/// Checks what becomes of missed times: `skip`, `one`, `all` or `all:N`.
 fn check_catch_up(text: &str) -> Result<(), String> {
     // The CHECK of the table allows no sign and no leading zero.
     let limit = text.strip_prefix("all:").and_then(|digits| digits.parse::<usize>().ok());
     let is_limit = limit.is_some_and(|limit| {
         (1..=CATCH_UP_LIMIT).contains(&limit) && text == format!("all:{limit}")
     });
-    check(is_limit || ["skip", "one", "all"].contains(&text), || {
+    require(is_limit || ["skip", "one", "all"].contains(&text), || {
         format!("must be skip, one, all or all:N with N from 1 to {CATCH_UP_LIMIT}")
     })
 }
 
+/// Checks the name of a job: no name of a built-in job.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if action::is_built_in(name) {
         return Err("is the name of a built-in job".to_owned());
     }
     let rule = "a name has 1 to 63 letters, digits or _ . : -, and starts with none of . : -";
-    check(is_plain(name), || rule.to_owned())
+    require(is_plain(name), || rule.to_owned())
 }
 
 /// Checks the name of a queue and returns it.
@@ -701,14 +723,16 @@ pub(crate) fn file(name: &str) -> Result<String, String> {
     is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
 }
 
-/// The CHECK constraints of the tables have the same rule.
+/// Whether a name has only letters, digits and `_.:-`, and none of `.:-` first. The CHECK
+/// constraints of the tables have the same rule.
 fn is_plain(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.len() <= 63
-        && name.starts_with(plain)
-        && name.chars().all(|c| plain(c) || ".:-".contains(c))
+        && name.starts_with(is_word)
+        && name.chars().all(|c| is_word(c) || ".:-".contains(c))
 }
 
+/// Converts a value of the file into JSON, and refuses what PostgreSQL or JSON can't store.
 fn to_json(value: &DeValue<'_>) -> Result<Value, String> {
     let without_nul = |text: &str| match text.contains('\0') {
         true => Err("has a NUL, which can't be stored".to_owned()),

@@ -12,7 +12,7 @@ use crate::text::duration;
 /// A key with its old and its new value as TOML.
 pub(crate) type Difference = (String, Option<String>, Option<String>);
 
-/// Returns the keys of a job, and the one that tells its file.
+/// Returns the keys of a job, and `file`, which names its definitions file.
 fn all_keys() -> impl Iterator<Item = Key> {
     KEYS.iter().copied().chain([key("file", Check::Any)])
 }
@@ -20,7 +20,7 @@ fn all_keys() -> impl Iterator<Item = Key> {
 /// Returns the keys that have a value, in the order of the reference. `stored` is the result of
 /// `jobctl.definition_keys`.
 pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
-    all_keys().filter_map(|key| Some((key.name, value(stored, key)?))).collect()
+    all_keys().filter_map(|key| Some((key.name, shown_value(stored, key)?))).collect()
 }
 
 /// Returns the keys that differ. Calls are compared key by key, as `http.url`.
@@ -31,16 +31,18 @@ pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
         _ => vec![(key, None)],
     });
     let text = |stored, key, part| {
-        let value = value(stored, key)?;
-        Some(part_of(&value, part)).filter(|value| !value.is_null()).map(toml)
+        let value = shown_value(stored, key)?;
+        Some(member_or_whole(&value, part)).filter(|value| !value.is_null()).map(toml)
     };
-    keys.filter(|(key, part)| part_of(&old[key.name], *part) != part_of(&new[key.name], *part))
-        .map(|(key, part)| {
-            let name = key.name;
-            let name = part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"));
-            (name, text(old, key, part), text(new, key, part))
-        })
-        .collect()
+    keys.filter(|(key, part)| {
+        member_or_whole(&old[key.name], *part) != member_or_whole(&new[key.name], *part)
+    })
+    .map(|(key, part)| {
+        let name = key.name;
+        let name = part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"));
+        (name, text(old, key, part), text(new, key, part))
+    })
+    .collect()
 }
 
 /// Returns the event of a change for the trail: its action, and the keys with their old and new
@@ -77,30 +79,31 @@ pub(crate) fn timeout(stored: &Value) -> Option<Duration> {
     own.or(of_call)
 }
 
-fn part_of<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
+/// Returns one key of a call, or the whole value.
+fn member_or_whole<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
     part.map_or(value, |part| &value[part])
 }
 
 /// Returns what the definition runs: its command, or the method and the address of its call.
 pub(crate) fn summary(stored: &Value) -> String {
-    let part = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match (&stored["shell"], &stored["http"]) {
-        (Value::Array(words), _) => words.iter().map(part).collect::<Vec<_>>().join(" "),
+        (Value::Array(words), _) => words.iter().map(plain).collect::<Vec<_>>().join(" "),
         (Value::Null, Value::Null) => String::new(),
         (Value::Null, call) => {
             let call = redacted("http", call);
-            let parts = [&call["method"], &call["url"]].into_iter().filter(|it| !it.is_null());
-            parts.map(part).collect::<Vec<_>>().join(" ")
+            let parts = [&call["method"], &call["url"]].into_iter().filter(|part| !part.is_null());
+            parts.map(plain).collect::<Vec<_>>().join(" ")
         }
-        (command, _) => part(command),
+        (command, _) => plain(command),
     }
 }
 
 /// Returns the value of a key. `None`: it has no effect, like `time_zone` without a schedule.
-fn value(stored: &Value, key: Key) -> Option<Value> {
+fn shown_value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
-        // They say something only if they have another value.
+        // The default of these keys says nothing, so only another value is shown.
         "payload" | "each_worker" | "snooze" | "pass_result" | "result" | "alert_after"
             if *value == (key.default)() =>
         {
@@ -119,6 +122,7 @@ fn value(stored: &Value, key: Key) -> Option<Value> {
     }
 }
 
+/// Returns an action without the values that may be secret.
 fn redacted(kind: &str, action: &Value) -> Value {
     let shown = redact::payload(kind, &action.to_string());
     serde_json::from_str(shown.get()).unwrap_or_default()

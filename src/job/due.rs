@@ -21,8 +21,9 @@ pub(crate) struct DueSchedule {
     /// The id of the definition; the name is the definition's, too.
     pub(crate) id: i64,
     pub(crate) name: String,
-    /// Of a schedule that an application made, with its name.
+    /// The id of a schedule that an application made; `None` for the schedule of the definition.
     pub(crate) schedule_id: Option<i64>,
+    /// The name that the application gave its schedule.
     pub(crate) application_schedule: Option<String>,
     pub(crate) schedule: String,
     pub(crate) time_zone: String,
@@ -97,14 +98,15 @@ pub(crate) struct Scheduled {
 }
 
 impl FirePlan {
-    /// Whether the next time is due, too: the first time of a schedule that was stored before it.
+    /// Whether the next time is due, too. So it is if the schedule had no stored time, and its
+    /// first time has come since the schedule was stored.
     pub(crate) fn is_due_again(&self) -> bool {
         self.put_off_until.is_none() && self.next.is_some_and(|next| next <= self.due.now)
     }
 }
 
-/// Plans each due schedule. Puts off unreadable ones, so that they delay no other, and returns an
-/// error text for each.
+/// Plans each due schedule. Puts off unreadable schedules, so that they delay no other schedule,
+/// and returns an error text for each.
 pub(crate) fn plan_fires(due: Vec<DueSchedule>) -> (Vec<FirePlan>, Vec<String>) {
     let mut errors = Vec::new();
     let mut plans: Vec<_> = due.into_iter().map(put_off).collect();
@@ -144,19 +146,19 @@ pub(crate) fn put_off(due: DueSchedule) -> FirePlan {
 fn set_times(plan: &mut FirePlan) -> Result<(), String> {
     let due = &plan.due;
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
-    let lasts = |time: &DateTime<Utc>| due.ends_at.is_none_or(|ends| *time <= ends);
-    let counts = |seen: &DateTime<Utc>| {
+    let is_before_end = |time: &DateTime<Utc>| due.ends_at.is_none_or(|ends| *time <= ends);
+    let is_fired = |seen: &DateTime<Utc>| {
         let begin = due.starts_at.max(due.resumed_at);
-        lasts(seen) && begin.is_none_or(|begin| *seen >= begin)
+        is_before_end(seen) && begin.is_none_or(|begin| *seen >= begin)
     };
-    let Some(seen) = due.seen.filter(counts) else {
-        // A time since then may be due already.
+    let Some(seen) = due.seen.filter(is_fired) else {
+        // No stored time is fired. A time after `from` may be due already.
         let from = due.seen.max(due.stored_at).max(due.resumed_at).unwrap_or(due.now).min(due.now);
         let next = match due.starts_at.filter(|starts| *starts > from) {
             Some(starts) => schedule.first_at(starts)?,
             None => schedule.first(from)?,
         };
-        plan.next = Some(next).filter(lasts);
+        plan.next = Some(next).filter(is_before_end);
         plan.put_off_until = None;
         return Ok(());
     };
@@ -176,7 +178,7 @@ fn set_times(plan: &mut FirePlan) -> Result<(), String> {
     }
     let spread = Duration::try_from_secs_f64(due.spread).unwrap_or_default();
     plan.delay = delay_of(due.label(), spread).as_secs_f64();
-    plan.next = schedule.after(due.now).filter(lasts);
+    plan.next = schedule.after(due.now).filter(is_before_end);
     plan.times = times;
     plan.missed = i64::try_from(skipped).unwrap_or(i64::MAX);
     plan.put_off_until = None;
@@ -200,8 +202,8 @@ pub(crate) fn mark_broken(
     state: &mut Option<String>,
     next: &mut Option<DateTime<Utc>>,
 ) {
-    let is_own = |one: &Scheduled| one.name == job && one.application_schedule.is_none();
-    if scheduled.iter().any(|one| is_own(one) && is_broken(one)) {
+    let is_of_definition = |one: &Scheduled| one.name == job && one.application_schedule.is_none();
+    if scheduled.iter().any(|one| is_of_definition(one) && is_broken(one)) {
         (*state, *next) = (Some("broken".to_owned()), None);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) enum RetryAfter {
 }
 
 impl RetryAfter {
-    /// Reads a number of seconds. One that is too large is the longest wait.
+    /// Reads a number of seconds. A number that is too large means the longest wait.
     pub(crate) fn seconds(text: &str) -> Option<Self> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| Self::In(Duration::from_secs(text.parse().unwrap_or(u64::MAX))))
@@ -89,7 +89,7 @@ pub(crate) enum Failure {
     Tls(String),
     /// The run's payload or definition cannot be executed.
     BadPayload(String),
-    /// It succeeded, but did not print what its definition says.
+    /// The job succeeded, but did not print what its definition says.
     BadResult(String),
     /// The command cannot start on any host: its arguments are too long.
     Unstartable(String),
@@ -98,9 +98,9 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the type and whether the failure is permanent: another attempt can't succeed. These
-    /// are the exit statuses of `sysexits.h` for usage, data, permission and configuration, and the
-    /// HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
+    /// Returns the type and whether the failure is permanent: another attempt can't succeed.
+    /// Permanent are the exit statuses of `sysexits.h` for usage, data, permission and
+    /// configuration, and the HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
     fn kind(&self) -> (ErrorType, bool) {
         match self {
             // 8 is the status of `jobctl once` for an open effect: a person must settle its key.
@@ -120,6 +120,7 @@ impl Failure {
         }
     }
 
+    /// Returns the word by which failures are grouped.
     pub(crate) fn error_type(&self) -> ErrorType {
         self.kind().0
     }
@@ -165,7 +166,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the error with what the job itself said last, if it says more.
+/// Returns the error, and after it the last words of the job, unless the error contains them.
 pub(crate) fn with_words(error: &str, words: Option<&String>) -> String {
     match words {
         Some(words) if !error.contains(words.as_str()) => format!("{error}: {words}"),

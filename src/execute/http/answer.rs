@@ -18,13 +18,13 @@ const BODY_LIMIT: usize = 64 * 1024;
 /// instead of kept for the next call.
 pub(super) fn read(body: Body) -> (JobOutput, Result<(), Error>) {
     let announced = body.content_length();
-    let mut kept = Vec::new();
-    let end = body.into_reader().take(BODY_LIMIT as u64 + 1).read_to_end(&mut kept);
-    let read = kept.len() as u64;
-    let truncated = kept.len() > BODY_LIMIT;
-    kept.truncate(BODY_LIMIT);
+    let mut start = Vec::new();
+    let end = body.into_reader().take(BODY_LIMIT as u64 + 1).read_to_end(&mut start);
+    let read = start.len() as u64;
+    let truncated = start.len() > BODY_LIMIT;
+    start.truncate(BODY_LIMIT);
     let bytes = if truncated { announced.unwrap_or_default().max(read) } else { read };
-    let output = JobOutput { text: output::text(&kept), bytes, truncated };
+    let output = JobOutput { text: output::text(&start), bytes, truncated };
     (output, end.map(drop).map_err(Error::from))
 }
 
@@ -51,8 +51,8 @@ pub(super) fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue
 fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     let text = |name: HeaderName| only(headers, name)?.to_str().ok().map(str::trim);
     let wish = text(header::RETRY_AFTER)?;
-    if let Some(asked) = RetryAfter::seconds(wish) {
-        return Some(asked);
+    if let Some(wait) = RetryAfter::seconds(wish) {
+        return Some(wait);
     }
     let until = date(wish)?;
     Some(match text(header::DATE).and_then(date) {

@@ -1,6 +1,6 @@
 //! The connection of a call: looks the host up, keeps the addresses that the policy allows,
-//! connects to one of exactly these, and adds TLS. It waits in short slices, so that a call ends
-//! soon after it is stopped or its time is up.
+//! connects to one of exactly these addresses, and adds TLS. It waits in short slices, so that a
+//! call ends soon after it is stopped or its time is up.
 
 use std::cell::Cell;
 use std::fmt;
@@ -46,41 +46,43 @@ pub(super) const BUFFER: usize = HEADER_LIMIT + 16 * 1024;
 scoped_thread_local!(static STOP: Stop);
 scoped_thread_local!(static CALL_STATE: CallState);
 
+/// The call that is made on this thread.
 #[derive(Debug)]
 struct CallState {
     /// When the call, or the connection that it makes now, ends with which timeout.
     limit: Cell<(Instant, Timeout)>,
-    sent: Cell<SentPart>,
-    /// The connection was kept after an earlier request.
-    is_kept: Cell<bool>,
+    sent_part: Cell<SentPart>,
+    /// The connection already served an earlier request.
+    is_reused: Cell<bool>,
 }
 
 /// Runs `call`. Its connections give up when it is stopped or at `deadline`.
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
     let state = CallState {
         limit: Cell::new((deadline, Timeout::Global)),
-        sent: Cell::new(SentPart::Nothing),
-        is_kept: Cell::default(),
+        sent_part: Cell::new(SentPart::Nothing),
+        is_reused: Cell::default(),
     };
     STOP.set(stop, || CALL_STATE.set(&state, call))
 }
 
 /// Returns how much of its request the call on this thread has sent.
-pub(super) fn sent() -> SentPart {
-    CALL_STATE.with(|state| state.sent.get())
+pub(super) fn sent_part() -> SentPart {
+    CALL_STATE.with(|state| state.sent_part.get())
 }
 
-/// Returns whether a kept connection carries the request of the call on this thread.
-pub(super) fn is_kept() -> bool {
-    CALL_STATE.with(|state| state.is_kept.get())
+/// Returns whether the request of the call on this thread goes over a connection that already
+/// served another request.
+pub(super) fn is_connection_reused() -> bool {
+    CALL_STATE.with(|state| state.is_reused.get())
 }
 
-/// Records the start of a request. Until a connection is made, it counts as using a kept
-/// connection.
-pub(super) fn begin() {
+/// Begins a request. Until a connection is made, it counts as one over a connection that already
+/// served another request.
+pub(super) fn begin_request() {
     CALL_STATE.with(|state| {
-        state.sent.set(SentPart::Nothing);
-        state.is_kept.set(true);
+        state.sent_part.set(SentPart::Nothing);
+        state.is_reused.set(true);
     });
 }
 
@@ -93,8 +95,8 @@ fn check_time() -> Result<(), Error> {
     if Instant::now() < until { Ok(()) } else { Err(Error::Timeout(timeout)) }
 }
 
-/// Runs `work` with this limit if it comes before that of the call.
-fn limited<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
+/// Runs `work` until this limit, or that of the call if it comes first.
+fn until_limit<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
     CALL_STATE.with(|state| {
         let limit = state.limit.get();
         state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
@@ -115,6 +117,7 @@ impl Resolver for NoResolver {
     }
 }
 
+/// Makes the connections of all calls.
 #[derive(Debug)]
 pub(super) struct Dialer {
     policy: HostPolicy,
@@ -122,6 +125,7 @@ pub(super) struct Dialer {
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
+/// Returns the settings of TLS: which authorities are trusted.
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
     let roots = system_roots().map_err(|error| error.to_string())?;
     let trust = Trust { roots, revoked: Vec::new() };
@@ -138,11 +142,13 @@ impl Dialer {
         Self { policy, tls: OnceLock::new() }
     }
 
+    /// Returns the settings of TLS, which are read at the first call over https.
     fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
         let config = self.tls.get_or_init(tls_config).clone();
         config.map_err(|why| worded(Failure::Tls(why)))
     }
 
+    /// Returns the addresses of a host that the policy allows.
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let not_allowed = |why: &str| worded(Failure::NotAllowed(why.to_owned()));
         let reach = self
@@ -173,7 +179,7 @@ impl Connector for Dialer {
         let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
         let addresses = self.addresses(host, port)?;
         let tls = details.needs_tls().then(|| self.tls()).transpose()?;
-        let connected = limited((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
+        let connected = until_limit((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
             connect(&addresses).and_then(|stream| match tls {
                 Some(config) => encrypted(stream, config, host),
                 None => Ok(HttpSocket::new(HttpStream::Plain(stream))),
@@ -181,8 +187,8 @@ impl Connector for Dialer {
         });
         CALL_STATE.with(|state| {
             // Only the handshake was sent so far.
-            state.sent.set(SentPart::Nothing);
-            state.is_kept.set(false);
+            state.sent_part.set(SentPart::Nothing);
+            state.is_reused.set(false);
         });
         connected.map(|socket| Some(Normalized::new(socket))).map_err(|error| match error {
             Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
@@ -191,6 +197,7 @@ impl Connector for Dialer {
     }
 }
 
+/// Returns the error for a connection that could not be made.
 fn unconnected(error: &io::Error) -> Error {
     worded(if is_exhaustion(error) {
         Failure::Exhausted(error.to_string())
@@ -241,8 +248,8 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
         check_time()?;
         let until = CALL_STATE.with(|state| state.limit.get().0);
-        let left = until.saturating_duration_since(Instant::now());
-        let share = left / u32::try_from(untried).unwrap_or(u32::MAX);
+        let time_left = until.saturating_duration_since(Instant::now());
+        let share = time_left / u32::try_from(untried).unwrap_or(u32::MAX);
         let stream = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
         match stream {
             Ok(stream) => {
@@ -273,6 +280,7 @@ fn encrypted(
     Ok(HttpSocket::new(HttpStream::Encrypted(Box::new(StreamOwned::new(session, stream)))))
 }
 
+/// An open connection, with or without TLS.
 enum HttpStream {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
@@ -312,6 +320,7 @@ impl Write for HttpStream {
     }
 }
 
+/// A connection for ureq. It checks the time of the call before each step.
 pub(super) struct HttpSocket {
     stream: HttpStream,
     buffers: LazyBuffers,
@@ -346,7 +355,7 @@ impl Transport for HttpSocket {
         let mut rest = &self.buffers.output()[..amount];
         while !rest.is_empty() {
             let written = retry(|| self.stream.write(rest))?;
-            CALL_STATE.with(|state| state.sent.set(SentPart::Something));
+            CALL_STATE.with(|state| state.sent_part.set(SentPart::Something));
             rest = &rest[written..];
         }
         retry(|| self.stream.flush().map(|()| 0)).map(drop)
@@ -357,7 +366,9 @@ impl Transport for HttpSocket {
         let mut read = || retry(|| self.stream.read(free));
         // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
         let read = match timeout.reason {
-            Timeout::Await100 => limited((Instant::now() + *timeout.after, timeout.reason), read),
+            Timeout::Await100 => {
+                until_limit((Instant::now() + *timeout.after, timeout.reason), read)
+            }
             _ => read(),
         }?;
         self.buffers.input_appended(read);

@@ -33,7 +33,7 @@ pub(super) fn is_closed(error: &io::Error) -> bool {
 
 /// Describes the error of a call without a complete answer. The text of ureq's errors may contain
 /// the URL, so it is not used.
-pub(super) fn of(error: Error, sent: SentPart, total: Duration) -> Failure {
+pub(super) fn of_error(error: Error, sent: SentPart, total: Duration) -> Failure {
     let unknown = if sent == SentPart::Something { "; outcome unknown" } else { "" };
     let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
     let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
@@ -69,6 +69,7 @@ pub(super) fn of(error: Error, sent: SentPart, total: Duration) -> Failure {
     }
 }
 
+/// Returns the problem with TLS that an error of the connection wraps, if any.
 fn tls_problem(error: &io::Error) -> Option<Problem> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(Problem::from(error))
@@ -104,8 +105,9 @@ mod tests {
 
     #[test]
     fn a_failure_never_contains_the_url() {
-        let says =
-            |error: Error, sent: SentPart| of(error, sent, Duration::from_secs(30)).to_string();
+        let says = |error: Error, sent: SentPart| {
+            of_error(error, sent, Duration::from_secs(30)).to_string()
+        };
         let reset = || Error::Io(std::io::ErrorKind::ConnectionReset.into());
         assert_eq!(says(reset(), SentPart::Nothing), "the connection failed: connection reset");
         assert_eq!(

@@ -25,8 +25,8 @@ use crate::job::failure::{Failure, is_redirect};
 
 /// The maximum of bytes of an answer's status line and headers, and of one sent header.
 const HEADER_LIMIT: usize = 64 * 1024;
-/// Servers commonly keep an idle connection for 5 s or more. With less, a request rarely meets a
-/// connection that is being closed.
+/// Servers commonly keep an idle connection for 5 s or more. With a shorter limit, a request rarely
+/// meets a connection that is being closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
 const IDLE_CONNECTIONS: usize = 128;
 /// The probable maximum of threads that call one host at the same time.
@@ -73,13 +73,16 @@ impl Caller {
         }
     }
 
+    /// Sends a request, and then the requests of at most `redirects` redirects.
     fn follow(&self, mut request: HttpRequest, redirects: u32, total: Duration) -> AttemptResult {
-        let (mut left, asked) = (redirects, request.method);
+        let (mut redirects_left, first_method) = (redirects, request.method);
         loop {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
                 // The request before the redirect was sent, so the attempt counts.
-                Err(Unsendable { failure: Failure::Exhausted(why), .. }) if left < redirects => {
+                Err(Unsendable { failure: Failure::Exhausted(why), .. })
+                    if redirects_left < redirects =>
+                {
                     return AttemptResult::unstarted(Failure::Transport(why));
                 }
                 Err(Unsendable { failure, note }) => {
@@ -93,27 +96,30 @@ impl Caller {
                 continue;
             }
             let unfollowed = match request.redirected(response.status(), response.headers()) {
-                Ok(next) if left > 0 => {
-                    (request, left) = (next, left - 1);
+                Ok(next) if redirects_left > 0 => {
+                    (request, redirects_left) = (next, redirects_left - 1);
                     continue;
                 }
                 Ok(_) => format!("`redirects` is {redirects}"),
                 Err(why) => why.to_owned(),
             };
-            return ended(response, &request, (asked, unfollowed), total);
+            return result(response, &request, (first_method, unfollowed), total);
         }
     }
 
+    /// Sends one request. Sends it once more if a server closed an open connection at the same
+    /// moment.
     fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Unsendable> {
-        let answer = match ask(&self.agent, request, IDLE_LIMIT) {
-            // A server may close a kept connection while the next request is on its way. It may
-            // have done what the request asks for (RFC 9110, section 9.2.2).
+        let answer = match send_over(&self.agent, request, IDLE_LIMIT) {
+            // A server may close an open connection while the next request is on its way. The
+            // server may have done what the request asks for (RFC 9110, section 9.2.2).
             Err(Error::Io(error))
-                if connection::is_kept()
+                if connection::is_connection_reused()
                     && failure::is_closed(&error)
-                    && (request.is_idempotent() || connection::sent() == SentPart::Nothing) =>
+                    && (request.is_idempotent()
+                        || connection::sent_part() == SentPart::Nothing) =>
             {
-                ask(&self.agent, request, Duration::ZERO)
+                send_over(&self.agent, request, Duration::ZERO)
             }
             answer => answer,
         };
@@ -122,15 +128,19 @@ impl Caller {
             if let Some(names) = failure::certificate_names(&error) {
                 note += &format!("; its certificate is for {names}");
             }
-            let failure = failure::of(error, connection::sent(), total);
+            let failure = failure::of_error(error, connection::sent_part(), total);
             Unsendable { failure, note: Some(note) }
         })
     }
 }
 
-/// Sends a request. Uses a kept connection if it has been idle for less than `idle`.
-fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<Body>, Error> {
-    connection::begin();
+/// Sends a request, over an open connection if one has been idle for less than `idle`.
+fn send_over(
+    agent: &Agent,
+    request: &HttpRequest,
+    idle: Duration,
+) -> Result<Response<Body>, Error> {
+    connection::begin_request();
     let mut head =
         http::Request::builder().method(request.method.as_str()).uri(&request.endpoint.uri);
     if let Some(headers) = head.headers_mut() {
@@ -141,12 +151,12 @@ fn ask(agent: &Agent, request: &HttpRequest, idle: Duration) -> Result<Response<
     agent.run(agent.configure_request(head.body(body)?).max_idle_age(idle).build())
 }
 
-/// The result of a call that was answered. `asked` is its method before redirects; `unfollowed`
-/// says why the last answer is not followed, if it is a redirect.
-fn ended(
+/// Returns the result of a call that was answered. `first_method` is its method before redirects;
+/// `unfollowed` says why the last answer is not followed, if it is a redirect.
+fn result(
     response: Response<Body>,
     request: &HttpRequest,
-    (asked, unfollowed): (Method, String),
+    (first_method, unfollowed): (Method, String),
     total: Duration,
 ) -> AttemptResult {
     let status = response.status().as_u16();
@@ -156,12 +166,12 @@ fn ended(
         // An error status counts, even if the connection breaks during the body.
         (Some(failure), _) => (Outcome::Failed(failure), is_redirect(status).then_some(unfollowed)),
         (None, Ok(())) => {
-            let is_changed = request.method != asked;
-            let note = is_changed.then(|| format!("a redirect changed {asked} to GET"));
+            let is_changed = request.method != first_method;
+            let note = is_changed.then(|| format!("a redirect changed {first_method} to GET"));
             (Outcome::Succeeded, note)
         }
         (None, Err(error)) => {
-            let failure = failure::of(error, SentPart::Something, total);
+            let failure = failure::of_error(error, SentPart::Something, total);
             (Outcome::Failed(failure), Some(request.endpoint.note()))
         }
     };
@@ -169,6 +179,7 @@ fn ended(
     AttemptResult { outcome, exit_code, signal, http_status, output, note }
 }
 
+/// Returns the client without its own redirects and timeouts.
 fn agent(policy: HostPolicy) -> Agent {
     // Set no timeout in ureq: each call has its own timeout, and the socket checks it.
     let config = Agent::config_builder()

@@ -1,7 +1,7 @@
-//! Adapts answers to ureq's parser. It rejects header lines that a server folds over several lines:
-//! RFC 9112, section 5.2, asks a client to replace each fold by spaces. And it takes the headers of
-//! an interim answer, such as 100 or 103, for the final answer, and a reset of the connection for
-//! the end of a body without a length.
+//! Adapts answers to ureq's parser. The parser rejects header lines that a server folds over
+//! several lines: RFC 9112, section 5.2, asks a client to replace each fold by spaces. And it takes
+//! the headers of an interim answer, such as 100 or 103, for the final answer, and a reset of the
+//! connection for the end of a body without a length.
 
 use std::fmt;
 
@@ -11,13 +11,14 @@ use ureq::{Error, Timeout};
 use super::failure::{INCOMPLETE, is_closed, worded};
 use crate::job::failure::Failure;
 
-/// A connection whose answers have no folded headers, and whose interim answers have none at all.
+/// A connection whose answers have no folded headers, and whose interim answers have no headers at
+/// all.
 pub(super) struct Normalized<T> {
     inner: T,
     /// The headers of the present answer are still incomplete.
     is_header: bool,
-    /// ureq read this input only to look for an interim answer. It asks for more before it reads
-    /// the final answer, of which there may be no more.
+    /// ureq read this input only to look for an interim answer. ureq asks for more input before it
+    /// reads the final answer, but the server may have sent all of it.
     is_unread: bool,
 }
 
@@ -64,7 +65,7 @@ impl<T: Transport> Transport for Normalized<T> {
                 buffers.input_consume(buffers.input().len());
                 buffers.input_append_buf()[..input.len()].copy_from_slice(&input);
                 buffers.input_appended(input.len());
-                // Tells that ureq has not made use of this input yet.
+                // Tells the buffer that ureq has not made use of this input yet.
                 buffers.input_consume(0);
             }
         }

@@ -63,6 +63,7 @@ impl HostPolicy {
 }
 
 impl Entry {
+    /// Reads an entry: `*`, `*.DOMAIN`, a name or an address.
     fn parse(entry: &str) -> Option<Self> {
         if entry == "*" {
             return Some(Self::Below(String::new()));
@@ -83,6 +84,7 @@ impl Entry {
         }
     }
 
+    /// Reads a name or an address, in one form for each.
     fn exact(host: &str) -> Self {
         let host = host.strip_suffix('.').unwrap_or(host);
         bare(host).parse().map_or_else(|_| Self::Name(host.to_ascii_lowercase()), Self::Address)
@@ -103,6 +105,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Whether an IPv4 address is none of the special-purpose addresses.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),
@@ -117,6 +120,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
+/// Whether an IPv6 address is one of the public Internet, or stands for such an IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, c, d, e, f, high, low] = address.segments();
     let embedded =

@@ -35,6 +35,7 @@ impl From<Failure> for Unsendable {
     }
 }
 
+/// A request that can be sent.
 #[derive(Clone, Debug)]
 pub(super) struct HttpRequest<'a> {
     pub(super) endpoint: Endpoint,
@@ -43,7 +44,7 @@ pub(super) struct HttpRequest<'a> {
     /// All headers. Those of the job are only for the origin of its URL.
     pub(super) headers: HeaderMap,
     /// jobctl's own headers, for every server.
-    own: HeaderMap,
+    own_headers: HeaderMap,
 }
 
 impl<'a> HttpRequest<'a> {
@@ -64,18 +65,18 @@ impl<'a> HttpRequest<'a> {
 
         let key = utf8_percent_encode(&identity.idempotency_key, ENCODED).to_string();
         let key = HeaderValue::try_from(key).expect("a percent-encoded key is visible ASCII");
-        let mut own = HeaderMap::from_iter([
+        let mut own_headers = HeaderMap::from_iter([
             (IDEMPOTENCY_KEY, key),
             (RUN_ID, identity.run_id.into()),
             (ATTEMPT, identity.attempt.into()),
         ]);
         let trace = identity.traceparent.as_ref().map(HeaderValue::try_from);
-        own.extend(trace.and_then(Result::ok).map(|trace| (TRACEPARENT, trace)));
+        own_headers.extend(trace.and_then(Result::ok).map(|trace| (TRACEPARENT, trace)));
         if call.json.is_some() {
-            own.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            own_headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
 
-        let mut headers = own.clone();
+        let mut headers = own_headers.clone();
         for (name, value) in &call.headers {
             let filled = fill(name, value, &variable)?;
             if name.len() + filled.len() > HEADER_LIMIT {
@@ -92,11 +93,11 @@ impl<'a> HttpRequest<'a> {
                 headers.insert(name, value);
             }
         }
-        Ok(Self { endpoint, method, body, headers, own })
+        Ok(Self { endpoint, method, body, headers, own_headers })
     }
 
-    /// Whether the server may get the request twice: then it does the same as once (RFC 9110,
-    /// section 9.2.2).
+    /// Whether the server may get the request twice, because it then does the same as once (RFC
+    /// 9110, section 9.2.2).
     pub(super) fn is_idempotent(&self) -> bool {
         !matches!(self.method, Method::Post | Method::Patch)
     }
@@ -121,13 +122,13 @@ impl<'a> HttpRequest<'a> {
         let endpoint = self.endpoint.follow(location.as_bytes())?;
         let mut next = Self { endpoint, ..self.clone() };
         if !next.endpoint.is_same_origin(&self.endpoint) {
-            next.headers.clone_from(&next.own);
+            next.headers.clone_from(&next.own_headers);
         }
         if !is_repeated {
             (next.method, next.body) = (Method::Get, None);
             use header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPECT};
             for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPECT] {
-                next.own.remove(&name);
+                next.own_headers.remove(&name);
                 next.headers.remove(&name);
             }
         }
@@ -152,6 +153,7 @@ impl Endpoint {
         Ok(Self { url, uri })
     }
 
+    /// Whether the server is called over https.
     pub(super) fn is_tls(&self) -> bool {
         self.url.scheme() == "https"
     }
@@ -376,7 +378,7 @@ mod tests {
             );
             // A redirect back to the first server does not restore the job's headers and body.
             let back = next.redirected(StatusCode::FOUND, &locations(["https://a/"]));
-            assert!(back.is_ok_and(|back| back.headers == back.own && back.body.is_none()));
+            assert!(back.is_ok_and(|back| back.headers == back.own_headers && back.body.is_none()));
         }
     }
 
