@@ -72,10 +72,10 @@ words! {
 }
 
 impl Code {
-    /// Of holds, paused and disabled jobs.
+    /// The codes of holds, paused schedules and disabled jobs.
     pub(crate) const STOPPED: [Self; 3] = [Self::RunsHeld, Self::SchedulePaused, Self::JobDisabled];
 
-    /// The check that finds it.
+    /// Returns the check that finds this code.
     pub(crate) fn check(self) -> DoctorCheck {
         match self {
             Self::RestoreUnaccepted => DoctorCheck::Restores,

@@ -24,19 +24,21 @@ pub(crate) struct Graph {
     pub(crate) edges: Vec<(String, Vec<String>)>,
 }
 
-/// Expressions and time zones. `@every` counts from the fires of a job, so it has the job's name.
-/// `None` stands for runs without a scheduled time.
+/// The schedules that give a job its scheduled times: expression and time zone. `@every` counts
+/// from the fires of a job, so it also has the job's name. `None` stands for runs without a
+/// scheduled time.
 type Times<'a> = BTreeSet<Option<(&'a str, &'a str, Option<&'a str>)>>;
 
+/// A search along the paths of the graph.
 struct PathSearch<'a> {
     now: DateTime<Utc>,
     jobs: BTreeMap<&'a str, &'a Job>,
-    /// From a job to the one before, and so on.
+    /// The jobs that are being visited, each before a job that it waits for.
     path: Vec<&'a str>,
-    /// Of the jobs that were visited.
+    /// The times of the jobs that were visited.
     times: BTreeMap<&'a str, Times<'a>>,
-    /// Whether some schedules have a common time.
-    meet: BTreeMap<Times<'a>, bool>,
+    /// Whether the schedules have a common time, for those that were compared.
+    common_times: BTreeMap<Times<'a>, bool>,
     graph: Graph,
 }
 
@@ -52,7 +54,7 @@ pub(crate) fn read(jobs: &[Job], now: DateTime<Utc>) -> Graph {
         jobs: jobs.iter().map(|job| (&*job.name, job)).collect(),
         path: Vec::new(),
         times: BTreeMap::new(),
-        meet: BTreeMap::new(),
+        common_times: BTreeMap::new(),
         graph: Graph::default(),
     };
     let mut hooked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -89,20 +91,21 @@ impl<'a> PathSearch<'a> {
                 .schedule
                 .as_ref()
                 .map(|it| (&**it, &*job.time_zone, it.starts_with("@every").then_some(name)))]),
-            false => self.follows(job),
+            false => self.times_of_follower(job),
         };
         self.times.insert(name, times);
     }
 
-    /// Returns the times of a job that follows others.
-    fn follows(&mut self, job: &'a Job) -> Times<'a> {
+    /// Returns the times of a job that follows others, and notes what is wrong with them.
+    fn times_of_follower(&mut self, job: &'a Job) -> Times<'a> {
         let Job { name, after, .. } = job;
         self.graph.edges.push((name.clone(), after.clone()));
-        let with = |has_time: bool| {
+        let find = |has_time: bool| {
             let times = |it: &&String| self.times.get(&***it).into_iter().flatten();
             after.iter().find(|it| times(it).any(|time| time.is_some() == has_time))
         };
-        if let Some((with, without)) = with(true).zip(with(false)) {
+        let timed = find(true);
+        if let Some((with, without)) = timed.zip(find(false)) {
             self.graph.mistakes.push(format!(
                 "job `{name}`: `after`: `{with}` has scheduled times and `{without}` has none; \
                  name jobs of one kind"
@@ -113,7 +116,10 @@ impl<'a> PathSearch<'a> {
         let times: Times<'_> = after.iter().flat_map(|it| of_job(&**it)).copied().collect();
         if after.len() > 1 && times.len() > 1 {
             let now = self.now;
-            let meets = *self.meet.entry(times.clone()).or_insert_with(|| meet(&times, now));
+            let meets = *self
+                .common_times
+                .entry(times.clone())
+                .or_insert_with(|| have_common_time(&times, now));
             if !meets {
                 self.graph.mistakes.push(format!(
                     "job `{name}`: `after`: the schedules of {} have no time in common; give \
@@ -127,7 +133,7 @@ impl<'a> PathSearch<'a> {
 }
 
 /// Whether the schedules have a time in common.
-fn meet(times: &Times<'_>, now: DateTime<Utc>) -> bool {
+fn have_common_time(times: &Times<'_>, now: DateTime<Utc>) -> bool {
     let read =
         times.iter().flatten().map(|(expression, zone, _)| Schedule::parse(expression, zone));
     // Any program may insert a schedule that can't be read.

@@ -40,7 +40,7 @@ pub(crate) fn check_json(name: &str, text: &str) -> Result<(), String> {
     Strict { depth: 0 }
         .deserialize(&mut json)
         .and_then(|()| json.end())
-        .map_err(|error| format!("{name} is not valid JSON: {}", worded(&error)))?;
+        .map_err(|error| format!("{name} is not valid JSON: {}", with_comma(&error)))?;
     match great_exponent(text) {
         Some(at) => {
             Err(format!("{name} has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1))
@@ -49,8 +49,8 @@ pub(crate) fn check_json(name: &str, text: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the parser's words, and behind a comma their place.
-fn worded(error: &serde_json::Error) -> String {
+/// Returns the text of a parser's error, with a comma before the place.
+fn with_comma(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line ", ", at line ")
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
             Some(Segment::Map { key }) => Some(format!("`{key}`")),
             _ => None,
         };
-        let error = worded(&error.into_inner());
+        let error = with_comma(&error.into_inner());
         let is_about_value = error.starts_with("invalid ");
         // The parser's message quotes the value before `, expected`.
         let why = match error.rsplit_once(", expected ").filter(|_| is_about_value) {
@@ -94,7 +94,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
         };
         plain::cut(&why).into_owned()
     })?;
-    json.end().map_err(|error| worded(&error))?;
+    json.end().map_err(|error| with_comma(&error))?;
     Ok(read)
 }
 
@@ -124,6 +124,7 @@ struct Strict {
 }
 
 impl Strict {
+    /// Returns the visitor for the next level of nesting, unless it is too deep.
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         if self.depth == DEPTH_LIMIT {
             return Err(E::custom(format_args!("nested deeper than {DEPTH_LIMIT}")));

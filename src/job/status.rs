@@ -9,7 +9,7 @@ words! {
         Blocked = "blocked",
         /// Waits for its first attempt, or for one after an interruption, a snooze or a retry.
         Queued = "queued",
-        /// Held by a tick until its lease ends.
+        /// Claimed by a tick, until its lease ends.
         Running = "running",
         Succeeded = "succeeded",
         /// Waits for its next attempt after a failure.
@@ -47,7 +47,7 @@ impl Status {
         self != Self::Running && !self.is_waiting()
     }
 
-    /// Returns the statuses for which this is true.
+    /// Returns the statuses that `is_meant` accepts.
     pub(crate) fn that(is_meant: impl FnMut(&Self) -> bool) -> Vec<Self> {
         Self::ALL.into_iter().filter(is_meant).collect()
     }

@@ -8,7 +8,7 @@ pub(crate) const TICK_OVERDUE: Duration = Duration::from_secs(300);
 /// A due run may wait longer than a tick, because other runs may come first.
 pub(crate) const RUN_OVERDUE: Duration = Duration::from_secs(600);
 
-/// A value above its threshold is a finding.
+/// The thresholds of a command: a value above its threshold is a problem.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     /// The number of dead runs to tolerate.

@@ -86,6 +86,7 @@ pub(crate) fn list(output: Output, list: &Listing, table: &Table<'_>) -> anyhow:
     named_rows(output, &list.names, &list.rows, &table.since(list.now))
 }
 
+/// Prints rows whose fields have these names.
 fn named_rows<T: Serialize>(
     output: Output,
     names: &[String],
@@ -140,6 +141,7 @@ pub(crate) fn tsv_list(output: Output, kind: &str, list: &Listing) -> anyhow::Re
     tsv_lines(output, kind, &list.names, &list.rows)
 }
 
+/// Prints a line of TSV for each row, after a header if asked for. A kind comes first.
 fn tsv_lines<T: Serialize>(
     output: Output,
     kind: &str,
@@ -213,6 +215,7 @@ pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<()> {
     answer(&json_line(value)?)
 }
 
+/// Returns a line of JSON without invisible characters, which are escaped.
 pub(super) fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<String> {
     let json = serde_json::to_string(value).context("cannot write JSON")?;
     let mut text = String::with_capacity(json.len() + 1);
@@ -244,8 +247,9 @@ pub(crate) fn redraw(clock: &str, sections: &[String]) -> anyhow::Result<()> {
     answer(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))
 }
 
-/// Returns the lines of sections that fit into this many: the longest section loses its last lines
-/// and says how many, down to one row, then the last section goes.
+/// Returns the lines of sections, cut so that they fit into this many rows. The longest section
+/// loses its last lines first and says how many, down to one row; then the last section is left
+/// out.
 fn fitting(sections: &[String], rows: usize) -> Vec<String> {
     let mut shown: Vec<(Vec<&str>, usize)> =
         sections.iter().map(|section| (section.lines().collect(), 0)).collect();

@@ -23,7 +23,7 @@ pub(crate) enum Cell {
     Length(Duration),
     /// Coloured by a run's status, an attempt's outcome or a finding's severity.
     Status(String),
-    /// A time, and the database's now if the time is shown by its distance from it.
+    /// A time. With the database's present time, people see the distance between both.
     Time(DateTime<Utc>, Option<DateTime<Utc>>),
     Nothing,
 }
@@ -68,8 +68,8 @@ impl Cell {
         }
     }
 
-    /// Returns whether people see it aligned to the right.
-    pub(super) fn is_right(&self) -> bool {
+    /// Returns whether the cell is aligned to the right for people.
+    pub(super) fn is_right_aligned(&self) -> bool {
         matches!(self, Self::Number(..) | Self::Length(_))
     }
 
@@ -86,7 +86,7 @@ impl Cell {
         }
     }
 
-    /// The text of the cell alone, in colour if stdout is.
+    /// The text of the cell alone, in colour if stdout shows colours.
     pub(super) fn coloured(&self) -> String {
         let text = self.bare();
         if is_coloured(&io::stdout()) { self.in_colour(text) } else { text }
@@ -101,6 +101,7 @@ enum TextColour {
     Cyan = 36,
 }
 
+/// Returns the colour of a status, an outcome or a severity.
 fn colour_of(word: &str) -> Option<TextColour> {
     Some(match word.parse().ok() {
         Some(Status::Succeeded) => TextColour::Green,

@@ -13,7 +13,7 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or_default()
 }
 
-/// Returns the bytes of the characters that fit into so many columns.
+/// Returns the bytes of the first characters that fit into `width` columns.
 fn fitting(chars: impl Iterator<Item = char>, width: usize) -> usize {
     let mut taken = 0;
     let fits = |c: &char| {

@@ -42,6 +42,7 @@ pub(super) fn is_json() -> bool {
     LOG_FORMAT.get() == Some(&LogFormat::Json)
 }
 
+/// The lines that wait for the thread, and the signal that they or its progress have changed.
 struct Log {
     waiting: Mutex<Buffer>,
     changed: Condvar,

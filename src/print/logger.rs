@@ -84,12 +84,13 @@ pub(crate) fn start_log(usual: LevelFilter, format: LogFormat) -> anyhow::Result
     Ok(())
 }
 
-/// Returns a value of the log; `None` if it has none.
+/// Returns a log record's value as JSON; `None` if it is neither a number nor a text.
 fn json_of(value: &log::kv::Value<'_>) -> Option<Value> {
     let number = value.to_i64().map(Value::from).or_else(|| value.to_f64().map(Value::from));
     number.or_else(|| value.to_borrowed_str().map(Value::from))
 }
 
+/// Returns the value of a key of a log record.
 fn known<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {
     record.key_values().get(key.into())
 }

@@ -26,7 +26,7 @@ pub(crate) fn explain(lines: &str) {
     let _ = writeln!(io::stderr(), "jobctl: {}", lines.join("\n"));
 }
 
-/// Returns whether a person can answer a question: stdin is a terminal.
+/// Returns whether a person can answer a prompt: stdin is a terminal.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }

@@ -9,6 +9,7 @@ use crate::text::plural;
 /// A command that ends sooner shows no progress.
 const DELAY: Duration = SECOND;
 
+/// The line that shows the progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
@@ -26,7 +27,7 @@ impl Progress {
         self.write(|took| line(done, self.total, took));
     }
 
-    /// Removes the line.
+    /// Removes the progress line.
     pub(crate) fn clear(&self) {
         self.write(|_| String::new());
     }

@@ -1,6 +1,6 @@
 //! Limits the errors of ticks, which cron would mail every minute while the database is down or a
-//! setting is wrong: each is printed once an hour. Notes of the last errors are small files in the
-//! user's state folder, because the database may be what fails.
+//! setting is wrong: each is printed once an hour. The last errors are remembered as small files in
+//! the user's state folder, because the database may be what fails.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
@@ -13,29 +13,29 @@ use crate::files::{Folder, state_folder};
 use crate::text::duration::HOUR;
 use crate::text::plain::line as printable;
 
-/// Prints an error unless the same error was printed within the hour. At a terminal, or if no note
-/// can be kept, it prints each time.
+/// Prints an error unless the same error was printed within the hour. At a terminal, or if the file
+/// can't be written, prints it each time.
 pub(crate) fn complain_hourly(line: &str) {
-    let kept = if io::stderr().is_terminal() { None } else { state_folder() };
-    match kept.map(|folder| note_printed(&folder.join("said"), line)) {
+    let folder = if io::stderr().is_terminal() { None } else { state_folder() };
+    match folder.map(|folder| note_printed(&folder.join("said"), line)) {
         Some(Ok(true)) => {}
         Some(Ok(false)) => complain(&format!("{line}; repeated after an hour at the earliest")),
         Some(Err(_)) | None => complain(line),
     }
 }
 
-fn name(hash: u64) -> String {
+fn file_name(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns whether the line was printed within the hour; if not, notes that it is printed now.
+/// Returns whether the line was printed within the hour; if not, remembers that it is printed now.
 fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let folder = Folder::own(folder)?;
     for (file, age) in folder.list()? {
         let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());
-        // A note from the future means that the clock was set back: remove it, too.
+        // A file from the future means that the clock was set back: remove it, too.
         let is_new = age.is_some_and(|age| age < HOUR);
-        if hash.is_some_and(|hash| *file == *name(hash)) && !is_new {
+        if hash.is_some_and(|hash| *file == *file_name(hash)) && !is_new {
             // Ignore an error: another tick may have removed it.
             let _ = folder.remove(&file);
         }
@@ -43,7 +43,7 @@ fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let mut hasher = DefaultHasher::new();
     line.hash(&mut hasher);
     let text = printable(line) + "\n";
-    match folder.create(OsStr::new(&name(hasher.finish())), text.as_bytes()) {
+    match folder.create(OsStr::new(&file_name(hasher.finish())), text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
         noted => noted.map(|()| false),
     }

@@ -25,32 +25,32 @@ impl Summary {
         } += 1;
     }
 
-    /// `due` is the number of due runs, at most `most` + 1; `None`: it could not be counted.
-    /// `reason` says why the tick stopped; `None`: it can claim nothing more. `left` says what it
-    /// left alone on purpose, if anything.
+    /// Returns the summary. `due` is the number of due runs, at most `most` + 1; `None`: it could
+    /// not be counted. `reason` says why the tick stopped; `None`: it can claim nothing more.
+    /// `left_alone` says what it left alone on purpose, if anything.
     pub(crate) fn line(
         &self,
         due: Option<usize>,
         most: usize,
         reason: Option<&str>,
-        left: &str,
+        left_alone: &str,
     ) -> String {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {
             // Runs that the tick left alone may be due.
-            Some(0) if !left.is_empty() => String::new(),
+            Some(0) if !left_alone.is_empty() => String::new(),
             Some(due) if due > most => format!(", over {most} still due"),
             Some(due) => format!(", {due} still due"),
             None => String::new(),
         };
         let reason = reason.unwrap_or(match due {
             Some(1..) => "nothing more can be claimed now",
-            _ if !left.is_empty() => "nothing else is due",
+            _ if !left_alone.is_empty() => "nothing else is due",
             _ => "nothing is due",
         });
-        let left = if left.is_empty() { String::new() } else { format!("; {left}") };
-        format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}{left}")
+        let rest = if left_alone.is_empty() { String::new() } else { format!("; {left_alone}") };
+        format!("{succeeded} succeeded, {failed} failed, {dead} dead{other}{still}: {reason}{rest}")
     }
 }
 

@@ -10,8 +10,9 @@ use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 use super::fit::{cut_end, cut_middle, take_line, width_of};
 
-/// Columns that are left out only if all their cells are empty; times also below `NARROW` columns.
-const KEPT: [&str; 17] = [
+/// Important columns: a table leaves them out only if all their cells are empty, and those with
+/// times also on a terminal narrower than `NARROW`.
+const IMPORTANT: [&str; 17] = [
     "incident",
     "job",
     "jobs",
@@ -30,14 +31,14 @@ const KEPT: [&str; 17] = [
     "usual",
     "usual end",
 ];
-/// Columns that are left out before times.
+/// Spare columns: a table that is too wide leaves them out first, before the columns with times.
 const SPARE: [&str; 7] =
     ["queue", "share", "shares", "worker", "workers", "time zone", "last result"];
 /// Columns whose cells are shortened in the middle.
 const NAMES: [&str; 5] = ["job", "queue", "worker", "share", "name"];
 /// The minimum width of a table.
 const NARROWEST: u16 = 40;
-/// The width from which on kept times stay.
+/// On a terminal of at least this width, important columns with times stay, too.
 const NARROW: usize = 80;
 /// The minimum width of a text column, unless a terminal is too narrow even for that.
 const TEXT_WIDTH: usize = 24;
@@ -54,17 +55,17 @@ pub(crate) struct Table<'a> {
     columns: &'a str,
     /// Printed if there is no row.
     pub(super) none: &'a str,
-    /// The database's now; if it is set, times are shown by their distance from it.
+    /// The database's present time. If it is set, times are shown by their distance from it.
     now: Option<DateTime<Utc>>,
     /// Whether long texts are wrapped; else they are cut.
     wraps: bool,
     /// Whether a narrow terminal shows all columns, because a person named them.
-    keeps: bool,
+    shows_all: bool,
 }
 
 impl<'a> Table<'a> {
     pub(crate) const fn new(columns: &'a str, none: &'a str) -> Self {
-        Self { columns, none, now: None, wraps: false, keeps: false }
+        Self { columns, none, now: None, wraps: false, shows_all: false }
     }
 
     /// Shows times by their distance from `now`.
@@ -74,7 +75,7 @@ impl<'a> Table<'a> {
 
     /// Shows other columns, and leaves none of them out.
     pub(crate) fn with(self, columns: &'a str) -> Self {
-        Self { columns, keeps: true, ..self }
+        Self { columns, shows_all: true, ..self }
     }
 
     /// Wraps long texts instead of cutting them.
@@ -130,7 +131,7 @@ impl<'a> Table<'a> {
                 let line = take_line(rest, *width);
                 let padding = " ".repeat(width.saturating_sub(width_of(&line)));
                 let text = if is_coloured { cell.in_colour(line) } else { line };
-                lines += &match cell.is_right() {
+                lines += &match cell.is_right_aligned() {
                     true => format!(" {padding}{text} "),
                     false => format!(" {text}{padding} "),
                 };
@@ -147,14 +148,14 @@ struct Column<'a> {
     /// From 0.
     number: usize,
     name: &'a str,
-    /// The width of its widest cell: with long times, and with short ones.
+    /// The width of its widest cell: with long times, and with short times.
     widths: [usize; 2],
     is_empty: bool,
     /// Its cells can be cut.
     is_text: bool,
     is_time: bool,
     is_number: bool,
-    is_kept: bool,
+    is_important: bool,
 }
 
 impl<'a> Column<'a> {
@@ -171,7 +172,7 @@ impl<'a> Column<'a> {
             name,
             widths: [false, true].map(widest),
             is_empty,
-            is_kept: KEPT.contains(name) && !is_empty && (width >= NARROW || !is_time),
+            is_important: IMPORTANT.contains(name) && !is_empty && (width >= NARROW || !is_time),
             is_text: !cells().any(Cell::is_whole),
             is_time,
             is_number: cells().any(|cell| matches!(cell, Cell::Number(..) | Cell::Whole(_))),
@@ -198,15 +199,16 @@ struct Layout {
     /// Numbers of the columns.
     columns: Vec<usize>,
     has_short_times: bool,
-    /// The width of each of these columns, without padding.
+    /// The width of each column in `columns`, without padding.
     widths: Vec<usize>,
 }
 
 impl Layout {
-    /// Columns shrink in this order: Empty columns are left out. Times are shortened. Texts are
-    /// cut, from the right, then the error. Spare columns are left out, then times, from the right,
-    /// then numbers, from the left, then texts, from the right, unless they wrap. The other texts
-    /// are cut further, the job and the cause last. The first column stays.
+    /// Fits a table into a width, by these steps in order. It leaves out empty columns. It shortens
+    /// times. It cuts texts, from the right, then the error. It leaves out spare columns; then
+    /// columns with times, from the right; then numbers, from the left; then texts, from the right,
+    /// unless they wrap. It cuts the other texts further, the job and the cause last. The first
+    /// column stays.
     fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows, width)).collect();
@@ -224,20 +226,23 @@ fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: us
         widths.sum::<usize>() <= width
     };
     let mut leave_out = |is_short, most, find: fn(&[Column<'_>]) -> Option<usize>| {
-        while !table.keeps && !fits(columns, is_short, most) {
+        while !table.shows_all && !fits(columns, is_short, most) {
             let Some(place) = find(&columns[1..]) else { break };
             columns.remove(place + 1);
         }
         !fits(columns, is_short, most)
     };
-    let is_short = leave_out(false, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_empty));
+    let long_times = false;
+    let is_short = leave_out(long_times, WHOLE_WIDTH, |columns| {
+        columns.iter().rposition(|column| column.is_empty)
+    });
     if !table.wraps {
         leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| SPARE.contains(&it.name)));
     }
-    leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_time && !it.is_kept));
-    leave_out(is_short, TEXT_WIDTH, |it| it.iter().position(|it| it.is_number && !it.is_kept));
+    leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_time && !it.is_important));
+    leave_out(is_short, TEXT_WIDTH, |it| it.iter().position(|it| it.is_number && !it.is_important));
     if !table.wraps {
-        leave_out(is_short, TEXT_WIDTH, |it| it.iter().rposition(|it| !it.is_kept));
+        leave_out(is_short, TEXT_WIDTH, |it| it.iter().rposition(|it| !it.is_important));
     }
     is_short
 }
@@ -250,23 +255,23 @@ fn cut_widths(
     width: usize,
 ) -> Vec<usize> {
     let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
-    let mut cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
-    let all = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
+    let mut to_cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
+    let total = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
     if table.wraps {
         // The widest text first: each has about the same number of lines then.
-        while all(&widths) > width
-            && let Some(widest) = cut.iter().max_by_key(|i| widths[**i])
+        while total(&widths) > width
+            && let Some(widest) = to_cut.iter().max_by_key(|i| widths[**i])
             && widths[*widest] > NARROW_TEXT
         {
             widths[*widest] -= 1;
         }
-        cut.clear();
+        to_cut.clear();
     }
     for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
-        cut.sort_by_key(|i| last.contains(&columns[*i].name));
-        for i in &cut {
+        to_cut.sort_by_key(|i| last.contains(&columns[*i].name));
+        for i in &to_cut {
             let spare = widths[*i].saturating_sub(least);
-            widths[*i] -= spare.min(all(&widths).saturating_sub(width));
+            widths[*i] -= spare.min(total(&widths).saturating_sub(width));
         }
     }
     widths

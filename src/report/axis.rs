@@ -16,7 +16,7 @@ const BINS: [i64; 13] = [
     10, 30, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, DAY, 2 * DAY,
     4 * DAY,
 ];
-/// On a telephone, this many bins are three pixels wide each.
+/// The maximum number of bins. On a telephone, each is three pixels wide then.
 const MAX_BINS: i64 = 96;
 
 /// Possible distances between two labels.
@@ -25,7 +25,7 @@ const STEPS: [i64; 15] = [
     MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR,
     12 * HOUR, DAY, 2 * DAY, 7 * DAY, 60 * DAY,
 ];
-/// This many labels fit side by side on a telephone.
+/// The maximum number of labels: they fit side by side on a telephone.
 const MAX_LABELS: i64 = 8;
 /// All UTC offsets are multiples of this, so every full local hour is a multiple of it in UTC.
 const GRAIN: i64 = 15 * MIN;
@@ -65,12 +65,13 @@ impl Axis {
         Duration::from_secs(self.bin.unsigned_abs())
     }
 
-    /// Whether bins are days in UTC, whose numbers come from figures per day.
+    /// Whether bins are days in UTC, whose numbers come from daily figures.
     pub(super) fn by_day(&self) -> bool {
         self.bin >= DAY
     }
 
-    /// The position of an instant, in bins from the start. An instant outside is at the nearer end.
+    /// The position of an instant, in bins from the start. An instant outside the window is at its
+    /// nearer end.
     pub(super) fn position(&self, at: DateTime<Utc>) -> f64 {
         let position = (at - self.from).as_seconds_f64() / self.bin as f64;
         position.clamp(0.0, f64::from(self.bins))
@@ -80,6 +81,7 @@ impl Axis {
         instant(self.from.timestamp() + i64::from(bin) * self.bin)
     }
 
+    /// Returns the labels: full local hours or days, at even distances.
     pub(super) fn labels(&self) -> Vec<Label> {
         let span = self.bin * i64::from(self.bins);
         let step = STEPS.into_iter().find(|step| span / step <= MAX_LABELS).unwrap_or(60 * DAY);
@@ -116,6 +118,7 @@ impl Axis {
     }
 }
 
+/// Returns a label: the time, or at midnight the day.
 fn label(local: DateTime<FixedOffset>, span: i64) -> String {
     let format = match local.num_seconds_from_midnight() {
         0 if span > 7 * DAY => "%-d %b",

@@ -83,19 +83,19 @@ impl Headline {
     }
 }
 
-/// What ended in the window.
+/// Returns words for what ended in the window.
 fn ended(view: &View<'_>) -> String {
     let since = view.axis.show(view.axis.from);
     let first = view.snapshot.jobs.first();
-    let of = |count: fn(&ReportJob) -> i64| first.map_or(0, count);
+    let total = |count: fn(&ReportJob) -> i64| first.map_or(0, count);
     let [failed, dead, dropped] =
-        [of(|job| job.all_failed), of(|job| job.all_dead), of(|job| job.all_dropped)];
+        [total(|job| job.all_failed), total(|job| job.all_dead), total(|job| job.all_dropped)];
     let parts = [
         (dead, format!("{} died", grouped(dead))),
         (failed, grouped_of(failed, "attempt") + " failed before a retry"),
         (dropped, format!("{} dropped", grouped(dropped))),
     ];
-    let succeeded = of(|job| job.all_succeeded);
+    let succeeded = total(|job| job.all_succeeded);
     if succeeded + dead + failed + dropped == 0 {
         return format!("No run succeeded or failed since {since}.");
     }

@@ -21,11 +21,11 @@ const HEIGHT: i64 = 88;
 const BASE: i64 = 56;
 /// Height of the bar of the bin with the most runs and failed attempts.
 const TALLEST: f64 = 50.0;
-/// The same for dead runs, below the base line.
+/// Height of the tallest bar of dead runs, below the base line.
 const DEEPEST: f64 = 20.0;
 /// Height of the smallest part, so that one failure among thousands is visible.
 const SHORTEST: f64 = 3.0;
-/// The line of runs longer than a bin, from the top.
+/// The distance from the top of the line for runs longer than a bin.
 const LONG: i64 = 82;
 /// Bins per row of a lane's table.
 const ROW: i32 = 4;
@@ -35,7 +35,7 @@ const EDGE: f64 = 0.025;
 /// A timeout is mentioned if the runs reach it within this many days.
 const AHEAD: f64 = 60.0;
 
-/// From worst to best.
+/// How a job is doing, from worst to best.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum LaneState {
     Bad,
@@ -46,6 +46,7 @@ enum LaneState {
 }
 
 impl LaneState {
+    /// Judges a job by its findings, then by its runs in the window.
     fn of(job: &ReportJob, view: &View<'_>) -> Self {
         if view.of_job(&job.name).any(|finding| finding.severity == Severity::Bad) {
             Self::Bad
@@ -72,6 +73,7 @@ impl LaneState {
     }
 }
 
+/// The section with the lanes of all jobs; idle jobs are folded.
 pub(super) fn section(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
     let mut jobs: Vec<_> =
@@ -107,6 +109,7 @@ pub(super) fn section(view: &View<'_>) -> Markup {
     super::section("Timeline", &content)
 }
 
+/// The labels of the time axis, above the lanes.
 fn hours(axis: &Axis) -> Markup {
     let share = |label: &Label| label.place / f64::from(axis.bins);
     let labels = axis.labels();
@@ -124,6 +127,7 @@ fn hours(axis: &Axis) -> Markup {
     }
 }
 
+/// A lane: the dot, the name, the drawing and the numbers of a job, and the table below it.
 fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
     let axis = &view.axis;
     let (class, meaning) = state.dot();
@@ -157,6 +161,7 @@ fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
     }
 }
 
+/// The numbers of a job's runs, beside its drawing.
 fn numbers(job: &ReportJob) -> Markup {
     let part = |class, number, word| (class, number, format!("{} {word}", grouped(number)));
     let parts = [
@@ -180,7 +185,8 @@ fn numbers(job: &ReportJob) -> Markup {
     }
 }
 
-/// What it follows, when the due runs are done, how long a run takes, and how that grows.
+/// Says which jobs it follows, when no run is due any more, how long a run takes, and how that
+/// grows.
 fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     let flow = view.snapshot.flow.iter().find(|flow| flow.job_type.as_ref() == Some(&job.name));
     let average = job.average.map(|average| {
@@ -207,6 +213,7 @@ fn trend(job: &ReportJob, average: f64) -> String {
     format!(", {sign}{change} % in {}{until}", plural::of(days.into(), "day"))
 }
 
+/// The numbers of a job's runs as a text, for readers who cannot see the drawing.
 fn words(job: &ReportJob) -> String {
     let counts = [
         (job.failed, grouped_of(job.failed, "failed attempt")),
@@ -222,19 +229,20 @@ fn words(job: &ReportJob) -> String {
     std::iter::once(succeeded).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-type OfBin = fn(&Bin) -> i64;
+type BinCount = fn(&Bin) -> i64;
 /// The outcomes: class, name, and the number of a bin. The first hangs below the base line; the
 /// others are parts of a bar, from the base line up.
-const PARTS: [(&str, &str, OfBin); 4] = [
+const PARTS: [(&str, &str, BinCount); 4] = [
     ("d", "dead", |bin| bin.dead),
     ("f", "failed", |bin| bin.failed),
     ("s", "ok", |bin| bin.succeeded),
     ("c", "cancelled", |bin| bin.cancelled),
 ];
 
+/// The shapes of a drawing: a bar for each bin, the running run, and the runs longer than a bin.
 fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
-    let most = |parts: &[(&str, &str, OfBin)]| {
-        let sum = |bin: &&Bin| parts.iter().map(|(.., of)| of(bin)).sum::<i64>();
+    let most = |parts: &[(&str, &str, BinCount)]| {
+        let sum = |bin: &&Bin| parts.iter().map(|(.., count)| count(bin)).sum::<i64>();
         bins.iter().map(sum).max().unwrap_or(1).max(1) as f64
     };
     let [deep, tall] = [DEEPEST / most(&PARTS[..1]), TALLEST / most(&PARTS[1..])];
@@ -247,8 +255,8 @@ fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
     for bin in bins {
         // Dead runs hang below the base line, and the others stand on it.
         let mut top = BASE;
-        for (place, (path, (.., of))) in paths.iter_mut().zip(PARTS).enumerate() {
-            let height = height(of(bin), if place == 0 { deep } else { tall });
+        for (place, (path, (.., count))) in paths.iter_mut().zip(PARTS).enumerate() {
+            let height = height(count(bin), if place == 0 { deep } else { tall });
             if place > 0 {
                 top -= height;
             }
@@ -275,17 +283,18 @@ fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
     }
 }
 
+/// The text about a bin: its time and its numbers.
 fn label(bin: &Bin, axis: &Axis) -> String {
-    let counts = PARTS.iter().filter(|(.., of)| of(bin) > 0);
+    let counts = PARTS.iter().filter(|(.., count)| count(bin) > 0);
     let counts: Vec<_> =
-        counts.map(|(_, word, of)| format!("{} {word}", grouped(of(bin)))).collect();
+        counts.map(|(_, word, count)| format!("{} {word}", grouped(count(bin)))).collect();
     format!("{}: {}", axis.show(axis.start(bin.index)), counts.join(", "))
 }
 
 /// The drawing as a table, with fewer rows than bins, and without outcomes that did not occur.
 fn table(bins: &[&Bin], axis: &Axis) -> Markup {
     let parts: Vec<_> =
-        PARTS.iter().filter(|(.., of)| bins.iter().any(|bin| of(bin) > 0)).collect();
+        PARTS.iter().filter(|(.., count)| bins.iter().any(|bin| count(bin) > 0)).collect();
     let row = |bins: &[&Bin]| {
         let longest = bins.iter().filter_map(|bin| bin.longest).reduce(f64::max);
         let start = bins.first().map_or(0, |bin| bin.index - bin.index % ROW);
@@ -293,8 +302,8 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
         html! {
             tr {
                 th scope="row" { (from) " to " (to) }
-                @for (.., of) in &parts {
-                    @let number = bins.iter().map(|bin| of(bin)).sum();
+                @for (.., count) in &parts {
+                    @let number = bins.iter().map(|bin| count(bin)).sum();
                     td { @if number > 0 { (grouped(number)) } }
                 }
                 td { @if let Some(longest) = longest { (duration::show(store::seconds(longest))) } }

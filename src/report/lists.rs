@@ -31,10 +31,11 @@ pub(super) fn incidents(view: &View<'_>) -> Markup {
     list.section(shown, folded, |incident| {
         let jobs = html! { (badge(incident)) " " (several(&incident.jobs, |job| view.job(job))) };
         let runs = html! { code { "jobctl list --incident " (incident.incident) } };
-        [jobs, html! { (grouped(incident.failures)) }, cause(incident), when(incident, view), runs]
+        [jobs, html! { (grouped(incident.failures)) }, cause(incident), span(incident, view), runs]
     })
 }
 
+/// What became of the runs of an incident: dead, to retry, settled or recovered.
 fn badge(incident: &Incident) -> Markup {
     html! {
         @match (incident.dead, incident.waiting) {
@@ -48,6 +49,7 @@ fn badge(incident: &Incident) -> Markup {
     }
 }
 
+/// The workers of an incident, its cause and the type of the error.
 fn cause(incident: &Incident) -> Markup {
     html! {
         @if !incident.workers.is_empty() { "on " (several(&incident.workers, name)) ": " }
@@ -71,7 +73,8 @@ fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
     }
 }
 
-fn when(incident: &Incident, view: &View<'_>) -> Markup {
+/// How often and from when to when an incident occurred.
+fn span(incident: &Incident, view: &View<'_>) -> Markup {
     let [first, last] = [incident.first_finished_at, incident.last_finished_at];
     let is_span = view.axis.show(first) != view.axis.show(last);
     html! {
@@ -84,7 +87,7 @@ fn when(incident: &Incident, view: &View<'_>) -> Markup {
     }
 }
 
-/// Those that fire soon or have a problem; the others are folded.
+/// Schedules that fire soon or have a problem; the others are folded.
 pub(super) fn schedules(view: &View<'_>) -> Markup {
     let axis = &view.axis;
     let scheduled = view.snapshot.work.scheduled.iter();
@@ -135,6 +138,7 @@ pub(super) fn schedules(view: &View<'_>) -> Markup {
     })
 }
 
+/// When a schedule fires next, or why it does not.
 fn next(fire: &Scheduled, axis: &Axis) -> Markup {
     html! {
         @match (fire.enabled, fire.paused_at, fire.next_run_at) {
@@ -150,6 +154,7 @@ fn next(fire: &Scheduled, axis: &Axis) -> Markup {
     }
 }
 
+/// Workers and their last ticks; those that do not tick come first.
 pub(super) fn workers(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
     let is_silent = |worker: &&Worker| {
@@ -182,6 +187,7 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
     })
 }
 
+/// The running runs, the longest first.
 pub(super) fn running(view: &View<'_>) -> Markup {
     let (snapshot, axis) = (view.snapshot, &view.axis);
     let list = List {
@@ -223,13 +229,14 @@ struct List<const N: usize> {
     columns: [&'static str; N],
     /// The text if there are no rows.
     none: Markup,
-    /// The number of all rows, their noun, and where to find those that are not on the page.
+    /// The number of all rows, their noun, and where to find the rows that are not on the page.
     all: i64,
     noun: &'static str,
     rest: Markup,
 }
 
 impl<const N: usize> List<N> {
+    /// The section with the table. `cells` returns the cells of a row.
     fn section<T>(&self, shown: &[T], folded: &[T], cells: impl Fn(&T) -> [Markup; N]) -> Markup {
         let Self { heading, none, all, noun, rest, .. } = self;
         let more = if shown.is_empty() { noun } else { &*format!("more {noun}") };

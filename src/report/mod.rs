@@ -23,11 +23,11 @@ use crate::text::timestamp::{instant, relative};
 use axis::Axis;
 use headline::Headline;
 
-/// Lanes at most. It keeps the page below 500 KiB even if every bin of every lane has every mark.
+/// Lanes at most. This keeps the page below 500 KiB even if every bin of every lane has every mark.
 const JOBS: i64 = 20;
 /// Rows of a list at most.
 const ROWS: usize = 25;
-/// Of these, the rows that are not folded.
+/// Rows of a list that are not folded, at most.
 const SHOWN: usize = 6;
 /// A page that does not reload itself is old when it has been open for this long.
 const FRESH: Duration = Duration::from_secs(3600);
@@ -65,6 +65,7 @@ impl View<'_> {
         self.findings.iter().filter(|finding| finding.severity == severity).collect()
     }
 
+    /// Returns the findings about a job.
     fn of_job<'v>(&'v self, job: &'v str) -> impl Iterator<Item = &'v Finding> {
         let is_of = move |it: &&Finding| {
             it.job_type.as_deref() == Some(job) || it.jobs.iter().any(|one| one == job)
@@ -116,6 +117,7 @@ impl Page {
         html.lines().map(|line| plain(line) + "\n").collect()
     }
 
+    /// The whole page, before control characters are written out.
     fn html(&self, snapshot: &Snapshot) -> Markup {
         let (now, summary) = (snapshot.now, &snapshot.summary);
         let view = &View { snapshot, findings: findings(&snapshot.work), axis: self.axis(now) };
@@ -199,7 +201,7 @@ fn id(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-/// When no run is due any more; `None` if none is due now, or if that can't be said.
+/// Says when no run is due any more; `None` if no run is due now, or if that can't be said.
 fn when_none_is_due(flow: &Flow) -> Option<String> {
     let show = |seconds| duration::show_whole(store::seconds(seconds));
     let at_best = flow.at_best_seconds.map(|seconds| format!("{} at best", show(seconds)));

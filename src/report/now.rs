@@ -9,7 +9,7 @@ use crate::text::plural;
 /// Folded findings at most.
 const FOLDED: usize = 100;
 
-/// Nothing if there is no finding.
+/// The section with the findings; nothing if there are none.
 pub(super) fn section(view: &View<'_>) -> Markup {
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
         .map(|severity| view.with_severity(severity));
@@ -56,6 +56,7 @@ fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
     }
 }
 
+/// A finding, with a link to its job or worker, and its remedy.
 fn item(finding: &Finding, view: &View<'_>) -> Markup {
     let sentence = finding.aged(view.axis.now);
     let rest = sentence.strip_prefix(&finding.found).unwrap_or_default();

@@ -58,7 +58,7 @@ fn failing(view: &View<'_>) -> Tile {
     }
 }
 
-/// A part of a note; a count of zero has none.
+/// Returns a number and words for it, as a part of a note; `None` for zero.
 fn counted(number: i64, words: &str) -> Option<String> {
     (number > 0).then(|| format!("{} {words}", grouped(number)))
 }
@@ -80,8 +80,9 @@ fn due(view: &View<'_>) -> Tile {
 
 fn stopped(view: &View<'_>) -> Tile {
     let stopped = view.snapshot.work.stopped.iter();
-    let is_act = |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
-    let stopped: Vec<_> = stopped.filter(is_act).collect();
+    let is_by_person =
+        |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
+    let stopped: Vec<_> = stopped.filter(is_by_person).collect();
     let mut people: Vec<_> = stopped.iter().filter_map(|fact| fact.stopped_by.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
