@@ -316,11 +316,10 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
     locks.batch_execute(lock).unwrap();
     tick.signal(Signal::TERM);
     let what = format!("run {id} shell attempt 1/10: interrupted after ");
-    tick.wait()
-        .exits(1)
-        .stderr_has(&what)
-        .stderr_has(UNRECORDED)
-        .stderr_has("jobctl: cannot release 1 run in time; see the log\n");
+    tick.wait().exits(1).stderr_has(&what).stderr_has(UNRECORDED).stderr_has(
+        "jobctl: cannot release the claims of 1 run in time; other ticks recover them when their \
+             leases end; see the log\n",
+    );
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
 }
 

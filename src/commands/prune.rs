@@ -19,7 +19,7 @@ use crate::store;
 use crate::store::{Archive, BatchSize, Keep, Operation, Store};
 use crate::text::duration::CENTURY;
 use crate::text::plural;
-use crate::upkeep::{self, Kept, Pruning};
+use crate::upkeep::{self, Pruning, Undeleted};
 
 /// Delete old finished runs with their history
 ///
@@ -111,6 +111,7 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
+    /// Deletes finished runs by their ids, whatever their age.
     fn delete_ids(self, store: &Store) -> anyhow::Result<Exit> {
         let request = BulkRequest {
             operation: Operation::Remove,
@@ -152,49 +153,49 @@ impl Arguments {
         let deleted = delete(&pruning, &progress, self.flags.verbose);
         progress.clear();
         let mut deleted = deleted?;
-        deleted.kept.extend(forget_workers(store)?);
-        deleted.kept.iter().for_each(|line| print::complain(line));
+        deleted.undeleted.extend(forget_workers(store)?);
+        deleted.undeleted.iter().for_each(|line| print::complain(line));
         if self.flags.verbose {
             bulk::print_deleted(self.output, deleted.ids)?;
         } else {
             print_counts(self.output, &deleted.counts)?;
         }
-        Ok(if deleted.kept.is_empty() { Exit::Done } else { Exit::CouldNot })
+        Ok(if deleted.undeleted.is_empty() { Exit::Done } else { Exit::CouldNot })
     }
 }
 
+/// Prints how many runs of each status were deleted, or would be.
 fn print_counts(output: Output, counts: &HashMap<Status, i64>) -> anyhow::Result<()> {
-    let count = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
-    let rows: Vec<_> = [Status::Succeeded, Status::Cancelled, Status::Dead]
-        .into_iter()
-        .filter_map(count)
-        .collect();
+    let row = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
+    let rows: Vec<_> =
+        [Status::Succeeded, Status::Cancelled, Status::Dead].into_iter().filter_map(row).collect();
     print::rows(output, &rows, &TABLE)
 }
 
-/// Elsewhere `-` is standard output, where lines may get lost after their runs are deleted.
+/// Refuses `-` for the archive: standard output may lose lines after their runs are deleted.
 fn named(file: PathBuf) -> Result<PathBuf, &'static str> {
     if file == Path::new("-") { Err("name a file") } else { Ok(file) }
 }
 
-/// The deleted runs, and a line for each reason why the database keeps some.
+/// The deleted runs, and why other old rows are left.
 #[derive(Default)]
 struct Deleted {
     counts: HashMap<Status, i64>,
     /// Only with --verbose: a prune may delete millions of runs.
     ids: Vec<i64>,
-    kept: Vec<String>,
+    /// A line for each reason why the database keeps some runs, events or workers.
+    undeleted: Vec<String>,
 }
 
-/// Deletes old runs and events part by part, until there are no more.
+/// Deletes old runs and events part by part, until no old ones are left.
 fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::Result<Deleted> {
     let mut done = 0;
     let mut deleted = Deleted::default();
-    let (mut kept_runs, mut kept_events) = (Kept::default(), Kept::default());
+    let (mut undeleted_runs, mut undeleted_events) = (Undeleted::default(), Undeleted::default());
     for series in upkeep::series(pruning.store, pruning.default)? {
         let mut after = Some(0);
         while let Some(id) = after {
-            let part = pruning.delete_part(&series, id, usize::MAX, &mut kept_runs)?;
+            let part = pruning.delete_part(&series, id, usize::MAX, &mut undeleted_runs)?;
             for run in &part.pruned {
                 *deleted.counts.entry(run.status).or_default() += 1;
             }
@@ -204,20 +205,20 @@ fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::R
             after = part.next;
         }
     }
-    while pruning.delete_events(&mut kept_events)? {}
-    deleted.kept.extend(kept_runs.lines("run"));
-    deleted.kept.extend(kept_events.lines("event"));
+    while pruning.delete_events(&mut undeleted_events)? {}
+    deleted.undeleted.extend(undeleted_runs.lines("run"));
+    deleted.undeleted.extend(undeleted_events.lines("event"));
     Ok(deleted)
 }
 
 /// Deletes workers that stopped long ago; returns a line for each reason why some are kept.
 fn forget_workers(store: &Store) -> store::Result<Vec<String>> {
-    let mut kept = Kept::default();
-    kept.add(store::bisect(
+    let mut undeleted = Undeleted::default();
+    undeleted.add(store::bisect(
         store.old_workers()?,
         &mut BatchSize::default(),
         || true,
         |names| store.forget_workers(names.to_vec()),
     )?);
-    Ok(kept.lines("worker"))
+    Ok(undeleted.lines("worker"))
 }

@@ -20,7 +20,7 @@ pub(crate) struct PoolState {
     pub(crate) running: usize,
     /// Tasks that wait for a thread.
     pub(crate) waiting: usize,
-    /// Since when the oldest of them waits.
+    /// Since when the oldest waiting task waits.
     pub(crate) oldest: Option<Instant>,
 }
 
@@ -44,6 +44,7 @@ pub(crate) struct Pool<T, R> {
 
 type Work<T, R> = dyn Fn(T, &Stop) -> R + Send + Sync;
 
+/// What the owner and the threads share.
 struct Shared<T, R> {
     tasks: Mutex<Tasks<T, R>>,
     arrived: Condvar,
@@ -54,25 +55,28 @@ struct Shared<T, R> {
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
+/// A task that waits for a thread.
 struct QueuedTask<T> {
     task: T,
     stop: Arc<Stop>,
     submitted: Instant,
 }
 
+/// The tasks that wait, and the results that the owner has not taken.
 struct Tasks<T, R> {
     waiting: VecDeque<QueuedTask<T>>,
     running: usize,
     ended: Vec<R>,
     /// Bytes of output in `ended`.
     bytes: usize,
-    /// Bytes of output that the owner has taken and not yet recorded.
+    /// Bytes of output in results that the owner has taken, but not yet recorded.
     unrecorded: usize,
     wake_when: WakeWhen,
 }
 
 impl<T, R> Tasks<T, R> {
-    fn take(&mut self) -> Option<QueuedTask<T>> {
+    /// Takes the next task, unless too much output waits to be recorded.
+    fn take_next(&mut self) -> Option<QueuedTask<T>> {
         let is_full = self.bytes + self.unrecorded > BYTES_UNRECORDED;
         if is_full { None } else { self.waiting.pop_front() }
     }
@@ -113,6 +117,7 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         Self { shared: Arc::new(Shared { tasks, arrived, work, bytes, wake }), size, threads: 0 }
     }
 
+    /// Returns how many tasks run and wait.
     pub(crate) fn state(&self) -> PoolState {
         let tasks = self.shared.tasks();
         let oldest = tasks.waiting.front().map(|task| task.submitted);
@@ -155,7 +160,8 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
     }
 
     /// Has the pool wake its owner once at the given state. Returns true if the state is already
-    /// reached; then nothing wakes it. `unrecorded` is the output that the owner keeps.
+    /// reached; then nothing wakes it. `unrecorded` is the number of bytes of output that the owner
+    /// has taken, but not yet recorded.
     pub(crate) fn wake_when(&self, wake_when: WakeWhen, unrecorded: usize) -> bool {
         let mut tasks = self.shared.tasks();
         if unrecorded < tasks.unrecorded {
@@ -166,7 +172,8 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         tasks.take_wake()
     }
 
-    pub(crate) fn ended(&self) -> Vec<R> {
+    /// Takes the results of the tasks that have ended.
+    pub(crate) fn take_ended(&self) -> Vec<R> {
         let mut tasks = self.shared.tasks();
         tasks.bytes = 0;
         std::mem::take(&mut tasks.ended)
@@ -197,7 +204,7 @@ impl<T, R> Shared<T, R> {
             tasks.ended.push(ended);
         }
         loop {
-            let task = tasks.take();
+            let task = tasks.take_next();
             if tasks.take_wake() {
                 (self.wake)();
             }
@@ -225,7 +232,7 @@ mod tests {
         let mut tasks = pool.shared.tasks();
         tasks.waiting = [1, 2].map(task).into();
         tasks.bytes = BYTES_UNRECORDED;
-        let started = |tasks: &mut Tasks<_, _>| tasks.take().map(|task| task.task);
+        let started = |tasks: &mut Tasks<_, _>| tasks.take_next().map(|task| task.task);
         assert_eq!(started(&mut tasks), Some(1));
         tasks.unrecorded = 1;
         assert_eq!(started(&mut tasks), None);

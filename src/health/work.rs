@@ -24,7 +24,7 @@ pub(crate) const SKIPPED_WITHOUT_TICKS: [DoctorCheck; 6] = [
 /// Codes that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
-/// Codes of problems that may cause any other.
+/// Codes of problems that may cause any other problem.
 const CAUSES: [Code; 5] = [
     Code::RestoreUnaccepted,
     Code::DatabaseReadOnly,
@@ -33,8 +33,8 @@ const CAUSES: [Code; 5] = [
     Code::DatabaseSlow,
 ];
 
-/// Returns the problems of the work: the worst first, then those that may cause others, then those
-/// of the most runs, then the newest.
+/// Returns the problems of the work, in this order: the worst first, then problems that may cause
+/// others, then those of the most runs, then the newest.
 pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     let mut facts = work.facts.clone();
     let failing = |code: Code, fails: fn(&Scheduled) -> bool| {
@@ -43,7 +43,7 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
             job_type: Some(schedule.name.clone()),
             ..Fact::default()
         };
-        let of_definitions = work.scheduled.iter().filter(|it| it.application_schedule.is_none());
+        let of_definitions = work.scheduled.iter().filter(|one| one.application_schedule.is_none());
         of_definitions.filter(|schedule| fails(schedule)).map(fact).collect::<Vec<_>>()
     };
     let broken = failing(Code::ScheduleBroken, due::is_broken);
@@ -64,18 +64,18 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
         });
     }
     facts.extend(failing(Code::ScheduleSkipping, due::is_skipping));
-    let mut tolerate = |code, most| {
+    let mut drop_tolerated = |code, most| {
         let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
         if sum <= most {
             facts.retain(|fact| fact.code != code);
         }
     };
-    tolerate(Code::RunsDead, limits.dead);
-    tolerate(Code::AttemptsFailing, limits.failures.map_or(0, |(most, _)| most));
+    drop_tolerated(Code::RunsDead, limits.dead);
+    drop_tolerated(Code::AttemptsFailing, limits.failures.map_or(0, |(most, _)| most));
     // A viewer or a worker may not run the commands of some remedies.
     let operator = if work.operates { "" } else { "as an operator: " };
     let mut findings: Vec<_> = facts.iter().map(|fact| finding(fact, limits, operator)).collect();
-    findings.extend(work.stopped.iter().map(|it| stopped::finding(it, work.now, operator)));
+    findings.extend(work.stopped.iter().map(|fact| stopped::finding(fact, work.now, operator)));
     findings.extend(work.sequences_behind.iter().flatten().map(sequence_behind));
     // The sort is stable: findings that are equally old keep the order of the facts.
     findings.sort_by_key(|finding| {
@@ -100,7 +100,7 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
     let of_check = |(check, all_is_well): (DoctorCheck, &str)| {
         let of_check = findings.iter().filter(|finding| finding.check == check.as_str());
         let found: Vec<_> = of_check.cloned().collect();
-        let none = match check {
+        let without_problem = match check {
             DoctorCheck::Sequences if work.sequences_behind.is_none() => unknown(
                 "this role may not read sequences",
                 "run `jobctl doctor` as the schema's owner",
@@ -113,13 +113,18 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
             }
             _ => ok(all_is_well),
         };
-        if found.is_empty() { vec![Finding { check: check.as_str(), ..none }] } else { found }
+        if found.is_empty() {
+            vec![Finding { check: check.as_str(), ..without_problem }]
+        } else {
+            found
+        }
     };
     let checks =
         DoctorCheck::ALL.into_iter().filter_map(|check| Some((check, check.all_is_well()?)));
     checks.flat_map(of_check).collect()
 }
 
+/// Words a sequence that is behind the ids of its table.
 fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Finding {
     Finding {
         severity: Severity::Bad,
@@ -151,6 +156,7 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
     }
 }
 
+/// Returns the sentence and the remedy for a fact.
 fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String, String) {
     let code = fact.code;
     let job = fact.job_type.as_deref().unwrap_or_default();
@@ -329,20 +335,33 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
             format!("{operator}`jobctl list {job_option}` shows its runs"),
         ),
         Code::RunUnusual => {
-            let usually = fact.usual_seconds.map_or_else(String::new, |usual| {
-                format!("; usually it takes {}", show(store::seconds(usual)))
-            });
+            let expected = |bound| match (fact.limit_seconds, fact.usual_seconds) {
+                (Some(limit), _) => {
+                    format!("; its definition allows {bound} {}", show(store::seconds(limit)))
+                }
+                (None, Some(usual)) => {
+                    format!("; usually it takes {}", show(store::seconds(usual)))
+                }
+                (None, None) => String::new(),
+            };
             match (fact.days, fact.seconds) {
                 (Some(days), _) => (
                     format!("{job} reaches its timeout in about {}", plural::of(days, "day")),
                     "raise its timeout, or find out why its runs take longer and longer".to_owned(),
                 ),
                 (None, Some(_)) => (
-                    format!("run {run} of {job} succeeded after {}{usually}", seconds()),
+                    format!(
+                        "run {run} of {job} succeeded after {}{}",
+                        seconds(),
+                        expected("at least")
+                    ),
                     format!("{operator}`jobctl show {run} --output` shows what it did"),
                 ),
                 (None, None) => (
-                    format!("run {run} of {job} is running for longer than usual{usually}"),
+                    format!(
+                        "run {run} of {job} is running for longer than usual{}",
+                        expected("at most")
+                    ),
                     format!("{operator}`jobctl show {run}`; `jobctl cancel {run}` stops it"),
                 ),
             }
@@ -377,7 +396,7 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
                  `jobctl once --settle`; `jobctl once --list` has their keys"
             ),
         ),
-        // `stopped::finding` and `sequence_behind` word these.
+        // `stopped::finding` and `sequence_behind` word these facts.
         Code::SequenceBehind | Code::RunsHeld | Code::SchedulePaused | Code::JobDisabled => {
             (code.as_str().to_owned(), String::new())
         }
@@ -400,17 +419,18 @@ fn example(fact: &Fact) -> Option<String> {
     }
 }
 
+/// Returns whether a person must act, or a fact is only worth knowing.
 fn severity(fact: &Fact, limits: &Thresholds) -> Severity {
     let is_warning = match fact.code {
         // Right after a migration, cron has not yet started the first tick.
         Code::WorkerMissing => fact.is_new,
-        // One slow answer is only worth a warning; a person must act if they go on.
+        // One slow answer is only worth a warning; a person must act if slow answers go on.
         Code::DatabaseSlow => fact
             .since_at
             .zip(fact.newest_at)
             .and_then(|(since, newest)| (newest - since).to_std().ok())
             .is_none_or(|lasted| lasted <= limits.lag),
-        Code::RunUnusual => !fact.is_bad,
+        Code::RunUnusual => fact.limit_seconds.is_none(),
         code => WARNINGS.contains(&code),
     };
     if is_warning { Severity::Warn } else { Severity::Bad }

@@ -12,14 +12,14 @@ use crate::job::failure::{ErrorType, Failure, RetryAfter};
 use crate::job::status::Status;
 use crate::text::duration;
 
-/// The use of another attempt after a failure.
+/// Whether another attempt is of use after a failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Prospect {
-    /// It may succeed.
+    /// Another attempt may succeed.
     Transient,
-    /// It can't succeed.
+    /// No attempt can succeed.
     Permanent,
-    /// The job asks for it, later.
+    /// The job asks for a later attempt.
     Snoozed,
 }
 
@@ -121,7 +121,7 @@ impl RetryFacts<'_> {
         let backoff = wait_after(self.attempt, self.backoff, self.random);
         match &ended.outcome {
             Outcome::Failed(Failure::ExitCode(_)) if self.prospect == Prospect::Snoozed => {
-                asked_in(&ended.output.text).unwrap_or(backoff)
+                requested_wait(&ended.output.text).unwrap_or(backoff)
             }
             Outcome::Failed(Failure::HttpStatus { retry_after: Some(asked), .. }) => {
                 backoff.max(asked.wait(self.now))
@@ -131,9 +131,9 @@ impl RetryFacts<'_> {
     }
 }
 
-/// Returns the wait that the last such line of an output asks for:
-/// `retry-after: 10m`, or with a number of seconds, as in a header of HTTP.
-fn asked_in(output: &str) -> Option<Duration> {
+/// Returns the wait that an output asks for in its last line such as `retry-after: 10m`. As in a
+/// header of HTTP, it may also be a number of seconds.
+fn requested_wait(output: &str) -> Option<Duration> {
     const NAME: &str = "retry-after:";
     let is_named =
         |line: &&str| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));

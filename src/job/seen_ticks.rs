@@ -27,7 +27,7 @@ pub(crate) struct StoredTick {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SeenTicks {
     created_at: Option<DateTime<Utc>>,
-    /// The newest, those that a failover may have lost, and the newest of the others.
+    /// In order: the newest tick that no failover can have lost, and all later ones.
     ticks: Vec<DateTime<Utc>>,
     /// The database's clock was corrected: some ticks were later than now.
     #[serde(skip)]
@@ -39,23 +39,30 @@ impl SeenTicks {
         self.ticks.last().copied()
     }
 
-    /// Whether to write this over the stored ticks. Another tick may have begun later and ended
-    /// earlier, and a tick that follows at once changes little.
+    /// Whether to write these ticks over the `stored` ones in the file. Another tick may have begun
+    /// later and ended earlier, and a tick that follows at once changes little.
     pub(crate) fn replaces(&self, stored: &Self) -> bool {
         self.created_at != stored.created_at
             || self.is_corrected
             || self.last() > stored.last().map(|stored| stored + APART)
     }
 
-    /// Returns a tick that the database has lost, although no failover loses so much.
-    pub(crate) fn lost(&self, found: StoredTick) -> Option<DateTime<Utc>> {
+    /// Returns a tick that this host has seen and that the database has lost, as after the restore
+    /// of a backup; `None`: nothing shows a loss. A failover may lose the newest ticks, up to
+    /// `MAY_BE_LOST`, so only older ticks count.
+    pub(crate) fn lost_tick(&self, found: StoredTick) -> Option<DateTime<Utc>> {
         let StoredTick { created_at, previous_at, now } = found;
         let last = self.last().filter(|_| self.created_at == Some(created_at))?;
-        let limit = last - MAY_BE_LOST;
-        let kept = self.ticks.iter().rfind(|tick| **tick <= limit).copied();
+        let certain_until = last - MAY_BE_LOST;
+        let newest_certain = self.ticks.iter().rfind(|tick| **tick <= certain_until).copied();
         let lost = match previous_at {
-            Some(previous) => Some(kept.unwrap_or(limit)).filter(|tick| previous < *tick),
-            None => kept.filter(|_| last > now - KEPT_BY_PRUNE),
+            // The database's latest tick of this worker is older than a tick that it can't have
+            // lost.
+            Some(previous) => {
+                Some(newest_certain.unwrap_or(certain_until)).filter(|tick| previous < *tick)
+            }
+            // The database does not know the worker, and `prune` can't have deleted it.
+            None => newest_certain.filter(|_| last > now - KEPT_BY_PRUNE),
         };
         // A tick in the future is not lost: the database's clock was ahead.
         lost.filter(|tick| *tick <= now)
@@ -77,9 +84,9 @@ impl SeenTicks {
             self.ticks.pop();
         }
         self.ticks.push(now);
-        let is_lost_at_most = |tick: &DateTime<Utc>| *tick > now - MAY_BE_LOST;
-        let kept = self.ticks.iter().position(is_lost_at_most).unwrap_or_default();
-        self.ticks.drain(..kept.saturating_sub(1));
+        let may_be_lost = |tick: &DateTime<Utc>| *tick > now - MAY_BE_LOST;
+        let first = self.ticks.iter().position(may_be_lost).unwrap_or_default();
+        self.ticks.drain(..first.saturating_sub(1));
     }
 }
 
@@ -108,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn loses(seen: &SeenTicks, previous: Option<i64>, now: i64, lost: Option<i64>) {
-        assert_eq!(seen.lost(stored(previous, now)), lost.map(at), "{seen:?}");
+        assert_eq!(seen.lost_tick(stored(previous, now)), lost.map(at), "{seen:?}");
     }
 
     #[test]
@@ -158,7 +165,7 @@ mod tests {
     fn a_new_database_has_lost_nothing() {
         let found = StoredTick { created_at: at(1100), ..stored(None, 1101) };
         let mut seen = seen(1000..=1100);
-        assert_eq!(seen.lost(found), None);
+        assert_eq!(seen.lost_tick(found), None);
         seen.saw(found);
         assert_eq!(seen.ticks, [at(1101)]);
     }

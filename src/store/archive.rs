@@ -57,6 +57,7 @@ impl Archive {
         }
     }
 
+    /// Appends to the locked file. If a write fails, shortens the file to its old length.
     fn append_locked(&self, text: &[u8]) -> io::Result<()> {
         let mut file = &self.0;
         let before = file.metadata()?.len();

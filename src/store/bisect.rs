@@ -14,7 +14,7 @@ const SLOW_PART: usize = 8;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BatchSize {
     at_most: usize,
-    /// The server ended larger batches because they took too long.
+    /// The limit of `at_most`, because the server ended larger batches that took too long.
     in_time: usize,
 }
 
@@ -25,21 +25,22 @@ impl Default for BatchSize {
 }
 
 impl BatchSize {
-    /// One item, whatever comes.
+    /// Each batch has one item.
     pub(crate) const ONE: Self = Self { at_most: 1, in_time: 1 };
 
     pub(crate) fn at_most(self) -> usize {
         self.at_most
     }
 
-    /// The database rejected a batch of `size` items.
+    /// Halves the next batch: the database rejected a batch of `size` items.
     pub(crate) fn rejected(&mut self, size: usize) {
         self.at_most = (size / 2).max(1);
     }
 
-    /// A batch of `size` items took too long. Without an error of the server, the network may be
-    /// the cause instead of the items. Then the next batches grow again. With one, each further try
-    /// takes the whole time limit, so only a few are made until the slow item is alone.
+    /// Makes the next batch smaller: a batch of `size` items took too long. If the server ended it,
+    /// each further try takes the whole time limit, so only a few tries are made until the slow
+    /// item is alone. Otherwise the network may be the cause instead of the items, and later
+    /// batches grow again.
     pub(crate) fn too_long(&mut self, size: usize, error: &Error) {
         self.rejected(size);
         if error.is_too_slow {
@@ -48,15 +49,21 @@ impl BatchSize {
         }
     }
 
+    /// Doubles the next batch. A quick batch shows that larger ones no longer take too long.
     pub(crate) fn accepted(&mut self, is_quick: bool) {
         if is_quick {
             self.in_time = usize::MAX;
         }
+        self.grow();
+    }
+
+    /// Doubles the next batch, up to the limit for batches that took too long.
+    fn grow(&mut self) {
         self.at_most = self.at_most.saturating_mul(2).min(self.in_time);
     }
 }
 
-/// Tries all items while there is time. `size` is that of the first batch, and afterwards that of
+/// Tries all items while there is time. `size` is the size of the first batch, and afterwards of
 /// the next one. Returns the rejected items and the reasons.
 pub(crate) fn bisect<T>(
     items: Vec<T>,
@@ -64,11 +71,11 @@ pub(crate) fn bisect<T>(
     has_time: impl Fn() -> bool,
     mut attempt: impl FnMut(&[T]) -> Result<()>,
 ) -> Result<Vec<(T, Error)>> {
-    let mut search = Bisection::sized(items, *size);
+    let mut bisection = Bisection::sized(items, *size);
     let mut rejected = Vec::new();
-    while !search.is_done() && has_time() {
-        rejected.extend(search.step(&mut attempt)?);
-        *size = search.size();
+    while !bisection.is_done() && has_time() {
+        rejected.extend(bisection.step(&mut attempt)?);
+        *size = bisection.size();
     }
     Ok(rejected)
 }
@@ -104,23 +111,28 @@ impl<T> Bisection<T> {
         self.untried
     }
 
-    /// Tries the next part. Returns a single item that is rejected or takes too long, and the
-    /// reason; parts with such items are tried in smaller parts. After an error that no row caused,
+    /// Tries the next part. If it fails because of a row, the next step tries a smaller part; if it
+    /// was a single item, this item and the error are returned. After an error that no row caused,
     /// the next step tries the same part again.
     pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> Result<()>,
     ) -> Result<Option<(T, Error)>> {
         let size = self.size.at_most().min(AT_ONCE).min(self.untried.len());
-        match attempt(&self.untried[..size]) {
-            Err(error) if size > 1 && error.is_too_slow => self.size.too_long(size, &error),
-            Err(error) if !error.may_be_about_one_row() => return Err(error),
-            Err(_) if size > 1 => self.size.rejected(size),
-            Err(error) => return Ok(self.untried.drain(..size).next().map(|item| (item, error))),
-            Ok(()) => {
-                self.untried.drain(..size);
-                self.size.accepted(false);
-            }
+        let Err(error) = attempt(&self.untried[..size]) else {
+            self.untried.drain(..size);
+            self.size.grow();
+            return Ok(None);
+        };
+        if !error.may_be_about_one_row() {
+            return Err(error);
+        }
+        if size <= 1 {
+            return Ok(self.untried.drain(..size).next().map(|item| (item, error)));
+        }
+        match error.is_too_slow {
+            true => self.size.too_long(size, &error),
+            false => self.size.rejected(size),
         }
         Ok(None)
     }

@@ -64,7 +64,8 @@ pub(crate) type Lane = (String, i32);
 pub(crate) struct ClaimResult {
     /// The claimed runs, each with a lease.
     pub(crate) claimed: Vec<Claimed>,
-    /// More runs are due, but another session has locked their definitions: the first job.
+    /// The first job whose due runs the claim skipped, because another session has locked its
+    /// definition.
     pub(crate) skipped: Option<String>,
     /// A trigger of another program made the database skip due runs.
     pub(crate) skips_runs: bool,
@@ -72,7 +73,7 @@ pub(crate) struct ClaimResult {
     pub(crate) has_released: bool,
     /// The last lane that the claim looked at, if there are more lanes.
     pub(crate) last_lane: Option<Lane>,
-    /// The last limited definition that the claim looked at, if there are more.
+    /// The last limited definition that the claim looked at, if there are more such definitions.
     pub(crate) last_definition: Option<i64>,
     /// The definitions that have more shares than the claim looked at.
     pub(crate) last_shares: Vec<LastShare>,
@@ -82,8 +83,8 @@ pub(crate) struct ClaimResult {
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) at_most: i32,
-    /// How many of them can start at once. The last attempt of a run is not claimed before it can
-    /// start.
+    /// How many of the claimed runs can start at once. The last attempt of a run is not claimed
+    /// before it can start.
     pub(crate) free_threads: i32,
     /// Claim no more runs once their payloads exceed this number of bytes.
     pub(crate) bytes: i64,
@@ -95,11 +96,11 @@ pub(crate) struct Claim {
     pub(crate) after_definition: Option<i64>,
     /// Continue after these shares.
     pub(crate) after_shares: Vec<LastShare>,
-    /// Whether to release the claim right if fewer runs are due.
+    /// Whether to release the claim right if fewer than `at_most` runs are due.
     pub(crate) release_right: bool,
     /// Whether the claim must check the limits of definitions.
     pub(crate) limits: bool,
-    /// Whether it may take runs with a lock of their own.
+    /// Whether the claim may take runs with a lock of their own.
     pub(crate) locks: bool,
 }
 
@@ -125,7 +126,7 @@ rows! {
         pub(crate) definition: Option<DefinedAction> = None,
         /// The number of this attempt.
         pub(crate) attempt: i32,
-        /// The last one that it may have, uncounted ones included.
+        /// The number of the last attempt that it may have, uncounted attempts included.
         pub(crate) max_attempts: i32,
         /// How many earlier attempts do not use up `max_attempts`.
         pub(crate) uncounted_attempts: i32,
@@ -143,11 +144,11 @@ rows! {
         pub(crate) scheduled_for: Option<String>,
         /// The ids of the runs that it waited for, with commas.
         pub(crate) after: Option<String>,
-        /// The definition passes their results on.
+        /// Whether the definition passes the results of these runs on.
         pub(crate) passes_results: bool,
-        /// The definition says that what it prints is JSON.
+        /// Whether the definition says that the job prints JSON.
         pub(crate) prints_json: bool,
-        /// The W3C trace context that it continues.
+        /// The W3C trace context that the run continues.
         pub(crate) traceparent: Option<String>,
         /// The results as JSON, or why they can't be read; `None`: they were not read.
         #[serde(skip)]
@@ -189,7 +190,7 @@ pub(crate) struct SetAside {
 pub(crate) enum AsideEnd {
     PutOff,
     Dead,
-    /// It could not be put off either, for this reason.
+    /// The run could not be put off either, for this reason.
     Kept(Error),
 }
 
@@ -221,7 +222,7 @@ rows! {
         second_message: Option<String>,
     }
 
-    /// The last share of a limited definition that a claim looked at, or the last lock.
+    /// The last share of a limited definition that a claim looked at, or the last lock of runs.
     pub(crate) struct LastShare {
         pub(crate) definition: i64,
         pub(crate) share: String,
@@ -262,7 +263,7 @@ impl FencingToken {
 }
 
 impl Store {
-    /// Returns the runs that `claim` would claim; changes nothing.
+    /// Returns the runs that a claim would take; changes nothing.
     pub(crate) fn preview(
         &self,
         worker: &str,
@@ -284,7 +285,7 @@ impl Store {
         self.query(doing, Transaction::one, query!("tick/predecessor_outputs"; run))
     }
 
-    /// Checks that claims are not rejected whatever the run.
+    /// Claims no run. Fails if the database rejects every claim, whatever the run.
     pub(crate) fn claim_nothing(&self) -> Result<()> {
         self.query("claim runs", Transaction::execute, query!("tick/claim_nothing")).map(drop)
     }
@@ -310,8 +311,8 @@ impl Store {
         })
     }
 
-    /// Puts off the runs that can't be claimed, and ends those that can't be read. Returns both.
-    /// `slow` is the error that is known already, of runs whose claim takes too long.
+    /// Puts off the runs that can't be claimed, and ends runs that can't be read. Returns both.
+    /// `slow` is the known error of runs whose claim takes too long.
     pub(crate) fn set_aside(
         &self,
         worker: &str,
@@ -332,6 +333,10 @@ impl Store {
     }
 }
 
+/// An argument of claim.sql instead of a definition: take no runs with limits or locks.
+const NO_LIMITS_NO_LOCKS: i64 = -1;
+
+/// Sends a claim. `read_claim` reads its answer.
 pub(super) async fn claim(
     client: &Client,
     holder: &Holder,
@@ -364,7 +369,7 @@ pub(super) async fn claim(
         after_definition = match (claim.limits, claim.locks) {
             (true, _) => Some(claim.after_definition.unwrap_or(0)),
             (false, true) => None,
-            (false, false) => Some(-1),
+            (false, false) => Some(NO_LIMITS_NO_LOCKS),
         },
         after_definitions = column(&claim.after_shares, |last| last.definition),
         after_shares = column(&claim.after_shares, |last| last.share.as_str()),
@@ -374,7 +379,8 @@ pub(super) async fn claim(
     send(client, statement).await
 }
 
-pub(super) fn claimed(rows: &[Row]) -> PgResult<ClaimResult> {
+/// Reads the answer to a claim.
+pub(super) fn read_claim(rows: &[Row]) -> PgResult<ClaimResult> {
     let mut result = ClaimResult::default();
     let Some(first) = rows.first() else { return Ok(result) };
     let lane: Option<String> = first.try_get("cut_queue")?;
@@ -388,7 +394,7 @@ pub(super) fn claimed(rows: &[Row]) -> PgResult<ClaimResult> {
     let shares = definitions.into_iter().flatten().zip(shares.into_iter().flatten());
     result.last_shares =
         shares.map(|(definition, share)| LastShare { definition, share }).collect();
-    // If there is no run, the row only has these facts.
+    // If no run was claimed, the only row has nothing more.
     if first.try_get::<_, Option<i64>>("id")?.is_none() {
         return Ok(result);
     }

@@ -39,18 +39,19 @@ pub(crate) struct ApplyTerms {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ApplyMode {
     Change,
-    /// Changes nothing if a person must agree first, unless it disables or removes only these.
+    /// Changes nothing if a person must agree first, unless it disables or removes only these
+    /// definitions.
     ChangeIfAgreed(Vec<String>),
     DryRun,
 }
 
 impl ApplyMode {
     /// Returns whether a person must first agree to the end of these definitions: some have a
-    /// schedule or waiting runs, or they are more than the `kept` ones.
-    fn must_ask(&self, ended: &[EndedDefinition], kept: usize) -> bool {
+    /// schedule or waiting runs, or they are more than the definitions that stay.
+    fn must_ask(&self, ended: &[EndedDefinition], staying: usize) -> bool {
         let Self::ChangeIfAgreed(agreed) = self else { return false };
-        let is_grave =
-            ended.len() > kept || ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0);
+        let is_grave = ended.len() > staying
+            || ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0);
         is_grave && !ended.iter().all(|ended| agreed.contains(&ended.name))
     }
 }
@@ -58,7 +59,8 @@ impl ApplyMode {
 /// The changes of `apply`.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Name, keys before as JSON (`None`: added), and keys after, in the words of the file.
+    /// Of each changed definition: its name, the keys before as JSON (`None`: it was added), and
+    /// the keys after, in the words of the file.
     pub(crate) changed: Vec<(String, Option<Value>, Value)>,
     /// The disabled or removed definitions.
     pub(crate) ended: Vec<EndedDefinition>,
@@ -66,13 +68,13 @@ pub(crate) struct Applied {
     pub(crate) must_ask: bool,
     /// What becomes of the times that were due.
     pub(crate) due: Vec<DueTimes>,
-    /// Hooks that can't be. Nothing was changed if there are any.
+    /// Hooks that are not possible. Nothing was changed if there are any.
     pub(crate) wrong_hooks: Vec<WrongHook>,
-    /// The jobs that follow others. Nothing was changed if it has mistakes.
+    /// The jobs that follow others. Nothing was changed if this graph has mistakes.
     pub(crate) graph: Graph,
     pub(crate) unknown_enqueuers: Vec<UnknownEnqueuer>,
-    /// Definitions of other files, and the names of these. Nothing was changed if there are any,
-    /// unless the terms allow to take them over.
+    /// Definitions of other files, and the names of these files. Nothing was changed if there are
+    /// any, unless the terms allow to take them over.
     pub(crate) foreign: Vec<(String, String)>,
 }
 
@@ -297,8 +299,9 @@ impl Store {
         self.query("pause a schedule", Transaction::first, statement)
     }
 
-    /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the next
-    /// time; `None`: the definition differs from `scheduled` now.
+    /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the row
+    /// with the next time, which a job without a schedule lacks; without a row, the definition
+    /// differs from `scheduled` now.
     pub(crate) fn resume(
         &self,
         scheduled: Scheduled,

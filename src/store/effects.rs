@@ -12,6 +12,7 @@ use crate::text::listing::Listing;
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
 
 rows! {
+    /// An effect that was recorded before.
     struct Found {
         recorded_at: DateTime<Utc>,
         is_own: bool,
@@ -34,7 +35,7 @@ rows! {
 pub(crate) enum Effect {
     /// Recorded now: the caller may perform the effect and owns this record.
     Begun(DateTime<Utc>),
-    /// Holds the output of the command, if it is stored.
+    /// Completed earlier; with the output of the command, if it is stored.
     Completed(Option<String>),
     /// Recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),

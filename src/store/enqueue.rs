@@ -162,7 +162,7 @@ pub(crate) enum Queued {
     Undefined,
     /// `jobctl.enqueue` rejects the run for this reason.
     Refused(Exit, String),
-    /// Another run of the batch was rejected first.
+    /// Not tried, because another run of the batch was rejected first.
     NotTried,
 }
 
@@ -209,7 +209,7 @@ impl Store {
         };
         let order = lock_order(runs);
         let has_keys = runs.iter().any(|run| run.key.is_some());
-        // Another batch holds its keys as long as it takes.
+        // Another batch has locked its keys as long as it takes.
         let until = (runs.len() > 1).then(|| Instant::now() + timeouts.statement);
         let enqueued = loop {
             let enqueued = self.transact_within(timeouts, "enqueue", |transaction| {
@@ -268,7 +268,7 @@ fn enqueue_chunks(
     Ok(answers)
 }
 
-/// Lets new runs wait for others. Returns the first that can't, by its index, and why.
+/// Lets new runs wait for others. Returns the index of the first run that can't, and why.
 fn wait_for(
     transaction: &mut Transaction,
     dependencies: &[Dependencies],

@@ -111,7 +111,7 @@ impl Error {
         self.cause.split_once(": ").map_or(&self.cause, |(_, cause)| cause)
     }
 
-    /// The server did not answer within the limits of a statement.
+    /// The error if the server did not answer within the limits of a statement.
     pub(super) fn silent(doing: &str) -> Self {
         Self::lost(
             format!("cannot {doing}: {SILENT}"),
@@ -119,12 +119,12 @@ impl Error {
         )
     }
 
-    /// A trigger made a claim skip a run. The search for it finds a better text.
+    /// The error if a trigger made a claim skip a run. The search for this run finds a better text.
     pub(crate) fn skips_runs() -> Self {
         Self::new(Kind::Data, Exit::CouldNot, "cannot claim runs: a trigger skips a run")
     }
 
-    /// A setting makes the session read-only.
+    /// The error if a setting makes the session read-only.
     pub(super) fn read_only(doing: &str) -> Self {
         let cause = format!(
             "cannot {doing}: default_transaction_read_only is on for this role or database"
@@ -132,12 +132,12 @@ impl Error {
         Self { exit: Exit::Configuration, ..Self::lost(cause, WRITABLE) }
     }
 
-    /// The schema is missing, older, newer or changed.
+    /// The error if the schema is missing, older, newer or changed.
     pub(super) fn of_schema(cause: String, remedy: &'static str) -> Self {
         Self { remedy, ..Self::new(Kind::Fatal, Exit::Schema, cause) }
     }
 
-    /// The database has lost this tick.
+    /// The error if the database has lost a tick, as after a restore.
     pub(super) fn restored() -> Self {
         let message = "cannot start runs: the database is older than a tick has seen it, as after \
             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
@@ -154,6 +154,7 @@ impl Error {
         Self { remedy, ..Self::new(Kind::Lost, Exit::Unavailable, cause) }
     }
 
+    /// The error of a statement or of the connection.
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
         let constraint = error.as_db_error().and_then(|db| db.constraint());
         if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey" | "job_events_pkey")) =
@@ -186,8 +187,8 @@ impl Error {
             _ => String::new(),
         };
         let cause = format!("cannot {doing}: {}{detail}", cause(error)).replace(['\n', '\r'], " ");
-        let is_too_slow = error.code().is_some_and(ends_slow);
-        let is_locked = error.code().is_some_and(waits_for_lock);
+        let is_too_slow = error.code().is_some_and(is_time_limit);
+        let is_locked = error.code().is_some_and(is_lock_timeout);
         Self { kind, exit, cause, remedy, is_too_slow, is_locked, may_be_committed: false }
     }
 
@@ -199,7 +200,7 @@ impl Error {
             false => meaning(doing, &state, ""),
         };
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
-        let (is_too_slow, is_locked) = (ends_slow(&state), waits_for_lock(&state));
+        let (is_too_slow, is_locked) = (is_time_limit(&state), is_lock_timeout(&state));
         Self { remedy, is_too_slow, is_locked, ..Self::new(kind, exit, cause) }
     }
 
@@ -209,7 +210,7 @@ impl Error {
         if known.kind == Kind::Lost { Self::uncertain(doing, &cause(error)) } else { known }
     }
 
-    /// The answer to COMMIT is missing, for this cause.
+    /// The error if the answer to COMMIT is missing, for this cause.
     pub(super) fn uncertain(doing: &str, cause: &str) -> Self {
         let cause =
             format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
@@ -241,8 +242,8 @@ pub(super) const SILENT: &str = "the database does not answer";
 
 /// Returns the cause from the server or the driver, without the failed action.
 pub(super) fn cause(error: &postgres::Error) -> String {
-    if let Some(refused) = refused(error) {
-        return refused.to_string();
+    if let Some(rejection) = rejection(error) {
+        return rejection.to_string();
     }
     match error.as_db_error() {
         Some(db) => db.message().to_owned(),
@@ -256,8 +257,8 @@ fn chain(error: &postgres::Error) -> String {
     Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Returns the limit that the connection enforced.
-fn refused(error: &postgres::Error) -> Option<&Rejection> {
+/// Returns the limit of the connection that an answer exceeded.
+fn rejection(error: &postgres::Error) -> Option<&Rejection> {
     error.source()?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
@@ -268,7 +269,7 @@ fn is_broken(error: &postgres::Error) -> bool {
         |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
     error.code().is_none()
         && !error.is_closed()
-        && (refused(error).is_some() || !error.source().is_some_and(is_known))
+        && (rejection(error).is_some() || !error.source().is_some_and(is_known))
 }
 
 /// Returns whether the driver could not convert a value. Its other errors without a code are about
@@ -285,17 +286,19 @@ fn is_of_trigger(error: &postgres::Error, code: &SqlState) -> bool {
 
 /// Returns whether the code is about a session, not about a statement.
 fn is_of_session(code: &SqlState) -> bool {
-    let is_of = |class| code.code().starts_with(class);
-    (is_of("08") || is_of("57")) && !ends_slow(code) && *code != SqlState::PROTOCOL_VIOLATION
+    let is_in_class = |class| code.code().starts_with(class);
+    (is_in_class("08") || is_in_class("57"))
+        && !is_time_limit(code)
+        && *code != SqlState::PROTOCOL_VIOLATION
 }
 
 /// Returns whether another session held a lock for too long.
-fn waits_for_lock(code: &SqlState) -> bool {
+fn is_lock_timeout(code: &SqlState) -> bool {
     [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
 }
 
 /// Returns whether a time limit ended the statement.
-fn ends_slow(code: &SqlState) -> bool {
+fn is_time_limit(code: &SqlState) -> bool {
     *code == SqlState::QUERY_CANCELED
 }
 
@@ -315,7 +318,7 @@ pub(super) fn is_read_only(error: &postgres::Error) -> bool {
 /// trigger raised the error. The message may be in any language.
 pub(super) fn is_cancel(error: &postgres::Error) -> bool {
     let routine = error.as_db_error().and_then(|db| db.routine());
-    error.code().is_some_and(ends_slow) && routine == Some("ProcessInterrupts")
+    error.code().is_some_and(is_time_limit) && routine == Some("ProcessInterrupts")
 }
 
 /// Returns whether the statement conflicted with a concurrent one and may be sent again at once.
@@ -359,6 +362,7 @@ fn is_of_owner(doing: &str, message: &str) -> bool {
     }
 }
 
+/// Returns the kind, the exit status and the remedy of a SQLSTATE.
 fn meaning(doing: &str, code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
     let lost = |remedy| (Kind::Lost, Exit::Unavailable, remedy);
     let busy = |remedy| (Kind::Busy, Exit::Unavailable, remedy);

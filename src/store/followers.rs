@@ -7,11 +7,11 @@ use super::session::Transaction;
 use super::statement::query;
 use super::{Result, Store};
 
-/// How many rows of `job_dependencies` are looked up, so that a decision is short. A run that waits
-/// for more is decided at once.
+/// How many rows of `job_dependencies` one decision looks up, so that it is short. All rows of one
+/// run are looked up at once, even if they are more.
 const EDGES_AT_ONCE: i64 = 1000;
 
-/// What came of a decision.
+/// The result of a decision.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     /// Whether anything has changed.

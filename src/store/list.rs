@@ -43,13 +43,14 @@ pub(crate) struct RunFilter {
 }
 
 impl RunFilter {
-    /// Returns whether no index finds the runs, so that a search may read all of them.
+    /// Returns whether no index finds the matching runs, so that a search may read all runs of the
+    /// table.
     pub(crate) fn reads_all(&self) -> bool {
         let texts = [&self.key_prefix, &self.share, &self.worker, &self.error, &self.enqueued_by];
         let has_text = texts.into_iter().any(Option::is_some) || !self.payload.is_empty();
-        let many = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
-        let has_many = self.statuses.is_empty() || self.statuses.iter().any(many);
-        has_text && has_many && self.since.is_none() && self.ids.is_none()
+        let is_frequent = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
+        let is_over_many = self.statuses.is_empty() || self.statuses.iter().any(is_frequent);
+        has_text && is_over_many && self.since.is_none() && self.ids.is_none()
     }
 }
 
@@ -132,7 +133,7 @@ rows! {
 }
 
 impl Incident {
-    /// Shows the words of the newest attempt as the cause.
+    /// Shows the text of the newest attempt as the cause.
     pub(super) fn tell_newest(&mut self) {
         self.cause = self.newest_cause.take().or(self.cause.take());
     }
@@ -153,7 +154,7 @@ pub(crate) struct TrailFilter {
 }
 
 rows! {
-    /// What an enqueue reads of the runs that it replaced.
+    /// The settings of a run, to compare them before and after a replacement.
     pub(crate) struct Run {
         pub(crate) id: i64,
         pub(crate) queue: String,
@@ -224,8 +225,8 @@ impl Store {
         })
     }
 
-    /// Returns the events of the trail that match, the newest first. If `grouped`, equal ones of
-    /// runs are one row.
+    /// Returns the events of the trail that match, the newest first. If `grouped`, equal events of
+    /// several runs are one row.
     pub(crate) fn list_trail(
         &self,
         filter: TrailFilter,
@@ -282,8 +283,8 @@ impl Store {
         self.query("read an incident", Transaction::first, statement)
     }
 
-    /// Returns the runs that wait for a run, or for which it waits; unless `direct`, also those
-    /// that do so through others.
+    /// Returns the runs that wait for a run (`followers`), or else the runs for which it waits;
+    /// unless `direct`, also runs that are related through other runs.
     pub(crate) fn related_runs(&self, id: i64, followers: bool, direct: bool) -> Result<Vec<i64>> {
         let statement = query!("look/related_runs"; id, followers, direct);
         self.query("read what runs wait for", Transaction::one, statement)
@@ -300,6 +301,7 @@ impl Store {
     }
 }
 
+/// Returns the runs and the numbers of the failed attempts that match.
 fn failed_attempts(
     transaction: &mut Transaction,
     filter: &FailureFilter,
@@ -308,19 +310,21 @@ fn failed_attempts(
     let FailureFilter { since, until, worker, queue, share, error_type, .. } = filter;
     let FailureFilter { incident, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
-    let within = limit.filter(|_| error.is_none());
+    // A text is searched for among all of them.
+    let limit_before_text = limit.filter(|_| error.is_none());
     let found: Vec<AttemptNumber> = transaction.list(query!(
         "look/failed_attempts";
-        since, until, jobs, worker, queue, share, error_type, incident, limit = within,
+        since, until, jobs, worker, queue, share, error_type, incident, limit = limit_before_text,
     ))?;
-    let ids =
+    let numbers =
         |found: Vec<AttemptNumber>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
-    let (run_ids, attempts) = ids(found);
+    let (run_ids, attempts) = numbers(found);
     let Some(error) = error else { return Ok((run_ids, attempts)) };
     let with_text = query!("look/attempts_with_text"; run_ids, attempts, error, limit);
-    Ok(ids(transaction.list(with_text)?))
+    Ok(numbers(transaction.list(with_text)?))
 }
 
+/// Returns the ids of the runs that match: by their end or by their creation.
 fn list_ids(
     transaction: &mut Transaction,
     filter: &RunFilter,
@@ -339,7 +343,7 @@ fn list_ids(
     ))
 }
 
-/// An empty filter matches everything, as NULL does.
+/// Returns the words as an argument: NULL for an empty filter, because both match everything.
 fn unless_empty<T>(words: Vec<T>) -> Option<Vec<T>> {
     Some(words).filter(|words| !words.is_empty())
 }

@@ -19,14 +19,14 @@ rows! {
         pub(crate) succeeded: i64,
         pub(crate) enqueues_per_second: Option<f64>,
         pub(crate) claims_per_second: Option<f64>,
-        /// From due to claim.
+        /// The wait of a run from due to claim.
         pub(crate) wait_p50_seconds: Option<f64>,
         pub(crate) wait_p95_seconds: Option<f64>,
         pub(crate) wait_p99_seconds: Option<f64>,
         pub(crate) wait_max_seconds: Option<f64>,
-        /// Of the whole server during the test; `None` if it does not show them.
+        /// The bytes of WAL of the whole server during the test; `None` if it does not show them.
         pub(crate) wal_bytes: Option<i64> = None,
-        /// In all tables of jobctl after the test, as PostgreSQL counts them.
+        /// The dead rows of all tables of jobctl after the test, as PostgreSQL counts them.
         pub(crate) dead_rows: i64 = 0,
     }
 }
@@ -83,7 +83,8 @@ impl Store {
         })
     }
 
-    /// Returns whether this test still has the lock.
+    /// Removes the runs of the test, in several transactions. Returns whether it still has the
+    /// lock.
     fn remove_load_runs(&self, id: i64) -> Result<bool> {
         loop {
             let removed = self.transact("remove the load test", |transaction| {
@@ -98,6 +99,7 @@ impl Store {
         }
     }
 
+    /// Removes all rows of the test except its runs.
     fn remove_rest_of_load(&self, id: Option<i64>) -> Result<()> {
         let statement = query!("load/remove_rest"; id);
         self.query("remove the load test", Transaction::execute, statement).map(drop)

@@ -132,7 +132,7 @@ impl Store {
         self.transactions.get()
     }
 
-    /// Returns how long the longest transaction took since the last call.
+    /// Returns how long the longest transaction took since the last call of this function.
     pub(crate) fn take_longest(&self) -> Duration {
         self.longest.take()
     }

@@ -22,7 +22,7 @@ pub(crate) struct Cause {
     /// The user and the host, as in `ana@web1`.
     pub(crate) host_user: String,
     pub(crate) reason: Option<String>,
-    /// The name of a command for many runs, for an undo; `None` if nothing can be undone.
+    /// The name under which a command for many runs can be undone; `None`: it can't.
     pub(crate) operation: Option<String>,
 }
 
@@ -59,9 +59,9 @@ impl Operation {
 /// The terms of a retry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryTerms {
-    /// Cancelled runs become due now, not at the time they had.
+    /// Whether cancelled runs become due now, not at the time that they had.
     pub(crate) cancelled_now: bool,
-    /// Settled runs are left out, as if they did not exist.
+    /// Whether to leave out settled runs, as if they did not exist.
     pub(crate) unsettled: bool,
 }
 
@@ -149,17 +149,17 @@ rows! {
 /// Operations apply to runs whose status is one of `from`. An id that is missing from the answer
 /// does not exist.
 impl Store {
-    /// Returns the answers that a request would get by the statuses of the runs, and changes
-    /// nothing. It does not detect two conflicts: another run has the key, or no start would be
-    /// left.
+    /// Returns the answers that an operation would get, as far as the statuses of the runs decide
+    /// it, and changes nothing. It does not detect two conflicts: another run has the key, or no
+    /// start would be left.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<OperationResult>> {
         let statement = query!("operate/dry_run"; ids, from);
         self.query("read runs", Transaction::list, statement)
     }
 
-    /// Performs an operation on runs. Skips runs that another session has locked, and returns them
-    /// too; or waits for them. A single run that takes too long gets more time, because an operator
-    /// must be able to end a run that no tick can end in time.
+    /// Performs an operation on runs. Waits for runs that another session has locked, or skips them
+    /// and returns their ids as the second list. A single run that takes too long gets more time,
+    /// because an operator must be able to end a run that no tick can end in time.
     pub(crate) fn operate(
         &self,
         operation: &Operation,
@@ -209,8 +209,8 @@ impl Store {
         self.query("look for old runs", Transaction::list, statement)
     }
 
-    /// Returns at most `limit` runs of a job that come after the run `after`, by id: the dead ones,
-    /// or those among which the other old ones are. They are old `age` seconds after their end.
+    /// Returns at most `limit` runs of a job after the run `after`, by id: its dead runs, or those
+    /// among which its other old runs are. A run is old `age` seconds after its end.
     pub(crate) fn aged_runs(
         &self,
         job: &str,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::row::rows;
 use super::statement::query;
-use super::status::{Flow, WorkFacts, Worker, list_workers, read_work};
+use super::status::{Flow, Purpose, WorkFacts, Worker, list_workers, read_work};
 use super::{Incident, Result, Store, Timeouts};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
@@ -46,7 +46,7 @@ pub(crate) struct Snapshot {
     pub(crate) now: DateTime<Utc>,
     pub(crate) summary: ReportSummary,
     pub(crate) work: WorkFacts,
-    /// First that of all jobs, if there are several.
+    /// The flow of all jobs comes first, if there are several.
     pub(crate) flow: Vec<Flow>,
     pub(crate) jobs: Vec<ReportJob>,
     pub(crate) incidents: Vec<Incident>,
@@ -78,7 +78,7 @@ rows! {
         pub(crate) used: bool,
         /// Dead and not settled.
         pub(crate) dead: i64,
-        /// Of these, the runs that died in the last 24 hours.
+        /// Dead and not settled runs that died in the last 24 hours.
         pub(crate) dead_lately: i64,
         pub(crate) failed: i64,
         pub(crate) due: i64,
@@ -88,7 +88,8 @@ rows! {
         pub(crate) running: i64,
         /// Running runs whose lease expired.
         pub(crate) lost: i64,
-        /// On the last seven days in UTC, this one included; `before`: on the seven before them.
+        /// The runs that ended on the last seven days in UTC, today included. `..._before`: on the
+        /// seven days before these.
         pub(crate) succeeded_7d: i64,
         pub(crate) dead_7d: i64,
         pub(crate) succeeded_before: i64,
@@ -117,9 +118,9 @@ rows! {
         pub(crate) after: Option<String>,
         /// The average run time of successes on the last day with one.
         pub(crate) average: Option<f64>,
-        /// The same on a day a week or two before, if it was another.
+        /// The average run time on a day a week or two before, if it was another day.
         pub(crate) average_before: Option<f64>,
-        /// The number of days between the two.
+        /// The number of days between the two averages.
         pub(crate) days: Option<i32>,
         /// When its runs reach their timeout, if they take longer and longer.
         pub(crate) days_to_timeout: Option<f64>,
@@ -129,7 +130,7 @@ rows! {
         pub(crate) all_failed: i64,
         pub(crate) all_dead: i64,
         pub(crate) all_dropped: i64,
-        /// In order, without empty bins.
+        /// The bins in order, without empty ones.
         #[serde(skip)]
         pub(crate) bins: Json<Vec<Bin>>,
     }
@@ -157,7 +158,7 @@ impl Store {
     ) -> Result<Snapshot> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(timeouts, "read the report", |transaction| {
-            let mut work = read_work(transaction, None, &Thresholds::default(), true)?;
+            let mut work = read_work(transaction, None, &Thresholds::default(), Purpose::Report)?;
             let now = work.now;
             let scope = scope(now, &work);
             let Scope { bins, by_day, troubled, rows, .. } = &scope;

@@ -137,8 +137,8 @@ impl<T: SqlType + ToSql + Sync> Argument for T {
 }
 
 /// Returns one column of a batch of rows: the argument of a statement that reads arrays.
-pub(super) fn column<'a, T, U>(rows: &'a [T], of: impl Fn(&'a T) -> U) -> Vec<U> {
-    rows.iter().map(of).collect()
+pub(super) fn column<'a, T, U>(rows: &'a [T], value: impl Fn(&'a T) -> U) -> Vec<U> {
+    rows.iter().map(value).collect()
 }
 
 /// A type that a row is read as: a struct of `rows!`, one column, or a tuple of columns.
@@ -285,8 +285,8 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
     }
 }
 
-/// Returns the rows of a list. Its fields are the columns before `now`; the later ones are not
-/// printed. A row of NULLs names the columns if there is no other.
+/// Returns the rows of a list. Its fields are the columns before `now`; later columns are not
+/// printed. Without rows, the row `nulls` names the columns.
 pub(super) fn listing(rows: &[Row], nulls: Option<&Row>) -> PgResult<Listing> {
     let columns = rows.first().or(nulls).map(Row::columns).unwrap_or_default();
     let names = columns.iter().map(|column| column.name().to_owned());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_postgres::Client;
 
-use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim, claimed};
+use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim, read_claim};
 use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
 use super::session::{Transaction, send};
 use super::statement::query;
@@ -38,7 +38,7 @@ pub(crate) type Renewed = (FencingToken, LeaseState);
 /// claim is lost, and its run was not changed.
 pub(crate) type Recorded = HashMap<FencingToken, Status>;
 
-/// The result of an attempt, and the status that follows.
+/// The result of an attempt, and the next status of its run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Finish {
     pub(crate) token: FencingToken,
@@ -55,8 +55,8 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    /// Moves the times of a result that was stored so long ago.
-    pub(crate) fn age(&mut self, stored_ago: Duration) {
+    /// Corrects the times of a result for the time since it was stored.
+    pub(crate) fn add_age(&mut self, stored_ago: Duration) {
         self.started_ago = self.started_ago.saturating_add(stored_ago);
         self.ended_ago = self.ended_ago.saturating_add(stored_ago);
         let wait = &mut self.next_status.wait;
@@ -113,10 +113,12 @@ pub(crate) struct Recovered {
 
 from_row!(Recovered { id, status, expires_first });
 
-/// What follows the end of runs.
+/// What the end of runs causes.
 #[derive(Debug, Default)]
 struct AfterEnd {
+    /// The ended runs that others wait for.
     followed: Vec<i64>,
+    /// Whether other runs may be due now or soon, such as hooks.
     queues_runs: bool,
 }
 
@@ -143,9 +145,10 @@ impl Store {
             let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
-            let none = vec![None; claims.len()];
-            let kept = transaction
-                .request(async |client| keep_locked(client, worker, &claims, lease, none).await)?;
+            let no_results = vec![None; claims.len()];
+            let kept = transaction.request(async |client| {
+                keep_locked(client, worker, &claims, lease, no_results).await
+            })?;
             for row in kept {
                 if let Some(state) = busy.get_mut(&FencingToken::from_row(&row)?) {
                     **state = match row.try_get("cancel_requested")? {
@@ -176,10 +179,11 @@ impl Store {
     }
 
     /// Records results, releases claims that were never started, then claims due runs: all or
-    /// nothing. Waits for locked runs or skips them, which needs one more statement. Their results
-    /// are stored, as are those in `kept`, and a later wake of any tick records them. Returns also
-    /// the ended runs that others wait for. If the connection is lost, the error carries the claims
-    /// that exist if the transaction was committed, which is unknown.
+    /// nothing. Waits for locked runs or, with one more statement, skips them. The results of
+    /// skipped runs and those in `kept` are stored in `job_locked_runs`, and a later wake of any
+    /// tick records them. Also returns the ended runs that others wait for. If the connection is
+    /// lost, the error carries the claims that exist if the transaction was committed, which is
+    /// unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
@@ -194,7 +198,7 @@ impl Store {
             ([], [], _) => "release claims",
             _ => "record results",
         };
-        let mut made = Vec::new();
+        let mut claimed_tokens = Vec::new();
         let done = self.transact(doing, |transaction| {
             let locked = if skips_locked {
                 let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
@@ -237,15 +241,15 @@ impl Store {
                 after.followed.extend(after_release.followed);
                 after.queues_runs |= after_release.queues_runs;
             }
-            let taken = claimed(&claims)?;
-            made = column(&taken.claimed, Claimed::token);
+            let taken = read_claim(&claims)?;
+            claimed_tokens = column(&taken.claimed, Claimed::token);
             let AfterEnd { followed, queues_runs } = after;
             let step =
                 StepResult { recorded, queues_runs, locked, taken, claiming, follows: false };
             Ok((step, followed))
         });
         done.map_err(|error| {
-            let claims = if error.kind == Kind::Lost { made } else { Vec::new() };
+            let claims = if error.kind == Kind::Lost { claimed_tokens } else { Vec::new() };
             (error, claims)
         })
     }
@@ -289,8 +293,8 @@ impl Store {
         self.query("look for stored results", Transaction::list, statement)
     }
 
-    /// Records the stored result of a claim, and deletes its row of `job_locked_runs`. `None`: it
-    /// has none, or another session has locked the run.
+    /// Records the result of a claim that is stored in `job_locked_runs`, and deletes it there.
+    /// `None`: no result is stored, or another session has locked the run.
     pub(crate) fn record_stored(&self, claim: FencingToken) -> Result<Option<StoredResult>> {
         self.transact("record stored results", |transaction| {
             let FencingToken { id, attempt, claimed_at } = claim;
@@ -300,7 +304,7 @@ impl Store {
             let Ok(mut result) = serde_json::from_value::<Finish>(result) else {
                 return Ok(Some(StoredResult { worker, recorded: None }));
             };
-            result.age(stored_ago);
+            result.add_age(stored_ago);
             let finished =
                 transaction.request(async |client| finish(client, &worker, &[&result]).await)?;
             let (recorded, _) =
@@ -316,7 +320,7 @@ impl Store {
         self.query("look for expired runs", Transaction::list, query!("tick/expired"; limit))
     }
 
-    /// Cancels those of the runs that wait and expired. Returns how many.
+    /// Cancels those of these runs that are waiting and have expired. Returns their number.
     pub(crate) fn expire(&self, ids: &[i64]) -> Result<usize> {
         let statement = query!("tick/expire"; ids);
         let ended = self.query("cancel expired runs", Transaction::list::<i64>, statement)?;
@@ -324,6 +328,7 @@ impl Store {
     }
 }
 
+/// Returns a claim and the state of its lease, read from a row of renew_leases.sql.
 fn renewed_lease(row: &Row) -> PgResult<Renewed> {
     let state = ["held", "renewed", "cancel_requested"].map(|column| row.try_get(column));
     let [held, renewed, cancel_requested] = state;
@@ -357,7 +362,7 @@ fn lock_runs(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> 
     transaction.list(query!("tick/lock_runs"; ids = runs))
 }
 
-/// Releases claims that were never started; returns what follows.
+/// Releases claims that were never started. Returns what that causes, as `AfterEnd`.
 async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> PgResult<Vec<Row>> {
     let [_, ..] = unstarted else { return Ok(Vec::new()) };
     let (ids, attempts, claimed_at) = FencingToken::columns(unstarted);
@@ -393,7 +398,7 @@ async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Ve
 }
 
 /// Returns the status of each attempt that `finish` or an earlier statement has recorded, and what
-/// follows. In the history, an attempt that lost its lease gets that as its result.
+/// the end of the runs causes. An attempt that has lost its lease gets that result in the history.
 fn read_recorded_and_note_lost(
     transaction: &mut Transaction<'_>,
     worker: &str,

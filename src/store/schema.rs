@@ -26,7 +26,9 @@ const LIMITS: Timeouts = Timeouts {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 rows! {
-    /// The state of the schema before a migration, see schema/migration_ground.sql.
+    /// The state of the schema before a migration, see schema/migration_ground.sql. `strangers` are
+    /// objects that are not jobctl's or not the owner's; `creators` are other roles that may create
+    /// objects.
     struct Ground {
         has_schema: bool,
         has_versions: bool,
@@ -41,7 +43,8 @@ rows! {
 }
 
 rows! {
-    /// A part of the schema that is applied, see schema/list_migrations.sql.
+    /// A part of the schema that is applied, see schema/list_migrations.sql. As for `Migration`, a
+    /// function or view has no version.
     struct AppliedPart {
         version: Option<i32>,
         name: String,
@@ -90,7 +93,7 @@ impl Store {
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
             let inspected = self.transact_within(timeouts, doing, |transaction| {
-                match inspect(transaction, mode) {
+                match list_or_apply(transaction, mode) {
                     // Usually objects do not exist because a migration is missing; here that advice
                     // would be wrong.
                     Err(error) if error::is_undefined(&error) => Ok(schema_fault(
@@ -112,7 +115,9 @@ impl Store {
     }
 }
 
-fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
+/// Lists the missing parts. With `Mode::Apply`, first locks out other migrators, then applies and
+/// returns the next parts. The inner error is about the schema; the outer one is PostgreSQL's.
+fn list_or_apply(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
     if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"))? {
         let busy = "cannot migrate: another migrator is running; try again";
         return Ok(Err(Error::new(Kind::Busy, Exit::Unavailable, busy)));
@@ -123,44 +128,48 @@ fn inspect(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Mig
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
-    // `doctor` reports altered objects by a check of their own.
+    let applied = match has_versions {
+        true => list_applied(transaction, mode)?,
+        false => Vec::new(),
+    };
+    let mut listed = match missing_parts(&applied) {
+        Ok(missing) => missing,
+        Err(error) => return Ok(Err(error)),
+    };
+    if mode == Mode::Apply && !listed.is_empty() {
+        // One migration; after the last migration, also the functions and views.
+        let next_migration = listed.iter().skip(1).position(|part| part.version.is_some());
+        listed.truncate(next_migration.map_or(listed.len(), |place| place + 1));
+        apply(transaction, has_schema, has_versions, &listed)?;
+    }
+    // A person need not see that a new schema also gets its functions and views.
+    let has_objects = applied.iter().any(|part| part.version.is_none());
+    listed.retain(|part| has_objects || part.version.is_some());
+    Ok(Ok(listed))
+}
+
+/// Returns the applied parts. Except for `Mode::Inspect`, a part whose objects were altered
+/// counts as changed; `doctor` reports altered objects by a check of their own.
+fn list_applied(transaction: &mut Transaction, mode: Mode) -> PgResult<Vec<AppliedPart>> {
     let deviations: Vec<ObjectFacts> = match mode {
         Mode::Inspect => Vec::new(),
         _ => transaction.list(query!("doctor/objects"; definitions = DEFINITIONS))?,
     };
-    let changed = deviations.iter().filter(|it| it.kind == "changed");
+    let changed = deviations.iter().filter(|object| object.kind == "changed");
     // A trigger is named with its table, as in `trigger t on job_runs`.
     let altered: Vec<_> = changed.filter_map(|it| it.object.split(" on ").next()).collect();
-    let applied = if has_versions {
-        let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
-        transaction.list(query!(
-            "schema/list_migrations";
-            versions = column(&known, |it| it.version),
-            names = column(&known, |it| it.name),
-            texts = column(&known, |it| it.sql),
-            altered,
-        ))?
-    } else {
-        Vec::new()
-    };
-    let missing = match missing(&applied) {
-        Ok(missing) => missing,
-        Err(error) => return Ok(Err(error)),
-    };
-    // One migration, and what follows the last one.
-    let further = missing.iter().skip(1).position(|it| it.version.is_some());
-    let part = &missing[..further.map_or(missing.len(), |further| further + 1)];
-    let mut listed = if mode == Mode::Apply { part } else { &missing }.to_vec();
-    if mode == Mode::Apply && !part.is_empty() {
-        apply(transaction, has_schema, has_versions, part)?;
-    }
-    let is_new = applied.iter().all(|it| it.version.is_some());
-    listed.retain(|it| !is_new || it.version.is_some());
-    Ok(Ok(listed))
+    let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
+    transaction.list(query!(
+        "schema/list_migrations";
+        versions = column(&known, |part| part.version),
+        names = column(&known, |part| part.name),
+        texts = column(&known, |part| part.sql),
+        altered,
+    ))
 }
 
 /// Returns the parts that the database lacks, in the order in which they are applied.
-fn missing(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
+fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
     let mut newest_applied = 0;
     for AppliedPart { version, unchanged, missing, .. } in applied {
         let Some(version) = *version else { continue };

@@ -19,11 +19,11 @@ use crate::text::listing::Listing;
 /// The timeouts of the statements of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// The longest time that each may run on the server.
+    /// The longest time that each statement may run on the server.
     pub(crate) statement: Duration,
-    /// The longest time that each may wait for a lock.
+    /// The longest time that each statement may wait for a lock.
     pub(crate) lock: Duration,
-    /// The additional time for an answer, for the network.
+    /// How much longer than `statement` the client waits for an answer, because of the network.
     pub(crate) silence: Duration,
     /// The longest wait for an answer after an interruption.
     pub(crate) interrupted: Duration,
@@ -45,7 +45,7 @@ impl Timeouts {
         one_moment: false,
     };
 
-    /// Those of a statement that must not delay others for long.
+    /// The timeouts of a statement that must not delay others for long.
     pub(crate) fn short(self) -> Self {
         Self { statement: self.statement / 4, lock: self.lock / 4, ..self }
     }
@@ -57,7 +57,8 @@ const CHECK: &str = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_
 const RETRIES: usize = 5;
 
 impl Store {
-    /// Runs `work` in a transaction. `doing` completes "cannot ...".
+    /// Runs `work` in a transaction. If the transaction conflicts with another, runs `work` again,
+    /// so `work` must not keep anything from a try. `doing` completes "cannot ...".
     pub(super) fn transact<'a, T>(
         &'a self,
         doing: &str,
@@ -66,6 +67,8 @@ impl Store {
         self.transact_within(self.timeouts, doing, work)
     }
 
+    /// Runs `work` as `transact` does, with these timeouts. If `checks_version` is set, the
+    /// transaction first checks the schema's version.
     pub(super) fn transact_within<'a, T>(
         &'a self,
         timeouts: Timeouts,
@@ -82,7 +85,7 @@ impl Store {
             created_at: None,
         };
         let began = Instant::now();
-        let done = run(&mut transaction, doing, timeouts, checks, work);
+        let done = run_until_committed(&mut transaction, doing, timeouts, checks, work);
         self.longest.set(self.longest.get().max(began.elapsed()));
         done.map_err(|error| error.in_database(transaction.client.target()))
     }
@@ -103,8 +106,8 @@ impl Store {
 pub(super) struct Transaction<'a> {
     client: RefMut<'a, Client>,
     wait: Wait<'a>,
-    /// What opens the transaction. It is sent with the first statement, without a round trip of its
-    /// own.
+    /// The statements that open the transaction. They are sent with the first statement, without a
+    /// round trip of their own.
     begin: Option<String>,
     /// When the schema was created; `None`: the transaction did not check the schema.
     pub(super) created_at: Option<DateTime<Utc>>,
@@ -170,6 +173,7 @@ impl Transaction<'_> {
     }
 }
 
+/// Executes a statement, and returns its rows.
 pub(super) async fn send(
     client: &tokio_postgres::Client,
     statement: Statement<'_>,
@@ -178,7 +182,9 @@ pub(super) async fn send(
     client.query_typed(statement.text, &parameters).await
 }
 
-fn run<'a, T>(
+/// Opens a transaction, runs `work` and commits, again after a conflict. `checks` says whether to
+/// check the schema's version first.
+fn run_until_committed<'a, T>(
     transaction: &mut Transaction<'a>,
     doing: &str,
     timeouts: Timeouts,
@@ -209,9 +215,9 @@ fn run<'a, T>(
         statement.as_millis(),
         lock.as_millis(),
     );
-    let (mut retries, first) = (0, Instant::now());
+    let (mut retries, first_began) = (0, Instant::now());
     loop {
-        let this = Instant::now();
+        let began = Instant::now();
         transaction.begin = (!checks).then(|| begin.clone());
         if checks {
             let check = format!("{begin}; {CHECK}");
@@ -249,11 +255,12 @@ fn run<'a, T>(
             return Err(Error::read_only(doing));
         }
         // A person cancelled the statement before its time limit. No row is the cause.
-        let is_cancelled = error::is_cancel(&error) && this.elapsed() < timeouts.statement;
-        let goes_on = error::is_collision(&error) || is_cancelled && retries == 0;
-        // A collision may be noticed only after a second, and the caller waits a limited time.
-        let has_time = first.elapsed() + this.elapsed() < timeouts.statement;
-        if !goes_on || retries == RETRIES || !has_time {
+        let is_cancelled = error::is_cancel(&error) && began.elapsed() < timeouts.statement;
+        let may_retry = error::is_collision(&error) || is_cancelled && retries == 0;
+        // PostgreSQL may notice a conflict only after a second, and the caller waits a limited
+        // time. So there must be time for a try as long as this one.
+        let has_time = first_began.elapsed() + began.elapsed() < timeouts.statement;
+        if !may_retry || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
             let mut error = error_of(doing, &error);
             error.is_too_slow &= !is_cancelled;

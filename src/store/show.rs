@@ -89,20 +89,22 @@ rows! {
         pub(crate) served_at: Option<DateTime<Utc>>,
         /// The number of runs that it was enqueued to wait for.
         pub(crate) predecessors: i32,
-        /// How many of them have not ended as it asks, their statuses, and the first of them.
+        /// How many predecessors have not ended as the run asks, their statuses, and the first of
+        /// these.
         pub(crate) unmet: i64,
         pub(crate) unmet_statuses: Option<String>,
         pub(crate) first_unmet: Option<i64>,
-        /// The run that keeps it from starting, see stuck_predecessor.sql.
+        /// The predecessor that keeps it from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
-        /// Some have ended as it asks, and a tick has yet to decide about it.
+        /// Some predecessors have ended as the run asks, and no tick has released or cancelled it
+        /// yet.
         pub(crate) is_released: bool,
         /// Its job has ended, but another session has locked the run.
         pub(crate) has_result: bool,
         /// The server process whose transaction has locked the run.
         pub(crate) locker: Option<i32>,
-        /// That of its limited definition.
+        /// The server process whose transaction has locked its limited definition.
         pub(crate) definition_locker: Option<i32>,
         /// By the database's clock.
         pub(crate) now: DateTime<Utc>,

@@ -45,30 +45,30 @@ rows! {
         pub(crate) usual_end_at: Option<DateTime<Utc>> as "timestamp",
     }
 
-    /// What became of a job's runs since its first one. Pruning does not lower it.
+    /// What became of a job's runs since its first one. Pruning does not lower these numbers.
     pub(crate) struct Figures {
         pub(crate) job_type: String,
         pub(crate) succeeded: i64,
         pub(crate) dead: i64,
         pub(crate) expired: i64,
-        /// Because the definition was full.
+        /// Runs that were dropped because the definition was full.
         pub(crate) dropped: i64,
         pub(crate) failed_attempts: i64,
         /// Failed attempts after which the run waited for another one.
         pub(crate) retried_attempts: i64,
-        /// Of the attempts that succeeded.
+        /// The run time of the attempts that succeeded.
         pub(crate) run_time_seconds: f64,
         /// From due to start, of attempts whose result ended their run.
         pub(crate) wait_seconds: f64,
-        /// How many of them waited at most each of `WAITS`, and any time.
+        /// How many of these attempts waited at most each of `WAITS`, and any time.
         pub(crate) waits: Vec<i64>,
         /// How the job's last run ended.
         #[serde(skip)]
         pub(crate) last_status: Option<String>,
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp",
-        /// On this day, in UTC.
+        /// Runs that were dropped on this day, in UTC.
         pub(crate) dropped_today: i64,
-        /// On this day and the six before it.
+        /// Runs that were dropped on this day and the six before it.
         pub(crate) dropped_last_7_days: i64,
     }
 
@@ -91,7 +91,7 @@ rows! {
         /// Until no run is due, at the pace of the last 10 minutes; `None`: never, or a hold or the
         /// lack of a worker keeps a due run from starting.
         pub(crate) empty_in_seconds: Option<f64>,
-        /// The same at the rate of the definition.
+        /// Until no run is due, at the rate of the definition.
         pub(crate) at_best_seconds: Option<f64>,
         pub(crate) longest_running_seconds: Option<f64>,
     }
@@ -101,10 +101,10 @@ rows! {
         pub(crate) worker: String,
         pub(crate) last_tick_at: DateTime<Utc> as "timestamp",
         pub(crate) version: String,
-        /// That it serves; empty for all.
+        /// The queues that it serves; empty: all.
         pub(crate) queues: Vec<String>,
         pub(crate) login: String,
-        /// Its ticks are missed if they stop.
+        /// Whether it is a problem if its ticks stop.
         #[serde(skip)]
         pub(crate) is_known: bool,
     }
@@ -175,8 +175,8 @@ pub(crate) struct Fact {
     pub(crate) usual_seconds: Option<f64>,
     /// In how many days its runs reach their timeout.
     pub(crate) days: Option<i64>,
-    /// The definition has a range of usual run times.
-    pub(crate) is_bad: bool,
+    /// The end of the definition's range of usual run times that the run is outside of.
+    pub(crate) limit_seconds: Option<f64>,
     /// When the run is due again.
     pub(crate) next_at: Option<DateTime<Utc>>,
     /// When the problem last grew, if that was after `since_at`.
@@ -195,7 +195,7 @@ pub(crate) struct Overview {
     #[serde(with = "timestamp")]
     pub(crate) now: DateTime<Utc>,
     pub(crate) jobs: Vec<JobStatus>,
-    /// First that of all jobs, if there are several.
+    /// The flow of all jobs comes first, if there are several.
     pub(crate) flow: Vec<Flow>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) longest_running: Listing,
@@ -232,7 +232,8 @@ impl Store {
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
             let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
             let only = job.as_ref().map(|job| vec![job.clone()]);
-            let work = read_work(transaction, only.as_ref(), &Thresholds::default(), false)?;
+            let work =
+                read_work(transaction, only.as_ref(), &Thresholds::default(), Purpose::Problems)?;
             for job in &mut jobs {
                 let JobStatus { job_type, state, next_run_at, .. } = job;
                 due::mark_broken(&work.scheduled, job_type, state, next_run_at);
@@ -258,7 +259,7 @@ impl Store {
     ) -> Result<WorkFacts> {
         let moment = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(moment, "inspect the work", |transaction| {
-            read_work(transaction, jobs.as_ref(), &thresholds, false)
+            read_work(transaction, jobs.as_ref(), &thresholds, Purpose::Problems)
         })
     }
 
@@ -283,6 +284,7 @@ impl Store {
     }
 }
 
+/// Returns the workers and their last ticks, at most `limit`.
 pub(super) fn list_workers(
     transaction: &mut Transaction,
     limit: Option<i64>,
@@ -290,15 +292,23 @@ pub(super) fn list_workers(
     transaction.list(query!("look/list_workers"; limit, tick_age = TICK_OVERDUE.as_secs_f64()))
 }
 
-/// Reads the problems in the transaction of the caller. `with_figures` says whether to read how
-/// the last runs of scheduled jobs ended.
+/// What the problems of the work are read for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Purpose {
+    Problems,
+    /// The report also shows how the last runs of scheduled jobs ended, and the schedules of
+    /// applications.
+    Report,
+}
+
+/// Reads the problems in the transaction of the caller.
 pub(super) fn read_work(
     transaction: &mut Transaction,
     jobs: Option<&Vec<String>>,
     thresholds: &Thresholds,
-    with_figures: bool,
+    purpose: Purpose,
 ) -> PgResult<WorkFacts> {
-    // Only the report shows figures, and schedules of applications.
+    let with_figures = purpose == Purpose::Report;
     let applications = if with_figures { SHOWN_APPLICATION_SCHEDULES } else { 0 };
     let mut scheduled: Vec<Scheduled> = transaction.list(query!(
         "look/list_schedules";

@@ -70,10 +70,10 @@ impl WakeResult {
 impl Store {
     /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
     /// renews the claim right for `lasts`; releases the right if no run is pending, unless `keep`
-    /// is set. With the right or with work to do, also returns what must be known before; `own`
-    /// are the claims of this tick. Remembers the tick in `seen_ticks`. Fails and changes nothing
-    /// if the database is older than the ticks that this host has seen in it, or if another tick
-    /// has noticed that, until an operator accepts it.
+    /// is set. With the right or with work to do, also reads what the tick must know before it
+    /// works; `own` are the claims of this tick. Remembers the tick in `seen_ticks`. Fails and
+    /// changes nothing if the database is older than the ticks that this host has seen in it, or if
+    /// another tick has noticed that, until an operator accepts it.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
@@ -96,13 +96,14 @@ impl Store {
             ))?;
             let mut before = BeforeWork::default();
             if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
-                // A statement of its own: it sees what the tick claimed that had the right before.
+                // A statement of its own, so that it sees the claims of the tick that had the right
+                // before.
                 let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
                 before = transaction.one(statement)?;
             }
             let stored = seen.tick(transaction.created_at.unwrap_or_default());
-            let lost = before.restored_at.or_else(|| seen_ticks.lost(stored));
-            if !accepts(transaction, worker, lost)? {
+            let restored_at = before.restored_at.or_else(|| seen_ticks.lost_tick(stored));
+            if !accepts(transaction, worker, restored_at)? {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
                 return Ok(Err(before.restored_at.is_some()));
             }
@@ -114,7 +115,7 @@ impl Store {
         Ok((seen, before))
     }
 
-    /// Records that this worker has noticed a restore, unless that `is_recorded`. Returns the
+    /// Records that this worker has noticed a restore, unless that `is_recorded`. Always returns an
     /// error.
     fn record_restore<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
         if !is_recorded {
@@ -124,9 +125,9 @@ impl Store {
         Err(Error::restored())
     }
 
-    /// Looks before a claim of one run, which needs no claim right. Fails if a tick has noticed a
-    /// restore that no operator has accepted.
-    pub(crate) fn look(
+    /// Reads what a tick must know before it claims a single run, which needs no claim right. Fails
+    /// if a tick has noticed a restore that no operator has accepted.
+    pub(crate) fn check_before_claim(
         &self,
         holder: &Holder,
         own: &[FencingToken],
@@ -141,8 +142,8 @@ impl Store {
             let (previous_at, now) = transaction.one(query!("tick/latest_tick"; worker))?;
             let created_at = transaction.created_at.unwrap_or_default();
             let stored = StoredTick { created_at, previous_at, now };
-            let lost = before.restored_at.or_else(|| seen_ticks.lost(stored));
-            let is_accepted = accepts(transaction, worker, lost)?;
+            let restored_at = before.restored_at.or_else(|| seen_ticks.lost_tick(stored));
+            let is_accepted = accepts(transaction, worker, restored_at)?;
             Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
         })?;
         seen.or_else(|is_recorded| self.record_restore(&holder.worker, is_recorded))

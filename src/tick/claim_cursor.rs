@@ -9,7 +9,7 @@
 //! for the next full scan.
 //!
 //! A claim looks at only some lanes, definitions with limits, and shares. The next claim goes on
-//! after them, so that all have their turn.
+//! after these, so each lane, definition and share has its turn.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const SHARE: u32 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct ClaimCursor {
-    /// The last claimed run of each lane.
+    /// The position of the last claimed run of each lane.
     last: BTreeMap<(String, i32), Position>,
     /// Until this time, claims continue after the runs in `last`.
     full_scan_from: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct ClaimCursor {
 
 impl ClaimCursor {
     /// Returns the runs after which the next claim continues, or `None` for a full scan.
-    pub(super) fn next(&self, now: Instant) -> Option<Vec<Position>> {
+    pub(super) fn positions(&self, now: Instant) -> Option<Vec<Position>> {
         let continues = self.full_scan_from.is_some_and(|from| now < from);
         continues.then(|| self.last.values().cloned().collect())
     }
@@ -54,16 +54,17 @@ impl ClaimCursor {
     }
 
     /// Updates the state after a claim: what it `asked` for, when it was sent, how long it `took`,
-    /// and what it returned.
+    /// and what it has `taken`.
     pub(super) fn observe(
         &mut self,
         asked: &Claim,
-        sent: Instant,
+        sent_at: Instant,
         took: Duration,
         taken: &ClaimResult,
     ) {
         let claimed = &taken.claimed;
-        // Each claim looks at the locks.
+        // Each claim looks at the locks of runs from the first one, so their old place does not
+        // matter.
         self.after_shares.retain(|it| it.definition != LastShare::OF_LOCKS);
         if asked.limits {
             let begin = asked.after_definition.unwrap_or(0);
@@ -88,7 +89,7 @@ impl ClaimCursor {
                 // It was quick: the next claim is a full scan, too.
                 return;
             }
-            self.full_scan_from = Some(sent + took * SHARE);
+            self.full_scan_from = Some(sent_at + took * SHARE);
         }
         for run in claimed.iter().filter_map(|run| run.position.as_ref()) {
             self.last.insert((run.queue.clone(), run.priority), run.clone());
@@ -114,6 +115,7 @@ impl ClaimCursor {
         self.is_exhaustive = false;
     }
 
+    /// Makes the next claim a full scan.
     fn scan_fully(&mut self) {
         self.last.clear();
         self.full_scan_from = None;
@@ -158,7 +160,7 @@ mod tests {
     }
 
     fn positions(cursor: &ClaimCursor, now: Instant) -> Option<Vec<(String, i64)>> {
-        Some(cursor.next(now)?.into_iter().map(|run| (run.queue, run.id)).collect())
+        Some(cursor.positions(now)?.into_iter().map(|run| (run.queue, run.id)).collect())
     }
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
             positions(&cursor, now + slow),
             Some(vec![("a".to_owned(), 2), ("b".to_owned(), 7)])
         );
-        let further = claim(cursor.next(now + slow), 3, false);
+        let further = claim(cursor.positions(now + slow), 3, false);
         cursor.observe(&further, now + slow, SLOW / 9, &taken([run(Some("a"), 3)]));
         assert_eq!(
             positions(&cursor, now + slow),
@@ -245,9 +247,9 @@ mod tests {
         let now = Instant::now();
         let mut cursor = ClaimCursor::default();
         cursor.observe(&claim(None, 2, false), now, 2 * SLOW, &taken([run(Some("a"), 1)]));
-        assert!(cursor.found_all() && cursor.next(now).is_some());
+        assert!(cursor.found_all() && cursor.positions(now).is_some());
         cursor.reset();
-        assert!(!cursor.found_all() && cursor.next(now).is_none());
+        assert!(!cursor.found_all() && cursor.positions(now).is_none());
     }
 
     /// A claim looks at the definitions from one that it is given to one that it returns.

@@ -32,7 +32,7 @@ pub(super) struct Claims {
     cursor: ClaimCursor,
     /// When to claim, or without the claim right, when to ask for it. `None`: when a run has ended,
     /// because no run is due or no thread is free.
-    when: Option<Instant>,
+    claim_at: Option<Instant>,
     not_before: Instant,
     /// When the run that was recorded last is due again, if its backoff is very short.
     due_again: Option<Instant>,
@@ -45,14 +45,14 @@ pub(super) struct Claims {
     /// How many runs one claim takes: fewer after one that took too long.
     batch: BatchSize,
     woken: Woken,
-    /// Until then the claim right lasts in any case. Later it may have ended.
-    right_lasts: Instant,
+    /// The claim right lasts until this time at least. Later it may have ended.
+    right_until: Instant,
     /// Other ticks of this worker use all of `--concurrency`, so one of them claims next.
     gives_up_right: bool,
-    /// Before this time, claims leave out runs of limited definitions, because a claim of them took
-    /// too long.
+    /// Before this time, claims leave out runs of limited definitions, because a claim of such runs
+    /// took too long.
     limited_from: Instant,
-    /// The connection was lost during the latest such claim.
+    /// The connection was lost during the latest claim of runs of limited definitions.
     lost_limited: bool,
 }
 
@@ -61,7 +61,7 @@ impl Claims {
         Self {
             prefetch: Prefetch::default(),
             cursor: ClaimCursor::default(),
-            when: Some(now),
+            claim_at: Some(now),
             not_before: now,
             due_again: None,
             skipped_since: None,
@@ -69,7 +69,7 @@ impl Claims {
             linger,
             batch: BatchSize::default(),
             woken: Woken::default(),
-            right_lasts: now,
+            right_until: now,
             gives_up_right: false,
             limited_from: now,
             lost_limited: false,
@@ -83,19 +83,20 @@ impl Claims {
 
     /// Whether the tick has the claim right now.
     pub(super) fn may_claim(&self, now: Instant) -> bool {
-        self.woken.may_claim && now < self.right_lasts
+        self.woken.may_claim && now < self.right_until
     }
 
     pub(super) fn other_claims(&self) -> bool {
         self.woken.other_claims
     }
 
+    /// Whether to release the claim right, because other ticks of this worker use all slots.
     pub(super) fn gives_up_right(&self) -> bool {
         self.gives_up_right
     }
 
-    /// The tick has released or lost the claim right.
-    pub(super) fn right_lost(&mut self) {
+    /// Notes that the tick has released or lost the claim right.
+    pub(super) fn lose_right(&mut self) {
         self.woken.may_claim = false;
     }
 
@@ -106,42 +107,43 @@ impl Claims {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.when.is_none() && self.due_again.is_none()
+        self.claim_at.is_none() && self.due_again.is_none()
     }
 
     /// Returns when to claim; `None`: when a run has ended.
     pub(super) fn due(&self) -> Option<Instant> {
-        let due = self.when.into_iter().chain(self.due_again).min();
+        let due = self.claim_at.into_iter().chain(self.due_again).min();
         due.map(|due| due.max(self.not_before))
     }
 
     /// A run ended or was released, so that others may be claimed.
     pub(super) fn claim_soon(&mut self, now: Instant) {
-        self.when = Some(now);
+        self.claim_at = Some(now);
     }
 
+    /// Claims nothing for `CLAIM_PAUSE`.
     pub(super) fn pause(&mut self, now: Instant) {
         self.not_before = now + CLAIM_PAUSE;
     }
 
     /// A recorded run is due again after `wait`.
-    pub(super) fn due_again(&mut self, now: Instant, wait: Duration) {
+    pub(super) fn note_due_again(&mut self, now: Instant, wait: Duration) {
         if wait < prefetch::WINDOW {
             self.due_again = Some(now + wait);
         }
     }
 
     /// Returns the next claim, now that it is due and the tick has the claim right.
-    pub(super) fn next(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
+    pub(super) fn next_claim(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
         if self.due_again.take_if(|due| now >= *due).is_some() {
             // If the claim fails, it is tried again.
-            self.when = Some(now);
+            self.claim_at = Some(now);
         }
         let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held);
         let wanted = wanted.min(self.left).min(self.batch.at_most());
         if wanted == 0 {
-            self.when = None;
+            self.claim_at = None;
             return None;
         }
         let allowed = match self.woken.held_by_others {
@@ -154,7 +156,7 @@ impl Claims {
             self.gives_up_right = !self.linger;
             return None;
         }
-        let after = self.cursor.next(now);
+        let after = self.cursor.positions(now);
         Some(Claim {
             at_most: i32::try_from(allowed).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
@@ -175,26 +177,27 @@ impl Claims {
     /// Other ticks of this worker have the claim right or all slots. Only a lingering tick looks
     /// again later.
     fn wait_for_others(&mut self, now: Instant) {
-        self.when = self.linger.then(|| now + RIGHT_POLL);
+        self.claim_at = self.linger.then(|| now + RIGHT_POLL);
         self.due_again = None;
     }
 
-    /// Returns what to ask when the tick wakes. It holds the claims `own`.
-    pub(super) fn wake(
+    /// Returns the request of a wake. The tick holds the claims `own`.
+    pub(super) fn wake_request(
         &self,
-        right: Duration,
+        right_lasts: Duration,
         own: impl Iterator<Item = FencingToken>,
         until: Instant,
         failed_claim: Option<FailedClaim>,
         slow: Option<Duration>,
     ) -> Wake {
         let keeps_right = self.linger || self.has_right();
-        Wake { keeps_right, right, own_claims: own.collect(), until, failed_claim, slow }
+        Wake { keeps_right, right_lasts, own_claims: own.collect(), until, failed_claim, slow }
     }
 
-    /// Takes the answer to a wake. If the tick has the right, it lasts until `lasts` at least.
-    pub(super) fn woken(&mut self, now: Instant, woken: Woken, lasts: Instant) {
-        (self.woken, self.gives_up_right, self.right_lasts) = (woken, false, lasts);
+    /// Takes the answer to a wake. If the tick has the claim right, the right lasts until
+    /// `right_until` at least.
+    pub(super) fn woken(&mut self, now: Instant, woken: Woken, right_until: Instant) {
+        (self.woken, self.gives_up_right, self.right_until) = (woken, false, right_until);
         // The next wake may fire runs, and take the right for them.
         if !woken.may_claim && !woken.has_more {
             self.wait_for_others(now);
@@ -225,34 +228,34 @@ impl Claims {
         self.batch.accepted(is_quick);
     }
 
-    /// Decides when and where to claim next, after a claim that was sent at `sent`. The tick
-    /// `holds` runs.
+    /// Decides when and where to claim next, after a claim that was sent at `sent_at` and took
+    /// `took`. `holds`: the tick has claimed runs.
     pub(super) fn claimed(
         &mut self,
         now: Instant,
         claim: &Claim,
-        sent: Instant,
+        sent_at: Instant,
         took: Duration,
         taken: &ClaimResult,
         holds: bool,
     ) {
         self.lost_limited &= !claim.limits;
-        if taken.claimed.is_empty() && now >= self.right_lasts {
+        if taken.claimed.is_empty() && now >= self.right_until {
             // Perhaps the right ended before the claim, so ask for it again.
             self.woken.may_claim &= !claim.release_right;
             return self.claim_soon(now);
         }
-        self.cursor.observe(claim, sent, took, taken);
-        let short = claim.is_short(&taken.claimed);
-        self.prefetch.observe_claim(&taken.claimed, short);
+        self.cursor.observe(claim, sent_at, took, taken);
+        let is_short = claim.is_short(&taken.claimed);
+        self.prefetch.observe_claim(&taken.claimed, is_short);
         if taken.has_released {
-            self.right_lost();
+            self.lose_right();
         }
         // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
         // person's open transaction may keep the lock for hours.
-        let skipped = short && taken.skipped.is_some();
+        let skipped = is_short && taken.skipped.is_some();
         self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
-        self.when = if !short {
+        self.claim_at = if !is_short {
             Some(now)
         } else if skipped && !self.skips_for_long(now) {
             Some(now + DEFINITION_POLL)
@@ -307,7 +310,7 @@ mod tests {
 
     /// Claims for two threads at this time; the answer comes at once.
     fn claim(claims: &mut Claims, now: Instant, taken: &ClaimResult) {
-        let sent = claims.next(now, &pool(2, 0)).expect("threads are free");
+        let sent = claims.next_claim(now, &pool(2, 0)).expect("threads are free");
         let ClaimResult { claimed, skipped, .. } = taken;
         let has_released = sent.release_right && sent.is_short(claimed);
         let taken = ClaimResult {
@@ -325,7 +328,7 @@ mod tests {
         let last = RIGHT.checked_sub(Duration::from_millis(1)).unwrap();
         assert!(claims.may_claim(now + last) && !claims.may_claim(now + RIGHT));
         assert!(claims.has_right() && !claims.other_claims());
-        claims.right_lost();
+        claims.lose_right();
         assert!(!claims.may_claim(now) && !claims.has_right());
         claims.woken(now, Woken { other_claims: true, ..Woken::default() }, now);
         assert!(claims.other_claims() && claims.is_idle());
@@ -333,12 +336,13 @@ mod tests {
 
     #[test]
     fn only_a_lingering_tick_and_one_with_the_right_keep_it() {
-        let keeps =
-            |claims: &Claims, now| claims.wake(RIGHT, [].into_iter(), now, None, None).keeps_right;
+        let keeps = |claims: &Claims, now| {
+            claims.wake_request(RIGHT, [].into_iter(), now, None, None).keeps_right
+        };
         for linger in [false, true] {
             let (mut claims, now) = with_right(linger);
             assert!(keeps(&claims, now));
-            claims.right_lost();
+            claims.lose_right();
             assert_eq!(keeps(&claims, now), linger);
         }
     }
@@ -372,12 +376,12 @@ mod tests {
         let (mut claims, now) = with_right(false);
         claim(&mut claims, now, &taken([1]));
         assert!(claims.is_idle());
-        claims.due_again(now, prefetch::WINDOW);
+        claims.note_due_again(now, prefetch::WINDOW);
         assert!(claims.is_idle());
         let wait = prefetch::WINDOW / 2;
-        claims.due_again(now, wait);
+        claims.note_due_again(now, wait);
         assert_eq!((claims.is_idle(), claims.due()), (false, Some(now + wait)));
-        assert!(claims.next(now + wait, &pool(1, 1)).is_none(), "no thread is free");
+        assert!(claims.next_claim(now + wait, &pool(1, 1)).is_none(), "no thread is free");
         assert!(claims.is_idle());
     }
 
@@ -388,14 +392,14 @@ mod tests {
         claims.woken(now, Woken { may_claim: true, ..Woken::default() }, now + RIGHT);
         assert!(!claims.are_used_up(&pool(2, 0)));
         claim(&mut claims, now, &taken([1, 2]));
-        assert_eq!(claims.next(now, &pool(2, 0)).unwrap().at_most, 1);
+        assert_eq!(claims.next_claim(now, &pool(2, 0)).unwrap().at_most, 1);
         claim(&mut claims, now, &taken([3]));
-        assert!(claims.are_used_up(&pool(2, 1)) && claims.next(now, &pool(2, 0)).is_none());
+        assert!(claims.are_used_up(&pool(2, 1)) && claims.next_claim(now, &pool(2, 0)).is_none());
         assert!(!claims.are_used_up(&PoolState { waiting: 1, ..pool(2, 2) }));
         // The run was released.
         claims.unstarted();
         assert!(!claims.are_used_up(&pool(2, 0)));
-        assert_eq!(claims.next(now, &pool(2, 0)).unwrap().at_most, 1);
+        assert_eq!(claims.next_claim(now, &pool(2, 0)).unwrap().at_most, 1);
     }
 
     #[test]
@@ -406,7 +410,9 @@ mod tests {
                 let woken = Woken { may_claim: true, held_by_others, ..Woken::default() };
                 move |claims: &mut Claims| {
                     claims.woken(now, woken, now + RIGHT);
-                    claims.next(now, &pool(8, 3)).map(|claim| (claim.at_most, claim.free_threads))
+                    claims
+                        .next_claim(now, &pool(8, 3))
+                        .map(|claim| (claim.at_most, claim.free_threads))
                 }
             };
             assert_eq!(shared(0)(&mut claims), Some((5, 5)));
@@ -423,10 +429,10 @@ mod tests {
         let (mut claims, now) = with_right(false);
         let limits = Woken { may_claim: true, limits: true, ..Woken::default() };
         claims.woken(now, limits, now + RIGHT);
-        let first = claims.next(now, &pool(2, 0)).unwrap();
+        let first = claims.next_claim(now, &pool(2, 0)).unwrap();
         let bytes = prefetch::BYTES_AHEAD + 2 * PAYLOAD_LIMIT;
         assert_eq!((first.bytes, first.limits), (i64::try_from(bytes).unwrap(), true));
-        let limits = |claims: &mut Claims, now| claims.next(now, &pool(2, 0)).unwrap().limits;
+        let limits = |claims: &mut Claims, now| claims.next_claim(now, &pool(2, 0)).unwrap().limits;
         let [lost, busy] = [Kind::Lost, Kind::Busy].map(store::Error::example);
         let mut slow = store::Error::example(Kind::Busy);
         slow.is_too_slow = true;
@@ -449,7 +455,7 @@ mod tests {
     #[test]
     fn a_claim_that_took_too_long_is_followed_by_smaller_ones() {
         let (mut claims, now) = with_right(false);
-        let size = |claims: &mut Claims| claims.next(now, &pool(8, 0)).unwrap().at_most;
+        let size = |claims: &mut Claims| claims.next_claim(now, &pool(8, 0)).unwrap().at_most;
         claims.too_long(8, &store::Error::new(Kind::Busy, Exit::Unavailable, "slow"));
         assert_eq!(size(&mut claims), 4);
         claims.accepted(true);
@@ -480,7 +486,7 @@ mod tests {
             assert_eq!(claims.due(), Some(now));
             claim(&mut claims, now, &skipped(&[3]));
             assert_eq!(claims.due(), Some(now + DEFINITION_POLL));
-            let repeated = claims.next(now, &pool(2, 0)).unwrap();
+            let repeated = claims.next_claim(now, &pool(2, 0)).unwrap();
             assert!(!repeated.release_right, "runs may be due behind the lock");
             let last = now + DEFINITION_TIMEOUT.checked_sub(Duration::from_millis(1)).unwrap();
             claim(&mut claims, last, &skipped(&[]));

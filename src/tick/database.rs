@@ -24,14 +24,14 @@ pub(super) struct Database {
     state: UpkeepState,
     /// How many outputs the next statement stores.
     output_batch: BatchSize,
-    /// The ended runs whose followers are not decided about.
+    /// Ended runs. The blocked runs that wait for them are neither released nor cancelled yet.
     followed: Vec<i64>,
-    /// How many requests in a row could not decide, because other sessions had locked the
-    /// followers.
+    /// How many requests in a row could not release or cancel these blocked runs, because other
+    /// sessions had locked them.
     undecided: usize,
 }
 
-/// How often a tick tries to decide about locked runs before it leaves them to the next wake.
+/// How often a tick tries to release or cancel locked runs before it leaves them to the next wake.
 const MOST_UNDECIDED: usize = 5;
 
 impl Database {
@@ -48,9 +48,9 @@ impl Database {
         }
     }
 
-    /// Decides about the runs that wait for those that earlier requests have ended. A wake decides
-    /// about what this leaves.
-    fn follow_up(&mut self, timeouts: Timeouts) {
+    /// Releases or cancels the blocked runs that wait for runs in `followed`. The next wake decides
+    /// about those that this leaves.
+    fn decide_followers(&mut self, timeouts: Timeouts) {
         if self.followed.is_empty() {
             return;
         }
@@ -80,7 +80,7 @@ impl Database {
         let timeouts = timing.timeouts_of(&request, timeout, began);
         let short = timeouts.short();
         if matches!(request, Request::Step { .. } | Request::Leave { .. }) {
-            self.follow_up(short);
+            self.decide_followers(short);
         }
         self.store.set_timeouts(timeouts);
         let Self { store, search, state, output_batch, .. } = self;
@@ -98,18 +98,10 @@ impl Database {
             }
             Request::Step { results, kept, unstarted, claim, skips_locked } => {
                 let claim = claim.map(|claim| (claim, plan.filter.clone()));
-                let claims = claim.is_some();
+                let has_claim = claim.is_some();
                 let step =
                     store.finish_and_claim(holder, results, kept, unstarted, claim, skips_locked);
-                Answer::Step(step.map(|(mut step, followed)| {
-                    read_results(&mut self.store, &mut step.taken.claimed, short);
-                    self.followed.extend(followed);
-                    // Claimed runs start first.
-                    if !claims {
-                        self.follow_up(short);
-                    }
-                    StepResult { follows: !self.followed.is_empty(), ..step }
-                }))
+                Answer::Step(step.map(|(step, ended)| self.complete(step, ended, has_claim, short)))
             }
             Request::Store(outputs) => {
                 let until = began + timeouts.statement;
@@ -131,12 +123,30 @@ impl Database {
         }
     }
 
+    /// Completes a step: reads the results that its claimed runs get, and decides about the
+    /// followers of the `ended` runs. If the step has claimed, the next request decides, because
+    /// claimed runs start first.
+    fn complete(
+        &mut self,
+        mut step: StepResult,
+        ended: Vec<i64>,
+        has_claim: bool,
+        timeouts: Timeouts,
+    ) -> StepResult {
+        read_results(&mut self.store, &mut step.taken.claimed, timeouts);
+        self.followed.extend(ended);
+        if !has_claim {
+            self.decide_followers(timeouts);
+        }
+        StepResult { follows: !self.followed.is_empty(), ..step }
+    }
+
     /// Returns the number of due runs that match, at most `most`.
     pub(super) fn count_due(&self, plan: &Plan, most: i64) -> store::Result<usize> {
         self.store.preview(&plan.worker, &plan.filter, most).map(|due| due.len())
     }
 
-    /// Says what the tick leaves alone on purpose, such as held runs.
+    /// Returns words for what the tick leaves alone on purpose, such as held runs.
     pub(super) fn left_alone(&self, plan: &Plan, most: i64) -> store::Result<String> {
         let counts = self.store.count_stopped(&plan.worker, &plan.filter, most)?;
         Ok(health::left_alone(&counts, most - 1))
@@ -148,8 +158,8 @@ impl Database {
 }
 
 /// Reads the results that these runs get, one run at a time: a run whose results can't be read must
-/// not delay the others. No statement begins after the time of one; runs without results are
-/// released.
+/// not delay the others. No statement begins after the time limit of one. The claims of the runs
+/// whose results are still unread then are released.
 fn read_results(store: &mut Store, claimed: &mut [Claimed], timeouts: Timeouts) {
     store.set_timeouts(timeouts);
     let until = Instant::now() + timeouts.statement;

@@ -30,6 +30,7 @@ pub(super) trait Runtime {
     /// Returns how many signals have come since the last call.
     fn take_signals(&mut self) -> usize;
 
+    /// Returns how many runs the pool has, running and waiting.
     fn pool(&self) -> PoolState;
 
     /// See `Pool::wake_when`.
@@ -92,6 +93,7 @@ pub(super) enum Step {
     Exit(anyhow::Result<()>),
 }
 
+/// Runs one machine on a runtime.
 pub(super) struct Driver {
     pub(super) machine: Machine,
     /// Events for the machine, the oldest first.
@@ -103,10 +105,10 @@ pub(super) struct Driver {
     /// The claims whose leases were extended, and whose output was not looked at since.
     extended: BTreeSet<FencingToken>,
     /// The claims whose output was sent last.
-    sent: Vec<FencingToken>,
-    /// The last claim whose output was sent. The next output begins after it, so each job has its
-    /// turn.
-    last_sent: Option<FencingToken>,
+    output_sent: Vec<FencingToken>,
+    /// The last claim whose output was sent. The next request with output begins with the claim
+    /// after it, so each job has its turn.
+    output_cursor: Option<FencingToken>,
 }
 
 impl Driver {
@@ -119,8 +121,8 @@ impl Driver {
             instructions: VecDeque::new(),
             connect_at: None,
             extended: BTreeSet::new(),
-            sent: Vec::new(),
-            last_sent: None,
+            output_sent: Vec::new(),
+            output_cursor: None,
         }
     }
 
@@ -147,7 +149,7 @@ impl Driver {
         Step::Continue
     }
 
-    /// A wait is over.
+    /// Continues after a wait, with the events that ended it.
     pub(super) fn woken(&mut self, runtime: &mut impl Runtime) {
         self.take_events(runtime);
         self.connect(runtime);
@@ -156,13 +158,13 @@ impl Driver {
         }
     }
 
-    /// The request has this answer.
+    /// Continues with the answer to the request of `Step::Ask`.
     pub(super) fn answered(&mut self, runtime: &mut impl Runtime, answer: Answer) {
         self.take_events(runtime);
-        if let Answer::Store(left) = &answer {
-            let is_left = |id| left.as_ref().map_or(true, |left| left.contains(id));
-            let left = self.sent.iter().filter(|claim| is_left(&claim.id));
-            left.for_each(|claim| runtime.keep_output(claim));
+        if let Answer::Store(unsaved) = &answer {
+            let is_unsaved = |id| unsaved.as_ref().map_or(true, |unsaved| unsaved.contains(id));
+            let unsaved = self.output_sent.iter().filter(|claim| is_unsaved(&claim.id));
+            unsaved.for_each(|claim| runtime.keep_output(claim));
         }
         self.events.push_back(Event::Answered(answer));
     }
@@ -234,22 +236,22 @@ impl Driver {
     /// Returns what running jobs have printed, as much as one request stores.
     fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
         let (before, after): (Vec<_>, Vec<_>) =
-            self.extended.iter().partition(|claim| Some(**claim) <= self.last_sent);
-        self.sent.clear();
-        let mut room = OUTPUT_AT_ONCE;
+            self.extended.iter().partition(|claim| Some(**claim) <= self.output_cursor);
+        self.output_sent.clear();
+        let mut bytes_left = OUTPUT_AT_ONCE;
         let mut outputs = Vec::new();
         for claim in after.into_iter().chain(before) {
-            if room == 0 {
+            if bytes_left == 0 {
                 break;
             }
             self.extended.remove(&claim);
             if let Some(output) = runtime.take_output(&claim) {
-                room = room.saturating_sub(output.len());
-                self.sent.push(claim);
+                bytes_left = bytes_left.saturating_sub(output.len());
+                self.output_sent.push(claim);
                 outputs.push((claim, output));
             }
         }
-        self.last_sent = self.sent.last().copied().or(self.last_sent);
+        self.output_cursor = self.output_sent.last().copied().or(self.output_cursor);
         outputs
     }
 }

@@ -21,7 +21,7 @@ use crate::text::duration;
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) run: Claimed,
-    /// When its execution ends, unless the lease is renewed.
+    /// When its job must stop, unless the lease is renewed before.
     pub(crate) until: Instant,
     /// The run expires at this time: it must not start later.
     pub(crate) start_by: Option<Instant>,
@@ -226,7 +226,7 @@ impl JudgedAttempt {
     }
 
     /// Returns how the attempt ended.
-    fn what(&self) -> &str {
+    fn ending(&self) -> &str {
         match &self.result.outcome {
             Outcome::Succeeded => "succeeded",
             Outcome::Stopped(StopReason::Interrupted) => "interrupted",
@@ -260,7 +260,7 @@ impl JudgedAttempt {
             ) => String::new(),
             _ => format!(" after {}", duration::show(*finished - *started)),
         };
-        format!("{}{took}{note}", self.what())
+        format!("{}{took}{note}", self.ending())
     }
 
     /// Returns the log line about a result that was recorded with this status of the run; `None`:
@@ -284,15 +284,15 @@ impl JudgedAttempt {
             }
             Status::Queued => ", queued again".to_owned(),
             Status::Dead => ", dead".to_owned(),
-            Status::Cancelled if self.what() != "cancelled" => ", cancelled".to_owned(),
+            Status::Cancelled if self.ending() != "cancelled" => ", cancelled".to_owned(),
             Status::Blocked | Status::Running | Status::Succeeded | Status::Cancelled => {
                 String::new()
             }
         };
         let is_lost = matches!(self.result.outcome, Outcome::Stopped(StopReason::LeaseLost));
         let level = if is_lost || status == Status::Dead { Level::Warn } else { Level::Info };
-        let words = self.last_line().map(|words| format!(": {words}")).unwrap_or_default();
-        (level, format!("{subject}: {}{next}{words}", self.what_happened()))
+        let last_line = self.last_line().map(|line| format!(": {line}")).unwrap_or_default();
+        (level, format!("{subject}: {}{next}{last_line}", self.what_happened()))
     }
 }
 

@@ -24,7 +24,7 @@ impl Lease {
         self.expires
     }
 
-    /// Extends the lease, also `in_row` or only in `job_locked_runs`.
+    /// Extends the lease: `in_row`, or else only in `job_locked_runs`.
     pub(super) fn extend(&mut self, until: Instant, in_row: bool) {
         self.expires = until;
         if in_row {
@@ -49,7 +49,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 
@@ -94,15 +94,15 @@ impl Leases {
         self.held.remove(claim);
     }
 
-    /// Returns the end of the first lease of those that can be renewed.
+    /// Returns when the first of the renewable leases ends.
     pub(super) fn first_end(&self) -> Option<Instant> {
         let renewable = self.held.values().filter(|lease| lease.renew_from.is_some());
         renewable.map(Lease::expires).min()
     }
 
-    /// Returns the claims to renew in the next statement, of those that expire before `before`: if
-    /// they are too many, the first whose rows expire; then the claims to keep without their rows.
-    /// Also returns when the first of all may be renewed.
+    /// Selects the leases that end before `before` and may be renewed now. Returns the claims to
+    /// renew in their rows, at most a batch, the rows that expire first; then the claims to keep in
+    /// `job_locked_runs`; then the time from which the first of all may be renewed.
     pub(super) fn to_renew(
         &self,
         now: Instant,
@@ -125,18 +125,19 @@ impl Leases {
         (rows.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
-    /// The database rejected a renewal of `size` leases.
+    /// Halves the batch, because the database rejected a renewal of `size` leases.
     pub(super) fn rejected(&mut self, size: usize) {
         self.batch.rejected(size);
     }
 
-    /// A renewal of `size` leases took too long.
+    /// Makes the batch smaller, because a renewal of `size` leases took too long.
     pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
         self.batch.too_long(size, error);
     }
 
-    /// A renewal of these rows took too long, and another one might cost all leases. Returns a
-    /// single claim, whose row is not renewed again.
+    /// Makes the next renewal keep all leases in `job_locked_runs`: the renewal of these rows took
+    /// too long, and another slow one might cost all leases. If it was a single row, returns its
+    /// claim, and never renews that row again.
     pub(super) fn keep_all(&mut self, rows: &[FencingToken]) -> Option<FencingToken> {
         self.keeps_all = true;
         let [claim] = *rows else { return None };
@@ -144,13 +145,13 @@ impl Leases {
         Some(claim)
     }
 
-    /// The database answered a renewal of all leases, or rejected it.
-    pub(super) fn keep_no_more(&mut self) {
+    /// Ends the effect of `keep_all`, after the database has answered or rejected the renewal.
+    pub(super) fn renew_rows_again(&mut self) {
         self.keeps_all = false;
     }
 
-    /// The database accepted a renewal of `size` rows. Returns whether it may have left others,
-    /// because a larger one failed before.
+    /// Notes that the database accepted a renewal of `size` rows. Returns whether the batch was
+    /// full, so that more leases may have to be renewed now.
     pub(super) fn accepted(&mut self, size: usize, is_quick: bool) -> bool {
         let is_full = size >= self.batch.at_most();
         if size > 0 {
@@ -185,13 +186,13 @@ mod tests {
             assert_eq!(leases.add(other, now, now), []);
         }
         assert_eq!(leases.add(claim(7, 3, 40), now, now), earlier);
-        assert_eq!((leases.held(), leases.is_empty()), (6, false));
+        assert_eq!((leases.len(), leases.is_empty()), (6, false));
     }
 
     #[test]
     fn a_renewal_has_the_first_that_expire_if_they_are_too_many() {
         let (mut leases, now) = (Leases::default(), Instant::now());
-        assert_eq!((leases.held(), leases.is_empty(), leases.first_end()), (0, true, None));
+        assert_eq!((leases.len(), leases.is_empty(), leases.first_end()), (0, true, None));
         let at = |seconds| now + Duration::from_secs(seconds);
         for (id, expires) in [(1, 9), (2, 7), (3, 5), (4, 3), (5, 30)] {
             leases.add(claim(id, 1, 0), now, at(expires));

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::store::{self, Kind};
 
-/// The pause before a rejected statement is sent again, and the part of the time since the first
-/// rejection that it grows to, up to the longest: a full disk may last for hours.
+/// The shortest pause before a rejected statement is sent again. The pause grows to
+/// 1/`REJECTED_PART` of the time since the first rejection, up to `LONGEST_PAUSE`: a full disk may
+/// last for hours.
 const REJECTED_PAUSE: Duration = Duration::from_millis(200);
 const REJECTED_PART: u32 = 10;
 /// If a lock or a full disk lasts this long, a person must act: log a warning.
@@ -26,6 +27,7 @@ impl Longest {
     }
 }
 
+/// The state of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     is_up: bool,
@@ -41,8 +43,8 @@ pub(super) struct Link {
     rejected_since: Option<Instant>,
     has_warned: bool,
     has_warned_slow: bool,
-    /// The longest slow answer that the database does not know yet.
-    slow: Option<Duration>,
+    /// The duration of the longest slow answer that is not recorded in the database yet.
+    slow_answer: Option<Duration>,
     longest_answer: Longest,
     longest_renewal: Longest,
     longest_step: Longest,
@@ -81,7 +83,7 @@ impl Link {
         self.away_since = None;
     }
 
-    /// Records how long an answer took.
+    /// Takes the duration of an answer.
     pub(super) fn observe(&mut self, took: Duration) {
         self.longest_answer.observe(took);
     }
@@ -111,31 +113,32 @@ impl Link {
         self.longest_step.0
     }
 
-    /// Records a slow answer. Returns whether to warn of a slow database, once.
+    /// Remembers a slow answer. Returns whether to warn of a slow database, once.
     pub(super) fn take_slow_warning(&mut self, took: Duration, heartbeat: Duration) -> bool {
         let is_slow = took >= heartbeat.max(SLOW);
         if is_slow {
-            self.slow = self.slow.max(Some(took));
+            self.slow_answer = self.slow_answer.max(Some(took));
         }
         is_slow && !std::mem::replace(&mut self.has_warned_slow, true)
     }
 
-    /// Whether the database does not know yet that it is slow.
-    pub(super) fn is_slow(&self) -> bool {
-        self.slow.is_some()
+    /// Whether a slow answer is not recorded in the database yet.
+    pub(super) fn has_slow_answer(&self) -> bool {
+        self.slow_answer.is_some()
     }
 
-    /// Returns the longest slow answer that the database does not know yet.
-    pub(super) fn take_slow(&mut self) -> Option<Duration> {
-        self.slow.take()
+    /// Returns the longest slow answer that is not recorded in the database yet.
+    pub(super) fn take_slow_answer(&mut self) -> Option<Duration> {
+        self.slow_answer.take()
     }
 
-    /// Results and claims were accepted, or there was nothing to send.
+    /// Ends the count of rejections: results and claims were accepted, or there was nothing to
+    /// send.
     pub(super) fn accepted(&mut self) {
         self.rejected_since = None;
     }
 
-    /// The database rejected a statement, which is sent again after a pause. That is much shorter
+    /// Begins a pause, after which a rejected statement is sent again. The pause is much shorter
     /// than a `heartbeat`, because leases must be renewed.
     pub(super) fn rejected(&mut self, now: Instant, heartbeat: Duration) {
         self.answered();
@@ -159,7 +162,8 @@ impl Link {
         self.rejected_since.map_or(Duration::ZERO, |since| now - since)
     }
 
-    /// The connection was lost or refused. Returns the pause before the next attempt to connect.
+    /// Notes that the connection was lost or refused. Returns the pause before the next attempt to
+    /// connect.
     pub(super) fn lost(&mut self, now: Instant, why: anyhow::Error) -> Duration {
         (self.is_up, self.unavailable) = (false, Some(why));
         self.away_since.get_or_insert(now);
@@ -171,7 +175,7 @@ impl Link {
         pause
     }
 
-    /// The latest statement failed, and may succeed later.
+    /// Remembers why the latest statement failed; it may succeed later.
     pub(super) fn unavailable(&mut self, why: anyhow::Error) {
         self.unavailable = Some(why);
     }
@@ -209,13 +213,13 @@ mod tests {
     fn a_slow_answer_is_kept_until_it_is_taken_and_logged_once() {
         let mut link = Link::default();
         let heartbeat = seconds(5);
-        assert!(!link.take_slow_warning(seconds(4), heartbeat) && !link.is_slow());
-        assert!(link.take_slow_warning(seconds(6), heartbeat) && link.is_slow());
+        assert!(!link.take_slow_warning(seconds(4), heartbeat) && !link.has_slow_answer());
+        assert!(link.take_slow_warning(seconds(6), heartbeat) && link.has_slow_answer());
         assert!(
             !link.take_slow_warning(seconds(7), heartbeat)
                 && !link.take_slow_warning(seconds(5), heartbeat)
         );
-        assert_eq!((link.take_slow(), link.take_slow()), (Some(seconds(7)), None));
+        assert_eq!((link.take_slow_answer(), link.take_slow_answer()), (Some(seconds(7)), None));
         // Even with a very short lease, not each answer is slow.
         assert!(!Link::default().take_slow_warning(seconds(1), Duration::ZERO));
         assert!(Link::default().take_slow_warning(SLOW, Duration::ZERO));

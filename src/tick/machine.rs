@@ -96,17 +96,17 @@ pub(super) enum Instruction {
 
 /// What the machine keeps of a request until the answer.
 #[derive(Debug)]
-struct Sent {
+struct SentRequest {
     at: Instant,
     duty: Duty,
-    /// How long the claim right lasts that it takes.
-    right: Duration,
-    /// The claims whose leases it renews in their rows.
+    /// A wake takes or renews the claim right for this long.
+    right_lasts: Duration,
+    /// The claims whose leases the request renews in their rows.
     renewed: Vec<FencingToken>,
-    /// How many leases it keeps without their rows.
+    /// How many leases it keeps in `job_locked_runs` instead.
     kept: usize,
     writes: Vec<PendingWrite>,
-    /// Some writes are sent again: more statements check what an earlier request wrote.
+    /// Some writes are sent again. Then more statements check what an earlier request wrote.
     is_again: bool,
     claim: Option<Claim>,
 }
@@ -119,20 +119,19 @@ pub(super) struct Machine {
     pool: PoolState,
     instructions: Vec<Instruction>,
     phase: Phase,
-    /// When the phase is spent.
+    /// When `PhaseEnd::Spent` ends the phase.
     phase_ends: Option<Instant>,
     failure: Option<anyhow::Error>,
     link: Link,
     /// When an attempt ended last.
     last_ended: Instant,
     /// The request that has no answer yet. Signals and ended attempts may come before the answer.
-    sent: Option<Sent>,
+    unanswered: Option<SentRequest>,
     /// A test lets other duties come first.
     pub(super) turns: Turns,
     leases: Leases,
-    /// The renewals since output was last sent; one less if that failed. Above zero, output is
-    /// stored.
-    renewals_without_output: i32,
+    /// How many renewals must succeed before output is stored again. A failure adds one.
+    renewals_until_output: u32,
     next_renewal: Instant,
     next_wake: Instant,
     writes: PendingWrites,
@@ -140,7 +139,7 @@ pub(super) struct Machine {
     batching_until: Instant,
     claims: Claims,
     search: Search,
-    /// A tick that holds nothing wakes again at once, because the last wake left something to do.
+    /// A tick without claimed runs wakes again at once, because the last wake left something to do.
     wakes_again: bool,
     /// Results and a claim failed together, so the results are sent without a claim.
     claims_apart: bool,
@@ -166,10 +165,10 @@ impl Machine {
             failure: None,
             link: Link::new(now),
             last_ended: now,
-            sent: None,
+            unanswered: None,
             turns: Turns::default(),
             leases: Leases::default(),
-            renewals_without_output: 0,
+            renewals_until_output: 1,
             next_renewal: now,
             next_wake: now,
             writes: PendingWrites::default(),
@@ -198,13 +197,13 @@ impl Machine {
             Event::Failed(error) => self.fail(error),
             Event::Time => {}
         }
-        if self.sent.is_none() {
+        if self.unanswered.is_none() {
             self.advance();
         }
         std::mem::take(&mut self.instructions)
     }
 
-    /// Returns when the next event is `Event::Time`, if none comes before.
+    /// Returns when to send `Event::Time`, if no other event comes before.
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
@@ -231,7 +230,7 @@ impl Machine {
     fn advance(&mut self) {
         let is_over = self.phase_end().is_some_and(|end| self.now >= end);
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
-            self.turn(PhaseEnd::Spent);
+            self.end_phase(PhaseEnd::Spent);
         }
         // Without a connection, withdrawn runs could not be released.
         let is_late = self.link.is_up() && self.late_at().is_some_and(|at| self.now >= at);
@@ -246,11 +245,11 @@ impl Machine {
         }
         self.drop_expired();
         while !self.send() && self.is_idle() {
-            self.turn(PhaseEnd::Idle);
+            self.end_phase(PhaseEnd::Idle);
         }
     }
 
-    /// Returns the statements that may be due, and when.
+    /// Returns the requests that the tick must send, and when each is due.
     fn duties(&self) -> impl Iterator<Item = (Instant, Duty)> {
         let duties = [
             (Duty::Renew, self.renewal_due()),
@@ -263,7 +262,7 @@ impl Machine {
         duties.into_iter().filter_map(|(duty, at)| Some((at?, duty)))
     }
 
-    /// Sends the statement that is due and has its turn. Returns whether there is one.
+    /// Sends the request that is due and has its turn. Returns whether there is one.
     fn send(&mut self) -> bool {
         let now = self.now;
         if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
@@ -277,12 +276,12 @@ impl Machine {
             duty => 2 + self.turns.before(*duty),
         });
         for duty in due {
-            let right = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
+            let right_lasts = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
             let (renewed, writes) = (Vec::new(), Vec::new());
-            let mut sent = Sent {
+            let mut sent = SentRequest {
                 at: now,
                 duty,
-                right,
+                right_lasts,
                 renewed,
                 kept: 0,
                 writes,
@@ -292,22 +291,22 @@ impl Machine {
             // `None`: there is nothing to send before a later time.
             let request = match duty {
                 Duty::Renew => self.renew(&mut sent),
-                Duty::Wake => Some(self.wake(right)),
+                Duty::Wake => Some(self.wake(right_lasts)),
                 Duty::Step => self.step(&mut sent),
                 Duty::Store => {
-                    self.renewals_without_output = 0;
+                    self.renewals_until_output = 1;
                     Some(Request::Store(Vec::new()))
                 }
-                Duty::Leave => Some(Request::Leave { slow: self.link.take_slow() }),
+                Duty::Leave => Some(Request::Leave { slow: self.link.take_slow_answer() }),
                 Duty::Prune => {
                     self.may_prune = false;
                     Some(Request::Prune)
                 }
             };
             if let Some(request) = request {
-                self.turns.sent(duty);
+                self.turns.had_turn(duty);
                 let timeout = self.answer_timeout(&sent);
-                self.sent = Some(sent);
+                self.unanswered = Some(sent);
                 self.instructions.push(Instruction::Send(request, timeout));
                 return true;
             }
@@ -316,8 +315,9 @@ impl Machine {
         false
     }
 
+    /// Reacts to the answer to the unanswered request.
     fn answered(&mut self, answer: Answer) {
-        let Some(sent) = self.sent.take() else { return };
+        let Some(sent) = self.unanswered.take() else { return };
         self.observe(&sent, &answer);
         let done = match answer {
             Answer::Wake { woken, is_searching } => {
@@ -335,12 +335,12 @@ impl Machine {
             }
             Answer::Step(Err((error, claims))) => self.step_failed(sent, error, claims),
             Answer::Store(Err(error)) => {
-                self.renewals_without_output -= 1;
+                self.renewals_until_output += 1;
                 self.log(Level::Debug, error.to_string());
                 if error.kind == Kind::Lost { Err(error) } else { Ok(()) }
             }
             Answer::Store(Ok(_)) => Ok(()),
-            Answer::Leave(left) => left.map(|()| self.claims.right_lost()),
+            Answer::Leave(left) => left.map(|()| self.claims.lose_right()),
             Answer::Prune => Ok(()),
         };
         // `Ok`: the session works, even if it rejected some rows.

@@ -53,6 +53,7 @@ use wakes::Wakes;
 /// The summary counts due runs up to this number.
 const DUE_COUNTED: usize = 1000;
 
+/// What a tick does: its worker, which runs it claims, and for how long.
 pub(crate) struct Plan {
     pub(crate) worker: String,
     pub(crate) filter: ClaimFilter,
@@ -157,10 +158,12 @@ impl Process {
         answer
     }
 
+    /// Removes runs that are no longer running.
     fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
         runs.for_each(|run| self.running.remove(&run.token()));
     }
 
+    /// Writes the notes and the last lines of the log.
     fn exit(&mut self, is_ok: bool, other_claims: bool) {
         self.notes.write();
         let takes_all = self.plan.filter.only_run.is_none();
@@ -186,9 +189,9 @@ impl Process {
         let most = DUE_COUNTED as i64 + 1;
         let count = |database: &Database| database.count_due(&self.plan, most).ok();
         let due = self.database.as_ref().and_then(count);
-        let left = |database: &Database| database.left_alone(&self.plan, most).ok();
-        let left = self.database.as_ref().and_then(left).unwrap_or_default();
-        log::info!("{}", self.summary.line(due, DUE_COUNTED, reason, &left));
+        let left_alone = |database: &Database| database.left_alone(&self.plan, most).ok();
+        let left_alone = self.database.as_ref().and_then(left_alone).unwrap_or_default();
+        log::info!("{}", self.summary.line(due, DUE_COUNTED, reason, &left_alone));
     }
 }
 
@@ -216,7 +219,7 @@ impl Runtime for Process {
     }
 
     fn take_ended(&mut self) -> Vec<Ended> {
-        let ended = self.pool.ended();
+        let ended = self.pool.take_ended();
         let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
         self.runs_started -= ended.iter().filter(is_unstarted).count();
         self.forget(ended.iter().map(Ended::run));

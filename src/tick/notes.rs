@@ -1,5 +1,5 @@
-//! Remembers which ticks of its worker a host has seen in the database, so that the next tick
-//! notices that a backup was restored. A tick works without this note, too.
+//! Remembers in a file which ticks of its worker a host has seen in the database, so that the next
+//! tick notices that a backup was restored. A tick works without this file, too.
 
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use crate::files::Note;
 use crate::job::seen_ticks::SeenTicks;
 use crate::text::duration::MINUTE;
 
+/// What this host remembers of a worker's ticks, and the file for it.
 pub(super) struct Notes {
     /// `None`: nothing is remembered, or this user has no state folder.
     note: Option<Note>,
@@ -17,7 +18,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// The notes about one worker in one database; the address is the name of the database.
+    /// The file about one worker in one database. The database's address is its name there.
     pub(super) fn new(database: &Target, plan: &Plan) -> Self {
         let note = || Note::of("tick", &database.to_string(), &plan.worker);
         Self {
@@ -31,7 +32,7 @@ impl Notes {
         self.seen = self.note.as_ref().and_then(Note::read).unwrap_or_default();
     }
 
-    /// Writes the notes if a minute has passed, because a tick may linger for a day.
+    /// Writes the file if a minute has passed, because a tick may linger for a day.
     pub(super) fn write_each_minute(&mut self) {
         if self.written_at.elapsed() >= MINUTE {
             self.write();
@@ -40,7 +41,7 @@ impl Notes {
 
     pub(super) fn write(&mut self) {
         self.written_at = Instant::now();
-        // A tick for one run reads the notes, but adds none.
+        // A tick for one run reads the file, but sees no ticks to add.
         let has_seen = self.seen != SeenTicks::default();
         let Some(note) = self.note.as_ref().filter(|_| has_seen) else { return };
         if let Err(error) = note.write(&self.seen, |stored| !self.seen.replaces(stored)) {

@@ -14,8 +14,10 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) enum PendingWrite {
     Record(Box<JudgedAttempt>),
-    /// Recording this result took too long. Its claim keeps it, and ticks record it later.
+    /// A result that took too long to record. The database keeps it in `job_locked_runs`, and a
+    /// later tick records it.
     Keep(Box<JudgedAttempt>),
+    /// A claim that was not started.
     Release(FencingToken),
 }
 
@@ -40,12 +42,12 @@ impl PendingWrite {
     }
 
     /// Returns the result to record, with times for a statement that is sent now.
-    pub(super) fn finish(&self, now: Instant) -> Option<Finish> {
+    pub(super) fn result_to_record(&self, now: Instant) -> Option<Finish> {
         if let Self::Record(judged) = self { Some(judged.finish(now)) } else { None }
     }
 
     /// Returns the result to keep, with times for a statement that is sent now.
-    pub(super) fn keep(&self, now: Instant) -> Option<Finish> {
+    pub(super) fn result_to_keep(&self, now: Instant) -> Option<Finish> {
         if let Self::Keep(judged) = self { Some(judged.finish(now)) } else { None }
     }
 
@@ -54,7 +56,8 @@ impl PendingWrite {
         self.judged().map_or(0, JudgedAttempt::bytes)
     }
 
-    /// Replaces the texts, which the database rejected. Returns false if there are none.
+    /// Replaces the texts, which the database rejected. Returns false if there are no texts to
+    /// replace.
     pub(super) fn strip(&mut self) -> bool {
         match self {
             Self::Record(judged) | Self::Keep(judged) => judged.strip(),
@@ -62,7 +65,8 @@ impl PendingWrite {
         }
     }
 
-    /// Whether a result has waited longer than `limit`. A release is not worth another try.
+    /// Whether a result has waited longer than `limit`. Returns true for a release, which is not
+    /// worth another try.
     pub(super) fn has_waited(&self, now: Instant, limit: Duration) -> bool {
         self.judged().is_none_or(|judged| now >= judged.finished + limit)
     }
@@ -79,8 +83,8 @@ impl PendingWrite {
 #[derive(Debug)]
 struct Waiting {
     write: PendingWrite,
-    /// It was sent before, without success. Until this time it is not sent again.
-    again: Option<Instant>,
+    /// When to send it again after a failure; `None`: it was never sent.
+    retry_at: Option<Instant>,
 }
 
 /// The writes that the database does not have yet.
@@ -88,26 +92,26 @@ struct Waiting {
 pub(super) struct PendingWrites {
     /// The oldest first.
     waiting: Vec<Waiting>,
-    /// The bytes of output in it.
+    /// The bytes of output in `waiting`.
     bytes: usize,
     batch: BatchSize,
-    /// The claims of those that may be committed, because the answer was lost.
+    /// The claims of writes that may be committed: the answer was lost.
     uncertain: BTreeSet<FencingToken>,
 }
 
 impl PendingWrites {
     pub(super) fn push(&mut self, write: PendingWrite) {
         self.bytes += write.bytes();
-        self.waiting.push(Waiting { write, again: None });
+        self.waiting.push(Waiting { write, retry_at: None });
     }
 
-    /// Sends it again at `again`.
-    pub(super) fn send_again(&mut self, write: PendingWrite, again: Instant) {
+    /// Keeps a write that failed, and sends it again at `retry_at`.
+    pub(super) fn send_again(&mut self, write: PendingWrite, retry_at: Instant) {
         self.bytes += write.bytes();
-        self.waiting.push(Waiting { write, again: Some(again) });
+        self.waiting.push(Waiting { write, retry_at: Some(retry_at) });
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
@@ -127,22 +131,22 @@ impl PendingWrites {
 
     /// Returns when there is something to send.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        self.waiting.iter().map(|waiting| waiting.again.unwrap_or(now)).min()
+        self.waiting.iter().map(|waiting| waiting.retry_at.unwrap_or(now)).min()
     }
 
-    /// Takes as many as fit into the next statement, the oldest first. Also returns whether any of
-    /// them is sent again.
+    /// Takes as many writes as fit into the next statement, the oldest first. Also returns whether
+    /// some of them were sent before.
     pub(super) fn take(&mut self, now: Instant) -> (Vec<PendingWrite>, bool) {
         let (mut count, mut bytes, mut are_sent_again) = (0, 0, false);
         let at_most = self.batch.at_most();
         let fits = |waiting: &mut Waiting| {
-            if waiting.again.is_some_and(|again| now < again) || count == at_most {
+            if waiting.retry_at.is_some_and(|at| now < at) || count == at_most {
                 return false;
             }
             bytes += waiting.write.bytes();
             let fits = count == 0 || bytes <= BYTES_AT_ONCE;
             count += usize::from(fits);
-            are_sent_again |= fits && waiting.again.is_some();
+            are_sent_again |= fits && waiting.retry_at.is_some();
             fits
         };
         let taken: Vec<_> =
@@ -151,23 +155,24 @@ impl PendingWrites {
         (taken, are_sent_again)
     }
 
-    /// The database accepted a statement: the next one may have twice as many.
+    /// Lets the next statement have twice as many writes, because the database accepted one.
     pub(super) fn accepted(&mut self, is_quick: bool) {
         self.batch.accepted(is_quick);
     }
 
-    /// A statement with `size` of them took too long: the next one has half of them.
+    /// Makes the next statement smaller, because one with `size` writes took too long.
     pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
         self.batch.too_long(size, error);
     }
 
     /// Whether there is a result that was never sent.
     pub(super) fn has_new_results(&self) -> bool {
-        let is_new = |waiting: &Waiting| waiting.again.is_none();
+        let is_new = |waiting: &Waiting| waiting.retry_at.is_none();
         self.waiting.iter().any(|it| is_new(it) && it.write.released().is_none())
     }
 
-    /// The answer to a statement with these was lost.
+    /// Notes that the answer to a statement with these writes was lost, so the database may have
+    /// them.
     pub(super) fn answer_lost(&mut self, sent: &[PendingWrite]) {
         self.uncertain.extend(sent.iter().map(PendingWrite::token));
     }
@@ -192,15 +197,15 @@ impl PendingWrites {
         }
     }
 
-    /// A statement with these failed. They are sent again from `now` on, before the others.
-    pub(super) fn failed(&mut self, sent: Vec<PendingWrite>, now: Instant) {
+    /// Puts the writes of a failed statement before all others, to be sent again from `now` on.
+    pub(super) fn put_back(&mut self, sent: Vec<PendingWrite>, now: Instant) {
         self.bytes += bytes_of(&sent);
-        let again = sent.into_iter().map(|write| Waiting { write, again: Some(now) });
+        let again = sent.into_iter().map(|write| Waiting { write, retry_at: Some(now) });
         self.waiting.splice(..0, again);
     }
 
-    /// The database rejected a statement with only these. Returns a single one; keeps several, and
-    /// the next statement has half of them.
+    /// Reacts to the rejection of a statement with only these writes: returns a single write, which
+    /// is the cause. Puts several ones back, and the next statement has half of them.
     pub(super) fn rejected(
         &mut self,
         mut sent: Vec<PendingWrite>,
@@ -210,11 +215,11 @@ impl PendingWrites {
         if sent.len() == 1 {
             return sent.pop();
         }
-        self.failed(sent, now);
+        self.put_back(sent, now);
         None
     }
 
-    /// Drops and returns those that are `over`.
+    /// Drops and returns the writes that are `over`.
     pub(super) fn drop_if(&mut self, over: impl Fn(&PendingWrite) -> bool) -> Vec<PendingWrite> {
         let dropped = self.waiting.extract_if(.., |waiting| over(&waiting.write));
         let dropped: Vec<_> = dropped.map(|waiting| waiting.write).collect();
@@ -254,7 +259,7 @@ mod tests {
             writes.push(result(id, bytes, now));
         }
         writes.push(release(5));
-        assert_eq!((writes.waiting(), writes.releases()), (5, 1));
+        assert_eq!((writes.len(), writes.releases()), (5, 1));
         assert_eq!((writes.bytes(), writes.due(now)), (2 * BYTES_AT_ONCE + 2, Some(now)));
         assert_eq!(writes.tokens().map(|token| token.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
         // A single one is sent whatever its size.
@@ -263,7 +268,7 @@ mod tests {
         let (second, _) = writes.take(now);
         assert_eq!((ids(&second), writes.bytes()), (vec![2, 3], 1));
         assert_eq!(ids(&writes.take(now).0), [4, 5]);
-        assert_eq!((writes.bytes(), writes.waiting()), (0, 0));
+        assert_eq!((writes.bytes(), writes.len()), (0, 0));
     }
 
     #[test]
@@ -281,7 +286,7 @@ mod tests {
         writes.push(release(3));
         assert!(!writes.has_new_results());
         // Those that failed come first.
-        writes.failed(again, now);
+        writes.put_back(again, now);
         assert_eq!((ids(&writes.take(now).0), writes.bytes()), (vec![2, 3], 0));
     }
 
@@ -310,14 +315,19 @@ mod tests {
         let mut write = result(1, 100, now);
         assert_eq!((write.bytes(), write.released()), (100, None));
         assert!(write.strip() && !write.strip());
-        assert_eq!(write.finish(now).unwrap().output.unwrap(), "[output could not be stored]");
+        assert_eq!(
+            write.result_to_record(now).unwrap().output.unwrap(),
+            "[output could not be stored]"
+        );
         assert!(write.subject().contains("run 1"), "{}", write.subject());
         let limit = Duration::from_secs(5);
         let waited = [4, 5, 6].map(|seconds| write.has_waited(now + seconds * limit / 5, limit));
         assert_eq!(waited, [false, true, true]);
         let mut write = release(2);
         assert_eq!((write.bytes(), write.released()), (0, Some(run(2).token())));
-        assert!(!write.strip() && write.finish(now).is_none() && write.has_waited(now, limit));
+        assert!(
+            !write.strip() && write.result_to_record(now).is_none() && write.has_waited(now, limit)
+        );
         assert_eq!(write.subject(), "run 2");
     }
 
@@ -344,6 +354,6 @@ mod tests {
         writes.push(result(3, 7, now));
         writes.push(release(4));
         let dropped = writes.drop_if(|write| write.released().is_none());
-        assert_eq!((ids(&dropped), writes.bytes(), writes.waiting()), (vec![3], 0, 1));
+        assert_eq!((ids(&dropped), writes.bytes(), writes.len()), (vec![3], 0, 1));
     }
 }

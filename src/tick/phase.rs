@@ -25,7 +25,7 @@ pub(super) enum PhaseEnd {
     Signal,
     /// The tick can't go on.
     Failure,
-    /// The tick holds nothing, and nothing is left to do.
+    /// The tick has no claimed runs, and nothing is left to do.
     Idle,
 }
 

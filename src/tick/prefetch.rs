@@ -21,19 +21,19 @@ const AHEAD: usize = 4000;
 /// The maximum of prefetched runs per ended run. One ended run predicts little: the first may fail
 /// faster than the others.
 const AHEAD_PER_ENDED: usize = 4;
-/// The approximate maximum of their payloads and results, in bytes.
+/// The approximate maximum of the payloads and results of prefetched runs, in bytes.
 pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
 
 /// The durations and sizes that this tick has observed.
 #[derive(Debug, Default)]
 pub(super) struct Prefetch {
     /// The mean duration of a run in seconds, weighted by recency. `None` until a run has ended.
-    mean: Option<f64>,
-    /// The size of a job's input in bytes, weighted likewise.
-    size: usize,
+    mean_run_time: Option<f64>,
+    /// The size of a job's input in bytes: of the largest one, or less if later ones were smaller.
+    input_bytes: usize,
     ended: usize,
     /// The mean duration of an answer, weighted likewise.
-    answer: Duration,
+    mean_answer: Duration,
     /// The latest claim returned a run's last attempt, so the next claim may, too. A last attempt
     /// is never claimed before it can start.
     at_last_attempts: bool,
@@ -47,9 +47,9 @@ impl Prefetch {
     /// too low keeps runs from other hosts; one that is too high only costs an additional claim.
     pub(super) fn observe(&mut self, took: Duration, input: usize) {
         let took = took.as_secs_f64();
-        self.size = input.max(self.size - self.size.saturating_sub(input) / 8);
+        self.input_bytes = input.max(self.input_bytes - self.input_bytes.saturating_sub(input) / 8);
         self.ended += 1;
-        self.mean = Some(match self.mean {
+        self.mean_run_time = Some(match self.mean_run_time {
             Some(mean) if took < self.window().as_secs_f64() => mean + (took - mean) / 8.0,
             _ => took,
         });
@@ -65,24 +65,25 @@ impl Prefetch {
 
     /// Records the duration of a transaction.
     pub(super) fn observe_answer(&mut self, took: Duration) {
-        self.answer = (3 * self.answer + took.min(LONGEST_ANSWER)) / 4;
+        self.mean_answer = (3 * self.mean_answer + took.min(LONGEST_ANSWER)) / 4;
     }
 
     /// Returns the time within which prefetched runs start. It is also the batch delay: while there
     /// are prefetched runs, a result waits this long for others. Without that, thousands of
     /// statements would take the processor from the jobs if the database shares it.
     pub(super) fn window(&self) -> Duration {
-        (self.answer * ANSWERS_AHEAD).max(WINDOW)
+        (self.mean_answer * ANSWERS_AHEAD).max(WINDOW)
     }
 
-    /// A claim that waits longer for a thread is released, because another host may be idle.
+    /// Returns how long a claimed run may wait for a thread. After that its claim is released,
+    /// because another host may be idle.
     pub(super) fn thread_timeout(&self) -> Duration {
         self.window() * 5 / 2
     }
 
     /// Forgets the observed runs. The next claim is for runs that can start at once.
     pub(super) fn reset(&mut self) {
-        *self = Self { answer: self.answer, ..Self::default() };
+        *self = Self { mean_answer: self.mean_answer, ..Self::default() };
     }
 
     /// Returns how many runs to claim for `threads` threads that already hold `held` runs.
@@ -95,7 +96,7 @@ impl Prefetch {
         }
     }
 
-    /// When this many runs or fewer wait for a thread, it is time for the next claim.
+    /// Returns the number of waiting runs at which it is time for the next claim.
     pub(super) fn refill_at(&self, threads: usize) -> usize {
         // If nothing more is due, the next claim can only find runs that were enqueued since.
         if self.found_all {
@@ -104,12 +105,14 @@ impl Prefetch {
         self.ahead(threads).saturating_sub(1) / 2
     }
 
+    /// Returns how many runs to prefetch: as many as keep the threads busy for the window, beyond
+    /// those that start at once.
     fn ahead(&self, threads: usize) -> usize {
         if self.at_last_attempts {
             return 0;
         }
         let window = self.window().as_secs_f64();
-        let Some(mean) = self.mean.map(|mean| mean.max(1e-6)) else { return 0 };
+        let Some(mean) = self.mean_run_time.map(|mean| mean.max(1e-6)) else { return 0 };
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,
@@ -117,7 +120,7 @@ impl Prefetch {
             reason = "bounded"
         )]
         let ahead = (threads as f64 * (window / mean - 1.0)).clamp(0.0, AHEAD as f64) as usize;
-        ahead.min(AHEAD_PER_ENDED * self.ended).min(BYTES_AHEAD / self.size.max(1))
+        ahead.min(AHEAD_PER_ENDED * self.ended).min(BYTES_AHEAD / self.input_bytes.max(1))
     }
 }
 

@@ -23,11 +23,11 @@ pub(super) enum Request {
     /// Record that the tick is alive, take or renew the claim right, fire schedules, recover lost
     /// runs, and search for due runs that can't be claimed.
     Wake(Wake),
-    /// Renew the leases of these claims in their rows, and those of `kept` in `job_locked_runs`,
-    /// because their rows take too long.
+    /// Renew the leases of `claims` in their rows, and those of `kept` in `job_locked_runs`,
+    /// because the rows of these take too long.
     Renew { claims: Vec<FencingToken>, kept: Vec<FencingToken> },
-    /// Record results, keep those that took too long to record, release claims whose runs were not
-    /// started, then claim runs: all or nothing.
+    /// Record results, keep the results that took too long to record in `job_locked_runs`, release
+    /// claims whose runs were not started, then claim runs: all or nothing.
     Step {
         results: Vec<Finish>,
         kept: Vec<Finish>,
@@ -35,8 +35,8 @@ pub(super) enum Request {
         claim: Option<Claim>,
         skips_locked: bool,
     },
-    /// Store what jobs have printed whose leases were renewed. The machine sends an empty list, and
-    /// the driver fills it.
+    /// Store the output of jobs whose leases were just renewed. The machine sends an empty list,
+    /// and the driver fills it.
     Store(Vec<(FencingToken, String)>),
     /// Release the claim right, and record that the database took this long for an answer.
     Leave { slow: Option<Duration> },

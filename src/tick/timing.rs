@@ -50,6 +50,11 @@ impl Timing {
         }
     }
 
+    /// Returns when the job of a lease must stop, if it is not renewed before it ends at `end`.
+    pub(super) fn job_stops(&self, end: Instant) -> Instant {
+        end + self.stop_after - self.lease
+    }
+
     /// The longest time that an answer may take.
     pub(super) fn answer_limit(&self) -> Duration {
         self.timeouts.statement + self.timeouts.silence

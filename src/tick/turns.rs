@@ -16,8 +16,8 @@ pub(super) enum Duty {
     Prune,
 }
 
-/// The next turn comes first. `Store` precedes them, except an urgent renewal; `Leave` and `Prune`
-/// follow.
+/// The duties that take turns, the next one first. `Store` precedes all three, except an urgent
+/// renewal; `Leave` and `Prune` follow them.
 #[derive(Debug)]
 pub(super) struct Turns(pub(super) [Duty; 3]);
 
@@ -33,7 +33,8 @@ impl Turns {
         self.0.iter().position(|it| *it == duty).unwrap_or(self.0.len())
     }
 
-    pub(super) fn sent(&mut self, duty: Duty) {
+    /// Moves a duty behind the others. After a renewal or a wake, a step comes first.
+    pub(super) fn had_turn(&mut self, duty: Duty) {
         match duty {
             Duty::Renew => self.0 = [Duty::Step, Duty::Wake, Duty::Renew],
             Duty::Wake => self.0 = [Duty::Step, Duty::Renew, Duty::Wake],
@@ -53,7 +54,7 @@ mod tests {
         let mut sent = Vec::new();
         for _ in 0..8 {
             let next = turns.0[0];
-            turns.sent(next);
+            turns.had_turn(next);
             sent.push(next);
         }
         let round = [Duty::Renew, Duty::Step, Duty::Wake, Duty::Step];
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!((turns.before(Duty::Step), turns.before(Duty::Leave)), (2, 3));
         // A step whose turn it is not, and a duty without a turn, change nothing.
         for duty in [Duty::Step, Duty::Store, Duty::Leave] {
-            turns.sent(duty);
+            turns.had_turn(duty);
             assert_eq!(turns.0, [Duty::Renew, Duty::Wake, Duty::Step]);
         }
     }

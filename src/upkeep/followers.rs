@@ -30,11 +30,11 @@ fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
     }
 }
 
-/// Enqueues jobs that follow others. Releases or cancels blocked runs as long as there is time:
-/// those that wait for the runs of `ended`, which the caller has ended, or all. The second also
-/// finds those that the first has left, whose predecessors were ended without jobctl, and new ones.
-/// `ended` gets the cancelled runs that others wait for, and is empty if the caller need not try
-/// again.
+/// Enqueues jobs that follow others, and releases or cancels blocked runs, as long as there is
+/// time. With `ended`, only blocked runs that wait for these runs, which the caller has ended.
+/// Without, all blocked runs: also those that a call with `ended` has left, and those whose
+/// predecessors another program has ended. `ended` gets the cancelled runs that others wait for,
+/// and is empty if the caller need not try again.
 pub(crate) fn release_followers(
     store: &Store,
     turn: &mut Turn,
@@ -49,7 +49,7 @@ pub(crate) fn release_followers(
         }
         let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
         if due.is_empty() {
-            // A wake tries rejected ones again, not the caller.
+            // A wake tries rejected runs again, not the caller.
             if let (Some(ended), false) = (ended, is_locked) {
                 ended.clear();
             }

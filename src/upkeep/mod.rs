@@ -16,7 +16,7 @@ mod wake;
 use expire::expire;
 pub(crate) use fire::fire;
 pub(crate) use followers::release_followers;
-pub(crate) use prune::{Kept, Pruning, prune, series};
+pub(crate) use prune::{Pruning, Undeleted, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;
 pub(crate) use turn::{Turn, UpkeepState};

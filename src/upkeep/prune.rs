@@ -10,9 +10,11 @@ use crate::text::plural;
 
 /// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
 const PRUNED_AT_ONCE: usize = 1000;
-/// How long a tick tries to delete runs of which the database keeps some. It prunes twice as long.
+/// How long a tick tries to delete a part of the old runs if the database refuses some of them. All
+/// pruning of a tick takes at most twice as long.
 const PRUNING: Duration = Duration::from_secs(1);
-/// After as many parts of a job without an old run, a tick looks at a random place.
+/// After this many parts of a job's runs from which it deleted nothing, a tick goes on at a random
+/// run.
 const FRUITLESS_LIMIT: u32 = 8;
 /// The runs that are read, and deleted, in one transaction.
 const PART: usize = 1000;
@@ -20,11 +22,11 @@ const PART: usize = 1000;
 /// outputs.
 const PART_TO_ARCHIVE: usize = 100;
 
-/// Rows that the database keeps: their number and the first one, by the reason.
+/// Old rows that the database refuses to delete: their number and the first one, by the reason.
 #[derive(Default)]
-pub(crate) struct Kept(BTreeMap<String, (i64, String)>);
+pub(crate) struct Undeleted(BTreeMap<String, (i64, String)>);
 
-impl Kept {
+impl Undeleted {
     pub(crate) fn add(&mut self, rejected: Vec<(impl ToString, store::Error)>) {
         for (row, why) in rejected {
             let first = || (0, row.to_string());
@@ -42,7 +44,7 @@ impl Kept {
     }
 }
 
-/// Runs of a job that are pruned one after another, by id: the dead ones, or the others.
+/// Runs of a job that are pruned one after another, by id: its dead runs, or its other ended runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     job: String,
@@ -89,15 +91,15 @@ pub(crate) struct Pruning<'a> {
     pub(crate) cause: &'a Cause,
     pub(crate) archive: Option<&'a Archive>,
     pub(crate) default: Keep,
-    /// How long to try a part of which the database keeps some runs.
+    /// How long to try a part if the database refuses to delete some of its runs.
     pub(crate) time: Option<Duration>,
 }
 
 /// A part of a series, without the deleted runs.
 pub(crate) struct PrunedPart {
     pub(crate) pruned: Vec<Pruned>,
-    /// Whether the database keeps old runs.
-    has_kept: bool,
+    /// Whether the database refused to delete some of its old runs.
+    has_undeleted: bool,
     /// The run after which the next part begins; `None` if no later run is old.
     pub(crate) next: Option<i64>,
 }
@@ -109,11 +111,11 @@ impl Pruning<'_> {
         series: &Series,
         after: i64,
         limit: usize,
-        kept: &mut Kept,
+        undeleted: &mut Undeleted,
     ) -> store::Result<PrunedPart> {
         let (mut old, next) = series.part(self.store, after)?;
         old.truncate(limit);
-        let (mut pruned, mut has_kept) = (Vec::new(), false);
+        let (mut pruned, mut has_undeleted) = (Vec::new(), false);
         let at_once = if self.archive.is_some() { PART_TO_ARCHIVE } else { PART };
         for ids in old.chunks(at_once) {
             let prune = |ids: &[i64]| {
@@ -123,26 +125,27 @@ impl Pruning<'_> {
             };
             let size = &mut BatchSize::default();
             let rejected = store::bisect(ids.to_vec(), size, self.has_time(), prune)?;
-            has_kept |= !rejected.is_empty();
-            kept.add(rejected);
+            has_undeleted |= !rejected.is_empty();
+            undeleted.add(rejected);
         }
-        Ok(PrunedPart { pruned, has_kept, next })
+        Ok(PrunedPart { pruned, has_undeleted, next })
     }
 
     /// Deletes the oldest events of the trail: they are kept as long as dead runs. Returns whether
-    /// there may be more.
-    pub(crate) fn delete_events(&self, kept: &mut Kept) -> store::Result<bool> {
+    /// there may be more old events.
+    pub(crate) fn delete_events(&self, undeleted: &mut Undeleted) -> store::Result<bool> {
         let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
         let is_full = events.len() == PRUNED_AT_ONCE;
         let rejected = store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?;
         let has_more = is_full && rejected.is_empty();
-        kept.add(rejected);
+        undeleted.add(rejected);
         Ok(has_more)
     }
 
-    /// Deletes old runs for a limited time, and at most `left`, which it reduces.
-    fn delete_some(&self, left: &mut usize, kept: &mut Kept) -> store::Result<()> {
+    /// Deletes old runs for a limited time, and at most `left`, from which it subtracts the deleted
+    /// ones.
+    fn delete_some(&self, left: &mut usize, undeleted: &mut Undeleted) -> store::Result<()> {
         let until = Instant::now() + 2 * PRUNING;
         let mut all = series(self.store, self.default)?;
         // In a random order, no job's old runs delay those of the other jobs in each tick.
@@ -150,12 +153,12 @@ impl Pruning<'_> {
         for series in all {
             let (mut after, mut fruitless) = (Some(0), 0);
             while let Some(id) = after.filter(|_| *left > 0 && Instant::now() < until) {
-                let part = self.delete_part(&series, id, *left, kept)?;
+                let part = self.delete_part(&series, id, *left, undeleted)?;
                 *left -= part.pruned.len();
                 after = part.next;
                 fruitless += u32::from(part.pruned.is_empty());
-                let is_stuck = part.has_kept || fruitless > FRUITLESS_LIMIT;
-                // If thousands of the oldest are kept, each tick tries others.
+                let is_stuck = part.has_undeleted || fruitless > FRUITLESS_LIMIT;
+                // If the database refuses thousands of the oldest runs, each tick tries others.
                 if let Some(next) = part.next.filter(|_| is_stuck) {
                     let newest = self.store.newest_run(&series.job)?.unwrap_or(next);
                     after = Some(rand::random_range(next..=newest.max(next)));
@@ -165,6 +168,7 @@ impl Pruning<'_> {
         Ok(())
     }
 
+    /// Returns a function that says whether the time for a part is not over yet.
     fn has_time(&self) -> impl Fn() -> bool + use<> {
         let until = self.time.map(|time| Instant::now() + time);
         move || until.is_none_or(|until| Instant::now() < until)
@@ -176,7 +180,8 @@ impl Pruning<'_> {
 pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), ..Cause::default() };
     let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
-    let (mut left, mut runs, mut events) = (PRUNED_AT_ONCE, Kept::default(), Kept::default());
+    let (mut left, mut runs, mut events) =
+        (PRUNED_AT_ONCE, Undeleted::default(), Undeleted::default());
     let pruned = pruning
         .delete_some(&mut left, &mut runs)
         .and_then(|()| pruning.delete_events(&mut events).map(drop));

@@ -1,5 +1,6 @@
-//! Records the results of runs whose rows were locked when they ended. Also deletes the rows of
-//! `job_locked_runs` whose claims are over.
+//! Records stored results. If another session has locked the row of a run when its job ends, the
+//! tick stores the result in `job_locked_runs`. Later a wake records it: writes it into the run and
+//! its history. Also deletes the rows of `job_locked_runs` whose claims are over.
 
 use std::sync::Once;
 

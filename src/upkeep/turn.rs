@@ -48,7 +48,8 @@ impl UpkeepState {
     }
 }
 
-/// The time that a wake has for the runs of all workers, and what comes of it.
+/// The part of a wake that works for the runs of all workers: its time limit, and whether it
+/// changed anything.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     /// No further transaction begins after this time; `None`: there is no limit.
@@ -56,7 +57,7 @@ pub(crate) struct Turn<'a> {
     pub(super) state: &'a mut UpkeepState,
     /// Some row was changed.
     pub(crate) has_changed: bool,
-    /// The next turn can do more.
+    /// Work is left for the next turn, because the time was over.
     pub(crate) is_cut: bool,
 }
 
@@ -87,10 +88,10 @@ impl<'a> Turn<'a> {
         mut set_aside: impl FnMut(T, store::Error) -> store::Result<bool>,
     ) -> store::Result<bool> {
         items.retain(|item| item.run().is_none_or(|run| !self.state.is_slow(run)));
-        let mut search = Bisection::sized(items, self.state.batch);
+        let mut bisection = Bisection::sized(items, self.state.batch);
         let (mut has_changed, mut has_time) = (false, true);
-        while has_time && !search.is_done() {
-            let rejected = search.step(|part| {
+        while has_time && !bisection.is_done() {
+            let rejected = bisection.step(|part| {
                 has_changed |= attempt(part)?;
                 Ok(())
             })?;
@@ -100,10 +101,10 @@ impl<'a> Turn<'a> {
             }
             has_time = self.has_time();
         }
-        let is_halved = search.size().at_most() < self.state.batch.at_most();
-        self.state.batch = search.size();
+        let is_halved = bisection.size().at_most() < self.state.batch.at_most();
+        self.state.batch = bisection.size();
         self.has_changed |= has_changed;
-        self.is_cut |= !search.is_done() && (has_changed || is_halved);
+        self.is_cut |= !bisection.is_done() && (has_changed || is_halved);
         Ok(has_changed)
     }
 

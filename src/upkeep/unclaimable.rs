@@ -12,8 +12,8 @@ use crate::text::duration;
 
 /// The number of due runs to search.
 const SEARCHED: i64 = 5000;
-/// The number of due runs to search for one whose claim takes too long, and of each job. A claim of
-/// one run took too long, so it is among the first ones of its job.
+/// The number of due runs to search for a run whose claim takes too long, in total and of each job.
+/// A claim of a single run took too long, so this run is among the first ones of its job.
 const SEARCHED_IF_SLOW: usize = 100;
 const SEARCHED_OF_JOB: usize = 3;
 /// The delay of a rejected run. The cause may be about other rows, and may pass.
@@ -27,7 +27,8 @@ const LOGGED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct FailedClaim {
     pub(crate) error: store::Error,
-    /// Claims go on without the runs that may be the cause, so finding none is not a failure.
+    /// Claims go on without the runs that may be the cause. So it is not a failure if the search
+    /// finds no such run.
     pub(crate) goes_on: bool,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct UnclaimableSearch {
     suspects: Bisection<DueRun>,
     /// The claim took too long, so each suspect is claimed for a trial.
     is_slow: bool,
-    /// The claim's error; `None` once a run has caused it, or if claims go on without one.
+    /// The claim's error, unless a run is known to have caused it or claims go on anyway.
     error: Option<store::Error>,
     /// How many runs were set aside.
     found: usize,
@@ -105,7 +106,7 @@ impl UnclaimableSearch {
                     aside => aside?,
                 };
             }
-            // Another search finds those that are rejected.
+            // Another search finds the runs that the database rejects.
             Some((_, error)) if !is_slow => return Err(error),
             _ => {}
         }
@@ -113,8 +114,8 @@ impl UnclaimableSearch {
             self.error = None;
             self.found += 1;
             if self.found <= LOGGED {
-                let (id, job) = (run.id, &jobs[&run.id]);
-                log::error!(run = id, job = job; "run {id} {}: {}", job.escape_debug(), end(&run));
+                let (id, job, outcome) = (run.id, &jobs[&run.id], outcome(&run));
+                log::error!(run = id, job = job; "run {id} {}: {outcome}", job.escape_debug());
             }
             match run.end {
                 AsideEnd::Kept(error) if wanted.excluded_runs.len() >= SKIPPED => {
@@ -131,8 +132,8 @@ impl UnclaimableSearch {
     }
 }
 
-/// Says what became of a run.
-fn end(run: &SetAside) -> String {
+/// Returns words for what became of a run.
+fn outcome(run: &SetAside) -> String {
     match &run.end {
         AsideEnd::PutOff => {
             format!("{}; put off for {}", run.why.for_log(), duration::show(PUT_OFF))

@@ -19,12 +19,12 @@ use crate::store::{self, ClaimFilter, FencingToken, Holder, Store};
 pub(crate) struct Wake {
     /// Whether to take the claim right even if no run waits.
     pub(crate) keeps_right: bool,
-    /// How long the right lasts if it is not renewed.
-    pub(crate) right: Duration,
-    /// The claims of this tick, to count the runs that other ticks of the worker hold. Their number
-    /// is not enough, because some of them may be lost.
+    /// How long the claim right lasts if it is not renewed.
+    pub(crate) right_lasts: Duration,
+    /// The claims of this tick. Without them, the wake counts the runs that other ticks of the
+    /// worker hold. The number of these claims would not be enough, because some may be lost.
     pub(crate) own_claims: Vec<FencingToken>,
-    /// When to begin nothing more, because other statements have their turn.
+    /// The wake begins no transaction after this time, because other statements have their turn.
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed.
     pub(crate) failed_claim: Option<FailedClaim>,
@@ -37,7 +37,7 @@ pub(crate) struct Wake {
 pub(crate) struct Woken {
     /// Whether the tick has its worker's claim right, or claims only one run.
     pub(crate) may_claim: bool,
-    /// Whether another tick of the worker has it.
+    /// Whether another tick of the worker has the claim right.
     pub(crate) other_claims: bool,
     /// The runs that other ticks of the worker hold; 0 without the claim right.
     pub(crate) held_by_others: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Woken {
     pub(crate) limits: bool,
     /// Whether the next wake can fire, recover or expire more.
     pub(crate) has_more: bool,
-    /// How long the database took for the right.
+    /// How long the database took to answer the request for the claim right.
     pub(crate) took: Duration,
     /// The longest answer.
     pub(crate) longest: Duration,
@@ -71,15 +71,20 @@ impl Upkeep<'_> {
         // A tick for one run leaves the claim right to the tick that takes all runs, and is not a
         // sign that the worker serves its queues.
         if self.filter.only_run.is_some() {
-            let limits = self.store.look(self.holder, &asked.own_claims, self.seen_ticks)?.limits;
-            self.search_unclaimable(asked.failed_claim, || true)?;
+            let limits = self
+                .store
+                .check_before_claim(self.holder, &asked.own_claims, self.seen_ticks)?
+                .limits;
+            let has_time = || true;
+            self.search_unclaimable(asked.failed_claim, has_time)?;
             return Ok(Woken { may_claim: true, limits, ..Woken::default() });
         }
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), self.state);
         let (filter, own) = (&*self.filter, &asked.own_claims);
-        let Wake { right, keeps_right, .. } = asked;
-        let mut report = || store.wake(holder, filter, right, keeps_right, own, self.seen_ticks);
+        let Wake { right_lasts, keeps_right, .. } = asked;
+        let mut report =
+            || store.wake(holder, filter, right_lasts, keeps_right, own, self.seen_ticks);
         store.take_longest();
         let began = Instant::now();
         let (mut seen, mut before) = report()?;
@@ -119,7 +124,7 @@ impl Upkeep<'_> {
                 their leases end";
             self.log_why_due_runs_wait(Level::Info, why)?;
         } else if other_claims {
-            let (level, why) = why_not(&seen.claiming_queues, &self.filter.queues);
+            let (level, why) = why_unclaimed(&seen.claiming_queues, &self.filter.queues);
             self.log_why_due_runs_wait(level, &why)?;
         }
         self.search_unclaimable(asked.failed_claim, || Instant::now() < asked.until)?;
@@ -178,7 +183,7 @@ impl Upkeep<'_> {
 
 /// Returns why this tick claims nothing from its `own` queues: the tick that has the claim right
 /// claims from the queues `claiming` (empty: from all).
-fn why_not(claiming: &[String], own: &[String]) -> (Level, String) {
+fn why_unclaimed(claiming: &[String], own: &[String]) -> (Level, String) {
     let is_served = |queue: &String| claiming.contains(queue);
     if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
         return (Level::Info, "another tick of this worker claims them".to_owned());

@@ -467,7 +467,7 @@ impl Database {
         let lost = self.running().any(|run| run.locked_until < Some(now));
         let expired = self.waiting().any(|run| run.is_expired(now));
         let claiming = (asked.keeps_right || !self.waiting.is_empty())
-            .then(|| (tick.clone(), now + interval(asked.right)));
+            .then(|| (tick.clone(), now + interval(asked.right_lasts)));
         let queues = session.filter.queues.clone();
         let mut row = Worker { last_tick_at: now, ticking_since: now, queues, claiming };
         if let Some(before) = self.workers.get(worker) {
@@ -570,7 +570,7 @@ impl Database {
                 let Some(kept) = it.kept.remove(&id) else { return Ok(false) };
                 it.journal.push(Before::Kept(id, Some(kept.clone())));
                 let Some(mut result) = kept.result else { return Ok(false) };
-                result.age(store::seconds(as_seconds(it.now - kept.written_at)));
+                result.add_age(store::seconds(as_seconds(it.now - kept.written_at)));
                 it.finish(&kept.worker, &[&result]).map(|_| true)
             });
             match recorded {

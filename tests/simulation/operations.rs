@@ -237,10 +237,10 @@ impl Sequence {
                 let error = || store::Error::new(Kind::Data, Exit::CouldNot, "no");
                 let failed_claim =
                     (kind >= 60).then(|| FailedClaim { error: error(), goes_on: kind == 63 });
-                let (right, slow) = (RIGHT, None);
+                let (right_lasts, slow) = (RIGHT, None);
                 tick(Request::Wake(Wake {
                     keeps_right,
-                    right,
+                    right_lasts,
                     own_claims,
                     until,
                     failed_claim,

@@ -177,7 +177,7 @@ pub(super) fn again(request: &Request) -> Request {
     match request {
         Request::Wake(asked) => Request::Wake(Wake {
             keeps_right: asked.keeps_right,
-            right: asked.right,
+            right_lasts: asked.right_lasts,
             own_claims: asked.own_claims.clone(),
             until: asked.until,
             slow: asked.slow,
@@ -369,7 +369,7 @@ impl Real {
         for (tick, session) in self.ticks.iter_mut().zip(sessions) {
             let end = || Wake {
                 keeps_right: false,
-                right: RIGHT,
+                right_lasts: RIGHT,
                 own_claims: Vec::new(),
                 until: Instant::now(),
                 failed_claim: None,

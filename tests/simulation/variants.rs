@@ -255,7 +255,7 @@ impl Variant {
                 wake.until -= Duration::from_secs(60);
             }
             (Self::ShortRight, Request::Wake(wake)) => {
-                wake.right = wake.right.min(Duration::from_secs(2));
+                wake.right_lasts = wake.right_lasts.min(Duration::from_secs(2));
             }
             (Self::RecoveredTooEarly, Request::Wake(_)) => database.now += TimeDelta::seconds(5),
             (_, Request::Step { claim: Some(claim), .. }) => match self {

@@ -479,7 +479,7 @@ found (facts) AS (
         'since_at', run.started_at,
         'runs', 1,
         'usual_seconds', usual.median_seconds,
-        'is_bad', usual.most IS NOT NULL
+        'limit_seconds', extract(epoch FROM usual.most)
     )
     FROM jobctl.job_runs AS run
     JOIN usual ON usual.name = run.job_type
@@ -500,7 +500,7 @@ found (facts) AS (
         'runs', 1,
         'seconds', usual.newest_seconds,
         'usual_seconds', usual.median_seconds,
-        'is_bad', usual.least IS NOT NULL
+        'limit_seconds', extract(epoch FROM usual.least)
     )
     FROM usual
     WHERE usual.newest_seconds < coalesce(

@@ -4,18 +4,17 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::{Machine, Sent};
+use super::{Machine, SentRequest};
 use crate::store::Kind;
 use crate::text::{duration, plural};
 use crate::tick::phase::Phase;
 use crate::tick::request::{Answer, AnswerTimeout};
-use crate::tick::timing::Timing;
 use crate::tick::turns::Duty;
 
 impl Machine {
     /// Returns how long to wait for the answer. A tick that gives up an answer must connect again
     /// before it records a result, so it waits as long as other answers took.
-    pub(super) fn answer_timeout(&self, sent: &Sent) -> AnswerTimeout {
+    pub(super) fn answer_timeout(&self, sent: &SentRequest) -> AnswerTimeout {
         let slow = 3 * self.link.longest_answer();
         let is_last = self.phase == Phase::Ending && !sent.writes.is_empty();
         let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping && !is_last);
@@ -29,15 +28,14 @@ impl Machine {
     /// Returns how much longer than usual an answer may take, so that all leases can be renewed
     /// after it.
     fn spare(&self) -> Duration {
-        let Timing { lease, stop_after, .. } = self.timing;
         let limit = self.timing.answer_limit();
-        let needed = lease + limit + self.leases.renewals() * self.link.longest_renewal();
-        let spare = |end: Instant| (end + stop_after).saturating_duration_since(self.now + needed);
-        self.leases.first_end().map_or(limit, spare).min(limit)
+        let renewed_by = self.now + limit + self.leases.renewals() * self.link.longest_renewal();
+        let stops = self.leases.first_end().map(|end| self.timing.job_stops(end));
+        stops.map_or(limit, |stops| stops.saturating_duration_since(renewed_by)).min(limit)
     }
 
     /// Measures the answer, and logs once if the database is slow.
-    pub(super) fn observe(&mut self, sent: &Sent, answer: &Answer) {
+    pub(super) fn observe(&mut self, sent: &SentRequest, answer: &Answer) {
         let mut took = self.now - sent.at;
         match answer {
             // The pause before the next attempt to connect says enough.
@@ -62,7 +60,7 @@ impl Machine {
             return;
         }
         let runs = |count: usize| plural::of(count as i64, "run");
-        let what = match sent.duty {
+        let purpose = match sent.duty {
             Duty::Renew => {
                 format!("to renew the leases of {}", runs(sent.renewed.len() + sent.kept))
             }
@@ -74,19 +72,19 @@ impl Machine {
         };
         let (took, limit) = (duration::show(took), duration::show(self.timing.answer_limit()));
         let line = format!(
-            "the database is slow: it took {took} {what}; results, claims and the end of this tick \
-             wait for such answers, and leases are lost if one takes longer than {limit}"
+            "the database is slow: it took {took} {purpose}; results, claims and the end of this \
+             tick wait for such answers, and leases are lost if one takes longer than {limit}"
         );
         self.log(Level::Warn, line);
     }
 
-    /// Whether a request that failed took too long. One for fewer rows may succeed.
-    pub(super) fn took_too_long(&self, sent: Instant) -> bool {
-        self.now - sent >= self.timing.timeouts.statement
+    /// Whether a failed request took too long. A request for fewer rows may succeed.
+    pub(super) fn took_too_long(&self, sent_at: Instant) -> bool {
+        self.now - sent_at >= self.timing.timeouts.statement
     }
 
     /// Whether a request for twice as many rows takes less than the limit.
-    pub(super) fn was_quick(&self, sent: Instant) -> bool {
-        self.now - sent < self.timing.timeouts.statement / 2
+    pub(super) fn was_quick(&self, sent_at: Instant) -> bool {
+        self.now - sent_at < self.timing.timeouts.statement / 2
     }
 }

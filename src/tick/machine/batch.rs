@@ -19,7 +19,7 @@ impl Machine {
             // The delay ends before a difference is negative.
             WakeWhen::Shortage {
                 waiting: self.claims.prefetch.refill_at(self.pool.size),
-                ended: prefetch::FULL_BATCH - self.writes.waiting(),
+                ended: prefetch::FULL_BATCH - self.writes.len(),
                 bytes: BATCH_BYTES - self.writes.bytes(),
             }
         } else {
@@ -29,7 +29,7 @@ impl Machine {
 
     /// Returns the bytes of output that wait to be recorded.
     pub(in crate::tick) fn bytes(&self) -> usize {
-        let sent = self.sent.iter().flat_map(|sent| &sent.writes);
+        let sent = self.unanswered.iter().flat_map(|sent| &sent.writes);
         self.writes.bytes() + sent.map(PendingWrite::bytes).sum::<usize>()
     }
 
@@ -40,7 +40,7 @@ impl Machine {
         let is_delayed = self.now < until
             && self.phase == Phase::Working
             && self.pool.waiting > self.claims.prefetch.refill_at(self.pool.size)
-            && self.writes.waiting() < prefetch::FULL_BATCH
+            && self.writes.len() < prefetch::FULL_BATCH
             && self.writes.bytes() < BATCH_BYTES;
         is_delayed.then_some(until)
     }
@@ -51,8 +51,9 @@ impl Machine {
         self.pool.oldest.map(|submitted| submitted + self.claims.prefetch.thread_timeout())
     }
 
-    pub(super) fn observe_answer(&mut self, sent: Instant) {
-        self.claims.prefetch.observe_answer(self.now - sent);
+    /// Takes the duration of a step's answer, and begins the delay of the next batch.
+    pub(super) fn observe_answer(&mut self, sent_at: Instant) {
+        self.claims.prefetch.observe_answer(self.now - sent_at);
         self.batching_until = self.now + self.claims.prefetch.window();
     }
 }

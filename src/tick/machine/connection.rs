@@ -18,11 +18,12 @@ impl Machine {
         Some(since.max(self.last_ended) + self.bounds.outage?)
     }
 
+    /// Starts work over a new connection: renews leases, then claims.
     pub(super) fn connected(&mut self) {
         self.link.connected();
         self.next_renewal = self.now;
         // Renew leases before output is stored again.
-        self.renewals_without_output = self.renewals_without_output.min(0);
+        self.renewals_until_output = self.renewals_until_output.max(1);
         // Claim soon: runs may have been released during the outage.
         self.claims.claim_soon(self.now);
     }
@@ -30,7 +31,7 @@ impl Machine {
     /// Decides after an error of the database whether to try again, to drain, or to end.
     pub(super) fn on_error(&mut self, error: store::Error) {
         if self.phase == Phase::Leaving {
-            self.claims.right_lost();
+            self.claims.lose_right();
             self.may_prune = false;
             if error.kind == Kind::Lost {
                 self.link.lost(self.now, error.into());
@@ -48,19 +49,19 @@ impl Machine {
             return self.disconnected(error.into());
         }
         self.link.rejected(self.now, self.timing.heartbeat);
-        let holds = !self.leases.is_empty();
-        let lasts = self.link.rejected_for(self.now) >= self.timing.stop_after;
+        let has_runs = !self.leases.is_empty();
+        let is_lasting = self.link.rejected_for(self.now) >= self.timing.stop_after;
         // The schema was migrated, or no run can be claimed. Leases and results are not affected.
         let rejects_claims = error.kind == Kind::Data || error.exit == Exit::Schema;
         let may_pass = match error.kind {
-            Kind::Busy => holds || self.lingers(),
+            Kind::Busy => has_runs || self.lingers(),
             // Jobs continue as in an outage, until their leases are about to end.
-            _ => holds && self.phase != Phase::Ending && !lasts,
+            _ => has_runs && self.phase != Phase::Ending && !is_lasting,
         };
-        if rejects_claims && holds && self.phase == Phase::Working {
+        if rejects_claims && has_runs && self.phase == Phase::Working {
             self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
             self.failure.get_or_insert(error.into());
-            self.turn(PhaseEnd::Spent);
+            self.end_phase(PhaseEnd::Spent);
         } else if may_pass {
             self.warn(&error);
             self.link.unavailable(error.into());
@@ -69,6 +70,7 @@ impl Machine {
         }
     }
 
+    /// Logs an error after which the tick goes on: as a warning once, then only for debugging.
     fn warn(&mut self, error: &store::Error) {
         if self.link.take_warning(self.now, error) {
             self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
@@ -76,20 +78,21 @@ impl Machine {
         self.log(Level::Debug, error.to_string());
     }
 
-    /// Reacts to a lost or refused connection. Jobs continue until their leases are about to end.
+    /// Reacts to a lost or refused connection: connects again if the tick has claimed runs or
+    /// lingers, else ends it. Jobs continue until their leases are about to end.
     pub(super) fn disconnected(&mut self, error: anyhow::Error) {
         (self.search, self.wakes_again) = (Search::None, false);
-        self.claims.right_lost();
+        self.claims.lose_right();
         let pause = self.link.lost(self.now, error);
         if self.reconnects() {
             self.instructions.push(Instruction::Connect(pause));
         } else {
-            self.turn(PhaseEnd::Failure);
+            self.end_phase(PhaseEnd::Failure);
         }
     }
 
-    /// Whether to connect again: while the tick holds claims, or lingers. A lingering tick exits
-    /// once a session ends without an answer, and cron starts the next tick.
+    /// Whether to connect again: while the tick has claimed runs, or lingers. A lingering tick
+    /// exits once a session ends without an answer, and cron starts the next tick.
     fn reconnects(&self) -> bool {
         !self.leases.is_empty() || self.lingers() && self.link.has_answered()
     }

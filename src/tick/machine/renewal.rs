@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use log::Level;
 
-use super::{Instruction, Machine, Sent};
+use super::{Instruction, Machine, SentRequest};
 use crate::job::attempt::StopReason;
 use crate::store::{self, Kind, LeaseState, Renewed};
 use crate::tick::phase::Phase;
 use crate::tick::request::Request;
-use crate::tick::timing::Timing;
 use crate::tick::turns::Duty;
 
 impl Machine {
@@ -28,26 +27,30 @@ impl Machine {
     /// Returns when to store the output of running jobs: now, after a renewal.
     pub(super) fn output_due(&self) -> Option<Instant> {
         let is_due = self.phase < Phase::Ending
-            && self.renewals_without_output > 0
+            && self.renewals_until_output == 0
             && !self.is_lease_in_danger();
         is_due.then_some(self.now)
     }
 
-    /// Whether leases are renewed before all else. Leases that need several slow statements still
-    /// delay no result by more than one.
+    /// Whether leases are renewed before all else. If they need several slow statements, results
+    /// have a turn after each of these.
     pub(super) fn renews_first(&self) -> bool {
-        let has_result_turn = self.has_writes() && self.turns.before(Duty::Renew) == 2;
-        !has_result_turn && self.is_lease_in_danger()
+        // Both other duties precede the renewal, so it had the last turn.
+        let renewed_last = self.turns.before(Duty::Renew) == 2;
+        let is_turn_of_results = self.has_writes() && renewed_last;
+        !is_turn_of_results && self.is_lease_in_danger()
     }
 
     /// Whether the lease of a job might end if another request came before its renewal.
     pub(super) fn is_lease_in_danger(&self) -> bool {
-        let Timing { lease, stop_after, .. } = self.timing;
-        let stops = self.leases.first_end().map(|end| end + stop_after);
-        stops.is_some_and(|stops| stops < self.now + lease + 2 * self.timing.answer_limit())
+        // Another request and the renewal take one answer each.
+        let renewed_by = self.now + 2 * self.timing.answer_limit();
+        self.leases.first_end().is_some_and(|end| self.timing.job_stops(end) < renewed_by)
     }
 
-    pub(super) fn renew(&mut self, sent: &mut Sent) -> Option<Request> {
+    /// Returns the request that renews leases, and notes its claims in `sent`. `None`: none needs
+    /// it yet, so this sets the time of the next renewal.
+    pub(super) fn renew(&mut self, sent: &mut SentRequest) -> Option<Request> {
         // Skip leases that have just begun: a tick may hold thousands of very short runs.
         let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
         let (claims, kept, next) = self.leases.to_renew(self.now, before);
@@ -60,13 +63,14 @@ impl Machine {
         Some(Request::Renew { claims, kept })
     }
 
-    /// Takes the state of leases. Stops runs that were cancelled or lost.
+    /// Takes the answer to a renewal: extends the renewed leases, and stops runs that were
+    /// cancelled or whose lease is lost.
     pub(super) fn renewed(
         &mut self,
-        sent: &Sent,
+        sent: &SentRequest,
         answer: store::Result<Vec<Renewed>>,
     ) -> store::Result<()> {
-        self.leases.keep_no_more();
+        self.leases.renew_rows_again();
         let answers = match answer {
             Ok(answers) => answers,
             Err(error) => return self.renewal_failed(sent, error),
@@ -93,7 +97,7 @@ impl Machine {
                 }
             }
         }
-        self.renewals_without_output += 1;
+        self.renewals_until_output = self.renewals_until_output.saturating_sub(1);
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
         if !self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at)) {
@@ -104,7 +108,7 @@ impl Machine {
 
     /// Reacts to an error of a renewal: one slow or rejected row must not cost the others their
     /// leases.
-    fn renewal_failed(&mut self, sent: &Sent, error: store::Error) -> store::Result<()> {
+    fn renewal_failed(&mut self, sent: &SentRequest, error: store::Error) -> store::Result<()> {
         let soon = self.now + self.timing.heartbeat / 5;
         if sent.renewed.is_empty() {
             self.next_renewal = soon;

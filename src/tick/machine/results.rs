@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use log::Level;
 
-use super::{Machine, Sent};
+use super::{Machine, SentRequest};
 use crate::store::{self, Claimed, FencingToken, Kind};
 use crate::tick::execution::{Ended, subject};
 use crate::tick::leases::Lease;
@@ -19,6 +19,8 @@ use crate::tick::phase::Phase;
 pub(super) const RESULT_PAUSE: Duration = Duration::from_secs(2);
 
 impl Machine {
+    /// Takes an attempt that has ended or could not start: its result or the release of its claim
+    /// waits to be written.
     pub(super) fn ended(&mut self, ended: Ended) {
         self.last_ended = self.now;
         match ended {
@@ -46,13 +48,17 @@ impl Machine {
         self.writes.push(PendingWrite::Release(run.token()));
     }
 
-    /// Whether there is something to write now.
+    /// Whether a write is due now.
     pub(super) fn has_writes(&self) -> bool {
         self.writes.due(self.now).is_some_and(|at| self.now >= at)
     }
 
     /// Reacts to an error of writes without a claim.
-    pub(super) fn writes_failed(&mut self, sent: Sent, error: store::Error) -> store::Result<()> {
+    pub(super) fn writes_failed(
+        &mut self,
+        sent: SentRequest,
+        error: store::Error,
+    ) -> store::Result<()> {
         let may_be_late = error.is_too_slow || error.is_locked();
         // A lock may be gone at the next try.
         let is_last_try = sent.writes.len() == 1 && (error.is_too_slow || sent.is_again);
@@ -68,7 +74,7 @@ impl Machine {
             self.writes.too_long(sent.writes.len(), &error);
         }
         if !error.may_be_about_rows() {
-            self.writes.failed(sent.writes, self.now);
+            self.writes.put_back(sent.writes, self.now);
             return Err(error);
         }
         match self.writes.rejected(sent.writes, self.now) {
@@ -91,17 +97,18 @@ impl Machine {
             return Ok(());
         }
         // Sending it again may help after an unexpected error, but not if the data is the cause.
-        if is_data || write.has_waited(self.now, self.timing.stop_after) {
-            self.put_behind(write, true, &error);
+        let is_last_try = is_data || write.has_waited(self.now, self.timing.stop_after);
+        if is_last_try {
+            self.put_behind(write, is_last_try, &error);
             return Ok(());
         }
         self.writes.send_again(write, self.now + RESULT_PAUSE);
         Err(error)
     }
 
-    /// Puts a write that took too long or was rejected behind the others. A result is stored
-    /// instead, and a tick records it later, so it does not delay this tick's end and keeps no
-    /// slot of the worker. Other writes get another try, unless this `is_last`.
+    /// Puts a write that took too long or was rejected behind the others. A result is kept in
+    /// `job_locked_runs` instead, and a tick records it later, so it does not delay this tick's end
+    /// and keeps no slot of the worker. Another write gets one more try, unless this one `is_last`.
     fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
         let (token, subject) = (write.token(), write.subject());
         match write {
@@ -125,10 +132,10 @@ impl Machine {
     /// kept while the tick works, because it belongs to the history.
     pub(super) fn drop_expired(&mut self) {
         let keeps_results = self.link.is_up() && self.phase == Phase::Working;
-        let over = self.now.checked_sub(self.timing.result_kept);
+        let long_ago = self.now.checked_sub(self.timing.result_kept);
         self.drop_writes(|write, lease| {
             (!keeps_results || write.released().is_some())
-                && lease.is_none_or(|lease| Some(lease.expires()) <= over)
+                && lease.is_none_or(|lease| Some(lease.expires()) <= long_ago)
         });
     }
 

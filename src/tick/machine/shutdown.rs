@@ -17,11 +17,12 @@ pub(super) const END_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Machine {
-    /// Returns when to release the claim right, and to record a slow answer after the last wake.
+    /// Returns when to release the claim right, or to record a slow answer that came after the last
+    /// wake.
     pub(super) fn leave_due(&self) -> Option<Instant> {
         let needs_right = self.phase == Phase::Working && !self.claims.gives_up_right();
         // A short tick does not wake again after a slow answer, and may have no right to release.
-        let notes_slow = self.phase == Phase::Leaving && self.link.is_slow();
+        let notes_slow = self.phase == Phase::Leaving && self.link.has_slow_answer();
         (self.claims.has_right() && !needs_right || notes_slow).then_some(self.now)
     }
 
@@ -43,21 +44,22 @@ impl Machine {
     pub(super) fn signal(&mut self) {
         let is_another = self.phase.is_stopping();
         self.has_signal = true;
-        self.turn(PhaseEnd::Signal);
+        self.end_phase(PhaseEnd::Signal);
         if is_another {
             self.instructions.push(Instruction::Hurry);
         }
     }
 
+    /// Ends the tick early with this error, unless another one came first.
     pub(super) fn fail(&mut self, error: anyhow::Error) {
         self.failure.get_or_insert(error);
-        self.turn(PhaseEnd::Failure);
+        self.end_phase(PhaseEnd::Failure);
     }
 
-    /// Goes to the next phase, if this ends the present one.
-    pub(super) fn turn(&mut self, end: PhaseEnd) {
+    /// Goes to the next phase if `cause` ends the present one, and begins it.
+    pub(super) fn end_phase(&mut self, cause: PhaseEnd) {
         let before = self.phase;
-        self.phase = before.after(end);
+        self.phase = before.after(cause);
         if self.phase == before {
             return;
         }
@@ -78,9 +80,9 @@ impl Machine {
                 let claims: Vec<_> = self.leases.tokens().collect();
                 let stop = |claim| Instruction::Stop(claim, StopReason::Interrupted);
                 self.instructions.extend(claims.into_iter().map(stop));
-                let sent = self.sent.iter().flat_map(|sent| &sent.writes);
+                let sent = self.unanswered.iter().flat_map(|sent| &sent.writes);
                 let releases = sent.filter(|write| write.released().is_some()).count();
-                let holds = self.leases.held() > releases + self.writes.releases();
+                let holds = self.leases.len() > releases + self.writes.releases();
                 let timeout = if holds { END_TIMEOUT } else { IDLE_END_TIMEOUT };
                 self.phase_ends = Some(self.now + timeout);
             }
@@ -107,21 +109,26 @@ impl Machine {
         }
     }
 
+    /// Drops what is left to write, and tells the driver the result of the tick.
     pub(super) fn exit(&mut self) {
-        let held = self.leases.held();
+        let unreleased = self.leases.len();
         self.drop_writes(|_, _| true);
         for claim in self.leases.tokens().collect::<Vec<_>>() {
             let subject = format!("run {}", claim.id);
             self.leave_to_lease(claim, &subject, &"not released at the exit");
         }
-        // After a signal the tick does not wait for a slow answer. Only what it holds matters.
+        // After a signal the tick does not wait for a slow answer. Then only claimed runs matter,
+        // not a lost connection.
         let lost = self.link.take_unavailable().filter(|_| !self.has_signal);
         let result = match self.failure.take().or(lost) {
             Some(failure) => Err(failure),
-            None if held == 0 => Ok(()),
+            None if unreleased == 0 => Ok(()),
             None => {
-                let runs = plural::of(held as i64, "run");
-                Err(anyhow!("cannot release {runs} in time; see the log"))
+                let runs = plural::of(unreleased as i64, "run");
+                Err(anyhow!(
+                    "cannot release the claims of {runs} in time; other ticks recover them when \
+                     their leases end; see the log"
+                ))
             }
         };
         self.instructions.push(Instruction::Exit(result));

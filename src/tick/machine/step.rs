@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use super::{Instruction, Machine, Sent};
+use super::{Instruction, Machine, SentRequest};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
 use crate::store::{self, Claim, Claimed, FencingToken, Kind, StepResult};
@@ -15,7 +15,7 @@ use crate::tick::execution::Task;
 use crate::tick::pending_writes::{self, PendingWrite};
 use crate::tick::phase::Phase;
 use crate::tick::request::Request;
-use crate::tick::timing::Timing;
+use crate::upkeep::FailedClaim;
 
 /// The pause before a result is sent again because another session has locked its run.
 pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
@@ -38,26 +38,26 @@ impl Machine {
         if may_claim { self.claims.due() } else { None }
     }
 
-    /// Whether all leases can be renewed in time after a claim, if answers take as long as before.
+    /// Whether after a claim all leases can be renewed before their jobs must stop, if answers take
+    /// as long as before.
     pub(super) fn has_time_to_claim(&self) -> bool {
-        let Timing { lease, heartbeat, stop_after, .. } = self.timing;
         let needed =
             self.link.longest_step() + self.leases.renewals() * self.link.longest_renewal();
-        // Short answers endanger no lease: do not look at all of them.
-        needed < heartbeat / 4
-            || self
-                .leases
-                .first_end()
-                .is_none_or(|end| end + stop_after >= self.now + lease + needed)
+        // Short answers endanger no lease: do not look at all leases.
+        if needed < self.timing.heartbeat / 4 {
+            return true;
+        }
+        let renewed_by = self.now + needed;
+        self.leases.first_end().is_none_or(|end| self.timing.job_stops(end) >= renewed_by)
     }
 
-    /// Records results, releases claims that were not started, and claims runs, to start now or
-    /// within the prefetch window.
-    pub(super) fn step(&mut self, sent: &mut Sent) -> Option<Request> {
+    /// Returns the request that records results, releases claims that were not started, and claims
+    /// runs, to start now or within the prefetch window. `None`: there is nothing to do.
+    pub(super) fn step(&mut self, sent: &mut SentRequest) -> Option<Request> {
         let (writes, are_sent_again) = self.writes.take(self.now);
         (sent.writes, sent.is_again) = (writes, are_sent_again);
         if are_sent_again {
-            // They may free places of a limited definition.
+            // Their results may free places of a limited definition.
             self.claims.claim_soon(self.now);
         }
         let is_apart = self.claims_apart && !sent.writes.is_empty();
@@ -65,11 +65,15 @@ impl Machine {
             && self.claims.may_claim(self.now)
             && self.claim_due().is_some_and(|at| self.now >= at)
         {
-            sent.claim = self.claims.next(self.now, &self.pool);
+            sent.claim = self.claims.next_claim(self.now, &self.pool);
         }
         (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
-            results: sent.writes.iter().filter_map(|write| write.finish(self.now)).collect(),
-            kept: sent.writes.iter().filter_map(|write| write.keep(self.now)).collect(),
+            results: sent
+                .writes
+                .iter()
+                .filter_map(|write| write.result_to_record(self.now))
+                .collect(),
+            kept: sent.writes.iter().filter_map(|write| write.result_to_keep(self.now)).collect(),
             unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
             claim: sent.claim.clone(),
             // Only the first try to record a result waits for a lock.
@@ -77,7 +81,9 @@ impl Machine {
         })
     }
 
-    pub(super) fn stepped(&mut self, sent: Sent, step: StepResult) {
+    /// Takes the answer to a step: forgets the written results and released claims, sends the
+    /// locked ones again, decides about the next claim, and starts the claimed runs.
+    pub(super) fn stepped(&mut self, sent: SentRequest, step: StepResult) {
         let StepResult { recorded, queues_runs, follows, locked, taken, claiming } = step;
         self.link.accepted();
         self.observe_answer(sent.at);
@@ -98,7 +104,7 @@ impl Machine {
             };
             let status = recorded.get(&token).copied();
             if matches!(status, Some(Status::Failed | Status::Queued)) {
-                self.claims.due_again(self.now, judged.next_status.wait);
+                self.claims.note_due_again(self.now, judged.next_status.wait);
             }
             self.instructions.push(Instruction::Recorded(judged, status));
         }
@@ -114,7 +120,8 @@ impl Machine {
         self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
         if taken.skips_runs {
             // The runs behind those that the search sets aside are claimed after a pause.
-            self.search_unclaimable(store::Error::skips_runs(), true);
+            let error = store::Error::skips_runs();
+            self.search_unclaimable(FailedClaim { error, goes_on: true });
             self.claims.claim_soon(self.now);
             self.claims.pause(self.now);
         }
@@ -139,15 +146,15 @@ impl Machine {
 
     /// Reacts to an error of a step. Sends what failed again in smaller parts, so that one locked
     /// run, one rejected value, one slow or one unclaimable run does not delay the others. The
-    /// claims in `made` may exist.
+    /// claims in `maybe_claimed` exist if the transaction was committed.
     pub(super) fn step_failed(
         &mut self,
-        sent: Sent,
+        sent: SentRequest,
         error: store::Error,
-        made: Vec<FencingToken>,
+        maybe_claimed: Vec<FencingToken>,
     ) -> store::Result<()> {
         self.observe_answer(sent.at);
-        self.release(made, sent.at);
+        self.release(maybe_claimed, sent.at);
         self.claims.pause(self.now);
         if error.may_be_committed {
             self.writes.answer_lost(&sent.writes);
@@ -158,18 +165,18 @@ impl Machine {
         }
         // The claim or the writes caused the error. The next step sends the writes without a claim.
         self.claims_apart = true;
-        self.writes.failed(sent.writes, self.now);
+        self.writes.put_back(sent.writes, self.now);
         if error.may_be_about_rows() { Ok(()) } else { Err(error) }
     }
 
-    /// Reacts to an error of a claim without writes. The claim was sent at `sent`.
+    /// Reacts to an error of a claim without writes.
     fn claim_failed(
         &mut self,
         claim: &Claim,
-        sent: Instant,
+        sent_at: Instant,
         error: store::Error,
     ) -> store::Result<()> {
-        let is_slow = error.is_too_slow || self.took_too_long(sent);
+        let is_slow = error.is_too_slow || self.took_too_long(sent_at);
         let leaves_out_limited =
             is_slow && claim.limits && self.claims.limited_failed(self.now, &error);
         if leaves_out_limited {
@@ -184,7 +191,7 @@ impl Machine {
         if !error.may_be_about_one_row() {
             return Err(error);
         }
-        self.search_unclaimable(error, leaves_out_limited);
+        self.search_unclaimable(FailedClaim { error, goes_on: leaves_out_limited });
         Ok(())
     }
 
@@ -201,20 +208,20 @@ impl Machine {
         self.log(level, line);
     }
 
-    /// Hands claimed runs to the pool. The claim was sent at `sent`.
-    pub(super) fn start(&mut self, mut claimed: Vec<Claimed>, sent: Instant) {
+    /// Hands claimed runs to the pool.
+    pub(super) fn start(&mut self, mut claimed: Vec<Claimed>, sent_at: Instant) {
         let mut tasks = Vec::with_capacity(claimed.len());
         // A last attempt must start at once: if the worker crashed before, the run would be dead
-        // without a start. There are no more of them than free threads.
+        // without a start. A claim takes no more last attempts than threads are free.
         claimed.sort_by_key(|run| run.attempt < run.max_attempts);
         for run in claimed {
-            for earlier in self.leases.add(run.token(), self.now, sent + self.timing.lease) {
+            for earlier in self.leases.add(run.token(), self.now, sent_at + self.timing.lease) {
                 self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
             }
             let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
             // The database measured this time after the request was sent.
-            let start_by = run.expires_in.map(|left| sent + left);
-            tasks.push(Task { run, until: sent + self.timing.stop_after, start_by, stopped });
+            let start_by = run.expires_in.map(|left| sent_at + left);
+            tasks.push(Task { run, until: sent_at + self.timing.stop_after, start_by, stopped });
         }
         if !tasks.is_empty() {
             // The driver hands them to the pool after this call.
@@ -224,10 +231,10 @@ impl Machine {
         }
     }
 
-    /// Releases claims that were sent at `sent` and not started.
-    fn release(&mut self, claims: impl IntoIterator<Item = FencingToken>, sent: Instant) {
+    /// Releases claims that were sent at `sent_at` and not started.
+    fn release(&mut self, claims: impl IntoIterator<Item = FencingToken>, sent_at: Instant) {
         for claim in claims {
-            self.leases.add(claim, self.now, sent + self.timing.lease);
+            self.leases.add(claim, self.now, sent_at + self.timing.lease);
             self.writes.push(PendingWrite::Release(claim));
         }
     }

@@ -162,11 +162,11 @@ impl Tick {
     }
 
     /// A step that is sent now: with a claim, and with the result of this run.
-    fn step(&mut self, claims: bool, result: Option<i64>) -> Sent {
-        let claim = claims.then(|| self.machine.claims.next(self.now, &self.pool).unwrap());
+    fn step(&mut self, claims: bool, result: Option<i64>) -> SentRequest {
+        let claim = claims.then(|| self.machine.claims.next_claim(self.now, &self.pool).unwrap());
         let result = result.map(|id| Box::new(judged(id, 5, self.now)));
         let writes = result.map(PendingWrite::Record).into_iter().collect();
-        Sent { claim, writes, ..sent(Duty::Step, self.now) }
+        SentRequest { claim, writes, ..sent(Duty::Step, self.now) }
     }
 
     /// Lets the lease of run 1 end at this time.
@@ -195,9 +195,9 @@ fn error(kind: Kind) -> store::Error {
     store::Error::example(kind)
 }
 
-fn sent(duty: Duty, at: Instant) -> Sent {
-    let (renewed, writes, right) = (Vec::new(), Vec::new(), Duration::ZERO);
-    Sent { at, duty, right, renewed, kept: 0, writes, is_again: false, claim: None }
+fn sent(duty: Duty, at: Instant) -> SentRequest {
+    let (renewed, writes, right_lasts) = (Vec::new(), Vec::new(), Duration::ZERO);
+    SentRequest { at, duty, right_lasts, renewed, kept: 0, writes, is_again: false, claim: None }
 }
 
 pub(in crate::tick) fn run(id: i64) -> Claimed {
@@ -253,7 +253,7 @@ fn a_wake_records_a_slow_answer_only_if_leases_leave_the_time() {
         tick.until(|request| matches!(request, Request::Wake(_)));
         let Some(Request::Wake(wake)) = &tick.request else { unreachable!() };
         assert_eq!(wake.slow.is_some(), records);
-        assert_eq!(tick.machine.link.is_slow(), !records);
+        assert_eq!(tick.machine.link.has_slow_answer(), !records);
     }
 }
 
@@ -264,7 +264,7 @@ fn a_wake_with_several_answers_is_slow_only_if_one_of_them_is() {
         tick.until(|request| matches!(request, Request::Wake(_)));
         tick.wakes(Duration::from_secs(8), Duration::from_secs(longest));
         assert_eq!(tick.log.contains("the database is slow: it took 6s"), is_slow);
-        assert_eq!(tick.machine.link.is_slow(), is_slow);
+        assert_eq!(tick.machine.link.has_slow_answer(), is_slow);
     }
 }
 
@@ -315,7 +315,7 @@ fn a_result_waits_for_others_while_every_thread_has_work() {
     tick.ends(1, BATCH_BYTES - judged(1, 0, tick.now).bytes());
     assert_eq!(tick.results(), Some(1));
     let mut tick = with_work();
-    tick.machine.turn(PhaseEnd::Spent);
+    tick.machine.end_phase(PhaseEnd::Spent);
     tick.ends(1, 0);
     assert_eq!(tick.results(), Some(1));
 }
@@ -359,7 +359,7 @@ fn each_duty_has_its_time() {
     assert_eq!(idle.duties(), [Duty::Wake, Duty::Step]);
     // Without the claim right, a tick wakes to ask for it.
     let mut idle = Tick::of(LINGERING).claims(Vec::new());
-    idle.machine.claims.right_lost();
+    idle.machine.claims.lose_right();
     assert_eq!((idle.duties(), idle.machine.other_claims()), (vec![Duty::Wake], false));
     let (woken, now) = (Woken { other_claims: true, ..Woken::default() }, idle.now);
     idle.machine.claims.woken(now, woken, now);
@@ -368,10 +368,10 @@ fn each_duty_has_its_time() {
     let bounds = Bounds { linger: false, ..LINGERING };
     let mut holding = Tick::of(bounds).claims(vec![run(1)]);
     assert_eq!(holding.duties(), [Duty::Renew]);
-    holding.machine.renewals_without_output = 1;
+    holding.machine.renewals_until_output = 0;
     assert_eq!(holding.duties(), [Duty::Renew, Duty::Store]);
     // While jobs are asked to stop, a lease is renewed only if it ends before them.
-    holding.machine.turn(PhaseEnd::Failure);
+    holding.machine.end_phase(PhaseEnd::Failure);
     let stopped = holding.machine.phase_ends.unwrap();
     for (at, renews) in [
         (stopped - MILLISECOND, vec![Duty::Renew]),
@@ -394,7 +394,7 @@ fn a_wake_that_leaves_work_is_followed_by_another_unless_runs_are_held() {
         tick.on(Event::Connected);
         if !claimed.is_empty() {
             tick = tick.claims(claimed);
-            tick.machine.sent = Some(sent(Duty::Wake, tick.now));
+            tick.machine.unanswered = Some(sent(Duty::Wake, tick.now));
         }
         tick.machine.claims.pause(tick.now);
         tick.answer(Duration::ZERO, woke(Woken { has_more: true, ..Woken::default() }));
@@ -479,15 +479,17 @@ fn nothing_is_sent_before_the_pause_is_over() {
 fn an_answer_is_awaited_as_long_as_the_phase_allows() {
     let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
     let (claiming, result) = (sent(Duty::Step, tick.now), judged(1, 0, tick.now));
-    let recording =
-        Sent { writes: vec![PendingWrite::Record(Box::new(result))], ..sent(Duty::Step, tick.now) };
-    let until = |tick: &Tick, sent: &Sent| tick.machine.answer_timeout(sent).until;
+    let recording = SentRequest {
+        writes: vec![PendingWrite::Record(Box::new(result))],
+        ..sent(Duty::Step, tick.now)
+    };
+    let until = |tick: &Tick, sent: &SentRequest| tick.machine.answer_timeout(sent).until;
     assert_eq!(until(&tick, &recording), None);
-    tick.machine.turn(PhaseEnd::Spent);
+    tick.machine.end_phase(PhaseEnd::Spent);
     assert_eq!(until(&tick, &recording), None);
-    tick.machine.turn(PhaseEnd::Signal);
+    tick.machine.end_phase(PhaseEnd::Signal);
     assert_eq!(until(&tick, &recording), Some(tick.now), "there is no time of grace");
-    tick.machine.turn(PhaseEnd::Spent);
+    tick.machine.end_phase(PhaseEnd::Spent);
     assert_eq!(until(&tick, &recording), None, "the last result");
     assert_eq!(until(&tick, &claiming), Some(tick.now + END_TIMEOUT));
     // A slow database has the time of three of its answers.
@@ -503,21 +505,22 @@ fn after_a_signal_a_claim_alone_is_awaited_for_the_time_of_grace() {
     {
         let mut tick = Tick::of(bounds).claims(claimed);
         tick.machine.link.observe(seconds(1.0));
-        let claim = tick.machine.claims.next(tick.now, &tick.pool).filter(|_| claims);
+        let claim = tick.machine.claims.next_claim(tick.now, &tick.pool).filter(|_| claims);
         assert_eq!(claim.is_some(), claims);
-        let step = Sent { claim, ..sent(Duty::Step, tick.now) };
+        let step = SentRequest { claim, ..sent(Duty::Step, tick.now) };
         assert_eq!(tick.machine.answer_timeout(&step).interrupted, seconds(most));
     }
 }
 
 #[test]
-fn output_that_is_not_stored_is_stored_after_the_next_renewal() {
+fn output_that_could_not_be_stored_waits_for_two_renewals() {
     for (kind, connects) in [(Kind::Lost, true), (Kind::Busy, false)] {
         let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
-        tick.machine.sent = Some(sent(Duty::Store, tick.now));
+        tick.machine.unanswered = Some(sent(Duty::Store, tick.now));
         tick.answer(Duration::ZERO, Answer::Store(Err(error(kind))));
         assert_eq!(tick.has(|it| matches!(it, Instruction::Connect(_))), connects);
-        assert_eq!(tick.machine.renewals_without_output, -1);
+        // Stored output waits for one renewal only.
+        assert_eq!(tick.machine.renewals_until_output, 2);
     }
 }
 
@@ -594,7 +597,7 @@ fn a_renewal_takes_the_state_of_each_lease() {
 fn a_rejected_lease_costs_the_others_nothing() {
     let renewed = |tick: &mut Tick, runs: std::ops::RangeInclusive<i64>, kind| {
         let renewed = runs.map(|id| run(id).token()).collect();
-        let sent = Sent { renewed, ..sent(Duty::Renew, tick.now) };
+        let sent = SentRequest { renewed, ..sent(Duty::Renew, tick.now) };
         tick.machine.renewed(&sent, Err(error(kind))).is_err()
     };
     let claims = || Tick::that_claims(vec![run(1), run(2)], Duration::ZERO);
@@ -639,7 +642,7 @@ fn after_a_slow_renewal_all_leases_are_kept_and_the_slow_run_is_found() {
     assert_eq!(sent[..2], [((1..=9).collect(), 0), (vec![], 9)]);
     let (rows, kept, _) = tick.machine.leases.to_renew(tick.now, tick.now + seconds(60.0));
     assert_eq!((rows.len(), kept.len()), (0, 9), "all are kept once more");
-    tick.machine.leases.keep_no_more();
+    tick.machine.leases.renew_rows_again();
     for _ in 0..4 {
         tick.machine.leases.accepted(1, true);
     }
@@ -670,7 +673,7 @@ fn renewals_that_leave_leases_out_follow_each_other_at_once() {
     tick.at(tick.machine.next_renewal);
     // One statement renews one of them.
     tick.machine.leases.rejected(2);
-    tick.machine.sent.as_mut().unwrap().renewed.pop();
+    tick.machine.unanswered.as_mut().unwrap().renewed.pop();
     tick.answer(Duration::ZERO, renewed(&[run(1).token()]));
     let Some(Request::Renew { claims: others, .. }) = &tick.request else {
         panic!("{:?}", tick.request)
@@ -748,7 +751,7 @@ fn a_claim_that_took_too_long_is_repeated_for_fewer_runs() {
         let mut error = error(kind);
         error.is_too_slow = is_too_slow;
         let failed = tick.machine.step_failed(step, error, Vec::new()).is_err();
-        let next = tick.machine.claims.next(tick.now + seconds(10.0), &tick.pool);
+        let next = tick.machine.claims.next_claim(tick.now + seconds(10.0), &tick.pool);
         let searches = tick.machine.is_searching();
         tick.on(Event::Time);
         (
@@ -774,7 +777,7 @@ fn a_claim_that_took_too_long_is_repeated_for_fewer_runs() {
     let mut error = error(Kind::Busy);
     error.is_too_slow = true;
     assert!(tick.machine.step_failed(step, error, Vec::new()).is_err());
-    assert_eq!(tick.machine.claims.next(tick.now + long, &tick.pool).unwrap().at_most, 3);
+    assert_eq!(tick.machine.claims.next_claim(tick.now + long, &tick.pool).unwrap().at_most, 3);
 }
 
 #[test]
@@ -847,13 +850,13 @@ fn a_result_that_takes_too_long_is_kept_and_delays_no_other() {
     // If even that takes too long, it is sent again; the release of a claim is, once.
     let mut tick = claims();
     let keep = PendingWrite::Keep(Box::new(judged(1, 5, tick.now)));
-    let step = Sent { writes: vec![keep], ..sent(Duty::Step, tick.now) };
+    let step = SentRequest { writes: vec![keep], ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
     assert_eq!(tick.machine.writes.due(tick.now), Some(tick.now + RESULT_PAUSE));
     let (claim, mut tick) = (run(2).token(), claims());
     for is_again in [false, true] {
         let writes = vec![PendingWrite::Release(claim)];
-        let step = Sent { writes, is_again, ..sent(Duty::Step, tick.now) };
+        let step = SentRequest { writes, is_again, ..sent(Duty::Step, tick.now) };
         assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
         assert_eq!(tick.machine.leases.get(&claim).is_none(), is_again);
         assert_eq!(tick.machine.failure.is_some(), is_again);
@@ -876,15 +879,15 @@ fn a_rejected_result_is_sent_without_its_output_then_stored() {
     // It is sent again without its output.
     let (mut writes, _) = tick.machine.writes.take(tick.now);
     assert!(!writes[0].strip());
-    let step = Sent { writes, ..sent(Duty::Step, tick.now) };
+    let step = SentRequest { writes, ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
     tick.on(Event::Time);
     assert!(tick.log.contains("the statement failed; stored for later"), "{}", tick.log);
     assert!(!tick.machine.leases.is_empty() && tick.machine.failure.is_none());
     // Even that is rejected.
     let (writes, _) = tick.machine.writes.take(tick.now);
-    assert!(writes[0].keep(tick.now).is_some());
-    let step = Sent { writes, ..sent(Duty::Step, tick.now) };
+    assert!(writes[0].result_to_keep(tick.now).is_some());
+    let step = SentRequest { writes, ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
     tick.on(Event::Time);
     assert!(tick.log.contains("another tick recovers it"), "{}", tick.log);
@@ -1077,9 +1080,9 @@ fn an_error_that_may_pass_is_logged_once() {
 fn a_tick_that_leaves_exits_whatever_the_error() {
     for (kind, is_up) in [(Kind::Lost, false), (Kind::Busy, true)] {
         let mut tick = Tick::of(Bounds { prunes: true, ..LINGERING }).claims(Vec::new());
-        tick.machine.turn(PhaseEnd::Idle);
+        tick.machine.end_phase(PhaseEnd::Idle);
         assert_eq!(tick.duties(), [Duty::Leave, Duty::Prune]);
-        tick.machine.sent = Some(sent(Duty::Leave, tick.now));
+        tick.machine.unanswered = Some(sent(Duty::Leave, tick.now));
         tick.answer(Duration::ZERO, Answer::Leave(Err(error(kind))));
         let Some(Instruction::Exit(done)) = tick.instructions.pop() else {
             panic!("{:?}", tick.machine)
@@ -1147,9 +1150,9 @@ fn a_tick_that_only_releases_claims_waits_a_second_for_the_database() {
         let mut tick = Tick::that_claims((1..=held).map(run).collect(), Duration::ZERO);
         let release = |id| PendingWrite::Release(run(id).token());
         let writes = (0..sent_releases).map(release).collect();
-        tick.machine.sent = Some(Sent { writes, ..sent(Duty::Step, tick.now) });
+        tick.machine.unanswered = Some(SentRequest { writes, ..sent(Duty::Step, tick.now) });
         (0..releases).for_each(|id| tick.machine.writes.push(release(id)));
-        tick.machine.turn(PhaseEnd::Failure);
+        tick.machine.end_phase(PhaseEnd::Failure);
         assert_eq!(tick.machine.phase_ends, Some(tick.now + wait));
     }
 }
@@ -1163,10 +1166,10 @@ fn only_a_tick_that_did_its_work_deletes_old_runs() {
     ] {
         let mut tick = Tick::of(Bounds { prunes: true, ..LINGERING }).claims(Vec::new());
         if signal {
-            tick.machine.turn(PhaseEnd::Signal);
+            tick.machine.end_phase(PhaseEnd::Signal);
         }
         tick.machine.failure = fails.then(|| anyhow!("no memory"));
-        tick.machine.turn(PhaseEnd::Idle);
+        tick.machine.end_phase(PhaseEnd::Idle);
         assert_eq!(tick.machine.may_prune, prunes);
         assert_eq!(tick.machine.phase_ends, ends.map(|wait| tick.now + wait));
     }
@@ -1255,7 +1258,7 @@ fn results_and_claims_are_kept_while_the_database_may_come_back() {
         tick.machine.now += waited;
         tick.machine.drop_expired();
         assert_eq!(
-            (tick.machine.writes.waiting() == 1, tick.machine.leases.is_empty()),
+            (tick.machine.writes.len() == 1, tick.machine.leases.is_empty()),
             (is_kept, !is_kept)
         );
     }
@@ -1278,7 +1281,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     // The time of one that held a run begins when its job has ended.
     let mut tick = Tick::of(bounds).claims(vec![run(1)]);
     let lost = tick.machine.now;
-    tick.machine.sent = None;
+    tick.machine.unanswered = None;
     tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(11.0));
     assert_eq!(tick.log, "");
@@ -1288,7 +1291,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     // A connection that has not answered changes nothing.
     tick.on(Event::Connected);
     assert_eq!(tick.machine.outage_end(), None);
-    tick.machine.sent = None;
+    tick.machine.unanswered = None;
     tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(21.0));
     assert!(tick.log.contains("result not recorded, so it will run again"), "{}", tick.log);

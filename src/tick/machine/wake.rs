@@ -4,11 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Machine, Sent};
-use crate::store;
+use super::{Machine, SentRequest};
 use crate::tick::phase::Phase;
 use crate::tick::request::Request;
-use crate::tick::timing::Timing;
 use crate::upkeep::{FailedClaim, Woken};
 
 /// A search for due runs that can't be claimed. While there is one, the tick claims nothing.
@@ -34,7 +32,7 @@ impl Machine {
         } else if self.claims.may_claim(self.now) {
             (!self.claims.gives_up_right()).then_some(self.next_wake)
         } else {
-            // A wake takes the place of the claim: it asks for the right.
+            // A wake takes the place of the claim: it asks for the claim right.
             self.claim_due()
         }
     }
@@ -44,38 +42,45 @@ impl Machine {
     }
 
     /// Begins a search for due runs that can't be claimed.
-    pub(super) fn search_unclaimable(&mut self, error: store::Error, goes_on: bool) {
-        let failed = FailedClaim { error, goes_on };
+    pub(super) fn search_unclaimable(&mut self, failed: FailedClaim) {
         (self.search, self.next_wake) = (Search::Begins(failed), self.now);
     }
 
-    pub(super) fn wake(&mut self, right: Duration) -> Request {
+    /// Returns the request of a wake, and sets the time of the next one.
+    pub(super) fn wake(&mut self, right_lasts: Duration) -> Request {
         let (now, answer) = (self.now, self.link.longest_answer());
         self.next_wake = now + self.timing.heartbeat;
         self.wakes_again = false;
         // Other statements must not wait long. A slow database needs more time: to fire, to recover
         // and to expire are two transactions each. But the next renewal must not come too late.
-        let Timing { heartbeat, lease, stop_after, .. } = self.timing;
-        let used = lease.saturating_sub(stop_after) + self.timing.answer_limit() + 3 * answer;
-        let spare = |end: Instant| end.saturating_duration_since(now + used);
-        let spare = self.leases.first_end().map_or(Duration::MAX, spare);
-        // The note is a transaction of its own, and the leases matter more. A tick that has no time
-        // sends it at its end.
+        let renewed_by = now + self.timing.answer_limit() + 3 * answer;
+        let stops = self.leases.first_end().map(|end| self.timing.job_stops(end));
+        let spare =
+            stops.map_or(Duration::MAX, |stops| stops.saturating_duration_since(renewed_by));
+        // Recording a slow answer is a transaction of its own, and the leases matter more. A tick
+        // that has no time records it at its end.
         let has_time = spare >= 6 * answer;
-        let slow = if has_time { self.link.take_slow() } else { None };
-        let until = now + (6 * answer).min(spare).max(heartbeat / 4);
+        let slow = if has_time { self.link.take_slow_answer() } else { None };
+        let until = now + (6 * answer).min(spare).max(self.timing.heartbeat / 4);
         let until = self.phase_ends.map_or(until, |end| until.min(end));
         let failed_claim = match std::mem::replace(&mut self.search, Search::None) {
             Search::Begins(failed) => Some(failed),
             Search::None | Search::Running => None,
         };
-        Request::Wake(self.claims.wake(right, self.leases.tokens(), until, failed_claim, slow))
+        Request::Wake(self.claims.wake_request(
+            right_lasts,
+            self.leases.tokens(),
+            until,
+            failed_claim,
+            slow,
+        ))
     }
 
-    pub(super) fn woken(&mut self, sent: &Sent, woken: Woken) {
+    /// Takes the answer to a wake: whether the tick has the claim right, and when it wakes again.
+    pub(super) fn woken(&mut self, sent: &SentRequest, woken: Woken) {
         if woken.has_more && self.leases.is_empty() {
             (self.wakes_again, self.next_wake) = (true, self.now);
         }
-        self.claims.woken(self.now, woken, sent.at + sent.right);
+        self.claims.woken(self.now, woken, sent.at + sent.right_lasts);
     }
 }
