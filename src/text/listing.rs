@@ -65,8 +65,15 @@ impl Listing {
         match self.names.iter().any(|other| other == name) {
             true => Ok(()),
             false => {
-                let meant = did_you_mean::suggestion(name, self.names.iter().map(String::as_str));
-                Err(format!("unknown field `{name}`; allowed are {}{meant}", self.names.join(", ")))
+                let (word, mut names) =
+                    (name.to_lowercase(), self.names.iter().map(String::as_str));
+                // The heading of a column is often a part of the name, as KEY of `idempotency_key`.
+                let meant = names
+                    .rfind(|other| other.split('_').any(|part| part == word))
+                    .or_else(|| did_you_mean::nearest(&word, self.names.iter().map(|it| &**it)))
+                    .map(|meant| format!("; did you mean `{meant}`?"));
+                let (meant, known) = (meant.unwrap_or_default(), self.names.join(", "));
+                Err(format!("unknown field `{name}`; allowed are {known}{meant}"))
             }
         }
     }
