@@ -293,7 +293,7 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
         tick.signal(Signal::TERM);
         wait_until("the job to be ended", || !gate.has_processes());
         // The result can't be written. The tick retries until then.
-        let tick = tick.wait().exits(1).stderr_has("cannot release 1 run in time");
+        let tick = tick.wait().exits(1).stderr_has("cannot release the claims of 1 run in time");
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
         let what = format!("run {id} shell attempt 1/10: interrupted after ");
         tick.stderr_has(&what).stderr_has(UNRECORDED);

@@ -1226,10 +1226,10 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
     };
     assert_eq!(exits(Vec::new(), false, false), (String::new(), String::new()));
     let (error, log) = exits(vec![run(1)], false, false);
-    assert!(error.contains("cannot release 1 run in time"), "{error}");
+    assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
     assert!(log.contains("run 1: not released at the exit; another tick recovers it"), "{log}");
     let (error, log) = exits(vec![run(1)], true, true);
-    assert!(error.contains("cannot release 1 run in time"), "{error}");
+    assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
     assert!(log.contains("the result may not be recorded: the answer was lost"), "{log}");
     assert_eq!(exits(vec![run(1)], true, false).0, "the connection is lost");
     assert_eq!(exits(Vec::new(), true, true).0, "");
