@@ -708,7 +708,9 @@ impl Chaos {
              UNION ALL SELECT FROM jobctl.job_definitions
              WHERE next_run_at <= now() AND paused_at IS NULL
              UNION ALL SELECT FROM jobctl.job_schedules WHERE next_run_at <= now()
-             UNION ALL SELECT FROM jobctl.following_jobs";
+             UNION ALL SELECT FROM jobctl.following_jobs
+             -- Blocked runs about which no tick has decided yet.
+             UNION ALL SELECT FROM jobctl.awaited_runs WHERE state = 'due'";
         let is_drained = self.db.try_query(&format!("SELECT NOT EXISTS ({unfinished})"));
         is_drained.is_ok_and(|is_drained| is_drained == "t")
     }
