@@ -60,8 +60,11 @@ pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Res
     } else if let Some(url) = &fallback {
         target = target.address(url, DATABASE_URL);
     }
-    target.resolve().map_err(|error| fault(&error, false))
+    target.resolve().map_err(|error| fault(&error, NAMED))
 }
+
+/// The argument of `fault` if a setting names the database, or is itself wrong.
+const NAMED: bool = false;
 
 /// A connection that a thread is opening.
 pub(crate) struct PendingConnection {
@@ -138,7 +141,7 @@ fn notice_logger() -> impl Fn(&AsyncMessage) + Send + Sync {
         let AsyncMessage::Notice(notice) = message else { return };
         let text = notice.message();
         let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
-        // On a full disk, each try brings the same one.
+        // On a full disk, each try of a statement brings the same notice.
         let is_same =
             warned.as_ref().is_some_and(|(last, at)| last == text && at.elapsed() < WARNED_FOR);
         let is_own = text.starts_with("jobctl: ");
@@ -167,15 +170,22 @@ pub(crate) fn is_of_address(name: &str) -> bool {
     name == DATABASE_URL || Parameter::all().any(|parameter| parameter.variable() == Some(name))
 }
 
+/// The users that can read the variables which another process gets.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(crate) enum Readers {
+    OnlyUser,
+    Others,
+}
+
 /// Returns the variables that lead another process to the same database: `name` with `url`, or else
-/// `DATABASE_URL`, then the `PG*` variables. Unless they stay private, a password in them is an
-/// error, because they go into files and mails. Errors about `url` name its `origin`.
+/// `DATABASE_URL`, then the `PG*` variables. For others, a password in them is an error, because
+/// they go into files and mails. Errors about `url` name its `origin`.
 pub(crate) fn variables(
     name: &str,
     origin: &str,
     url: Option<&str>,
     environment: Lookup<'_>,
-    is_private: bool,
+    readers: Readers,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
     let address = match url {
@@ -184,8 +194,8 @@ pub(crate) fn variables(
     };
     let mut found = Vec::new();
     if let Some((name, origin, address)) = address {
-        let given = Conninfo::parse(&address, origin).map_err(|error| fault(&error, false))?;
-        match given.pairs().find(|(key, _)| !is_private && may_be_secret(key)) {
+        let given = Conninfo::parse(&address, origin).map_err(|error| fault(&error, NAMED))?;
+        match given.pairs().find(|(key, _)| readers == Readers::Others && may_be_secret(key)) {
             Some(("password", _)) => return Err(unusable(origin, WITH_PASSWORD)),
             Some(_) => return Err(unusable(origin, WITH_SECRET)),
             None => {}
@@ -206,7 +216,7 @@ pub(crate) fn variables(
             found.push((name.to_owned(), value));
         }
     }
-    if !is_private && found.iter().any(|(name, _)| name == "PGPASSWORD") {
+    if readers == Readers::Others && found.iter().any(|(name, _)| name == "PGPASSWORD") {
         return Err(unusable("PGPASSWORD", WITH_PASSWORD));
     }
     Ok(found)
@@ -227,7 +237,7 @@ fn absolute(key: &str, value: &str) -> anyhow::Result<Option<String>> {
     path.map(Some).map_err(|_| unusable(key, "its folder is not UTF-8; use another folder"))
 }
 
-/// `reason` ends in its remedy.
+/// Returns the error for a setting that can't be passed on. `reason` ends in its remedy.
 fn unusable(origin: &str, reason: &str) -> anyhow::Error {
     Fault::new(Exit::Configuration, format!("cannot use {origin}: {reason}")).into()
 }

@@ -386,7 +386,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
          backup 1/1 0/0 0/0 10m
          mail 5/5 0/0 0/0 grows
 
-         Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 of them)
+         Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 successes)
 
          JOB LAST LAST SUCCESS SUCCEEDED MEDIAN 95 % LONGEST
          backup 1 20m 20m 20m

@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// Remove definitions that the file no longer has, instead of disabling them
     #[arg(long)]
     prune: bool,
-    /// The name of the file, instead of the one in its [file] table
+    /// A label for the file, not its path; replaces the name in its [file] table
     #[arg(long = "as", value_name = "NAME", value_parser = definition::file)]
     name: Option<String>,
     /// Let the file have definitions that belong to another file
@@ -92,7 +92,7 @@ struct Change {
     due_at: Option<DateTime<Utc>>,
     /// How many runs the next tick queues for due times, unless an earlier run is not finished.
     due_runs: Option<usize>,
-    /// Of a removed definition: how many waiting runs the next tick ends as dead.
+    /// How many waiting runs of a removed definition the next tick ends as dead.
     waiting_runs: Option<i64>,
 }
 
@@ -191,18 +191,18 @@ impl Arguments {
         if self.prune { Unlisted::Remove } else { Unlisted::Disable }
     }
 
-    /// Prints the mistakes except the last one, which `main` prints. Each follows the file's name
-    /// and a colon.
+    /// Prints the mistakes except the last one, which `main` prints. Each mistake begins with its
+    /// line and a colon, or with a blank: it follows the file's name and a colon.
     fn refuse(&self, mistakes: impl ExactSizeIterator<Item = String>) -> Fault {
         let others = mistakes.len().saturating_sub(MOST_PROBLEMS);
-        let mut lines: Vec<_> = mistakes.take(MOST_PROBLEMS).collect();
+        let mut mistakes: Vec<_> = mistakes.take(MOST_PROBLEMS).collect();
         if others > 0 {
-            lines.push(format!(" {}", plural::of(others as i64, "more mistake")));
+            mistakes.push(format!(" {}", plural::of(others as i64, "more mistake")));
         }
-        let last = lines.pop().unwrap_or_default();
-        let file = &self.file;
-        lines.iter().for_each(|line| print::complain(&format!("cannot apply: {file}:{line}")));
-        Fault::usage(format!("cannot apply: {file}:{last}"))
+        let last = mistakes.pop().unwrap_or_default();
+        let error = |mistake: &String| format!("cannot apply: {}:{mistake}", self.file);
+        mistakes.iter().for_each(|mistake| print::complain(&error(mistake)));
+        Fault::usage(error(&last))
     }
 }
 
@@ -226,6 +226,7 @@ fn print_changes(output: Output, changes: &[Change]) -> anyhow::Result<()> {
     print::rows(output, changes, &if is_wide { table.wrapped() } else { table })
 }
 
+/// Warns of roles in `enqueuers` that do not exist.
 fn warn_of_enqueuers(unknown: &[UnknownEnqueuer]) {
     for UnknownEnqueuer { role, job, jobs } in unknown {
         let others = match jobs - 1 {
@@ -286,6 +287,7 @@ fn warn_of_zone<'a>(definitions: impl IntoIterator<Item = &'a Definition>, now: 
     }
 }
 
+/// The mistake that a job belongs to another file.
 fn foreign((job, file): &(String, String)) -> String {
     let whose = match file.as_str() {
         "" => "a file without a name".to_owned(),
@@ -294,6 +296,7 @@ fn foreign((job, file): &(String, String)) -> String {
     format!("job `{job}` belongs to {whose}; rename the job, or add --take-over")
 }
 
+/// The mistake that a key names a job which can't be a hook.
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     let WrongHook { job, key, hook, served } = wrong;
     let Some(served) = served else {
@@ -309,14 +312,14 @@ fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
 fn confirm(ended: &[EndedDefinition], unlisted: Unlisted) -> anyhow::Result<()> {
     let scheduled = ended.iter().filter(|ended| ended.is_scheduled).count();
     let waiting: i64 = ended.iter().map(|ended| ended.waiting).sum();
-    let mut what = format!("{} {}", verb(unlisted), plural::of(ended.len() as i64, "definition"));
+    let mut change = format!("{} {}", verb(unlisted), plural::of(ended.len() as i64, "definition"));
     if scheduled > 0 {
-        what += &format!(", {scheduled} with a schedule");
+        change += &format!(", {scheduled} with a schedule");
     }
     if waiting > 0 {
-        what += &format!(", and lose {}", plural::of(waiting, "waiting run"));
+        change += &format!(", and lose {}", plural::of(waiting, "waiting run"));
     }
-    print::confirm("apply", &what)
+    print::confirm("apply", &change)
 }
 
 fn verb(unlisted: Unlisted) -> &'static str {
@@ -338,6 +341,7 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     definitions.iter().map(row).collect()
 }
 
+/// Returns the differences to print.
 fn changes(applied: Applied, unlisted: Unlisted) -> Vec<Change> {
     let whole = |change, job_type| Change { change, job_type, ..Change::default() };
     let gone = verb(unlisted);

@@ -27,7 +27,7 @@ use crate::text::plural;
 use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
 
-/// A filter without an index reads so many runs in about a second.
+/// A filter without an index reads this many runs in about a second.
 const MANY_RUNS: i64 = 200_000;
 
 /// The heading of the flags that select runs.
@@ -38,7 +38,7 @@ pub(super) const HEADING: &str = "Which runs";
 #[derive(Args, Debug)]
 #[command(next_help_heading = HEADING)]
 pub(super) struct Filter {
-    /// Only runs of this job: a definition's name, or shell or http
+    /// Only runs of this job: a definition's name, or shell or http for runs without a definition
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only runs of this queue
@@ -232,7 +232,7 @@ impl TimeZone {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct Reason {
-    /// Why, for the trail
+    /// Why; `jobctl trail` shows it
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
 }
@@ -278,7 +278,7 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Sorts the rows, keeps the named fields of each, and returns the columns of their table;
-    /// `None` stands for the usual ones.
+    /// `None` stands for the usual columns.
     fn apply(&self, list: &mut Listing) -> anyhow::Result<Option<String>> {
         let sorted = list.sort(&self.sort).map_err(|why| format!("--sort: {why}"));
         sorted.map_err(Fault::usage)?;
@@ -292,8 +292,8 @@ impl Shown {
     }
 }
 
-/// Prints at most `limit` rows of a list, and a hint if there are more. `which` says which come
-/// first; `read` returns at least as many as it is asked for, or all.
+/// Prints at most `limit` rows of a list, and a hint if there are more rows. `which` says which
+/// rows come first; `read` returns at least as many rows as it is asked for, or all.
 pub(super) fn print_first(
     output: Output,
     shown: &Shown,
@@ -302,7 +302,7 @@ pub(super) fn print_first(
     table: &Table<'_>,
     read: impl FnOnce(i64) -> store::Result<Listing>,
 ) -> anyhow::Result<()> {
-    // One row more tells whether there are more.
+    // One more row than the limit shows whether there are more.
     let mut list = read(limit.saturating_add(1))?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = list.rows.len() > limit;
@@ -340,12 +340,12 @@ pub(super) fn length(least: Duration, most: Duration) -> impl ReadFlag<Duration>
     move |text: &str| Ok(duration::parse_within(text, least, most)?)
 }
 
-/// Reads a duration of at most this.
+/// Reads a duration of at most `most`.
 pub(super) fn up_to(most: Duration) -> impl ReadFlag<Duration> {
     length(Duration::ZERO, most)
 }
 
-/// Reads a duration within a range, in seconds: the database takes these.
+/// Reads a duration within a range as seconds, which the database takes.
 pub(super) fn seconds(least: Duration, most: Duration) -> impl ReadFlag<f64> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
 }

@@ -18,7 +18,7 @@ use crate::text::plain::plain;
 use crate::text::plural;
 use crate::upkeep::{self, Turn, UpkeepState};
 
-/// How long a command decides about runs that wait for those that it has ended.
+/// How long a command may take to release or cancel runs that wait for those that it has ended.
 const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The flags of commands that may change many runs.
@@ -38,7 +38,8 @@ pub(super) struct BulkFlags {
     pub(super) reason: Reason,
 }
 
-/// The runs that a command is for. Its flags in the group `All` make it all runs that match.
+/// The runs that a command is for: the given ids or, with a flag of the command in the group `All`,
+/// all runs that match the filter.
 #[derive(Args, Debug)]
 pub(super) struct Selection {
     /// Run ids
@@ -65,8 +66,9 @@ impl Selection {
         &self.ids
     }
 
-    /// Fails if a filter is given without a flag that selects `all` runs, or if the question about
-    /// all runs can't be asked. `flags` names the flags, `verb` the command.
+    /// Fails if a filter is given although no flag selects `all` matching runs. With such a flag,
+    /// fails if a person must confirm the change, but there is no terminal to ask. `flags` names
+    /// these flags in the error, `verb` the command.
     pub(super) fn check(&self, all: bool, flags: &str, verb: &str) -> Result<(), Fault> {
         if !all {
             return self.filter.refuse_without(flags);
@@ -105,7 +107,7 @@ enum RunResult {
 struct RunAnswer {
     id: i64,
     result: &'static str,
-    /// Why it was refused.
+    /// Why the request for this run was refused.
     why_not_changed: Option<String>,
 }
 
@@ -114,7 +116,7 @@ struct RunAnswer {
 struct Total {
     result: &'static str,
     runs: i64,
-    /// Why they were refused.
+    /// Why the requests for these runs were refused.
     why_not_changed: Option<String>,
     /// The first of these runs.
     #[serde(skip)]
@@ -138,9 +140,9 @@ impl BulkRequest<'_> {
         self.in_batches(&ids, flags, output, store, |_| true)
     }
 
-    /// Makes the request for the runs with the ids, or for all matching runs if `all` names them.
-    /// For the latter it asks for confirmation first.
-    pub(super) fn of(
+    /// Makes the request for the selected runs. If `all` is given, they are all matching runs,
+    /// which it names; then asks for confirmation first.
+    pub(super) fn of_selection(
         &self,
         selection: Selection,
         store: &Store,
@@ -192,32 +194,32 @@ impl BulkRequest<'_> {
     }
 
     /// Makes the request in batches. Prints the results in the order of the ids, also if the
-    /// request fails for the rest. `counts` selects the answers that have a result.
+    /// request fails for the rest. `has_answer` selects the results that are printed and counted.
     fn in_batches(
         &self,
         ids: &[i64],
         flags: &BulkFlags,
         output: Output,
         store: &Store,
-        counts: impl Fn(&RunResult) -> bool,
+        has_answer: impl Fn(&RunResult) -> bool,
     ) -> anyhow::Result<Exit> {
         let (mut results, progress) = (HashMap::new(), Progress::of(Some(ids.len())));
         // The operation id has 40 bits, so that a person can type it.
         let name = format!("{:010x}", rand::random_range(0..1_u64 << 40));
         let cause = Cause { operation: Some(name.clone()), ..flags.reason.cause() };
-        let asked = self.request((ids, flags.dry_run, &cause), store, &progress, &mut results);
+        let requested = self.request((ids, flags.dry_run, &cause), store, &progress, &mut results);
         progress.clear();
         if !flags.dry_run && matches!(self.operation, Operation::Cancel | Operation::Undo(_)) {
             release_followers(store, ids);
         }
         let results = ids.iter().filter_map(|id| Some((*id, results.get(id)?)));
-        let counted = results.filter(|(_, result)| counts(result));
+        let counted = results.filter(|(_, result)| has_answer(result));
         let (answers, exits): (Vec<_>, Vec<_>) =
             counted.map(|(id, result)| self.judge(id, result)).unzip();
-        if asked.is_ok() || !answers.is_empty() {
+        if requested.is_ok() || !answers.is_empty() {
             self.print(output, answers, flags.verbose)?;
         }
-        asked?;
+        requested?;
         let undoes = !matches!(self.operation, Operation::Remove | Operation::Undo(_));
         // No hint after one run: a person knows what it was, and can change it back.
         let has_changed_many = exits.iter().filter(|exit| **exit == Exit::Done).count() > 1;
@@ -227,9 +229,9 @@ impl BulkRequest<'_> {
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
-    /// Adds the result of each run, as far as the database answers. Runs that another session has
-    /// locked come last: the request waits for them once, and then reports those that are still
-    /// locked.
+    /// Adds the result of each run to `results`, as far as the database answers. Runs that another
+    /// session has locked come last: the request waits for them once, and then reports those that
+    /// are still locked.
     fn request(
         &self,
         (ids, dry_run, cause): (&[i64], bool, &Cause),
@@ -239,12 +241,12 @@ impl BulkRequest<'_> {
     ) -> store::Result<()> {
         // The last ids come first: of several finished runs with one live key, a retry gives it to
         // the newest.
-        let mut left: Vec<_> = ids.iter().rev().copied().collect();
+        let mut remaining: Vec<_> = ids.iter().rev().copied().collect();
         for skips_locked in [true, false, true] {
             let mut locked = Vec::new();
-            let mut search = Bisection::of(left);
-            while !search.is_done() {
-                let step = search.step(|part| {
+            let mut bisection = Bisection::of(remaining);
+            while !bisection.is_done() {
+                let step = bisection.step(|part| {
                     let ids = part.to_vec();
                     let (answers, skipped) =
                         self.perform(ids, dry_run, cause, store, skips_locked)?;
@@ -256,9 +258,9 @@ impl BulkRequest<'_> {
                     Ok(())
                 });
                 match step {
-                    // These runs were locked before. This was the wait for them.
+                    // These runs were locked before the request waited for them, and still are.
                     Err(error) if !skips_locked && error.kind == Kind::Busy => {
-                        locked.extend(search.into_untried());
+                        locked.extend(bisection.into_untried());
                         break;
                     }
                     Err(error) => return Err(error),
@@ -269,7 +271,7 @@ impl BulkRequest<'_> {
                 }
                 progress.show(results.len());
             }
-            left = locked;
+            remaining = locked;
         }
         Ok(())
     }
@@ -287,10 +289,11 @@ impl BulkRequest<'_> {
         if dry_run {
             return Ok((store.dry_run(ids, self.from)?, Vec::new()));
         }
-        let done = store.operate(&self.operation, ids, self.from, cause, skips_locked);
-        if skips_locked { done } else { done.map_err(store::Error::of_locked_rows) }
+        let answers = store.operate(&self.operation, ids, self.from, cause, skips_locked);
+        if skips_locked { answers } else { answers.map_err(store::Error::of_locked_rows) }
     }
 
+    /// Returns the answer about a run, and the exit status for it.
     fn judge(&self, id: i64, result: &RunResult) -> (RunAnswer, Exit) {
         let (result, why_not_changed, exit) = match result {
             RunResult::NotFound => ("not found", Some("no such run".to_owned()), Exit::NotFound),
@@ -337,8 +340,8 @@ impl BulkRequest<'_> {
     }
 }
 
-/// Prints granted requests to stdout and refused ones, by their `error`, to stderr; as JSON, all to
-/// stdout.
+/// Prints granted answers to stdout, and the `error` of each refused one to stderr; as JSON, prints
+/// all answers to stdout.
 fn print_answers<T: Default + Serialize>(
     output: Output,
     answers: Vec<T>,
@@ -368,7 +371,7 @@ fn distinct(ids: Vec<i64>) -> Vec<i64> {
     ids.into_iter().filter(|id| seen.insert(*id)).collect()
 }
 
-/// Decides about what waits for these runs. The next tick does what this leaves.
+/// Releases or cancels blocked runs that wait for these runs. The next tick does what this leaves.
 fn release_followers(store: &Store, ids: &[i64]) {
     let mut state = UpkeepState::default();
     let mut turn = Turn::new(Some(Instant::now() + FOLLOWING), &mut state);

@@ -47,6 +47,6 @@ impl Arguments {
                 format!("its status is {status}; only unfinished runs can be cancelled")
             },
         };
-        request.of(self.runs, &store, all)
+        request.of_selection(self.runs, &store, all)
     }
 }

@@ -173,7 +173,8 @@ impl Arguments {
         Ok((findings, facts, work.now))
     }
 
-    /// The note for these flags and this database. A check that only prints needs none.
+    /// The file that remembers the problems, for these flags and this database; `None` for a check
+    /// that only prints.
     fn note(&self, database: &DatabaseFlags) -> anyhow::Result<Option<Note>> {
         let flag = match (&self.exec, &self.webhook, self.repeat) {
             (Some(_), ..) => "--exec",
@@ -197,9 +198,9 @@ impl Arguments {
         Ok(Some((kind, action)))
     }
 
-    /// Reports the findings, the new ones first, and records that. Reports none if no finding is
-    /// new or over, and the last were reported less than `--repeat` before `now`. A note or a
-    /// record that can't be written hides no finding.
+    /// Reports the findings, the new ones first, and records that. Reports nothing if no finding is
+    /// new or over, and the last report is more recent than `--repeat`. If the file or the trail
+    /// can't be written, the findings are reported anyway.
     fn report_new(
         &self,
         note: &Note,
@@ -265,7 +266,7 @@ impl Arguments {
 
     /// Reports an error that kept `check` from looking. With a note, an unreachable database is a
     /// problem like others: reported once, and again after `--repeat` by this host's clock. The
-    /// problems in the note stay there.
+    /// problems in the file stay there.
     fn report_outage(
         &self,
         note: Option<&Note>,
@@ -302,7 +303,7 @@ impl Arguments {
     /// Whether `--repeat` is over since the last report of known problems.
     fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         let since = (now - reported_at).to_std();
-        // A report in the future was noted while the clock was ahead: report again.
+        // A report in the future was remembered while the clock was ahead: report again.
         self.repeat.is_some_and(|repeat| since.map_or(true, |since| since >= repeat))
     }
 
@@ -364,12 +365,13 @@ struct News<'a> {
 }
 
 impl News<'_> {
-    /// A job and a line each: new problems, those that are over, and known ones.
+    /// Returns a job and a line for each problem: new problems, those that are over, and known
+    /// ones.
     fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
-        let of = |prefix: &str, it: &Finding| format!("{prefix}{}", line(it));
-        let new = self.new.iter().map(move |it| (it.job_type.as_deref(), of("new: ", it)));
+        let prefixed = |prefix: &str, it: &Finding| format!("{prefix}{}", line(it));
+        let new = self.new.iter().map(move |it| (it.job_type.as_deref(), prefixed("new: ", it)));
         let over = self.resolved.iter().map(|line| (None, format!("resolved: {line}")));
-        let known = self.known.iter().map(move |it| (it.job_type.as_deref(), of("", it)));
+        let known = self.known.iter().map(move |it| (it.job_type.as_deref(), prefixed("", it)));
         new.chain(over).chain(known)
     }
 
@@ -378,16 +380,16 @@ impl News<'_> {
     }
 }
 
-/// The note about the last check with the same flags and the same database.
+/// What a file remembers of the last check with the same flags and the same database.
 #[derive(Default, Deserialize, Serialize)]
 struct Remembered {
     reported_at: DateTime<Utc>,
     /// When an outage was last reported, by this host's clock.
     #[serde(default)]
     outage_at: DateTime<Utc>,
-    /// The subjects of its findings, reported or not.
+    /// The subjects of that check's findings, reported or not.
     subjects: Vec<String>,
-    /// Their lines by scope.
+    /// The lines of these findings, by scope.
     lines: BTreeMap<String, String>,
 }
 
@@ -404,8 +406,8 @@ impl Remembered {
     }
 }
 
-/// Takes the problems out of the note that are not looked for while ticks do no work.
-/// They are neither over nor new afterwards.
+/// Takes the problems out of `previous` that no check looks for while ticks do no work, so that
+/// they are neither over nor new afterwards.
 fn take_hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
     let is_hiding = health::idle(findings).is_some();
     let is_hidden = |scope: &str| {
@@ -420,7 +422,8 @@ fn take_hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
     Remembered { subjects, lines, ..Remembered::default() }
 }
 
-/// One finding. The line has no age, so that mails about the same problem are the same.
+/// Returns the line about a finding. It has no age, so that mails about the same problem are the
+/// same.
 fn line(finding: &Finding) -> String {
     let sentence = finding.sentence(|at| format!("since {}", health::minute(at)));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();

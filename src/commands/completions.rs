@@ -69,7 +69,7 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// nothing else.
 static IS_FLAG: AtomicBool = AtomicBool::new(false);
 
-/// Answers a shell that asks for completions. Returns whether one did.
+/// Answers a shell if it asks for completions. Returns whether it did.
 pub(crate) fn answer_shell() -> bool {
     if std::env::var_os(ASKS).is_none() {
         return false;
@@ -92,7 +92,8 @@ fn asked_word() -> String {
     word.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Hides the flags unless one is asked for. clap adds `--help` later, which can't be hidden.
+/// Hides the flags unless the word to complete is a flag. clap adds `--help` later, which can't be
+/// hidden.
 fn without_flags(command: Command) -> Command {
     if IS_FLAG.load(Ordering::Relaxed) {
         return command;
@@ -117,21 +118,23 @@ pub(super) fn with_candidates(command: Command) -> Command {
         let candidates: fn() -> Vec<CompletionCandidate> = match (word, argument.is_positional()) {
             ("JOB" | "J", _) => jobs,
             ("NAME", _) if ["name", "job"].contains(&argument.get_id().as_str()) => definitions,
-            ("ID", true) => dead,
+            ("ID", true) => dead_runs,
             _ => return argument,
         };
         argument.add(ArgValueCandidates::new(candidates))
     })
 }
 
+/// Returns the names of definitions.
 fn definitions() -> Vec<CompletionCandidate> {
-    ask(|store| {
+    words(|store| {
         let names = store.list_schedules(None, 0)?.into_iter().map(|definition| definition.name);
         // A shell inserts a single candidate verbatim, so a forged name could be a command.
         Ok(names.filter(|name| definition::check_name(name).is_ok()).collect())
     })
 }
 
+/// Returns the names of definitions and of the built-in jobs.
 fn jobs() -> Vec<CompletionCandidate> {
     definitions()
         .into_iter()
@@ -139,8 +142,9 @@ fn jobs() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-fn dead() -> Vec<CompletionCandidate> {
-    ask(|store| {
+/// Returns the ids of dead runs that are not settled.
+fn dead_runs() -> Vec<CompletionCandidate> {
+    words(|store| {
         let statuses = vec![Status::Dead];
         let filter = RunFilter { statuses, unsettled: true, ..RunFilter::default() };
         let dead = store.list_runs(RunList::Dead, filter, IDS)?;
@@ -149,10 +153,10 @@ fn dead() -> Vec<CompletionCandidate> {
 }
 
 /// Returns words from the database, or none if it does not answer in time.
-fn ask(question: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
+fn words(read: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
-        let words = DatabaseFlags::default().open().and_then(|store| question(&store));
+        let words = DatabaseFlags::default().open().and_then(|store| read(&store));
         // After the time limit the receiver is gone.
         let _ = sender.send(words.unwrap_or_default());
     });

@@ -5,6 +5,14 @@ use crate::text::plain::plain;
 const BEGIN: &str = "# BEGIN jobctl: written by `jobctl init`, which replaces these lines";
 const END: &str = "# END jobctl";
 
+/// Where a line of a crontab is, as seen from the block.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Before,
+    Inside,
+    After,
+}
+
 /// Returns the lines between their markers.
 pub(super) fn block(lines: &str) -> String {
     format!("{BEGIN}\n{lines}{END}\n")
@@ -13,20 +21,21 @@ pub(super) fn block(lines: &str) -> String {
 /// Returns the text with this block in the place of the old one, or at the end, where its variables
 /// affect no other line. An empty block removes the old one. `None`: the end marker is missing.
 pub(super) fn replaced(text: &str, block: &str) -> Option<String> {
-    let (mut before, mut after, mut state) = (String::new(), String::new(), 0);
+    let (mut before, mut after, mut place) = (String::new(), String::new(), Place::Before);
     for line in text.lines() {
-        match (state, line) {
-            (0, BEGIN) => state = 1,
-            (1, END) => state = 2,
-            (1, _) => {}
-            (0, _) => before.extend([line, "\n"]),
-            _ => after.extend([line, "\n"]),
+        match (place, line) {
+            (Place::Before, BEGIN) => place = Place::Inside,
+            (Place::Inside, END) => place = Place::After,
+            (Place::Inside, _) => {}
+            (Place::Before, _) => before.extend([line, "\n"]),
+            (Place::After, _) => after.extend([line, "\n"]),
         }
     }
-    (state != 1).then(|| before + block + &after)
+    (place != Place::Inside).then(|| before + block + &after)
 }
 
-/// Returns the lines before the block, or all if there is none: their variables hold in the block.
+/// Returns the lines before the block, or all if there is no block: their variables apply in the
+/// block.
 pub(super) fn before_block(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take_while(|line| *line != BEGIN)
 }
@@ -42,13 +51,13 @@ pub(super) fn without_block(text: &str) -> Option<String> {
     replaced(text, &"\n".repeat(lines))
 }
 
-/// Returns the lines that go, with `-`, and those that come, with `+`, as a terminal shows them.
+/// Returns the removed lines, with `-`, and the added lines, with `+`, as a terminal shows them.
 pub(super) fn difference(old: &str, new: &str) -> Vec<String> {
-    let only = |sign: char, of: &str, other: &str| {
-        let lines = of.lines().filter(|line| !other.lines().any(|same| same == *line));
+    let only_in = |text: &str, other: &str, sign: char| {
+        let lines = text.lines().filter(|line| !other.lines().any(|same| same == *line));
         lines.map(|line| plain(&format!("{sign} {line}"))).collect::<Vec<_>>()
     };
-    [only('-', old, new), only('+', new, old)].concat()
+    [only_in(old, new, '-'), only_in(new, old, '+')].concat()
 }
 
 #[cfg(test)]

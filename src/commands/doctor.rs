@@ -58,7 +58,7 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
     let store = Store::connect(target).with_context(|| format!("the address is of {origin}"))?;
     let first = store.inspect_session()?;
     let open_for = opened.elapsed();
-    let clock = clock(&store)?;
+    let clock = compare_clocks(&store)?;
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
     let connection = ConnectionFacts {
@@ -143,30 +143,33 @@ fn examine_schema(
     now
 }
 
-/// Judges facts that may not be readable.
-fn judge<T>(facts: &store::Result<T>, judge: impl Fn(&T) -> Finding) -> Finding {
-    facts.as_ref().map_or_else(health::unreadable, judge)
+/// Returns the finding about facts, or the one that they can't be read.
+fn judge<T>(facts: &store::Result<T>, finding_of: impl Fn(&T) -> Finding) -> Finding {
+    facts.as_ref().map_or_else(health::unreadable, finding_of)
 }
 
-/// Judges facts that may not be readable and have a finding each.
-fn judge_all<T>(facts: &store::Result<T>, judge: impl Fn(&T) -> Vec<Finding>) -> Vec<Finding> {
-    facts.as_ref().map_or_else(|error| vec![health::unreadable(error)], judge)
+/// Returns the findings about facts, or the one that they can't be read.
+fn judge_all<T>(
+    facts: &store::Result<T>,
+    findings_of: impl Fn(&T) -> Vec<Finding>,
+) -> Vec<Finding> {
+    facts.as_ref().map_or_else(|error| vec![health::unreadable(error)], findings_of)
 }
 
 /// Compares the host's clock to the database's.
-fn clock(store: &Store) -> store::Result<ClockFacts> {
-    let ask = || {
-        let asked = Instant::now();
+fn compare_clocks(store: &Store) -> store::Result<ClockFacts> {
+    let compare = || {
+        let began = Instant::now();
         let now = store.now()?;
-        let took = asked.elapsed();
+        let took = began.elapsed();
         // `Utc::now` panics before 1970.
         let halfway = DateTime::<Utc>::from(SystemTime::now())
             - TimeDelta::from_std(took / 2).unwrap_or_default();
         Ok(ClockFacts { ahead: halfway - now, took })
     };
-    let mut best = ask()?;
+    let mut best = compare()?;
     for _ in 1..CLOCK_QUERIES {
-        best = [best, ask()?].into_iter().min_by_key(|clock| clock.took).unwrap_or(best);
+        best = [best, compare()?].into_iter().min_by_key(|clock| clock.took).unwrap_or(best);
     }
     Ok(best)
 }

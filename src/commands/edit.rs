@@ -84,7 +84,8 @@ impl Arguments {
         }
         let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
         let needs_time = self.all_waiting || has_time;
-        let from = Status::that(|it| it.is_waiting() || *it == Status::Dead && !needs_time);
+        let from =
+            Status::that(|status| status.is_waiting() || *status == Status::Dead && !needs_time);
         let only = match needs_time {
             true => "only waiting runs have a time; a retry makes other runs due",
             false => "only waiting and dead runs can be edited",
@@ -103,7 +104,7 @@ impl Arguments {
                 false => format!("its status is {status}; {only}"),
             },
         };
-        request.of(self.runs, &store, self.all_waiting.then_some("waiting"))
+        request.of_selection(self.runs, &store, self.all_waiting.then_some("waiting"))
     }
 }
 

@@ -20,8 +20,8 @@ pub(super) const VARIABLE: &str = "JOBCTL_ENV_FILE";
 static LOADED: OnceLock<(PathBuf, BTreeSet<String>)> = OnceLock::new();
 
 /// Sets the variables of the file for this process and its jobs, except those that are set already.
-/// Without `VARIABLE`, it is the user's own file, unless a flag or a variable names a database.
-/// Call it while the process has one thread.
+/// Without `VARIABLE`, the file of variables is the user's own file, unless a flag or a variable
+/// names a database. Call it while the process has one thread.
 pub(crate) fn load() -> anyhow::Result<()> {
     let given = env::var_os(VARIABLE).map(PathBuf::from);
     let what = if given.is_some() { format!("{VARIABLE} ") } else { String::new() };
@@ -66,6 +66,7 @@ fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
+/// The error about a file that can't be used.
 fn unusable(what: &str, cause: &str) -> Fault {
     Fault::new(Exit::Configuration, format!("cannot use {what}: {cause}"))
 }
@@ -89,7 +90,7 @@ pub(super) fn has_set(name: &str) -> bool {
 pub(super) struct OwnFile {
     pub(super) path: PathBuf,
     pub(super) has_address: bool,
-    /// `None`: it has this address.
+    /// `None`: the file has this address already.
     pub(super) new_text: Option<String>,
 }
 
@@ -122,6 +123,7 @@ impl OwnFile {
     }
 }
 
+/// Returns whether a variable is a part of the database's address.
 fn is_of_address(name: &str) -> bool {
     name == super::VARIABLE || connect::is_of_address(name)
 }
@@ -135,6 +137,7 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     parse(&text(path)?)
 }
 
+/// Reads a file that only its owner may change.
 fn text(path: &Path) -> Result<String, String> {
     files::open_private(path)
         .and_then(|file| files::read_text(file, SETTINGS_LIMIT))
@@ -152,6 +155,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     lines.map(|(number, line)| variable(line).map_err(|why| mistake(number, why))).collect()
 }
 
+/// Reads a line `NAME=VALUE`.
 fn variable(line: &str) -> Result<(String, String), &'static str> {
     let line = line.trim();
     let given = line.strip_prefix("export ").unwrap_or(line).split_once('=');
@@ -172,6 +176,7 @@ fn line(name: &str, value: &str) -> Option<String> {
     lines.find(is_read)
 }
 
+/// Returns a value without its quotes.
 fn unquoted(value: &str) -> Result<&str, &'static str> {
     let Some(quote) = value.chars().next().filter(|first| ['"', '\''].contains(first)) else {
         const MISTAKE: &str = "has a backslash, a quote, a `#` after a blank, or a blank after its \

@@ -17,7 +17,7 @@ use super::env_file::{self, is_blank, is_typed};
 use crate::exit::Fault;
 use crate::text::did_you_mean;
 
-/// Variables that hold for all commands.
+/// Variables that apply to all commands.
 const OF_ALL: [&str; 3] = ["JOBCTL_DATABASE_URL", env_file::VARIABLE, "JOBCTL_LOG"];
 /// Variables that a job gets.
 const OF_JOBS: [&str; 7] = [
@@ -99,14 +99,14 @@ fn check_values(commands: &Command, matches: &ArgMatches) -> Result<(), clap::Er
 
 /// Fails if a variable of the command is empty, or the command does not read it.
 fn check_variables(command: &Command) -> Result<(), clap::Error> {
-    let of = command.get_name();
+    let command_name = command.get_name();
     for argument in command.get_arguments() {
-        let Some((long, name)) = variable(of, argument) else { continue };
+        let Some((long, name)) = variable(command_name, argument) else { continue };
         let Some(value) = std::env::var_os(&name) else { continue };
-        if selects_runs(of, argument) {
+        if selects_runs(command_name, argument) {
             return Err(refusal(Fault::usage(format!(
-                "cannot use {name}: no variable selects or confirms what `{of}` changes; unset \
-                 it, and write --{long} instead"
+                "cannot use {name}: no variable selects or confirms what `{command_name}` changes; \
+                 unset it, and write --{long} instead"
             ))));
         } else if is_blank(&value) {
             return Err(refusal(Fault::empty(&name)));
@@ -134,7 +134,7 @@ fn selects_runs(command: &str, argument: &Arg) -> bool {
 /// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:
 /// otherwise clap takes `-5s` for an unknown flag, instead of a value out of range.
 fn with_variables(command: Command) -> Command {
-    let of = command.get_name().to_owned();
+    let command_name = command.get_name().to_owned();
     // `check_variables` names an empty variable; clap's error about its value would not.
     let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !is_blank(&value));
     command.mut_args(|argument| {
@@ -143,8 +143,8 @@ fn with_variables(command: Command) -> Command {
             Some("N" | "ID") => argument.allow_negative_numbers(true),
             _ => argument,
         };
-        let name = variable(&of, &argument).map(|(_, name)| name);
-        let name = name.filter(|name| is_set(name) && !selects_runs(&of, &argument));
+        let name = variable(&command_name, &argument).map(|(_, name)| name);
+        let name = name.filter(|name| is_set(name) && !selects_runs(&command_name, &argument));
         let Some(name) = name else { return argument };
         let is_switch = matches!(argument.get_action(), ArgAction::SetTrue);
         let argument = argument.env(name).hide_env(true);
@@ -244,9 +244,10 @@ pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
     let mut commands = Cli::command();
     commands.build();
     let of_flags = commands.get_subcommands().flat_map(|command| {
-        let of = command.get_name();
-        let variable =
-            move |argument| Some((variable(of, argument)?.1, selects_runs(of, argument)));
+        let command_name = command.get_name();
+        let variable = move |argument| {
+            Some((variable(command_name, argument)?.1, selects_runs(command_name, argument)))
+        };
         command.get_arguments().filter_map(variable)
     });
     let (unread, known): (Vec<_>, Vec<_>) = of_flags.partition(|(_, is_unread)| *is_unread);

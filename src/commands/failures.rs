@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = HEADING)]
 struct AttemptFilter {
-    /// Only attempts of these jobs: names of definitions, or shell or http
+    /// Only attempts of these jobs: names of definitions, or shell or http for runs without one;
+    /// repeat it or use commas
     #[arg(long, value_name = "JOB", value_delimiter = ',', value_parser = job)]
     job: Vec<String>,
     /// Only attempts on this worker
@@ -78,8 +79,8 @@ struct AttemptFilter {
     /// Only attempts of this incident of --group
     #[arg(long, value_name = "INCIDENT", value_parser = incident)]
     incident: Option<(i64, i32)>,
-    /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago, or
-    /// before --until; with --incident, any time]
+    /// Only attempts that ended since then: 2h, 02:00, yesterday, a date [default: 24h ago; with
+    /// --until, 24h before it; with --incident, any time]
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
     /// Only attempts that ended before then

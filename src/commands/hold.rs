@@ -49,7 +49,7 @@ pub(crate) struct Hold {
     #[command(flatten)]
     target: HoldFlags,
     /// List the holds
-    #[arg(long, group = "what", conflicts_with_all = ["lasts", "until_idle", "reason"])]
+    #[arg(long, group = "scope", conflicts_with_all = ["lasts", "until_idle", "reason"])]
     list: bool,
     /// Release it after this time [default: never]
     #[arg(
@@ -87,23 +87,23 @@ pub(crate) struct Release {
     output: Output,
 }
 
-/// What to hold or to release.
+/// Which runs to hold or to release.
 #[derive(Args, Debug)]
-#[group(id = "what", required = true, multiple = false)]
+#[group(id = "scope", required = true, multiple = false)]
 struct HoldFlags {
     /// The same as --job JOB
     #[arg(value_name = "JOB", value_parser = named_job)]
     name: Option<String>,
-    /// The runs of this job; repeat it for several, as the other flags
+    /// Hold or release the runs of this job; each of these flags can be repeated
     #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
     job: Vec<String>,
-    /// The runs of this queue
+    /// Hold or release the runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue, help_heading = HEADING)]
     queue: Vec<String>,
-    /// The runs that this worker would start
+    /// Hold this worker back from all runs, or release it
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
     worker: Vec<String>,
-    /// All runs
+    /// Hold all runs, or end `hold --all`
     #[arg(long, help_heading = HEADING)]
     all: bool,
 }
@@ -126,6 +126,7 @@ impl HoldFlags {
     }
 }
 
+/// A target that is now held, as the answer shows it.
 #[derive(Default, Serialize)]
 struct Held {
     scope: HoldScope,
@@ -192,7 +193,7 @@ fn wait_until_idle(mut session: LastingSession<'_>, targets: &[HoldTarget]) -> a
 /// Warns of a queue or a worker that nothing names.
 fn warn_of_name(store: &Store, target: &HoldTarget) -> anyhow::Result<()> {
     let name = &target.name;
-    let who = match target.scope {
+    let unknown = match target.scope {
         HoldScope::Queue => "waiting run, definition or worker has the queue",
         HoldScope::Worker => "worker has ticked as",
         HoldScope::All | HoldScope::Job => return Ok(()),
@@ -200,11 +201,12 @@ fn warn_of_name(store: &Store, target: &HoldTarget) -> anyhow::Result<()> {
     let known = store.hold_names(target.clone())?;
     if !known.contains(name) {
         let meant = did_you_mean::suggestion(name, known.iter().map(String::as_str));
-        print::complain(&format!("no {who} `{name}`; it is held all the same{meant}"));
+        print::complain(&format!("no {unknown} `{name}`; it is held all the same{meant}"));
     }
     Ok(())
 }
 
+/// A hold that has ended, as the answer shows it.
 #[derive(Default, Serialize)]
 struct Released {
     scope: HoldScope,
@@ -225,8 +227,9 @@ impl Release {
         }
         for HoldTarget { scope, name } in targets {
             if !ended.contains(&(scope, name.clone())) {
-                let what = if all { "all runs".to_owned() } else { format!("{scope} {name}") };
-                print::complain(&format!("no holds of {what} are in force; {list}"));
+                let target_words =
+                    if all { "all runs".to_owned() } else { format!("{scope} {name}") };
+                print::complain(&format!("no holds of {target_words} are in force; {list}"));
             }
         }
         let result = "released";

@@ -90,7 +90,8 @@ fn accounts() -> BTreeSet<String> {
 /// Returns whether a word is a user of this host, and not a program in this `PATH` or jobctl's own.
 fn is_account(accounts: &BTreeSet<String>, word: &str, path: Option<&str>) -> bool {
     let paths = [path.map(OsString::from), env::var_os("PATH")];
-    let is_program = |path: OsString| env::split_paths(&path).any(|it| it.join(word).exists());
+    let is_program =
+        |path: OsString| env::split_paths(&path).any(|folder| folder.join(word).exists());
     accounts.contains(word) && !paths.into_iter().flatten().any(is_program)
 }
 
@@ -104,6 +105,7 @@ pub(super) fn host_zone() -> String {
     names.find(|name| Zone::parse(name).is_ok()).unwrap_or_else(|| "UTC".to_owned())
 }
 
+/// Returns the time zone that Debian's `/etc/timezone` names.
 fn time_zone_file() -> Option<String> {
     let file = files::open(Path::new("/etc/timezone")).ok()?;
     files::read_text(file, SETTINGS_LIMIT).ok()

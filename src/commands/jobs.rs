@@ -31,6 +31,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+/// A definition as the list shows it.
 #[derive(Default, Serialize)]
 struct Listed {
     job_type: String,
@@ -99,6 +100,7 @@ impl From<StoredDefinition> for Listed {
 /// The number of next times and of last runs that are shown.
 const SHOWN: usize = 5;
 
+/// A definition with its next times, last runs and trail, as `jobs NAME` shows it.
 #[derive(Serialize)]
 struct JobAnswer {
     #[serde(flatten)]
@@ -110,6 +112,7 @@ struct JobAnswer {
     events: Listing,
 }
 
+/// Shows one definition, and what stops it.
 fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
     let definition = store.list_definitions(Some(name.clone()))?.pop();
     let definition = definition.ok_or_else(|| super::no_definition(store, &name))?;
@@ -135,6 +138,7 @@ fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
     super::hint_stops(store, output, Some(name))
 }
 
+/// Prints a definition for people.
 fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
     let now = answer.definition.now;
     let mut facts = fields.cells(

@@ -23,7 +23,7 @@ use crate::text::listing::Listing;
 pub(crate) struct Arguments {
     #[command(flatten)]
     job: JobArgument,
-    /// Only these: blocked, queued, running, succeeded, failed, dead, cancelled
+    /// Only runs of these statuses: blocked, queued, running, succeeded, failed, dead, cancelled
     #[arg(
         long,
         value_name = "STATUS",
@@ -74,8 +74,8 @@ impl Arguments {
     fn table(&self) -> &'static Table<'static> {
         match self.status.as_slice() {
             [] => &TABLE,
-            statuses if statuses.iter().all(|it| it.is_waiting()) => &WAITING,
-            statuses if statuses.iter().all(|it| *it == Status::Running) => &RUNNING,
+            statuses if statuses.iter().all(|status| status.is_waiting()) => &WAITING,
+            statuses if statuses.iter().all(|status| *status == Status::Running) => &RUNNING,
             _ => &TABLE,
         }
     }

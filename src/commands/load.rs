@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// End the test after this long, even if runs are left
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = length(SECOND, DAY))]
     max_time: Duration,
-    /// Load a database that has other runs; they may wait longer
+    /// Load a database that has other runs, which may then wait longer
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -193,7 +193,7 @@ impl Arguments {
     }
 
     /// Enqueues the runs that are due by the rate. If the database is slower, each transaction has
-    /// more of them.
+    /// more runs.
     fn enqueue(
         &self,
         target: &Target,
@@ -202,12 +202,12 @@ impl Arguments {
     ) -> anyhow::Result<()> {
         let store = open(target, interrupted)?;
         let (started, rate) = (Instant::now(), f64::from(self.rate));
-        let mut done = 0;
-        while done < self.runs && !enqueues.stop.load(Ordering::Relaxed) {
+        let mut enqueued = 0;
+        while enqueued < self.runs && !enqueues.stop.load(Ordering::Relaxed) {
             let due = (started.elapsed().as_secs_f64() * rate) as usize + 1;
-            let batch = due.min(self.runs).saturating_sub(done).min(BATCH);
+            let batch = due.min(self.runs).saturating_sub(enqueued).min(BATCH);
             if batch == 0 {
-                let next = Duration::from_secs_f64(done as f64 / rate);
+                let next = Duration::from_secs_f64(enqueued as f64 / rate);
                 thread::sleep(next.saturating_sub(started.elapsed()).min(POLL));
                 continue;
             }
@@ -219,8 +219,8 @@ impl Arguments {
                 let why = "cannot enqueue: the definition `jobctl-load` was changed; try again";
                 return Err(Fault::new(Exit::Conflict, why).into());
             }
-            done += batch;
-            enqueues.done.store(done, Ordering::Relaxed);
+            enqueued += batch;
+            enqueues.done.store(enqueued, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -269,11 +269,12 @@ fn remove(target: &Target, id: i64, interrupted: &Arc<AtomicBool>) -> anyhow::Re
     Ok(Store::open(target)?.vacuum()?)
 }
 
+/// Waits for a thread and returns its result; panics if the thread did.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The WAL as people see it.
+/// Returns the amount of WAL that the test wrote, as people see it.
 fn wal(figures: &LoadFigures) -> Cell {
     const KIB: f64 = 1024.0;
     Cell::Text(match figures.wal_bytes.map(|bytes| bytes as f64 / KIB) {

@@ -1,4 +1,4 @@
-//! The command line: one file per subcommand, or for two opposite ones, which holds their arguments
+//! The command line: one file per subcommand, or for two opposite ones, which has their arguments
 //! and their `run`.
 
 mod accept_restore;
@@ -56,7 +56,7 @@ use cron_zone::ZoneData;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
-use crate::connect::{self, Target};
+use crate::connect::{self, Readers, Target};
 use crate::execute;
 use crate::exit::{Exit, Fault};
 use crate::health;
@@ -112,7 +112,8 @@ macro_rules! commands {
         const GROUPS: [(&str, usize); [$($group),+].len()] =
             [$(($group, [$(stringify!($command)),+].len())),+];
 
-        /// `defer` builds the flags of the given command only; building all of them is slow.
+        /// `defer` builds the flags of the given command only; building those of all commands is
+        /// slow.
         #[derive(Debug, Subcommand)]
         #[command(defer = true)]
         pub(crate) enum Command {
@@ -175,16 +176,17 @@ commands! {
 }
 
 impl Command {
+    /// Returns the arguments of `tick`, if this is that command.
     pub(crate) fn tick(&self) -> Option<&tick::Arguments> {
         if let Self::Tick(Environment(tick)) = self { Some(tick) } else { None }
     }
 
-    /// Returns whether it works without the file of variables and the log.
+    /// Returns whether the command works without the file of variables and the log.
     pub(crate) fn needs_no_settings(&self) -> bool {
         matches!(self, Self::Completions(_))
     }
 
-    /// Returns whether it starts commands of jobs.
+    /// Returns whether the command starts commands of jobs.
     pub(crate) fn executes_jobs(&self) -> bool {
         match self {
             Self::Tick(_) => true,
@@ -203,6 +205,7 @@ pub(crate) struct DatabaseFlags {
 }
 
 impl DatabaseFlags {
+    /// Returns the database of the flag, of the variables or of libpq's defaults.
     fn target(&self) -> anyhow::Result<Target> {
         let url = self.url()?;
         connect::resolve(url.as_deref(), &|name| std::env::var(name).ok())
@@ -223,17 +226,18 @@ impl DatabaseFlags {
         }
     }
 
-    /// Returns the variables that lead another process to the same database. If they go into a
-    /// private file, these are all, else those that the file of variables does not set, and a
-    /// password in them is an error.
-    fn variables(&self, is_private: bool) -> anyhow::Result<Vec<(String, String)>> {
+    /// Returns the variables that lead another process to the same database: all if they go into a
+    /// private file, else only those that the file of variables does not set, and then a password
+    /// is an error.
+    fn variables(&self, readers: Readers) -> anyhow::Result<Vec<(String, String)>> {
         let is_given = self.database_url.is_some();
-        let is_wanted = |name: &str| is_private || !env_file::has_set(name);
+        let is_wanted = |name: &str| readers == Readers::OnlyUser || !env_file::has_set(name);
         let url = self.url()?.filter(|_| is_given || is_wanted(VARIABLE));
         let environment = |name: &str| std::env::var(name).ok().filter(|_| is_wanted(name));
-        connect::variables(VARIABLE, self.given_by(), url.as_deref(), &environment, is_private)
+        connect::variables(VARIABLE, self.given_by(), url.as_deref(), &environment, readers)
     }
 
+    /// Returns the flag or the variable that names the address.
     fn given_by(&self) -> &'static str {
         if self.database_url.is_some() { "--database-url" } else { VARIABLE }
     }
@@ -303,21 +307,22 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     })
 }
 
+/// Reads the command line with a command that has been changed for it.
 fn parse_with(command: clap::Command) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// Prints clap's message: help and version to stdout, an error to stderr.
 pub(crate) fn explain(usage: &clap::Error) -> Exit {
-    let answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_answer = matches!(usage.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     let text = usage.render().to_string();
     if usage.kind() == ErrorKind::InvalidUtf8
-        && let Some(what) = environment::not_utf8()
+        && let Some(origin) = environment::not_utf8()
     {
-        print::complain(&format!("{what} is not UTF-8"));
+        print::complain(&format!("{origin} is not UTF-8"));
         return Exit::Usage;
     }
-    if !answer {
+    if !is_answer {
         // Each error begins with the program's name.
         match text.strip_prefix("error: ") {
             Some(text) => print::explain(text),
@@ -352,13 +357,13 @@ fn hint_stops(store: &Store, output: Output, job: Option<String>) -> anyhow::Res
         let limits = Thresholds::default();
         let is_one = job.is_some();
         let work = store.inspect_work(job.map(|job| vec![job]), limits)?;
-        let keeps = |code| match code {
+        let stops_runs = |code| match code {
             Code::RunsHeld => true,
             Code::WorkerMissing | Code::QueueUnserved | Code::JobUnserved => is_one,
             _ => false,
         };
         let findings = health::work(&work, &limits).into_iter();
-        for finding in findings.filter(|it| it.code.is_some_and(keeps)) {
+        for finding in findings.filter(|finding| finding.code.is_some_and(stops_runs)) {
             let remedy = finding.remedy.as_deref().unwrap_or_default();
             print::hint(output, &format!("{}; {remedy}", finding.aged(work.now)));
         }

@@ -79,7 +79,8 @@ struct Next {
     #[serde(with = "timestamp")]
     next_run_at: Option<DateTime<Utc>>,
     job_type: String,
-    /// `fires`, `broken`, `paused` or `disabled`; of a job that follows others, `after` and these.
+    /// `fires`, `broken`, `paused` or `disabled`; for a job that follows others and is neither
+    /// paused nor disabled, `after` and their names.
     state: String,
     schedule: Option<String>,
     time_zone: Option<String>,
@@ -97,7 +98,7 @@ struct Next {
     owner: Option<String>,
 }
 
-// Of the numbers, the first ones are left out first on a narrow terminal.
+// On a narrow terminal, columns of numbers are left out, the first of them first.
 const DEFINITIONS: Table<'_> = Table::new(
     "next_run_at|state as next, usual_seconds as usual, usual_end_at as usual end, \
      skipped_fires as skipped, local_time as local time, job_type as job, \
@@ -116,7 +117,7 @@ struct Nominal {
     usual_seconds: Option<f64>,
     #[serde(with = "timestamp")]
     usual_end_at: Option<DateTime<Utc>>,
-    /// This field and those below are only set with `--within`.
+    /// This field and those after it are only set with `--within`.
     job_type: Option<String>,
     /// The name and the login of a schedule that an application made.
     application_schedule: Option<String>,
@@ -149,8 +150,8 @@ impl Arguments {
         }
         let store = database.open()?;
         let mut name = None;
-        if let Some(asked) = self.definition.get() {
-            let definition = super::definition(&store, asked)?;
+        if let Some(given) = self.definition.get() {
+            let definition = super::definition(&store, given)?;
             self.show_definition(&store, &definition)?;
             name = Some(definition.name);
         } else if let Some(within) = self.within {
@@ -183,12 +184,12 @@ impl Arguments {
         if !matches!(state, "fires" | "broken") {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
-        // A question about the past is about the schedule alone.
-        let is_asked = |at: &DateTime<Utc>| {
+        // With --from in the past, the times are those of the schedule alone.
+        let is_shown = |at: &DateTime<Utc>| {
             state == "fires" && self.from.is_none_or(|from| from >= definition.now && *at > from)
         };
         let from = self.from.unwrap_or(definition.now);
-        let stored = definition.next_run_at.filter(is_asked);
+        let stored = definition.next_run_at.filter(is_shown);
         self.show(expression, &definition.time_zone, from, stored, definition.usual_seconds)
     }
 
@@ -291,6 +292,8 @@ fn times<'a>(
     }))
 }
 
+/// Returns the row of a definition: its next time, if it fires. `None`: it has no schedule and
+/// follows no job.
 fn next(definition: Scheduled) -> Option<Next> {
     let mut state = state(&definition).to_owned();
     let next_run_at = definition.next_run_at.filter(|_| state == "fires");
@@ -332,6 +335,7 @@ fn hint_more(definitions: &[Scheduled], most: i64) {
     }
 }
 
+/// Returns a local time in RFC 3339.
 fn local_time(at: DateTime<FixedOffset>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }

@@ -76,7 +76,8 @@ pub(crate) struct Arguments {
     /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
-    /// With --settle done: what the command printed, at most 8 KiB; its newline is added
+    /// With --settle done: what the command printed, at most 8 KiB. jobctl adds the newline at the
+    /// end
     #[arg(long, value_name = "TEXT", requires = "settle", value_parser = result)]
     result: Option<String>,
     /// List the open keys
@@ -127,7 +128,7 @@ impl Settle {
 
 impl IfOpen {
     /// Returns how an open key is settled, and the words for it.
-    fn settles(self) -> Option<(Settle, &'static str)> {
+    fn settlement(self) -> Option<(Settle, &'static str)> {
         match self {
             Self::Stop => None,
             Self::Redo => Some((Settle::Redo, "its command runs again")),
@@ -174,7 +175,7 @@ impl Arguments {
             }
             Foreground::Unknown(error) => {
                 let begun = format!("was begun, and it is unknown whether it happened: {error}");
-                Err(open(name, &begun).into())
+                Err(open_effect(name, &begun).into())
             }
         }
     }
@@ -184,7 +185,7 @@ impl Arguments {
         let key = plain(name);
         let mut effect = store.begin_effect(name, running_attempt())?;
         if let Effect::Open(since) = effect
-            && let Some((settle, outcome)) = self.if_open.settles()
+            && let Some((settle, outcome)) = self.if_open.settlement()
         {
             // If another `once` was faster, the effect is no longer this one.
             if settle.write(store, name, Some(since), None)? {
@@ -209,7 +210,7 @@ impl Arguments {
             Effect::Open(since) => {
                 let since = timestamp::instant(since);
                 let begun = format!("was begun at {since}, and it is unknown whether it happened");
-                Err(open(name, &begun).into())
+                Err(open_effect(name, &begun).into())
             }
             Effect::Foreign => {
                 let why = format!(
@@ -279,7 +280,7 @@ impl BegunEffect<'_> {
         };
         // The command has ended, so a signal now is for `once`.
         let _ = super::catch_signals(&self.interrupted);
-        let (done, repeated) = self.record(settle, output).with_context(|| {
+        let (is_settled, is_repeated) = self.record(settle, output).with_context(|| {
             format!(
                 "the command {result}, but `{}` is still open; \
                  run `jobctl once --settle {word} {}`",
@@ -288,7 +289,7 @@ impl BegunEffect<'_> {
             )
         })?;
         // The answer to the first statement may be lost; a repetition finds no key.
-        Ok(done || repeated && matches!(settle, Settle::Redo))
+        Ok(is_settled || is_repeated && matches!(settle, Settle::Redo))
     }
 
     /// Writes the result of the command. A database restart at this moment must not lose it, so
@@ -303,8 +304,8 @@ impl BegunEffect<'_> {
         };
         let until = Instant::now() + RETRY_TIME;
         let mut written = write(&self.store);
-        let repeats = is_transient(&written);
-        if repeats {
+        let is_repeated = is_transient(&written);
+        if is_repeated {
             written = write_again();
         }
         if let Err(error) = &written
@@ -312,12 +313,12 @@ impl BegunEffect<'_> {
         {
             log::warn!("{error:#}; `once` tries again for a minute");
         }
-        let has_time = || Instant::now() < until && !self.interrupted.load(Ordering::Relaxed);
-        while is_transient(&written) && has_time() {
+        let may_repeat = || Instant::now() < until && !self.interrupted.load(Ordering::Relaxed);
+        while is_transient(&written) && may_repeat() {
             thread::sleep(SECOND);
             written = write_again();
         }
-        Ok((written?, repeats))
+        Ok((written?, is_repeated))
     }
 }
 
@@ -328,8 +329,8 @@ fn result(text: &str) -> Result<String, String> {
     checked(&line, fits, "must have text, at most 8 KiB")
 }
 
-/// The error for an effect that may have happened.
-fn open(name: &str, begun: &str) -> Fault {
+/// Returns the error for an effect that may have happened. `begun` says when it was begun.
+fn open_effect(name: &str, begun: &str) -> Fault {
     let (key, word) = (plain(name), shell::quoted(name));
     let message = format!(
         "effect `{key}` {begun}; check whether it happened or still runs, then run \
@@ -340,6 +341,6 @@ fn open(name: &str, begun: &str) -> Fault {
 
 /// The run and the attempt, if a job runs this command.
 fn running_attempt() -> Option<(i64, i32)> {
-    let number = |name| std::env::var(name).ok();
-    Some((number("JOBCTL_RUN_ID")?.parse().ok()?, number("JOBCTL_ATTEMPT")?.parse().ok()?))
+    let variable = |name| std::env::var(name).ok();
+    Some((variable("JOBCTL_RUN_ID")?.parse().ok()?, variable("JOBCTL_ATTEMPT")?.parse().ok()?))
 }

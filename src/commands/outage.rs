@@ -1,4 +1,4 @@
-//! Questions to the database that outlast a short outage.
+//! Requests to the database that outlast a short outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,15 +39,15 @@ impl<'a> LastingSession<'a> {
         Self { database, limit, store: None, away_since: None, interrupted }
     }
 
-    /// Asks, on a new connection if there is none. `None`: the database is away, which the first
-    /// such answer also prints.
-    pub(super) fn ask<T>(
+    /// Makes a request, on a new connection if there is none. `None`: the database is away, which
+    /// the first `None` also prints.
+    pub(super) fn try_once<T>(
         &mut self,
-        question: impl FnOnce(&Store) -> anyhow::Result<T>,
+        request: impl FnOnce(&Store) -> anyhow::Result<T>,
     ) -> anyhow::Result<Option<T>> {
         let open = || self.database.open_until(&self.interrupted);
         let opened = self.store.take().map_or_else(open, Ok);
-        match opened.and_then(|store| question(&store).map(|answer| (store, answer))) {
+        match opened.and_then(|store| request(&store).map(|answer| (store, answer))) {
             Ok((store, answer)) => {
                 (self.store, self.away_since) = (Some(store), None);
                 Ok(Some(answer))
@@ -70,14 +70,14 @@ impl<'a> LastingSession<'a> {
         }
     }
 
-    /// Asks until the database answers, with pauses.
+    /// Repeats a request until the database answers, with pauses.
     pub(super) fn insist<T>(
         &mut self,
         pause: Duration,
-        question: impl Fn(&Store) -> anyhow::Result<T>,
+        request: impl Fn(&Store) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         loop {
-            if let Some(answer) = self.ask(&question)? {
+            if let Some(answer) = self.try_once(&request)? {
                 return Ok(answer);
             }
             thread::sleep(pause);

@@ -27,7 +27,7 @@ pub(super) fn path(what: &str, path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Rejects the value of a flag that cron would change; units get the same.
+/// Rejects the value of a flag that cron would change. Units get the same lines.
 pub(super) fn argument(flag: &str, value: &str) -> anyhow::Result<()> {
     if is_plain(value) {
         return Ok(());
@@ -36,7 +36,8 @@ pub(super) fn argument(flag: &str, value: &str) -> anyhow::Result<()> {
     Err(Fault::new(Exit::Configuration, format!("cannot write the value of {flag}: {why}")).into())
 }
 
-/// Cron removes a backslash before `%` and before another one.
+/// Whether cron and systemd read the text as it is: cron removes a backslash before `%` and before
+/// another backslash.
 fn is_plain(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() || c == '\\')
 }

@@ -18,7 +18,7 @@ use crate::store::{Details, Timeouts};
 use crate::text::duration::{DAY, MINUTE, SECOND};
 use crate::text::timestamp;
 
-/// For a statement: a window of a year may hold many millions of runs.
+/// For a statement: a window of a year may have many millions of runs.
 const STATEMENT_LIMIT: Duration = MINUTE;
 
 /// Write one HTML page that shows how the jobs are doing

@@ -62,7 +62,7 @@ impl Arguments {
         }
         let from: Vec<_> = match all {
             Some(status) => vec![status],
-            None => Status::that(|status| self.takes(*status)),
+            None => Status::that(|status| self.retries(*status)),
         };
         let store = database.open()?;
         let terms = RetryTerms { cancelled_now: self.now, unsettled: all.is_some() };
@@ -83,11 +83,11 @@ impl Arguments {
                 }
             },
         };
-        request.of(self.runs, &store, all.map(Status::as_str))
+        request.of_selection(self.runs, &store, all.map(Status::as_str))
     }
 
     /// Returns whether a run of this status is retried by its id.
-    fn takes(&self, status: Status) -> bool {
+    fn retries(&self, status: Status) -> bool {
         match status {
             Status::Blocked
             | Status::Queued

@@ -37,6 +37,6 @@ impl Arguments {
             granted: &|_| "settled",
             why: &|_, status| format!("its status is {status}; only dead runs can be settled"),
         };
-        request.of(self.runs, &store, self.all_dead.then_some("dead"))
+        request.of_selection(self.runs, &store, self.all_dead.then_some("dead"))
     }
 }

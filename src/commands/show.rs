@@ -99,7 +99,7 @@ impl Arguments {
                     states.first().ok_or_else(|| no_run(store, self.id))?;
                     Ok(states)
                 })?;
-                return Ok(wait::exit(&states, false));
+                return Ok(wait::exit(&states));
             }
             print::answer(&output(self.id, self.attempt, stored)?)?;
             return Ok(Exit::Done);
@@ -151,6 +151,7 @@ fn no_run(store: &Store, id: i64) -> Fault {
     Fault::new(Exit::NotFound, why)
 }
 
+/// Returns the stored output of an attempt; fails if the attempt has not begun.
 fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result<String> {
     if stored.attempt.is_none() {
         let missing = match attempt {
@@ -172,37 +173,37 @@ fn follow(
     first: StoredOutput,
     mut read: impl FnMut(Option<i32>) -> anyhow::Result<Option<StoredOutput>>,
 ) -> anyhow::Result<()> {
-    let mut next = |attempt| {
+    let mut read_later = |attempt| {
         thread::sleep(POLL_INTERVAL);
         read(attempt)
     };
-    let ended = first.attempt;
+    let attempt_before = first.attempt;
     let mut stored = first;
     if stored.waiting {
-        while stored.attempt == ended && !stored.live {
+        while stored.attempt == attempt_before && !stored.live {
             if !stored.waiting {
                 return Ok(());
             }
-            let Some(found) = next(None)? else { return Ok(()) };
+            let Some(found) = read_later(None)? else { return Ok(()) };
             stored = found;
         }
     }
     let (followed, mut printed) = (stored.attempt, String::new());
     loop {
         let output = stored.output.unwrap_or_default();
-        print::answer(&added(&printed, &output, stored.live))?;
+        print::answer(&added_output(&printed, &output, stored.live))?;
         if !stored.live {
             return Ok(());
         }
         printed = output;
-        let Some(found) = next(followed)? else { return Ok(()) };
+        let Some(found) = read_later(followed)? else { return Ok(()) };
         stored = found;
     }
 }
 
-/// Returns what an output has more than before. Both may lack the beginning. A stored output has
-/// stderr after stdout, so it may be another text.
-fn added(before: &str, output: &str, live: bool) -> String {
+/// Returns the text that an output has more than `before`. Both may lack the beginning. A stored
+/// output has stderr after stdout, so it may be another text.
+fn added_output(before: &str, output: &str, live: bool) -> String {
     if let Some(at) = output.find(before) {
         return output[at + before.len()..].to_owned();
     }
@@ -214,6 +215,7 @@ fn added(before: &str, output: &str, live: bool) -> String {
     }
 }
 
+/// Prints a run, its history and its trail for people.
 fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
     let History { run, attempts, events, .. } = shown;
     let is_running = run.status == Status::Running;
@@ -317,7 +319,8 @@ fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
     }
     if attempts.len() > 1 {
         let workers: BTreeSet<_> = attempts.iter().map(|attempt| attempt.worker.as_str()).collect();
-        let [started, last_started] = [first, attempt].map(|it| timestamp::instant(it.started_at));
+        let [started, last_started] =
+            [first, attempt].map(|one| timestamp::instant(one.started_at));
         for (name, cell) in &mut facts {
             *cell = Cell::Text(match *name {
                 "attempt" => {
@@ -347,11 +350,11 @@ pub(super) fn trail(events: &Listing, now: DateTime<Utc>) -> anyhow::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use super::added;
+    use super::added_output;
 
     #[test]
     fn only_the_added_text_is_printed() {
-        let live = |before, output| added(before, output, true);
+        let live = |before, output| added_output(before, output, true);
         assert_eq!(live("", "a\n"), "a\n");
         assert_eq!(live("a\n", "a\nb\n"), "b\n");
         assert_eq!(live("a\n", "a\n"), "");
@@ -359,6 +362,6 @@ mod tests {
         assert_eq!(live("abc", "bcd"), "d");
         assert_eq!(live("a€", "€b"), "b");
         assert_eq!(live("abc", "xyz"), "\n[bytes left out]\nxyz");
-        assert_eq!(added("abc", "xyz", false), "\n--- the stored output ---\nxyz");
+        assert_eq!(added_output("abc", "xyz", false), "\n--- the stored output ---\nxyz");
     }
 }

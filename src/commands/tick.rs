@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Keep polling until --max-time instead of exiting when idle
     #[arg(long)]
     linger: bool,
-    /// Only runs in these queues: names that enqueues and definitions give
+    /// Only runs in these queues, which enqueues and definitions name
     #[arg(
         long,
         value_name = "QUEUE",
@@ -104,7 +104,7 @@ const PREVIEW: Table<'_> = Table::new(
 /// How often to try to claim a run: another session may lock its row for a moment.
 const TRIES: usize = 3;
 const PAUSE: Duration = Duration::from_millis(100);
-/// The status of a shell's command that Ctrl-C ended.
+/// The exit status of a shell for a command that Ctrl-C ended.
 pub(super) const INTERRUPTED: Exit = Exit::Passed(130);
 
 impl Arguments {
@@ -128,7 +128,7 @@ impl Arguments {
             tick::run(database.target()?, plan, executor)?.result?;
             return Ok(Exit::Done);
         };
-        let check = |store: Store| -> anyhow::Result<()> {
+        let check_waits = |store: Store| -> anyhow::Result<()> {
             let states = store.run_states(vec![id])?;
             let Some(RunState { status, .. }) = states.first() else {
                 let why = format!("cannot start run {id}: no such run");
@@ -140,7 +140,7 @@ impl Arguments {
             }
             Ok(())
         };
-        check(database.open()?)?;
+        check_waits(database.open()?)?;
         warn_of_user(&self.plan().worker, database);
         let stopped = Arc::default();
         super::catch_signals(&stopped)?;
@@ -152,7 +152,7 @@ impl Arguments {
             (0, true) => INTERRUPTED,
             (0, false) => {
                 // Another tick may have been faster.
-                check(database.open_until(&stopped)?)?;
+                check_waits(database.open_until(&stopped)?)?;
                 complain_of_waiting(id);
                 Exit::CouldNot
             }
@@ -181,21 +181,23 @@ impl Arguments {
                 },
                 ..plan
             };
-            let done = tick::run(database.target()?, plan, self.executor()?)?;
-            let is_over = done.runs_started > 0 || done.interrupted || done.result.is_err();
+            let end = tick::run(database.target()?, plan, self.executor()?)?;
+            let is_over = end.runs_started > 0 || end.interrupted || end.result.is_err();
             if is_over || tries == TRIES {
-                return Ok(done);
+                return Ok(end);
             }
             thread::sleep(PAUSE);
             tries += 1;
         }
     }
 
+    /// Returns what runs the jobs of this tick, with the policies of this host.
     fn executor(&self) -> anyhow::Result<Executor> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
         Ok(Executor::new(self.shell, hosts))
     }
 
+    /// Returns the plan of a tick with these flags.
     fn plan(&self) -> Plan {
         let built_in = || vec![JobKind::Shell.to_string()];
         let (excluded_jobs, excluded_kinds) = match self.shell {
@@ -254,6 +256,7 @@ pub(super) fn complain_of_waiting(id: i64) {
     print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
 }
 
+/// Reads one host of --http-allow.
 fn host(text: &str) -> Result<String, String> {
     HostPolicy::new(&[text.to_owned()]).map(|_| text.to_owned())
 }

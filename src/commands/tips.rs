@@ -39,7 +39,7 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
     if is_far {
         usage.remove(ContextKind::SuggestedArg);
     }
-    let tip = elsewhere(&usage)
+    let tip = of_other_tool(&usage)
         .or_else(|| of_enqueue(&usage))
         .map(str::to_owned)
         .or_else(|| of_scopes(&usage))
@@ -80,7 +80,8 @@ fn near_command(usage: &clap::Error) -> Option<String> {
     did_you_mean::nearest(&given, names).map(str::to_owned)
 }
 
-fn elsewhere(usage: &clap::Error) -> Option<&'static str> {
+/// Returns the tip for a word that another tool uses.
+fn of_other_tool(usage: &clap::Error) -> Option<&'static str> {
     let given = match usage.kind() {
         ErrorKind::InvalidSubcommand => usage.get(ContextKind::InvalidSubcommand)?,
         ErrorKind::UnknownArgument => usage.get(ContextKind::InvalidArg)?,
@@ -116,7 +117,7 @@ fn of_scopes(usage: &clap::Error) -> Option<String> {
     let parts = [ContextKind::PriorArg, ContextKind::InvalidArg];
     let flags = parts.map(|part| usage.get(part).map(ToString::to_string).unwrap_or_default());
     let is_scope = |flag: &str| {
-        ["[JOB]", "--job", "--queue", "--worker"].iter().any(|it| flag.starts_with(it))
+        ["[JOB]", "--job", "--queue", "--worker"].iter().any(|scope| flag.starts_with(scope))
     };
     let flags: Vec<_> = flags.iter().flat_map(|flag| flag.split(", ")).collect();
     let each: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();

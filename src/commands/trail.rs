@@ -77,25 +77,25 @@ pub(crate) struct Arguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = HEADING)]
 struct EventFilter {
-    /// Only those since then: 2h, 02:00, yesterday, a date
+    /// Only changes since then: 2h, 02:00, yesterday, a date
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     since: Option<When>,
-    /// Only those before then
+    /// Only changes before then
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
-    /// Only those with this text in the user, the host or the login, ignoring case
+    /// Only changes with this text in the user, the host or the login, ignoring case
     #[arg(long, value_name = "TEXT")]
     by: Option<String>,
-    /// Only those of this kind, such as retry, hold or change
+    /// Only changes of this kind, such as retry, hold or change
     #[arg(long, value_name = "ACTION", hide_possible_values = true)]
     action: Option<ChangeKind>,
-    /// Only those of this definition, or of runs of this job
+    /// Only changes of this definition, or of runs of this job
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only holds of this queue, and changes of runs in it
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
-    /// Only those of this worker
+    /// Only changes of this worker
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     #[command(flatten)]

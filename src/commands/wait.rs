@@ -22,7 +22,7 @@ use crate::print;
 use crate::store::{RunState, Store};
 use crate::text::{duration, plural};
 
-/// The pause before the second look. Each pause is half as long again as the last one.
+/// The pause before the states are read again. Each pause is half as long again as the last one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How many outputs are in memory at a time, each at most 128 KiB.
@@ -80,8 +80,8 @@ impl Arguments {
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let mut parts = self.ids.chunks(OUTPUTS).filter(|_| self.output).peekable();
         let stopped = loop {
-            let printed = session.ask(|store| {
-                waited.look(store)?;
+            let printed = session.try_once(|store| {
+                waited.read_states(store)?;
                 let part = parts.peek().filter(|_| waited.unfinished.is_empty());
                 part.map(|ids| outputs(store, ids)).transpose()
             })?;
@@ -92,17 +92,19 @@ impl Arguments {
             } else if printed.is_some() && waited.unfinished.is_empty() {
                 return Ok(self.complain_of_failures(&mut waited.ended));
             }
-            let left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-            if left == Some(Duration::ZERO) {
+            let time_left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+            if time_left == Some(Duration::ZERO) {
                 break TIMED_OUT;
             }
-            if let Ok(signal) = signals.recv_timeout(left.map_or(pause, |left| left.min(pause))) {
+            if let Ok(signal) =
+                signals.recv_timeout(time_left.map_or(pause, |left| left.min(pause)))
+            {
                 break 128 + signal;
             }
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         };
         let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
-            ref ids if ids.is_empty() || !waited.has_looked => {
+            ref ids if ids.is_empty() || !waited.has_states => {
                 "the database did not answer".to_owned()
             }
             [id] => format!("run {id} goes on; `jobctl wait {id}`"),
@@ -118,7 +120,8 @@ impl Arguments {
         let places: HashMap<_, _> = places.collect();
         states.sort_by_key(|state| places.get(&state.id));
         states.iter().filter_map(failure).for_each(|why| print::complain(&why));
-        exit(states, self.exit_status)
+        let passed_on = self.exit_status.then(|| passed_on(states)).flatten();
+        passed_on.unwrap_or_else(|| exit(states))
     }
 }
 
@@ -129,23 +132,24 @@ fn outputs(store: &Store, ids: &[i64]) -> anyhow::Result<Vec<String>> {
     Ok(last.into_iter().filter_map(|output| output.output).collect())
 }
 
+/// The runs that a wait is for.
 #[derive(Default)]
 struct Waited {
-    has_looked: bool,
+    has_states: bool,
     unfinished: BTreeSet<i64>,
-    /// Some can't start unless a person retries another run.
+    /// Some unfinished runs can't start unless a person retries another run.
     is_stuck: bool,
     ended: Vec<RunState>,
 }
 
 impl Waited {
-    /// Looks at the unfinished runs. Complains if some have become stuck.
-    fn look(&mut self, store: &Store) -> anyhow::Result<()> {
-        if self.has_looked && self.unfinished.is_empty() {
+    /// Reads the states of the unfinished runs. Complains if some have become stuck.
+    fn read_states(&mut self, store: &Store) -> anyhow::Result<()> {
+        if self.has_states && self.unfinished.is_empty() {
             return Ok(());
         }
         let found = store.run_states(self.unfinished.iter().copied().collect())?;
-        self.has_looked = true;
+        self.has_states = true;
         let is_found = |id: &&i64| found.iter().any(|state| state.id == **id);
         if found.len() < self.unfinished.len()
             && let Some(id) = self.unfinished.iter().find(|id| !is_found(id))
@@ -179,8 +183,8 @@ pub(super) fn stuck(states: &[RunState]) -> Option<String> {
     ))
 }
 
-/// Returns the numbers of signals that end a wait, as they come. Each sets `interrupted`, too. One
-/// that comes when it is set ends the process.
+/// Returns the numbers of signals that end a wait, as they come. Each sets `interrupted`, too. A
+/// signal that comes when it is set ends the process.
 fn signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<Receiver<u8>> {
     let stop_signals = stop_signals();
     for signal in stop_signals.iter().copied() {
@@ -221,19 +225,23 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
 }
 
 /// Returns the exit status for runs in these states: 10 if one is cancelled, else 1 if one did not
-/// succeed. If `passes_on`, it is that of the first one whose last attempt failed.
-pub(super) fn exit(states: &[RunState], passes_on: bool) -> Exit {
-    let is = |wanted: Status| states.iter().any(|state| state.status == wanted);
-    let passed = states.iter().filter(|state| passes_on && state.status == Status::Dead).find_map(
-        |RunState { exit_code, signal, .. }| {
-            let status = exit_code.or(signal.map(|signal| 128 + signal))?;
-            u8::try_from(status).ok().filter(|status| *status > 0)
-        },
-    );
-    match passed {
-        Some(status) => Exit::Passed(status),
-        None if is(Status::Cancelled) => Exit::Cancelled,
-        None if states.iter().all(|state| state.status == Status::Succeeded) => Exit::Done,
-        None => Exit::CouldNot,
+/// succeed.
+pub(super) fn exit(states: &[RunState]) -> Exit {
+    if states.iter().any(|state| state.status == Status::Cancelled) {
+        Exit::Cancelled
+    } else if states.iter().all(|state| state.status == Status::Succeeded) {
+        Exit::Done
+    } else {
+        Exit::CouldNot
     }
+}
+
+/// Returns the exit status of the first dead run whose last attempt has one.
+fn passed_on(states: &[RunState]) -> Option<Exit> {
+    let dead = states.iter().filter(|state| state.status == Status::Dead);
+    let mut statuses = dead.filter_map(|RunState { exit_code, signal, .. }| {
+        let status = exit_code.or(signal.map(|signal| 128 + signal))?;
+        u8::try_from(status).ok().filter(|status| *status > 0)
+    });
+    statuses.next().map(Exit::Passed)
 }

@@ -101,6 +101,7 @@ pub(crate) struct Arguments {
         require_equals = true,
         value_parser = duration::parse
     )]
+    // `Some(None)`: without a time limit.
     wait: Option<Option<Duration>>,
     /// Make its first attempt in this process, as `jobctl tick --run`, and wait as with --wait
     #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
@@ -118,7 +119,7 @@ impl Arguments {
         if self.shows_output && !waits {
             return Err(Fault::usage("--output needs --wait or --run").into());
         }
-        let here = self.run.then(|| of_variables("tick")).transpose()?;
+        let own_tick = self.run.then(|| of_variables("tick")).transpose()?;
         let batch = self.batch.take();
         let trace = || env::var("TRACEPARENT").ok().and_then(|text| traceparent(&text).ok());
         self.request.traceparent = self.request.traceparent.take().or_else(trace);
@@ -164,7 +165,7 @@ impl Arguments {
             _ => format!("{} runs are enqueued", answers.len()),
         })?;
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
-        if let Some(tick) = here.as_ref().and_then(|cli| cli.command.tick())
+        if let Some(tick) = own_tick.as_ref().and_then(|cli| cli.command.tick())
             && let [Accepted { id: Some(id), status, .. }] = answers[..]
             && status.is_none_or(Status::is_waiting)
             && let Some(exit) = run_here(tick, id, self.wait.flatten(), database)?
@@ -179,6 +180,7 @@ impl Arguments {
         Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })
     }
 
+    /// Returns the run that the flags and arguments describe.
     fn asked(&mut self) -> anyhow::Result<Asked> {
         let job = self.job()?;
         let payload = self.payload(&job)?;
@@ -231,8 +233,8 @@ impl Arguments {
         };
         let payload = given.as_deref().map(check).transpose()?;
         let payload = match (self.command.is_empty(), payload) {
-            (false, stdin) if JobKind::of(job) == Some(JobKind::Shell) => {
-                command_payload(&self.command, stdin)?
+            (false, stdin_json) if JobKind::of(job) == Some(JobKind::Shell) => {
+                command_payload(&self.command, stdin_json)?
             }
             (false, _) => {
                 let why = format!("a command after -- needs the job shell, not {job}");
@@ -265,7 +267,7 @@ struct OwnAttempt<'a> {
 }
 
 impl OwnAttempt<'_> {
-    /// Makes the attempt unless it is made, and reads the state of the run.
+    /// Makes the attempt unless it was made before, and reads the state of the run.
     fn make(&mut self) -> anyhow::Result<Option<RunState>> {
         if self.runs_started.is_none() {
             let TickEnd { runs_started, result, .. } =
@@ -300,9 +302,9 @@ impl OwnAttempt<'_> {
     }
 }
 
-/// Makes an attempt of a run that waits. While the database is away for a short time, tries again.
-/// Returns the exit status if a signal or the time of `--wait` ended that. In any other case, the
-/// wait goes on: also if another tick was faster.
+/// Makes an attempt of a waiting run. While the database is away for a short time, tries again.
+/// Returns an exit status if a signal or the time of `--wait` ended that. `None`: the command waits
+/// for the run, also if another tick was faster.
 fn run_here(
     tick: &tick::Arguments,
     id: i64,
@@ -352,7 +354,7 @@ fn run_here(
     }
 }
 
-/// Complains of keys whose run will not run, or later than asked.
+/// Complains of keys whose existing run will not run, or will run later than asked.
 fn complain_of_existing(answers: &[Accepted]) {
     let complain = |matches: &dyn Fn(&Accepted) -> bool, why: &dyn Fn(&Accepted, i64) -> String| {
         let mut found = answers.iter().filter(|answer| matches(answer));
@@ -377,16 +379,17 @@ fn complain_of_existing(answers: &[Accepted]) {
     });
 }
 
-/// The payload of a shell job that runs these words, with `stdin` as its input.
-fn command_payload(words: &[String], stdin: Option<&str>) -> anyhow::Result<String> {
+/// The payload of a shell job that runs these words. Its input is the value of `stdin_json`, a JSON
+/// text.
+fn command_payload(words: &[String], stdin_json: Option<&str>) -> anyhow::Result<String> {
     let command = serde_json::to_string(words).context("cannot write JSON")?;
-    let stdin = stdin.map(|stdin| format!(r#", "stdin": {stdin}"#)).unwrap_or_default();
+    let stdin = stdin_json.map(|json| format!(r#", "stdin": {json}"#)).unwrap_or_default();
     let payload = format!(r#"{{"command": {command}{stdin}}}"#);
     payload::check(payload.as_bytes()).map_err(Fault::usage)?;
     Ok(payload)
 }
 
-/// How a payload reaches jobctl unchanged.
+/// The remedy for a payload that the shell has changed.
 pub(super) const QUOTES: &str =
     "put a payload into single quotes, as in '{\"user\": 1}', or use --payload-file";
 
@@ -421,7 +424,7 @@ fn open(file: &str) -> anyhow::Result<File> {
 }
 
 /// Enqueues all runs or none. Complains of runs that can't start, unless the command `waits`: then
-/// the wait does.
+/// the wait complains.
 fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
@@ -438,7 +441,7 @@ fn enqueue(
     super::warn_of_names(&store, HoldScope::Worker, workers.iter().map(String::as_str));
     let progress = Progress::of(Some(runs.len()));
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
-    let followers: Vec<_> = dependencies.iter().map(|it| it.run).collect();
+    let followers: Vec<_> = dependencies.iter().map(|waiting| waiting.run).collect();
     let queued = store.enqueue(&runs, &dependencies, |done| progress.show(done));
     progress.clear();
     let queued = queued?;
@@ -511,14 +514,13 @@ fn key_conflict(
     Fault::new(Exit::Conflict, format!("key `{key}` {place}{why}"))
 }
 
-/// Names the run that has a key. An enqueuer may not read runs.
+/// Names the run that has a key. A role that may not read runs learns no id.
 fn holder(store: &Store, key: Option<&(Box<str>, KeyScope)>) -> String {
     let id = key.and_then(|(key, scope)| store.key_holder(key, *scope).ok().flatten());
     id.map_or_else(|| "a run".to_owned(), |id| format!("run {id}"))
 }
 
-/// Complains of replaced runs that keep other values than asked.
-/// An enqueuer may not read runs.
+/// Complains of replaced runs that keep other values than asked, if this role may read runs.
 fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]) {
     let replaced = answers.iter().zip(runs).filter(|(it, _)| it.result == EnqueueResult::Replaced);
     let asked: HashMap<_, _> =
@@ -527,7 +529,7 @@ fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]
         return;
     }
     let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
-    let kept = |run: &Run| {
+    let differing = |run: &Run| {
         let NewRun { queue, priority, max_attempts, timeout, backoff, .. } = asked.get(&run.id)?;
         let differs = [
             ("queue", queue.as_ref().is_some_and(|queue| *queue != run.queue)),
@@ -539,9 +541,9 @@ fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]
         let words: Vec<_> = differs.iter().filter(|(_, it)| *it).map(|(word, _)| *word).collect();
         (!words.is_empty()).then(|| (run.id, words.join(" and ")))
     };
-    let mut kept = runs.iter().filter_map(kept);
-    if let Some((id, words)) = kept.next() {
-        let others = match kept.count() {
+    let mut differing = runs.iter().filter_map(differing);
+    if let Some((id, words)) = differing.next() {
+        let others = match differing.count() {
             0 => String::new(),
             more => format!(", and {} too", plural::of(more as i64, "other run")),
         };

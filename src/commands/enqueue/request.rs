@@ -291,6 +291,7 @@ impl RunRequest {
         }
     }
 
+    /// Returns how the runs that come before must end.
     pub(super) fn rule(&self) -> AfterRule {
         match (self.after_any_end, self.or_cancel) {
             (true, _) => AfterRule::AnyEnd,
@@ -299,6 +300,8 @@ impl RunRequest {
         }
     }
 
+    /// Converts a checked request into the run that the database enqueues. `line` is its line in
+    /// the input.
     pub(super) fn asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
         let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
         let replaces = self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace);

@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 
 use super::env_file::OwnFile;
 use super::{DatabaseFlags, crontab_block, env_file, quote};
-use crate::connect::{self, Target};
+use crate::connect::{self, Readers, Target};
 use crate::execute::{read_crontab, replace_crontab};
 use crate::exit::{Exit, Fault};
 use crate::files::{self, Note, SETTINGS_LIMIT};
@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Remove the lines, the units and the notes about this database, which stays
+    /// Remove the lines, the units and what jobctl remembers in ~/.local/state/jobctl about this
+    /// database; the database stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Write the address into ~/.config/jobctl/env, which only you can read. Commands read this
@@ -90,7 +91,8 @@ impl Arguments {
             return self.remove_all(&database.target()?);
         }
         // Make all texts before anything changes: one that can't be written stops the command.
-        let own_file = self.env_file.then(|| OwnFile::with_address(&database.variables(true)?));
+        let own_file =
+            self.env_file.then(|| OwnFile::with_address(&database.variables(Readers::OnlyUser)?));
         let own_file = own_file.transpose()?;
         let environment = environment(database, own_file.as_ref())?;
         if let Some(command) = &self.exec {
@@ -125,7 +127,8 @@ impl Arguments {
         }
     }
 
-    /// Removes the units, the crontab's lines and the notes about this database.
+    /// Removes the units, the crontab's lines and the files in which jobctl remembers this
+    /// database.
     fn remove_all(&self, target: &Target) -> anyhow::Result<()> {
         let is_installed = has_units(&unit_folder()?);
         if is_installed {
@@ -140,7 +143,8 @@ impl Arguments {
             let file = file.display();
             print::complain(&format!("{file} stays; delete it if no command needs it"));
         }
-        Note::forget(&target.to_string()).context("cannot remove jobctl's notes")
+        Note::forget(&target.to_string())
+            .context("cannot delete what jobctl remembers about this database")
     }
 
     /// Writes the units. `crontab` is the user's, which may start ticks, too.
@@ -205,7 +209,8 @@ impl Arguments {
         print::answer(&block)
     }
 
-    /// The check that it installs, unless a command sends the problems that a check finds.
+    /// Returns the command line of the installed check: `check --exec COMMAND` if a command is
+    /// given or was installed, else `prints`.
     fn check(&self, prints: &str, installed: &str, quote: impl Fn(&str) -> String) -> String {
         let given = self.exec.as_ref().map(|command| quote(command));
         let command = given.or_else(|| value(installed, EXEC).map(str::to_owned));
@@ -309,7 +314,8 @@ impl Arguments {
         };
         let user = if geteuid().is_root() { "" } else { "--user " };
         let commands = ["daemon-reload"].iter().chain(commands);
-        let mut commands: Vec<_> = commands.map(|it| format!("systemctl {user}{it}")).collect();
+        let mut commands: Vec<_> =
+            commands.map(|words| format!("systemctl {user}{words}")).collect();
         if environment.is_some() && !geteuid().is_root() {
             // Otherwise, the user's timers stop when the user logs out.
             commands.push("loginctl enable-linger".to_owned());
@@ -342,6 +348,7 @@ impl Arguments {
         Ok(())
     }
 
+    /// Shows the difference, and asks whether to make it, unless --yes is given.
     fn confirm(&self, what: &str, old: &str, new: &str) -> anyhow::Result<()> {
         for line in crontab_block::difference(old, new) {
             print::answer(&format!("{line}\n"))?;
@@ -359,6 +366,7 @@ const ACCOUNT: &str = "User=root\nWorkingDirectory=-~\n";
 /// The shell that cron names in each command's environment.
 const SHELL: &str = "Environment=SHELL=/bin/sh";
 
+/// Brings the schema of the database up to date, and says what it did.
 fn migrate(target: &Target) -> anyhow::Result<()> {
     let store = Store::connect(target)?;
     // A worker's login may not migrate, and need not if nothing is missing.
@@ -376,7 +384,7 @@ fn migrate(target: &Target) -> anyhow::Result<()> {
 /// Tells a person that a new shell may not find the database.
 fn suggest_own_file(database: &DatabaseFlags) -> anyhow::Result<()> {
     let Some(path) = env_file::own_path().filter(|path| !path.exists()) else { return Ok(()) };
-    if io::stderr().is_terminal() && !database.variables(true)?.is_empty() {
+    if io::stderr().is_terminal() && !database.variables(Readers::OnlyUser)?.is_empty() {
         let path = path.display();
         print::complain(&format!(
             "a new shell may not know this address; `jobctl init --env-file` writes it into {path}"
@@ -402,7 +410,7 @@ fn environment(
         environment.push((env_file::VARIABLE.to_owned(), file));
     }
     if file.is_none() || file != own_file {
-        environment.extend(database.variables(false)?);
+        environment.extend(database.variables(Readers::Others)?);
     }
     Ok(environment)
 }
@@ -420,6 +428,7 @@ fn read_unit(path: &Path) -> anyhow::Result<String> {
     }
 }
 
+/// Returns the folder of the user's units, or of the system's as root.
 fn unit_folder() -> anyhow::Result<PathBuf> {
     if geteuid().is_root() {
         return Ok(PathBuf::from("/etc/systemd/system"));
@@ -429,10 +438,12 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
     Ok(config.join("systemd/user"))
 }
 
+/// Whether `init` has written its units into this folder.
 fn has_units(folder: &Path) -> bool {
     folder.join(UNITS[0].0).exists()
 }
 
+/// Says by what a check sends problems, and when.
 fn sends(sender: &str) -> String {
     format!("{sender} sends problems when they are new, and again if that failed")
 }
@@ -471,12 +482,15 @@ pub(super) fn lost_mail() -> Option<&'static str> {
             return None;
         }
         if let Some((name, value)) = variable(line) {
-            if name == env_file::VARIABLE && SENDERS.iter().any(|it| env_file::sets(&value, it)) {
+            if name == env_file::VARIABLE
+                && SENDERS.iter().any(|sender| env_file::sets(&value, sender))
+            {
                 return None;
             }
             mails = if name == "MAILTO" { !value.is_empty() } else { mails };
         } else if let Some(subcommand) = subcommand_of_line(line) {
-            if subcommand == "check" && [" --exec", " --webhook"].iter().any(|it| line.contains(it))
+            if subcommand == "check"
+                && [" --exec", " --webhook"].iter().any(|flag| line.contains(flag))
             {
                 return None;
             }
@@ -493,7 +507,7 @@ fn subcommand_of_line(line: &str) -> Option<&str> {
     own_subcommand(line).filter(|_| !line.trim_start().starts_with('#'))
 }
 
-/// Returns the variables that hold in the block of `init`.
+/// Returns the variables that apply in the block of `init`.
 fn variables_above(text: &str) -> BTreeMap<String, String> {
     let lines = crontab_block::before_block(text);
     lines.filter_map(|line| variable(line.trim_start())).collect()
@@ -511,7 +525,7 @@ fn complain_of_ticks(text: &str) {
     }
 }
 
-/// Complains of variables that hold in the block, unless it sets them: cron gives them to its
+/// Complains of variables that apply in the block, unless it sets them: cron gives them to its
 /// lines.
 fn complain_of_variables(text: &str, block: &[(String, String)]) {
     let above = variables_above(text);
@@ -521,7 +535,7 @@ fn complain_of_variables(text: &str, block: &[(String, String)]) {
     };
     for (name, value) in above.into_iter().filter(|(name, _)| !is_set(name)) {
         let is_address = connect::is_of_address(&name);
-        let what = match name.as_str() {
+        let warning = match name.as_str() {
             "MAILTO" if value.is_empty() => UNSENT.to_owned(),
             "HOME" if env::var("HOME").as_ref() != Ok(&value) => {
                 format!("the crontab sets HOME: ticks read {value}/.pgpass, not yours")
@@ -530,7 +544,7 @@ fn complain_of_variables(text: &str, block: &[(String, String)]) {
                 format!("the crontab sets SHELL={value}, also for ticks and jobs")
             }
             "TZ" => format!("the crontab sets TZ={value}, also for ticks and jobs"),
-            // Its value may hold a password.
+            // The value may contain a password.
             _ if is_address || name.starts_with("JOBCTL_") => {
                 format!(
                     "the crontab sets {name}, also for ticks; if it is not meant for them, move \
@@ -539,6 +553,6 @@ fn complain_of_variables(text: &str, block: &[(String, String)]) {
             }
             _ => continue,
         };
-        print::complain(&what);
+        print::complain(&warning);
     }
 }

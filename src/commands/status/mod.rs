@@ -55,6 +55,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
+/// The status as JSON.
 #[derive(Serialize)]
 struct StatusAnswer<'a> {
     #[serde(flatten)]
@@ -120,7 +121,8 @@ impl Arguments {
             // --watch goes on during an outage, because an operator watches it, too.
             let mut session = LastingSession::new(database, Duration::MAX, store);
             loop {
-                let (overview, findings) = session.insist(REDRAWN_AFTER, |it| self.read(it))?;
+                let (overview, findings) =
+                    session.insist(REDRAWN_AFTER, |store| self.read(store))?;
                 let clock = instant(overview.now);
                 print::redraw(&clock, &tables(overview, findings, true)?)?;
                 thread::sleep(REDRAWN_AFTER);
@@ -147,6 +149,7 @@ impl Arguments {
         }
     }
 
+    /// Reads the status and derives the findings. Fails if --job names no job.
     fn read(&self, store: &Store) -> anyhow::Result<(Overview, Vec<Finding>)> {
         let job = self.job.as_ref().or(self.name.name.as_ref());
         let overview = store.status(job.cloned())?;
@@ -169,9 +172,10 @@ fn tables(
 ) -> anyhow::Result<Vec<String>> {
     let Overview { now, mut jobs, mut flow, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
-    let of = |severity| findings.iter().filter(move |finding| finding.severity == severity);
+    let with_severity =
+        |severity| findings.iter().filter(move |finding| finding.severity == severity);
     let [bad, facts, warnings] = [Severity::Bad, Severity::Info, Severity::Warn]
-        .map(|severity| of(severity).collect::<Vec<_>>());
+        .map(|severity| with_severity(severity).collect::<Vec<_>>());
     // Jobs with the worst findings come first, then those with dead and with failed runs.
     jobs.sort_by_cached_key(|job| {
         let name = Some(&job.job_type);
@@ -189,7 +193,7 @@ fn tables(
         all.job_type = Some("all jobs".to_owned());
     }
     let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
-    let results = "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 of them)";
+    let results = "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 successes)";
     let has_remedies = bad.len() + facts.len() + warnings.len() <= WITH_REMEDIES;
     // Several tables, so that none is wider than a terminal.
     let jobs = match jobs.is_empty() {
@@ -208,7 +212,7 @@ fn tables(
     }
     let flow = print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?;
     if watch {
-        // One line each, so that the cut of a section counts findings.
+        // One line for each finding, so that a cut section counts findings.
         let all: Vec<_> = bad.into_iter().chain(warnings).chain(facts).collect();
         let findings = print::section("Findings", &all, &FOUND)?;
         return Ok(vec![findings, safe_to_stop, jobs, workers, flow, running, results, dropped]);

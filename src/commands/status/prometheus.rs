@@ -20,12 +20,14 @@ type Metric<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 const OF_FLOW: [Metric<Flow>; 3] = [
     (
         "jobctl_empty_in_seconds",
-        "Time until no run is due, at the pace of 10 minutes; none if a due run can't start.",
+        "Seconds until no run is due, at the pace of the last 10 minutes; no sample if a due run \
+         can't start.",
         |flow| flow.empty_in_seconds,
     ),
     (
         "jobctl_at_best_seconds",
-        "Time until no run is due, at the rate of the definition; none if a due run can't start.",
+        "Seconds until no run is due, at the rate of the definition; no sample if a due run can't \
+         start.",
         |flow| flow.at_best_seconds,
     ),
     (
@@ -45,15 +47,15 @@ const OF_JOBS: [Metric<JobStatus>; 7] = [
     ("jobctl_succeeded_last_24h", "Runs that succeeded in the last 24 hours.", |job| {
         Some(job.succeeded_runs_last_24h as f64)
     }),
-    ("jobctl_run_time_median_seconds", "Median run time of the newest 200 of them.", |job| {
+    ("jobctl_run_time_median_seconds", "Median run time of the newest 200 successes.", |job| {
         job.run_time_median_seconds
     }),
     (
         "jobctl_run_time_p95_seconds",
-        "95th percentile of the run time of the newest 200 of them.",
+        "95th percentile of the run time of the newest 200 successes.",
         |job| job.run_time_p95_seconds,
     ),
-    ("jobctl_run_time_max_seconds", "Longest run time of the newest 200 of them.", |job| {
+    ("jobctl_run_time_max_seconds", "Longest run time of the newest 200 successes.", |job| {
         job.run_time_max_seconds
     }),
     ("jobctl_next_fire_timestamp_seconds", "When the schedule fires next.", |job| {
@@ -143,6 +145,7 @@ fn metrics<T>(
     metrics.iter().map(write).collect()
 }
 
+/// Writes the findings as metrics: how many problems and facts of each code there are.
 fn of_findings(findings: &[Finding]) -> String {
     let (facts, problems): (Vec<_>, Vec<_>) =
         findings.iter().partition(|finding| finding.severity == Severity::Info);
@@ -165,10 +168,11 @@ fn of_findings(findings: &[Finding]) -> String {
     problems + &facts
 }
 
+/// Writes the holds in force, and the due runs that each target keeps from starting.
 fn of_holds(stopped: &[StoppedFacts]) -> String {
     let holds: Vec<_> = stopped.iter().filter_map(hold).collect();
     let count = |scope: HoldScope| {
-        let count = holds.iter().filter(|(of, ..)| *of == scope).count();
+        let count = holds.iter().filter(|(held, ..)| *held == scope).count();
         ("", label("scope", scope.as_str()), count as f64)
     };
     let counts = HoldScope::ALL.into_iter().map(count).collect();
@@ -184,6 +188,7 @@ fn of_holds(stopped: &[StoppedFacts]) -> String {
         + &metric("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held)
 }
 
+/// Returns what came and went of a job; nothing for the sum of all jobs.
 fn of_flow(flow: &Flow) -> Option<[Sample; 4]> {
     let job = flow.job_type.as_ref()?;
     let counts = [
@@ -197,6 +202,7 @@ fn of_flow(flow: &Flow) -> Option<[Sample; 4]> {
     }))
 }
 
+/// Returns the unfinished and the dead runs of a job by status. `failed` runs may be due or not.
 fn by_status(job: &JobStatus) -> [Sample; 5] {
     let counts = [
         ("blocked", job.blocked_runs),
@@ -223,6 +229,7 @@ fn hold(fact: &StoppedFacts) -> Option<(HoldScope, &str, i64)> {
     Some((scope, name, fact.runs))
 }
 
+/// Returns the histogram of the waits of a job's runs.
 fn waits(job: &Figures) -> Vec<Sample> {
     let label_of_job = label("job_type", &job.job_type);
     let buckets = WAITS.iter().zip(&job.waits).map(|(bound, count)| {
@@ -245,10 +252,12 @@ fn metric(kind: &str, name: &str, help: &str, samples: Vec<Sample>) -> String {
     text
 }
 
+/// Returns a label with its value, quoted.
 fn label(name: &str, value: &str) -> String {
     format!("{name}=\"{}\"", plain(value).replace('\\', r"\\").replace('"', r#"\""#))
 }
 
+/// Returns the seconds since 1970.
 fn timestamp(at: DateTime<Utc>) -> f64 {
     at.timestamp_millis() as f64 / 1000.0
 }
