@@ -40,14 +40,14 @@ pub fn main() -> ExitCode {
     }
     let parsed = commands::parse();
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
-    // Other commands may ask a question, which only the terminal's own process group can.
+    // Other commands may ask for confirmation, which only the terminal's own process group can.
     if parsed.as_ref().is_ok_and(|cli| cli.command.executes_jobs())
         && let Some(exit) = execute::run_as_process_one()
     {
         return exit;
     }
     let is_quiet = tick.is_some_and(|tick| tick.quiet);
-    let done = match (loaded, parsed) {
+    let result = match (loaded, parsed) {
         // No mistake in a setting may keep the help from a person.
         (_, Ok(cli)) if cli.command.needs_no_settings() => cli.command.run(&cli.database),
         (_, Err(usage)) if !usage.use_stderr() => Ok(commands::explain(&usage)),
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
         (Ok(()), Ok(cli)) => run(cli),
         (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),
     };
-    let exit = done.unwrap_or_else(|error| {
+    let exit = result.unwrap_or_else(|error| {
         // Cron mails each line, and a minute later the cause is often still there.
         let complain = if is_quiet { print::complain_hourly } else { print::complain };
         complain(&format!("{error:#}"));

@@ -221,8 +221,8 @@ impl<'a> ShellProcess<'a> {
         // descendant.
         self.strays = process_table::strays(self.group);
         self.terminate();
-        let asked = *self.asked_at.insert(Instant::now());
-        while asked.elapsed() < self.stop.grace(KILL_GRACE) {
+        let asked_at = *self.asked_at.insert(Instant::now());
+        while asked_at.elapsed() < self.stop.grace(KILL_GRACE) {
             if self.wait(5 * GROUP_POLL) {
                 return self.child.wait().ok();
             }

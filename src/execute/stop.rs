@@ -15,7 +15,7 @@ pub(super) const SLICE: Duration = Duration::from_millis(100);
 /// The most bytes of output that are in memory while a job runs: the last ones.
 const LIVE: usize = 8 * 1024;
 
-/// What a tick tells a thread that executes a run, and what the run has printed.
+/// The limits that a tick sets for the execution of a run, and the output so far.
 #[derive(Debug)]
 pub(crate) struct Stop {
     state: Mutex<StopState>,

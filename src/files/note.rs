@@ -34,7 +34,7 @@ fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     given.or_else(|| Some(env::home_dir()?.join(in_home)))
 }
 
-/// A file that remembers something about one subject.
+/// A file in which one command remembers something about one subject.
 pub(crate) struct Note {
     folder: PathBuf,
     name: OsString,

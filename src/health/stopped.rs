@@ -54,8 +54,8 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         _ => (code.as_str().to_owned(), String::new()),
     };
     let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
-    let ends_by_itself = fact.until_at.is_some() || code == Code::JobDisabled;
-    let is_forgotten = !ends_by_itself && (is_old || fact.keeps_late) || is_ahead;
+    let has_end = fact.until_at.is_some() || code == Code::JobDisabled;
+    let is_forgotten = !has_end && (is_old || fact.keeps_late) || is_ahead;
     Finding {
         severity: if is_forgotten { Severity::Bad } else { Severity::Info },
         job_type: fact.job_type.clone(),

@@ -149,7 +149,7 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     place_in_queue(run)
 }
 
-/// Returns who holds the run, and for how long, if a hold keeps it.
+/// Returns the user whose hold keeps the run, and since when; `None` if no hold keeps it.
 fn held(run: &RunDetails) -> Option<String> {
     let (by, at) = (run.held_by.as_ref()?, run.held_at?);
     let until = run.held_until.map(|until| format!(", ends in {}", between(run.now, until)));

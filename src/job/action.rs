@@ -132,7 +132,7 @@ impl TryFrom<Value> for Statuses {
 }
 
 /// Returns the base name of a program as an error may show it: ` NAME`. Returns nothing if the word
-/// may hold more than a name, such as a password.
+/// may contain more than a name, such as a password.
 pub(crate) fn program(word: &str) -> String {
     let name = word.rsplit('/').next().unwrap_or_default();
     if (1..=63).contains(&name.len()) && is_plain_path(name) {
@@ -142,7 +142,7 @@ pub(crate) fn program(word: &str) -> String {
     }
 }
 
-/// Returns whether the word is only a program's name or path, and holds no password.
+/// Returns whether the word is only a program's name or path, and contains no password.
 pub(crate) fn is_plain_path(word: &str) -> bool {
     word.chars().all(|c| c.is_alphanumeric() || "/._+-".contains(c))
 }

@@ -119,7 +119,7 @@ words! {
     }
 }
 
-/// Why a tick ends an attempt before the attempt ends by itself.
+/// Why a tick ends an attempt early.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum StopReason {
     /// An operator cancelled the run.

@@ -53,7 +53,7 @@ const PREPARATIONS: [&str; 20] = [
     ".", "[", "[[", "cd", "command", "exit", "export", "for", "if", "mkdir", "set", "sleep",
     "source", "test", "trap", "ulimit", "umask", "unset", "until", "while",
 ];
-/// Programs that fail although nothing is wrong, because they answer a question, and the beginning
+/// Programs that fail although nothing is wrong, because they report an answer, and the beginning
 /// of a word without which they do something else.
 const GUARDS: [(&str, &str); 22] = [
     ("[", ""),
@@ -141,7 +141,7 @@ pub(crate) fn own_subcommand(command: &str) -> Option<&str> {
     })
 }
 
-/// Returns whether the command fails while another one holds its lock. Cron ignores that failure.
+/// Returns whether the command fails while another one has its lock. Cron ignores that failure.
 pub(super) fn skips_overlap(command: &str) -> bool {
     let gives_up = |words: &[&str]| match words.split_first() {
         Some((&word, words)) if file_name(word) == "flock" => words

@@ -75,7 +75,7 @@ pub(crate) fn refusal(text: &str) -> Option<String> {
     })
 }
 
-/// Reads a crontab. `time_zone` holds for the jobs until a line sets `CRON_TZ`. A schedule must
+/// Reads a crontab. `time_zone` applies to the jobs until a line sets `CRON_TZ`. A schedule must
 /// fire after `now`. `is_account` returns whether a word is a user of this host, and not a program
 /// in this `PATH`.
 pub(crate) fn import(

@@ -105,7 +105,7 @@ pub(super) struct Key {
 /// The rule for a key's value.
 #[derive(Clone, Copy)]
 pub(super) enum Check {
-    /// Any value, or one that is checked together with others.
+    /// Any value, or a value that is checked together with other keys.
     Any,
     Text(fn(&str) -> Result<(), String>),
     Word(&'static [&'static str]),

@@ -77,7 +77,7 @@ pub(crate) enum Failure {
     Timeout(Duration),
     /// The command could not be started.
     Spawn(String),
-    /// This host has no processes, descriptors or memory left now; holds the system's message.
+    /// This host has no processes, descriptors or memory left now. With the system's message.
     Exhausted(String),
     HttpStatus {
         status: u16,

@@ -84,25 +84,28 @@ impl<'a> PathSearch<'a> {
         };
         self.path.push(name);
         let hooked_by = hooked.get(name).into_iter().flatten().copied();
-        job.after.iter().map(String::as_str).chain(hooked_by).for_each(|it| self.visit(it, hooked));
+        job.after
+            .iter()
+            .map(String::as_str)
+            .chain(hooked_by)
+            .for_each(|before| self.visit(before, hooked));
         self.path.pop();
         let times = match job.after.is_empty() {
-            true => Times::from([job
-                .schedule
-                .as_ref()
-                .map(|it| (&**it, &*job.time_zone, it.starts_with("@every").then_some(name)))]),
+            true => Times::from([job.schedule.as_ref().map(|text| {
+                (&**text, &*job.time_zone, text.starts_with("@every").then_some(name))
+            })]),
             false => self.times_of_follower(job),
         };
         self.times.insert(name, times);
     }
 
-    /// Returns the times of a job that follows others, and notes what is wrong with them.
+    /// Returns the times of a job that follows others, and notes the mistakes in `after`.
     fn times_of_follower(&mut self, job: &'a Job) -> Times<'a> {
         let Job { name, after, .. } = job;
         self.graph.edges.push((name.clone(), after.clone()));
         let find = |has_time: bool| {
-            let times = |it: &&String| self.times.get(&***it).into_iter().flatten();
-            after.iter().find(|it| times(it).any(|time| time.is_some() == has_time))
+            let times = |name: &&String| self.times.get(&***name).into_iter().flatten();
+            after.iter().find(|name| times(name).any(|time| time.is_some() == has_time))
         };
         let timed = find(true);
         if let Some((with, without)) = timed.zip(find(false)) {
@@ -112,8 +115,8 @@ impl<'a> PathSearch<'a> {
             ));
             return Times::new();
         }
-        let of_job = |it| self.times.get(it).into_iter().flatten();
-        let times: Times<'_> = after.iter().flat_map(|it| of_job(&**it)).copied().collect();
+        let of_job = |name| self.times.get(name).into_iter().flatten();
+        let times: Times<'_> = after.iter().flat_map(|name| of_job(&**name)).copied().collect();
         if after.len() > 1 && times.len() > 1 {
             let now = self.now;
             let meets = *self
@@ -141,7 +144,8 @@ fn have_common_time(times: &Times<'_>, now: DateTime<Utc>) -> bool {
     let mut at = now;
     for _ in 0..MOST_TIMES {
         let before = at - TimeDelta::nanoseconds(1);
-        let next: Option<Vec<_>> = schedules.iter().map(|it| it.after(before)).collect();
+        let next: Option<Vec<_>> =
+            schedules.iter().map(|schedule| schedule.after(before)).collect();
         match next.and_then(|next| next.into_iter().max()) {
             Some(latest) if latest == at => return true,
             Some(latest) if latest < now + CENTURY => at = latest,

@@ -137,10 +137,10 @@ fn requested_wait(output: &str) -> Option<Duration> {
     const NAME: &str = "retry-after:";
     let is_named =
         |line: &&str| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
-    let asked = output.lines().rev().find(is_named)?[NAME.len()..].trim();
-    let wait = || duration::parse(asked).ok().map(RetryAfter::In);
-    let asked = RetryAfter::seconds(asked).or_else(wait)?;
-    Some(asked.wait(DateTime::UNIX_EPOCH))
+    let request = output.lines().rev().find(is_named)?[NAME.len()..].trim();
+    let wait = || duration::parse(request).ok().map(RetryAfter::In);
+    let retry_after = RetryAfter::seconds(request).or_else(wait)?;
+    Some(retry_after.wait(DateTime::UNIX_EPOCH))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ fn great_exponent(json: &str) -> Option<usize> {
     })
 }
 
-/// Accepts one JSON value and keeps nothing of it.
+/// Reads one JSON value, and stores nothing of it.
 #[derive(Clone, Copy)]
 struct Strict {
     depth: usize,

@@ -1,5 +1,5 @@
 //! Removes secrets from a built-in job's payload before it is shown. Secrets belong in the tick's
-//! environment, but some payloads hold them. Pure.
+//! environment, but some payloads contain them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn url(url: &str) -> String {
         Some(at) => (&url[..at], format!("{}{REDACTED}", &url[at..=at])),
         None => (url, String::new()),
     };
-    // jobctl refuses a URL with a user name, but a rejected payload may still hold a password.
+    // jobctl refuses a URL with a user name, but a rejected payload may still contain a password.
     let base = match (base.find("://"), base.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => {
             format!("{}{REDACTED}{}", &base[..scheme + 3], &base[at..])

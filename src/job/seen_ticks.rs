@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// An asynchronous failover may lose this much.
 const MAY_BE_LOST: TimeDelta = TimeDelta::minutes(10);
-/// Of ticks that are closer together, only the first and the last are remembered.
+/// If ticks are closer together, only the first and the last of them are remembered.
 const APART: TimeDelta = TimeDelta::seconds(30);
 /// `prune` deletes no worker that ticked later; see old_workers.sql.
 const KEPT_BY_PRUNE: TimeDelta = TimeDelta::days(1);

@@ -144,12 +144,13 @@ pub(crate) fn finish() {
     let mut waiting = LOG.waiting();
     let mut until = Instant::now() + STALL_TIMEOUT;
     while waiting.has_thread && waiting.writing + waiting.text.len() > 0 {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let time_left = until.saturating_duration_since(Instant::now());
+        if time_left.is_zero() {
             return;
         }
         let before = waiting.writing;
-        waiting = LOG.changed.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
+        waiting =
+            LOG.changed.wait_timeout(waiting, time_left).unwrap_or_else(PoisonError::into_inner).0;
         if waiting.writing != before {
             until = Instant::now() + STALL_TIMEOUT;
         }

@@ -32,6 +32,7 @@ impl Progress {
         self.write(|_| String::new());
     }
 
+    /// Replaces the progress line, once the work has taken longer than `DELAY`.
     fn write(&self, line: impl FnOnce(Duration) -> String) {
         let (mut stderr, took) = (io::stderr(), self.started.elapsed());
         if took >= DELAY && stderr.is_terminal() {
@@ -44,7 +45,7 @@ impl Progress {
 /// `2,000 of 6,000 runs, 500 a second, 8s left`.
 fn line(done: usize, total: Option<usize>, took: Duration) -> String {
     let grouped = |number: usize| plural::grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let of = total.map(|total| format!(" of {}", grouped(total))).unwrap_or_default();
+    let of_total = total.map(|total| format!(" of {}", grouped(total))).unwrap_or_default();
     let rate = done as f64 / took.as_secs_f64();
     let left = total
         .and_then(|total| {
@@ -53,7 +54,7 @@ fn line(done: usize, total: Option<usize>, took: Duration) -> String {
         .filter(|left| *left >= SECOND)
         .map(|left| format!(", {} left", duration::show_whole(left)))
         .unwrap_or_default();
-    format!("{}{of} runs, {} a second{left}", grouped(done), grouped(rate as usize))
+    format!("{}{of_total} runs, {} a second{left}", grouped(done), grouped(rate as usize))
 }
 
 #[cfg(test)]

@@ -237,12 +237,20 @@ fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: us
         columns.iter().rposition(|column| column.is_empty)
     });
     if !table.wraps {
-        leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| SPARE.contains(&it.name)));
+        leave_out(is_short, WHOLE_WIDTH, |columns| {
+            columns.iter().rposition(|column| SPARE.contains(&column.name))
+        });
     }
-    leave_out(is_short, WHOLE_WIDTH, |it| it.iter().rposition(|it| it.is_time && !it.is_important));
-    leave_out(is_short, TEXT_WIDTH, |it| it.iter().position(|it| it.is_number && !it.is_important));
+    leave_out(is_short, WHOLE_WIDTH, |columns| {
+        columns.iter().rposition(|column| column.is_time && !column.is_important)
+    });
+    leave_out(is_short, TEXT_WIDTH, |columns| {
+        columns.iter().position(|column| column.is_number && !column.is_important)
+    });
     if !table.wraps {
-        leave_out(is_short, TEXT_WIDTH, |it| it.iter().rposition(|it| !it.is_important));
+        leave_out(is_short, TEXT_WIDTH, |columns| {
+            columns.iter().rposition(|column| !column.is_important)
+        });
     }
     is_short
 }

@@ -29,6 +29,7 @@ const TROUBLED: HeadlineState = HeadlineState {
     colour: "c21f2c",
 };
 
+/// The sentence at the top of the report: whether all is well.
 pub(super) struct Headline {
     state: HeadlineState,
     opening: &'static str,

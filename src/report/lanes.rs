@@ -4,7 +4,7 @@
 //! A bin has a bar with a part for each outcome, all at the same scale, so a retry among a thousand
 //! runs looks small, and a storm of retries large. Dead runs hang below the base line, at a scale
 //! of their own, so that they are found without a colour. A drawing is stretched to the width of
-//! its column, so it holds no text. Names, numbers and hours are HTML around it.
+//! its column, so it has no text. Names, numbers and hours are HTML around it.
 
 use maud::{Markup, PreEscaped, html};
 

@@ -67,8 +67,8 @@ impl View<'_> {
 
     /// Returns the findings about a job.
     fn of_job<'v>(&'v self, job: &'v str) -> impl Iterator<Item = &'v Finding> {
-        let is_of = move |it: &&Finding| {
-            it.job_type.as_deref() == Some(job) || it.jobs.iter().any(|one| one == job)
+        let is_of = move |finding: &&Finding| {
+            finding.job_type.as_deref() == Some(job) || finding.jobs.iter().any(|one| one == job)
         };
         self.findings.iter().filter(is_of)
     }
@@ -214,7 +214,7 @@ fn when_none_is_due(flow: &Flow) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The id of a job's lane. Ids may not hold blanks.
+/// The id of a job's lane. Ids may not contain blanks.
 fn anchor(job: &str) -> String {
     let is_kept = |c: char| c.is_alphanumeric() || "_.".contains(c);
     "job-".to_owned() + &job.replace(|c| !is_kept(c), "-")

@@ -37,8 +37,9 @@ pub(super) fn section(view: &View<'_>) -> Markup {
 /// Lists the first findings, folds others, and names the command that lists the rest.
 fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
     let (shown, more) = health::first(findings, SHOWN);
-    let is_shown = |finding: &&&Finding| shown.iter().any(|it| std::ptr::eq(*it, **finding));
-    let folded: Vec<_> = findings.iter().filter(|it| !is_shown(it)).take(FOLDED).collect();
+    let is_shown = |finding: &&&Finding| shown.iter().any(|one| std::ptr::eq(*one, **finding));
+    let folded: Vec<_> =
+        findings.iter().filter(|finding| !is_shown(finding)).take(FOLDED).collect();
     let rest = more - folded.len();
     html! {
         @if !findings.is_empty() {

@@ -16,6 +16,7 @@ struct Tile {
     is_bad: bool,
 }
 
+/// The key figures: how many runs are dead, due or running, and how many workers tick.
 pub(super) fn section(view: &View<'_>) -> Markup {
     let summary = &view.snapshot.summary;
     let dead = Tile {
@@ -47,9 +48,10 @@ pub(super) fn section(view: &View<'_>) -> Markup {
     }
 }
 
+/// The scheduled jobs whose runs fail.
 fn failing(view: &View<'_>) -> Tile {
-    let failing = view.findings.iter().filter(|it| it.code == Some(Code::JobFailing));
-    let jobs: Vec<_> = failing.filter_map(|it| it.job_type.as_deref()).collect();
+    let failing = view.findings.iter().filter(|finding| finding.code == Some(Code::JobFailing));
+    let jobs: Vec<_> = failing.filter_map(|finding| finding.job_type.as_deref()).collect();
     Tile {
         name: "Jobs failing",
         value: grouped(jobs.len() as i64),
@@ -63,6 +65,7 @@ fn counted(number: i64, words: &str) -> Option<String> {
     (number > 0).then(|| format!("{} {words}", grouped(number)))
 }
 
+/// The due runs: how long they have waited, and when none of them is due any more.
 fn due(view: &View<'_>) -> Tile {
     let summary = &view.snapshot.summary;
     let oldest = summary.due_since.map(|at| format!("for up to {}", age(at, view.axis.now)));
@@ -78,6 +81,7 @@ fn due(view: &View<'_>) -> Tile {
     }
 }
 
+/// What people have held or paused.
 fn stopped(view: &View<'_>) -> Tile {
     let stopped = view.snapshot.work.stopped.iter();
     let is_by_person =
@@ -95,9 +99,10 @@ fn stopped(view: &View<'_>) -> Tile {
     }
 }
 
+/// The running runs, and how many have lost their worker.
 fn running(view: &View<'_>) -> Tile {
     let summary = &view.snapshot.summary;
-    // The longest comes first.
+    // The longest run comes first.
     let longest = view.snapshot.running.first().and_then(|run| {
         Some(format!("the longest for {}, {}", age(run.started_at?, view.axis.now), run.job_type))
     });
@@ -110,6 +115,7 @@ fn running(view: &View<'_>) -> Tile {
     }
 }
 
+/// How many workers tick.
 fn workers(view: &View<'_>) -> Tile {
     let ReportSummary { ticking, workers, last_tick_at, .. } = &view.snapshot.summary;
     let last = last_tick_at.map(|at| format!("last tick {}", relative(at, view.axis.now)));
@@ -121,6 +127,7 @@ fn workers(view: &View<'_>) -> Tile {
     }
 }
 
+/// Which share of the runs succeeded in the last seven days, and in the seven days before.
 fn success(summary: &ReportSummary) -> Tile {
     let week = share(summary.succeeded_7d, summary.dead_7d);
     let before = share(summary.succeeded_before, summary.dead_before);

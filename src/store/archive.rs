@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use crate::files;
 use crate::text::duration;
 
-/// How long to wait for another program's lock. Another prune holds it for the time of a write.
+/// How long to wait for another program's lock. Another prune keeps the lock for the time of a
+/// write.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How often a waiting prune tries to lock the file.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);

@@ -32,7 +32,7 @@ impl BatchSize {
         self.at_most
     }
 
-    /// Halves the next batch: the database rejected a batch of `size` items.
+    /// Takes half for the next batch: the database rejected a batch of `size` items.
     pub(crate) fn rejected(&mut self, size: usize) {
         self.at_most = (size / 2).max(1);
     }

@@ -168,7 +168,7 @@ impl Claimed {
 
     /// The bytes of the job's input.
     pub(crate) fn bytes(&self) -> usize {
-        let results = self.results.as_ref().and_then(|it| it.as_ref().ok());
+        let results = self.results.as_ref().and_then(|results| results.as_ref().ok());
         self.payload.len() + results.map_or(0, String::len)
     }
 

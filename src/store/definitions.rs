@@ -83,7 +83,7 @@ pub(crate) struct Applied {
 pub(crate) struct DueTimes {
     pub(crate) job: String,
     pub(crate) since: DateTime<Utc>,
-    /// How many runs the next tick queues for them, unless an earlier run is not finished.
+    /// How many runs the next tick queues for these jobs, unless an earlier run is not finished.
     pub(crate) runs: usize,
 }
 
@@ -100,7 +100,7 @@ rows! {
     /// A role that does not exist, but that `enqueuers` name, see operate/unknown_enqueuers.sql.
     pub(crate) struct UnknownEnqueuer {
         pub(crate) role: String,
-        /// One of the definitions that name it.
+        /// One of the definitions that name the hook.
         pub(crate) job: String,
         /// How many definitions name it.
         pub(crate) jobs: i64,
@@ -320,9 +320,9 @@ impl Store {
 
 /// Waits for another `apply`. Returns whether it ended in time.
 fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
-    let asked = Instant::now();
+    let began = Instant::now();
     while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
-        if asked.elapsed() > LOCK_TIMEOUT {
+        if began.elapsed() > LOCK_TIMEOUT {
             return Ok(false);
         }
         thread::sleep(Duration::from_millis(rand::random_range(20..80)));

@@ -26,7 +26,7 @@ rows! {
         pub(crate) effects: i64,
         /// The number of runs that recorded them.
         pub(crate) runs: i64,
-        /// The key of one of them.
+        /// The key of one of these effects.
         pub(crate) first_key: String,
     }
 }

@@ -1,4 +1,4 @@
-//! Enqueue: inserts any number of runs, and finds the runs that hold their keys.
+//! Enqueue: inserts any number of runs, and finds the runs that have their keys.
 
 use std::time::{Duration, Instant};
 
@@ -250,7 +250,7 @@ fn enqueue_chunks(
     progress: &impl Fn(usize),
 ) -> PgResult<Vec<Option<Queued>>> {
     let mut answers = vec![Some(Queued::NotTried); runs.len()];
-    let mut done = 0;
+    let mut enqueued = 0;
     for chunk in order.chunks(CHUNK) {
         enqueue(transaction, runs, chunk, &mut answers)?;
         let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
@@ -258,8 +258,8 @@ fn enqueue_chunks(
             transaction.batch_execute("ROLLBACK AND CHAIN")?;
             return Ok(answers);
         }
-        done += chunk.len();
-        progress(done);
+        enqueued += chunk.len();
+        progress(enqueued);
     }
     if let Some((index, refused)) = wait_for(transaction, dependencies, &answers)? {
         answers[index] = Some(refused);
@@ -287,7 +287,7 @@ fn wait_for(
         for predecessor in after {
             let before = match predecessor {
                 Predecessor::Id(id) => Some(*id),
-                Predecessor::InBatch(index) => accepted(*index).and_then(|it| it.id),
+                Predecessor::InBatch(index) => accepted(*index).and_then(|run| run.id),
             };
             let Some(before) = before else {
                 let why = "it waits for a run that was dropped, as its definition is full";
@@ -303,7 +303,7 @@ fn wait_for(
             predecessors = column(chunk, |(_, _, before, _)| *before),
             rules = column(chunk, |(.., rule)| *rule),
         ))?;
-        let refused = refused.and_then(|it| Some((it.run_id?, it.code?, it.reason?)));
+        let refused = refused.and_then(|row| Some((row.run_id?, row.code?, row.reason?)));
         if let Some((run_id, code, reason)) = refused {
             let of_run = chunk.iter().find(|(_, run, ..)| *run == run_id);
             let (index, ..) = of_run.unwrap_or(&chunk[0]);

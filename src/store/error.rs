@@ -352,7 +352,7 @@ pub(super) fn refusal(code: &str) -> Exit {
     }
 }
 
-/// Returns whether no set of `jobctl grants` has the missing right.
+/// Returns whether no set of `jobctl grants` has the missing privilege.
 fn is_of_owner(doing: &str, message: &str) -> bool {
     match doing {
         "apply definitions" | "edit payloads" | "start a load test" => true,

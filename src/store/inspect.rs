@@ -69,7 +69,7 @@ rows! {
     /// An index that a migration creates.
     pub(crate) struct IndexFacts {
         pub(crate) name: String,
-        /// `None`: it is missing.
+        /// `None`: the index is missing.
         pub(crate) valid: Option<bool>,
         pub(crate) scans: i64,
         /// An estimate.

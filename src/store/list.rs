@@ -113,7 +113,7 @@ rows! {
         pub(crate) workers: Vec<String>,
         /// The number of shares.
         pub(crate) shares: i64,
-        /// Runs whose last failed attempt is one of these: dead and not settled.
+        /// Runs whose last failed attempt is one of the incident's: dead and not settled.
         pub(crate) dead: i64,
         /// Runs that have not finished.
         pub(crate) waiting: i64,
@@ -317,7 +317,7 @@ fn failed_attempts(
         since, until, jobs, worker, queue, share, error_type, incident, limit = limit_before_text,
     ))?;
     let numbers =
-        |found: Vec<AttemptNumber>| found.into_iter().map(|it| (it.run_id, it.attempt)).unzip();
+        |found: Vec<AttemptNumber>| found.into_iter().map(|one| (one.run_id, one.attempt)).unzip();
     let (run_ids, attempts) = numbers(found);
     let Some(error) = error else { return Ok((run_ids, attempts)) };
     let with_text = query!("look/attempts_with_text"; run_ids, attempts, error, limit);

@@ -138,7 +138,7 @@ impl Store {
     }
 }
 
-/// Converts seconds to a duration of at most a century: the database may hold numbers that
+/// Converts seconds to a duration of at most a century: the database may contain numbers that
 /// `Duration` can't.
 pub(crate) fn seconds(seconds: f64) -> Duration {
     let longest = CENTURY.as_secs_f64();

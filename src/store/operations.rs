@@ -119,7 +119,7 @@ rows! {
         pub(crate) id: i64,
         pub(crate) status: Status,
         pub(crate) granted: bool,
-        /// It is retried, and blocked until other runs have ended.
+        /// The run is retried, and blocked until other runs have ended.
         pub(crate) is_blocked: bool,
     }
 
@@ -299,7 +299,8 @@ impl Store {
         self.query("delete old workers", Transaction::execute, statement).map(drop)
     }
 
-    /// Deletes a worker and its holds, unless it ticks now or holds runs. `None`: no such worker.
+    /// Deletes a worker and its holds, unless it ticks now or has claimed runs. `None`: no such
+    /// worker.
     pub(crate) fn forget_worker(
         &self,
         worker: String,

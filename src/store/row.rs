@@ -61,7 +61,7 @@ impl<T> SqlType for Json<T> {
     const TYPE: Type = Type::JSONB;
 }
 
-/// A column that holds one of the words of an enum. Any other word is an error of the row.
+/// A column with one of the words of an enum. Any other word is an error of the row.
 macro_rules! word_types {
     ($($rust:ty),+ $(,)?) => {$(
         impl SqlType for $rust {

@@ -107,7 +107,7 @@ rows! {
 pub(crate) struct Recovered {
     pub(crate) id: i64,
     pub(crate) status: Status,
-    /// It expires before its next attempt.
+    /// The run expires before its next attempt.
     pub(crate) expires_first: bool,
 }
 
@@ -146,10 +146,10 @@ impl Store {
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
             let no_results = vec![None; claims.len()];
-            let kept = transaction.request(async |client| {
+            let kept_rows = transaction.request(async |client| {
                 keep_locked(client, worker, &claims, lease, no_results).await
             })?;
-            for row in kept {
+            for row in kept_rows {
                 if let Some(state) = busy.get_mut(&FencingToken::from_row(&row)?) {
                     **state = match row.try_get("cancel_requested")? {
                         true => LeaseState::CancelRequested,
@@ -162,7 +162,7 @@ impl Store {
     }
 
     /// Stores what jobs have printed so far. Returns the ids of the runs whose output is stored.
-    /// The others are locked by other sessions, or their leases are lost.
+    /// The other claims are locked by other sessions, or their leases are lost.
     pub(crate) fn store_output(
         &self,
         worker: &str,
@@ -225,7 +225,7 @@ impl Store {
                         claim(client, holder, asked, filter).await
                     };
                     let (((finished, stored, released), began), claims) = join(others, claim).await;
-                    // The first error is the cause of the others.
+                    // The first error is the cause of all later ones.
                     Ok((finished?, stored?, released?, claims?, began))
                 })?;
             let claiming = began.elapsed();

@@ -77,7 +77,7 @@ impl Store {
             let missing = self.missing_migrations(Mode::Apply)?;
             // Functions and views are the last part. If they still seem altered, as with another
             // function of the same name, applying them again would not help.
-            let is_last = missing.last().is_none_or(|it| it.version.is_none());
+            let is_last = missing.last().is_none_or(|part| part.version.is_none());
             applied.extend(missing);
             if is_last {
                 return Ok(applied);
@@ -157,7 +157,7 @@ fn list_applied(transaction: &mut Transaction, mode: Mode) -> PgResult<Vec<Appli
     };
     let changed = deviations.iter().filter(|object| object.kind == "changed");
     // A trigger is named with its table, as in `trigger t on job_runs`.
-    let altered: Vec<_> = changed.filter_map(|it| it.object.split(" on ").next()).collect();
+    let altered: Vec<_> = changed.filter_map(|one| one.object.split(" on ").next()).collect();
     let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
     transaction.list(query!(
         "schema/list_migrations";
@@ -192,11 +192,14 @@ fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
         return too_new(newest_applied);
     }
     let is_current = |object: &Migration| {
-        let is_applied = |it: &&AppliedPart| it.version.is_none() && it.name == object.name;
-        applied.iter().find(is_applied).is_some_and(|it| it.unchanged && it.missing.is_empty())
+        let is_applied = |part: &&AppliedPart| part.version.is_none() && part.name == object.name;
+        applied
+            .iter()
+            .find(is_applied)
+            .is_some_and(|part| part.unchanged && part.missing.is_empty())
     };
-    let migrations = MIGRATIONS.iter().filter(|it| it.version > Some(newest_applied));
-    Ok(migrations.chain(OBJECTS.iter().filter(|it| !is_current(it))).copied().collect())
+    let migrations = MIGRATIONS.iter().filter(|migration| migration.version > Some(newest_applied));
+    Ok(migrations.chain(OBJECTS.iter().filter(|object| !is_current(object))).copied().collect())
 }
 
 /// Applies these parts of the schema, and revokes what default privileges grant on new objects.
@@ -225,9 +228,9 @@ fn apply(
     transaction.batch_execute(&privileges.join(";\n"))?;
     transaction.execute(query!(
         "schema/record_migration";
-        versions = column(parts, |it| it.version),
-        names = column(parts, |it| it.name),
-        texts = column(parts, |it| it.sql),
+        versions = column(parts, |part| part.version),
+        names = column(parts, |part| part.name),
+        texts = column(parts, |part| part.sql),
     ))?;
     Ok(())
 }

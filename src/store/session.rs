@@ -85,9 +85,9 @@ impl Store {
             created_at: None,
         };
         let began = Instant::now();
-        let done = run_until_committed(&mut transaction, doing, timeouts, checks, work);
+        let result = run_until_committed(&mut transaction, doing, timeouts, checks, work);
         self.longest.set(self.longest.get().max(began.elapsed()));
-        done.map_err(|error| error.in_database(transaction.client.target()))
+        result.map_err(|error| error.in_database(transaction.client.target()))
     }
 
     /// Executes one statement in a transaction. `read` is the method of `Transaction` for its
@@ -234,16 +234,17 @@ fn run_until_committed<'a, T>(
                 }
             }
         }
-        let done = work(transaction);
-        let at_commit = done.is_ok();
-        let error = match done.and_then(|done| transaction.batch_execute("COMMIT").map(|()| done)) {
-            Ok(done) => return Ok(done),
-            Err(_) if transaction.client.has_timed_out() && at_commit => {
-                return Err(Error::uncertain(doing, error::SILENT));
-            }
-            Err(_) if transaction.client.has_timed_out() => return Err(Error::silent(doing)),
-            Err(error) => error,
-        };
+        let result = work(transaction);
+        let at_commit = result.is_ok();
+        let error =
+            match result.and_then(|result| transaction.batch_execute("COMMIT").map(|()| result)) {
+                Ok(result) => return Ok(result),
+                Err(_) if transaction.client.has_timed_out() && at_commit => {
+                    return Err(Error::uncertain(doing, error::SILENT));
+                }
+                Err(_) if transaction.client.has_timed_out() => return Err(Error::silent(doing)),
+                Err(error) => error,
+            };
         // Fails if the connection is lost; then the transaction has ended too.
         let _ = transaction.batch_execute("ROLLBACK");
         // If no setting makes the session read-only, the server is a standby.

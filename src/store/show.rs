@@ -23,7 +23,7 @@ rows! {
         /// Of the last attempt.
         pub(crate) exit_code: Option<i32>,
         pub(crate) signal: Option<i32>,
-        /// It can't start, because a run that it waits for is dead, cancelled or deleted.
+        /// The run can't start, because a run that it waits for is dead, cancelled or deleted.
         pub(crate) stuck: bool,
     }
 }
@@ -94,7 +94,7 @@ rows! {
         pub(crate) unmet: i64,
         pub(crate) unmet_statuses: Option<String>,
         pub(crate) first_unmet: Option<i64>,
-        /// The predecessor that keeps it from starting, see stuck_predecessor.sql.
+        /// The predecessor that keeps the run from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
         /// Some predecessors have ended as the run asks, and no tick has released or cancelled it

@@ -121,7 +121,7 @@ rows! {
         pub(crate) reason: Option<String>,
         /// Due runs that wait for the release.
         pub(crate) runs: i64,
-        /// One of these runs is late, and its job has a schedule.
+        /// One of the due runs is late, and its job has a schedule.
         pub(crate) keeps_late: bool,
         /// In seconds.
         pub(crate) max_age: Option<f64>,
@@ -230,7 +230,7 @@ impl Store {
         self.transact_within(timeouts, "read the status", |transaction| {
             let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
-            let by_job: HashMap<_, _> = figures.iter().map(|it| (&it.job_type, it)).collect();
+            let by_job: HashMap<_, _> = figures.iter().map(|one| (&one.job_type, one)).collect();
             let only = job.as_ref().map(|job| vec![job.clone()]);
             let work =
                 read_work(transaction, only.as_ref(), &Thresholds::default(), Purpose::Problems)?;

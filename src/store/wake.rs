@@ -37,7 +37,7 @@ rows! {
 
     /// What a tick must know before it changes anything.
     pub(crate) struct BeforeWork {
-        /// How many runs the worker's other ticks hold.
+        /// How many runs the worker's other ticks have claimed.
         held: i32,
         /// Whether some definition limits how many of its runs may run at once, or some pending run
         /// has a lock of its own.
@@ -48,7 +48,7 @@ rows! {
 }
 
 impl BeforeWork {
-    /// Returns how many runs the worker's other ticks hold.
+    /// Returns how many runs the worker's other ticks have claimed.
     pub(crate) fn held(&self) -> usize {
         usize::try_from(self.held).unwrap_or(0)
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Returns the word in quotes: the shell changes nothing in it.
+/// Returns the word in quotes, in which the shell changes nothing.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -65,11 +65,12 @@ impl ClaimCursor {
         let claimed = &taken.claimed;
         // Each claim looks at the locks of runs from the first one, so their old place does not
         // matter.
-        self.after_shares.retain(|it| it.definition != LastShare::OF_LOCKS);
+        self.after_shares.retain(|share| share.definition != LastShare::OF_LOCKS);
         if asked.limits {
             let begin = asked.after_definition.unwrap_or(0);
             let is_passed = |id: i64| taken.last_definition.is_some_and(|last| id > last);
-            self.after_shares.retain(|it| it.definition <= begin || is_passed(it.definition));
+            self.after_shares
+                .retain(|share| share.definition <= begin || is_passed(share.definition));
             self.after_definition = taken.last_definition;
         }
         self.after_shares.extend(taken.last_shares.iter().cloned());
@@ -86,7 +87,7 @@ impl ClaimCursor {
             let reads_over = asked.limits && short;
             let runs = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
             if !reads_over && took <= SLOW + SLOW_PER_RUN * runs {
-                // It was quick: the next claim is a full scan, too.
+                // This claim was quick: the next one is a full scan, too.
                 return;
             }
             self.full_scan_from = Some(sent_at + took * SHARE);

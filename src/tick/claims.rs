@@ -10,7 +10,7 @@ use crate::store::{self, BatchSize, Claim, ClaimResult, FencingToken, Kind};
 use crate::upkeep::{FailedClaim, Wake, Woken};
 
 /// How often an idle lingering tick polls. On average a run starts half of this after its enqueue.
-/// This costs 50 short transactions a second.
+/// At this pace, claims cost 50 short transactions a second.
 const LINGER_POLL: Duration = Duration::from_millis(20);
 /// The pause after a claim that skipped a definition with `max_running`, because another session
 /// has locked it.
@@ -204,7 +204,7 @@ impl Claims {
         }
     }
 
-    /// A claim of `size` runs took too long. The next one takes half of them.
+    /// A claim of `size` runs took too long. The next claim takes half as many runs.
     pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
         self.batch.too_long(size, error);
     }

@@ -108,11 +108,11 @@ impl Database {
                 Answer::Store(store_output(store, &holder.worker, outputs, output_batch, until))
             }
             Request::Leave { slow } => {
-                let left = store.leave(&holder.worker, &holder.tick);
+                let result = store.leave(&holder.worker, &holder.tick);
                 if let Some(slow) = slow {
                     store.note_slow(&holder.worker, slow);
                 }
-                Answer::Leave(left)
+                Answer::Leave(result)
             }
             Request::Prune => {
                 if let Some(keep) = plan.keep {
@@ -187,17 +187,17 @@ fn store_output(
     batch: &mut BatchSize,
     until: Instant,
 ) -> store::Result<BTreeSet<i64>> {
-    let mut left: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
+    let mut unstored: BTreeSet<_> = outputs.iter().map(|(token, _)| token.id).collect();
     let rejected = bisect(
         outputs,
         batch,
         || Instant::now() < until,
         |part| {
             let stored = store.store_output(worker, part)?;
-            left.retain(|id| !stored.contains(id));
+            unstored.retain(|id| !stored.contains(id));
             Ok(())
         },
     )?;
-    left.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
-    Ok(left)
+    unstored.retain(|id| !rejected.iter().any(|((token, _), _)| token.id == *id));
+    Ok(unstored)
 }

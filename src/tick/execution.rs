@@ -33,9 +33,9 @@ pub(crate) struct Task {
 #[derive(Debug)]
 pub(crate) enum Ended {
     Judged(Box<JudgedAttempt>),
-    /// It was stopped or withdrawn before it could start.
+    /// The attempt was stopped or withdrawn before it could start.
     Unstarted(Claimed),
-    /// This host lacks memory, processes or descriptors to start it now.
+    /// This host lacks memory, processes or descriptors to start the attempt now.
     Exhausted(Claimed, Failure),
 }
 
@@ -86,6 +86,7 @@ pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
     Ended::Judged(Box::new(judged))
 }
 
+/// Returns the data about the attempt that its job gets.
 fn identity(run: &Claimed) -> AttemptIdentity {
     AttemptIdentity {
         run_id: run.id,
@@ -106,7 +107,8 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
     let payload = &run.payload;
     let with_results =
         run.results.as_ref().map(Result::as_ref).transpose().map_err(Failure::clone)?;
-    let with_results = with_results.map(|it| format!(r#"{{"payload": {payload}, "after": {it}}}"#));
+    let with_results =
+        with_results.map(|results| format!(r#"{{"payload": {payload}, "after": {results}}}"#));
     let action = match definition {
         Some(definition) => {
             let input = with_results.as_ref().unwrap_or(payload);

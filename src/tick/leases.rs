@@ -125,7 +125,7 @@ impl Leases {
         (rows.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
-    /// Halves the batch, because the database rejected a renewal of `size` leases.
+    /// Takes half of the batch, because the database rejected a renewal of `size` leases.
     pub(super) fn rejected(&mut self, size: usize) {
         self.batch.rejected(size);
     }

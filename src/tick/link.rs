@@ -175,7 +175,7 @@ impl Link {
         pause
     }
 
-    /// Remembers why the latest statement failed; it may succeed later.
+    /// Remembers why the latest statement failed. The statement may succeed later.
     pub(super) fn unavailable(&mut self, why: anyhow::Error) {
         self.unavailable = Some(why);
     }

@@ -39,6 +39,7 @@ impl Notes {
         }
     }
 
+    /// Writes the file, unless its ticks are about as new.
     pub(super) fn write(&mut self) {
         self.written_at = Instant::now();
         // A tick for one run reads the file, but sees no ticks to add.

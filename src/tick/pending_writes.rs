@@ -83,7 +83,7 @@ impl PendingWrite {
 #[derive(Debug)]
 struct Waiting {
     write: PendingWrite,
-    /// When to send it again after a failure; `None`: it was never sent.
+    /// When to send the write again after a failure; `None`: it was never sent.
     retry_at: Option<Instant>,
 }
 
@@ -168,7 +168,7 @@ impl PendingWrites {
     /// Whether there is a result that was never sent.
     pub(super) fn has_new_results(&self) -> bool {
         let is_new = |waiting: &Waiting| waiting.retry_at.is_none();
-        self.waiting.iter().any(|it| is_new(it) && it.write.released().is_none())
+        self.waiting.iter().any(|one| is_new(one) && one.write.released().is_none())
     }
 
     /// Notes that the answer to a statement with these writes was lost, so the database may have
@@ -205,7 +205,7 @@ impl PendingWrites {
     }
 
     /// Reacts to the rejection of a statement with only these writes: returns a single write, which
-    /// is the cause. Puts several ones back, and the next statement has half of them.
+    /// is the cause. Puts several writes back, and the next statement has half of them.
     pub(super) fn rejected(
         &mut self,
         mut sent: Vec<PendingWrite>,
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!((ids(&again), are_sent_again), (vec![2], true));
         writes.push(release(3));
         assert!(!writes.has_new_results());
-        // Those that failed come first.
+        // The writes that failed come first.
         writes.put_back(again, now);
         assert_eq!((ids(&writes.take(now).0), writes.bytes()), (vec![2, 3], 0));
     }

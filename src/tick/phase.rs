@@ -5,7 +5,7 @@
 pub(super) enum Phase {
     /// The tick claims runs.
     Working,
-    /// It claims nothing more. Running jobs may finish.
+    /// The tick claims nothing more. Running jobs may finish.
     Draining,
     /// A signal came. Running jobs may finish within the grace period.
     Stopping,

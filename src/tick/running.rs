@@ -22,11 +22,13 @@ struct Execution {
     is_long: Cell<bool>,
 }
 
-/// By claim, not by run: after a lost lease, this tick may claim the same run again.
+/// The runs that this tick executes, by claim. A run can have two claims: after a lost lease, this
+/// tick may claim it again.
 #[derive(Default)]
 pub(super) struct RunningRuns(HashMap<FencingToken, Execution>);
 
 impl RunningRuns {
+    /// Adds a claimed run, and logs its claim.
     pub(super) fn insert(&mut self, run: &Claimed, worker: &str, stop: Arc<Stop>, now: Instant) {
         let (subject, job_type) = (subject(run), run.job_type.clone());
         log::debug!(

@@ -30,6 +30,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
+    /// Derives all times from the lease, so that an answer and a retry fit into it.
     pub(super) fn of(lease: Duration) -> Self {
         let margin = MARGIN.min(lease / 4);
         let heartbeat = HEARTBEAT.min(lease / 3);

@@ -30,7 +30,7 @@ impl Default for Turns {
 impl Turns {
     /// Returns how many duties come before this one.
     pub(super) fn before(&self, duty: Duty) -> usize {
-        self.0.iter().position(|it| *it == duty).unwrap_or(self.0.len())
+        self.0.iter().position(|other| *other == duty).unwrap_or(self.0.len())
     }
 
     /// Moves a duty behind the others. After a renewal or a wake, a step comes first.
@@ -38,8 +38,8 @@ impl Turns {
         match duty {
             Duty::Renew => self.0 = [Duty::Step, Duty::Wake, Duty::Renew],
             Duty::Wake => self.0 = [Duty::Step, Duty::Renew, Duty::Wake],
-            // The others keep their order.
-            _ => self.0.sort_by_key(|it| *it == duty),
+            // The other duties keep their order.
+            _ => self.0.sort_by_key(|other| *other == duty),
         }
     }
 }

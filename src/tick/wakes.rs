@@ -55,10 +55,11 @@ impl Wakes {
 
     /// Sleeps until this time, or until a signal or a waker ends the wait.
     pub(super) fn wait(&self, until: Option<Instant>) {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let time_left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time_left = time_left.and_then(|time_left| Timespec::try_from(time_left).ok());
         // A signal that interrupts the call has also written to the pipe.
-        let _ = poll(&mut [PollFd::new(self.signals.get_read(), PollFlags::IN)], left.as_ref());
+        let _ =
+            poll(&mut [PollFd::new(self.signals.get_read(), PollFlags::IN)], time_left.as_ref());
     }
 
     /// Returns how many signals have come since the last call.

@@ -56,6 +56,7 @@ fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result
     }
 }
 
+/// Logs which runs a fire has queued, or why it has queued none.
 fn log_fired(fire: &FirePlan, runs: &[i64]) {
     let (job, name) = (&fire.due.name, fire.due.label());
     match (fire.times.len(), fire.missed) {
@@ -66,7 +67,7 @@ fn log_fired(fire: &FirePlan, runs: &[i64]) {
         (0, 0) if fire.next.is_none() && fire.put_off_until.is_none() => {
             log::info!(job = job; "schedule {name}: ended");
         }
-        // It was put off, or got its first time.
+        // The schedule was put off, or got its first time.
         (0, 0) => {}
         (0, _) => log::info!(job = job; "schedule {name}: not fired, its time was missed"),
         _ => log::info!(job = job; "schedule {name}: not fired, its last run is not finished"),

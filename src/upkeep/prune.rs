@@ -131,8 +131,8 @@ impl Pruning<'_> {
         Ok(PrunedPart { pruned, has_undeleted, next })
     }
 
-    /// Deletes the oldest events of the trail: they are kept as long as dead runs. Returns whether
-    /// there may be more old events.
+    /// Deletes the oldest events of the trail: events are kept as long as dead runs. Returns
+    /// whether there may be more old events.
     pub(crate) fn delete_events(&self, undeleted: &mut Undeleted) -> store::Result<bool> {
         let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());

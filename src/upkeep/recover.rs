@@ -82,6 +82,7 @@ fn shorten(store: &Store, ids: &[i64]) -> store::Result<bool> {
     Ok(!shortened.is_empty())
 }
 
+/// Logs a run whose lease was lost, and what became of it.
 fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
     let subject = attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts);
     let next = match recovered.status {

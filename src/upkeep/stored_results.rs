@@ -41,6 +41,7 @@ pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Re
     Ok(())
 }
 
+/// Logs a stored result that was recorded, or came too late.
 fn log_stored(claim: FencingToken, StoredResult { worker, recorded }: &StoredResult) {
     let FencingToken { id, attempt, .. } = claim;
     let stored = format!("stored result of worker {}", worker.escape_debug());

@@ -28,7 +28,7 @@ pub(crate) struct Wake {
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed.
     pub(crate) failed_claim: Option<FailedClaim>,
-    /// The database took this long for an answer; `None`: it is not slow.
+    /// The database took this long for an answer; `None`: the database is not slow.
     pub(crate) slow: Option<Duration>,
 }
 

@@ -10,7 +10,7 @@ use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
 use cron_zone::Zone;
 
-/// Of each field: its first value, its last value, and the names from the first value on.
+/// For each field: its first value, its last value, and the names from the first value on.
 const FIELDS: [(u32, u32, &str); 5] = [
     (0, 59, ""),
     (0, 23, ""),
@@ -74,6 +74,7 @@ pub(crate) fn starts(
 }
 
 impl CronLine {
+    /// Reads the five fields; `None` if this cron rejects them.
     fn read(schedule: &str) -> Option<Self> {
         let fields = match schedule {
             "@yearly" | "@annually" => "0 0 1 1 *",

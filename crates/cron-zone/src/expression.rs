@@ -37,7 +37,7 @@ const WEEKDAY: FieldRule = FieldRule {
     more: ", also with #1 to #5 or L",
 };
 
-/// The values that a field may hold.
+/// The values that a field may have.
 struct FieldRule {
     name: &'static str,
     first: u32,
@@ -67,7 +67,7 @@ type Specials = u64;
 
 const LAST_DAY: Specials = 1;
 const LAST_WORKDAY: Specials = 2;
-/// Stands in the place of `n` for the last such weekday of the month.
+/// The value of `n` that means the last such weekday of the month.
 const LAST: u32 = 6;
 
 /// The bit for the `n`th `weekday` of a month.
@@ -87,6 +87,7 @@ pub(super) struct Expression {
 }
 
 impl Expression {
+    /// Reads an expression of five fields, or a word such as `@daily`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.starts_with('@') {

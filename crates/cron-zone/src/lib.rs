@@ -90,7 +90,7 @@ pub struct Schedule {
 #[derive(Clone, Debug)]
 enum Rule {
     Cron(Expression),
-    /// This much time after the last fire.
+    /// `@every`: this much time after the last fire.
     Every(TimeDelta),
 }
 

@@ -35,6 +35,7 @@ impl ZoneData {
         self.version.as_deref()
     }
 
+    /// Chooses the zone data in a folder, or the compiled-in copy if the folder has none.
     fn of(directory: PathBuf) -> Self {
         // The first line of tzdata.zi is `# version 2026a`.
         let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {

@@ -19,7 +19,7 @@ use crate::stream::LimitedStream;
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 /// How often a wait checks for an interruption.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// A limit that no wait reaches. A larger one could be more than an `Instant` can hold.
+/// A limit that no wait reaches. A larger one could exceed the range of an `Instant`.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Gets the messages of a server that are not answers.
@@ -37,7 +37,7 @@ pub struct SessionState {
 }
 
 /// A wait that ends at a time, or soon after an interruption. Several calls can share one: then its
-/// limit holds for all of them together.
+/// limit applies to all of them together.
 #[derive(Debug)]
 pub struct Wait<'a> {
     limit: Duration,

@@ -146,6 +146,7 @@ fn with(address: &str, key: &str, value: &str) -> String {
     format!("{address} {key}='{}'", value.replace('\\', r"\\").replace('\'', r"\'"))
 }
 
+/// Reads a URL, without `postgresql://`.
 fn url(rest: &str) -> Result<Pairs, String> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
@@ -194,6 +195,7 @@ fn url(rest: &str) -> Result<Pairs, String> {
     Ok(pairs)
 }
 
+/// Splits a host of a URL from its port. An IPv6 address has brackets.
 fn host_and_port(host: &str) -> Result<(&str, &str), String> {
     let (name, port) = match host.strip_prefix('[') {
         None => host.split_once(':').unwrap_or((host, "")),
@@ -211,6 +213,7 @@ fn host_and_port(host: &str) -> Result<(&str, &str), String> {
     }
 }
 
+/// Replaces `%XX` by the characters that it stands for.
 fn decode(text: &str) -> Result<String, String> {
     let is_hexadecimal = |code: &str| {
         code.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
@@ -226,6 +229,7 @@ fn decode(text: &str) -> Result<String, String> {
     Ok(decoded.into_owned())
 }
 
+/// Reads `key=value` pairs, whose values may be quoted.
 fn key_values(text: &str) -> Result<Pairs, String> {
     let mut pairs = Pairs::new();
     let mut rest = text;

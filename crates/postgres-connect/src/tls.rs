@@ -76,6 +76,7 @@ pub(crate) struct TlsSettings {
 }
 
 impl TlsSettings {
+    /// Reads the settings of TLS, and refuses settings that contradict each other.
     pub(crate) fn read(settings: &Settings<'_>) -> Result<Self, Error> {
         let in_home = |name: &str| {
             settings.in_home(".postgresql").map(|d| d.join(name)).filter(|path| path.is_file())
@@ -143,7 +144,7 @@ impl TlsSettings {
             _ => None,
         };
         let verifier =
-            checks.map_or_else(|| Ok(Verifier::accepting_any()), |it| self.verifier(it))?;
+            checks.map_or_else(|| Ok(Verifier::accepting_any()), |checks| self.verifier(checks))?;
         let builder = client_builder(verifier, &self.versions);
         let builder = builder.expect("a version is chosen, and `ring` has suites for each");
         let mut config = match &self.identity {

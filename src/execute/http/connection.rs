@@ -100,9 +100,9 @@ fn until_limit<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T 
     CALL_STATE.with(|state| {
         let limit = state.limit.get();
         state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
-        let done = work();
+        let result = work();
         state.limit.set(limit);
-        done
+        result
     })
 }
 

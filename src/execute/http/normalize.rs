@@ -43,8 +43,8 @@ impl<T: Transport> Transport for Normalized<T> {
             return Ok(true);
         }
         self.is_unread = timeout.reason == Timeout::Await100;
-        // Of a body, ureq leaves only a line between chunks that has no CR LF yet. If it ends in LF
-        // alone, CR LF may never come.
+        // In a body, ureq leaves nothing unread but a line between chunks that has no CR LF yet. If
+        // it ends in LF alone, CR LF may never come.
         if !self.is_header && self.inner.buffers().input().contains(&b'\n') {
             return Err(Error::BodyStalled);
         }

@@ -73,7 +73,8 @@ impl Entry {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             !label.is_empty() && label.chars().all(is_plain)
         };
-        // Reject an address in another form, such as 127.1: in URLs, it has the usual form.
+        // Reject an address in another form, such as 127.1: in a URL, the same address has the
+        // usual form.
         let is_name = |name: &str| matches!(Host::parse(name), Ok(Host::Domain(_)));
         match Self::exact(name) {
             Self::Name(name) if name.split('.').all(is_label) && is_name(&name) => {
@@ -105,7 +106,7 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Whether an IPv4 address is none of the special-purpose addresses.
+/// Whether an IPv4 address is outside of the special-purpose networks.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !matches!(
         address.octets(),

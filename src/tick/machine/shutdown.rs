@@ -109,7 +109,7 @@ impl Machine {
         }
     }
 
-    /// Drops what is left to write, and tells the driver the result of the tick.
+    /// Drops the writes that are left, and hands the result of the tick to the driver.
     pub(super) fn exit(&mut self) {
         let unreleased = self.leases.len();
         self.drop_writes(|_, _| true);

@@ -77,7 +77,8 @@ impl Machine {
             unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
             claim: sent.claim.clone(),
             // Only the first try to record a result waits for a lock.
-            skips_locked: are_sent_again || sent.writes.iter().any(|it| it.released().is_some()),
+            skips_locked: are_sent_again
+                || sent.writes.iter().any(|write| write.released().is_some()),
         })
     }
 

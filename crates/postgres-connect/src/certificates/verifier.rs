@@ -182,7 +182,9 @@ impl Rules {
         let signed: Vec<_> = others.iter().chain([end_entity]).filter_map(parsed).collect();
         let issues = |one: &&CertificateDer<'_>| {
             let subject = parsed(one).map(|one| one.tbs_certificate.subject);
-            signed.iter().any(|it| Some(&it.tbs_certificate.issuer) == subject.as_ref())
+            signed
+                .iter()
+                .any(|certificate| Some(&certificate.tbs_certificate.issuer) == subject.as_ref())
         };
         let mut authorities = others.iter().chain(&self.trust.roots).filter(issues);
         match invalid {
@@ -260,7 +262,7 @@ impl ServerCertVerifier for Verifier {
             return Err(CertificateProblem::OldVersion.into());
         } else {
             // webpki does not check keyUsage.
-            let signing = intermediates.iter().filter(|it| may_sign(it)).cloned();
+            let signing = intermediates.iter().filter(|certificate| may_sign(certificate)).cloned();
             let signing: Vec<_> = signing.collect();
             let unknown = || Err(CertificateError::UnknownIssuer.into());
             let verified = rules.chain.as_ref().map_or_else(unknown, |chain| {
