@@ -40,7 +40,7 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
     let done = done.stderr_has(&format!("the address is in {}; ", file.display()));
     // Cron's ticks read the same file, wherever it is.
     let lines = format!("\nJOBCTL_ENV_FILE={}\n* * * * * ", file.display());
-    done.stdout_has(&lines).nowhere("DATABASE_URL");
+    done.stdout_has(&lines).prints_nowhere("DATABASE_URL");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = format!("JOBCTL_DATABASE_URL='{}'\n", db.url());
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
@@ -51,7 +51,7 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
     let id = new_shell(&["enqueue", "shell", "--", "true"]).run().success().stdout;
     assert_eq!(db.status(id.trim().parse().unwrap()), "queued");
     let again = new_shell(&["init", "--env-file"]).run().success().stdout_has(&lines);
-    again.stderr_has("is up to date\n").nowhere("DATABASE_URL");
+    again.stderr_has("is up to date\n").prints_nowhere("DATABASE_URL");
     let crontab = home.join("crontab");
     fs::write(&crontab, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&crontab, Permissions::from_mode(0o755)).unwrap();
@@ -72,7 +72,7 @@ fn the_own_file_keeps_its_other_variables_and_may_hold_a_password() {
     let url = format!("{}?options=-c%20search_path='x'", db.url_as("own_file"));
     let init = |arguments: &[&'static str]| {
         let init = in_new_shell(config, ["init", "--env-file"]).env("DATABASE_URL", &url);
-        init.args(arguments.iter().copied()).run().nowhere("own_file:own_file")
+        init.args(arguments.iter().copied()).run().prints_nowhere("own_file:own_file")
     };
     init(&[]).exits(2).stderr_has("replace the address in ");
     assert_eq!(fs::read_to_string(&file).unwrap(), old);
@@ -88,7 +88,7 @@ fn the_own_file_keeps_its_other_variables_and_may_hold_a_password() {
 }
 
 #[test]
-fn only_an_address_that_can_be_kept_is_written() {
+fn init_env_file_refuses_a_missing_or_unwritable_address_and_a_malformed_file() {
     let (db, folder) = (TestDb::empty(), temp_dir());
     let init = || in_new_shell(folder.path(), ["init", "--env-file", "--yes"]);
     init().run().exits(2).complains_once().stderr_has("no flag or variable names a database");
@@ -99,7 +99,7 @@ fn only_an_address_that_can_be_kept_is_written() {
     assert_eq!(db.query("SELECT to_regnamespace('jobctl') IS NULL"), "t");
     let file = own_file(folder.path(), "A=1\ns3cret\n");
     let refused = init().env("DATABASE_URL", &db.url()).run().exits(7).complains_once();
-    refused.stderr_has("line 2 is not NAME=VALUE").nowhere("s3cret");
+    refused.stderr_has("line 2 is not NAME=VALUE").prints_nowhere("s3cret");
     assert_eq!(fs::read_to_string(&file).unwrap(), "A=1\ns3cret\n");
 }
 
@@ -119,7 +119,12 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
         ("PGHOST", ""),
         ("JOBCTL_DATABASE_URL", ""),
     ] {
-        list(name, value).run().exits(7).complains_once().stderr_has(&broken).nowhere("s3cret");
+        list(name, value)
+            .run()
+            .exits(7)
+            .complains_once()
+            .stderr_has(&broken)
+            .prints_nowhere("s3cret");
     }
     let url = "postgres://127.0.0.1:1/x";
     for (name, value) in [
@@ -132,11 +137,11 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
     ] {
         let done = list(name, value).env("PGPORT", "1").run();
         assert_ne!(done.status.code(), Some(0), "{name}");
-        done.nowhere("cannot use /");
+        done.prints_nowhere("cannot use /");
     }
     for arguments in [vec!["--database-url", url], vec!["--database-url=postgres://127.0.0.1:1/x"]]
     {
-        list("A", "1").args(arguments).run().exits(5).nowhere("cannot use /");
+        list("A", "1").args(arguments).run().exits(5).prints_nowhere("cannot use /");
     }
     // What follows `--` belongs to a command.
     let once = in_new_shell(folder.path(), ["once", "k", "--", "echo", "--database-url"]);
@@ -175,11 +180,11 @@ fn the_own_file_has_the_rules_of_a_file_of_variables() {
         let list = jobctl(["list"]).env("XDG_CONFIG_HOME", config).env("HOME", "/dev/null");
         let list = list.env("PGHOST", "").current_dir(folder.path()).run();
         assert_ne!(list.status.code(), Some(0), "{config}: {list}");
-        list.nowhere("cannot use");
+        list.prints_nowhere("cannot use");
     }
     // Without an address, libpq's defaults hold.
     own_file(folder.path(), "");
-    list().complains_once().nowhere("cannot use").nowhere("is empty");
+    list().complains_once().prints_nowhere("cannot use").prints_nowhere("is empty");
 }
 
 #[test]
@@ -190,7 +195,11 @@ fn doctor_says_what_names_the_database() {
     let doctor = || in_new_shell(folder.path(), ["doctor"]);
     let has = |doctor: Invocation<'_>, origin: &str| {
         let line = format!("/{}, from {origin}\n", db.name());
-        doctor.run().stdout_has("ok\taddress\t").stdout_has(&line).nowhere("postgres:postgres@");
+        doctor
+            .run()
+            .stdout_has("ok\taddress\t")
+            .stdout_has(&line)
+            .prints_nowhere("postgres:postgres@");
     };
     has(doctor(), &format!("JOBCTL_DATABASE_URL in {}", file.display()));
     let unread = |origin: &str| format!("{origin}; {} is not read", file.display());
@@ -264,7 +273,7 @@ fn init_at_a_terminal_offers_to_write_the_address() {
     };
     let tip = "a new shell may not know this address; `jobctl init --env-file` writes it";
     at_terminal().stdout_has(tip);
-    db.jobctl(["init"]).env("XDG_CONFIG_HOME", config).run().success().nowhere(tip);
+    db.jobctl(["init"]).env("XDG_CONFIG_HOME", config).run().success().prints_nowhere(tip);
     own_file(folder.path(), &format!("JOBCTL_DATABASE_URL={}\n", db.url()));
-    at_terminal().nowhere(tip);
+    at_terminal().prints_nowhere(tip);
 }

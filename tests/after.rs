@@ -54,7 +54,7 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     let steps = format!("\n`jobctl list --before {mail}` shows what it waits for\n");
     let why = format!("waits for 1 of 2 runs (1 queued); the first is run {second}");
     shown.stdout_has(&why).stdout_has(&steps);
-    db.age();
+    db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded succeeded");
     let order = format!(
@@ -162,7 +162,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
 }
 
 #[test]
-fn a_wrong_name_or_id_enqueues_nothing() {
+fn a_wrong_name_or_id_in_after_enqueues_nothing() {
     let db = db_with_two_jobs();
     for (lines, line, why) in [
         (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
@@ -371,7 +371,7 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
 }
 
 #[test]
-fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
+fn a_run_starts_waits_or_is_cancelled_after_a_dead_or_cancelled_run_by_its_rule() {
     let db = db_with_two_jobs();
     db.apply(&format!("{JOBS}[jobs.copy]\nshell = 'true'\non_end = 'export'\n"));
     let (bad, put_off) = (db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"]));
@@ -404,7 +404,7 @@ fn a_rule_says_what_a_run_does_after_a_dead_or_cancelled_one() {
 }
 
 #[test]
-fn a_deleted_run_releases_or_cancels_by_the_rules() {
+fn the_deletion_of_a_run_releases_or_cancels_its_followers_by_their_rules() {
     let db = db_with_two_jobs();
     let put_off = db.enqueue(["export", "--in", "1h"]);
     let rules: [&[&str]; 3] = [&[], &["--after-any-end"], &["--or-cancel"]];
@@ -435,7 +435,7 @@ fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
     // A repeated enqueue is silent, as others are.
     let again = db.jobctl(["enqueue", "mail", "--after", "99", "--key", "k"]).run().success();
     again.stdout(&format!("{first}\n")).stderr("");
-    db.age();
+    db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
     let left = "date_trunc('minute', expires_at - started_at + interval '10 seconds')";
@@ -717,7 +717,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status <> 'succeeded'") == "0";
     while !is_done() {
         db.expire_leases();
-        db.age();
+        db.make_waiting_runs_due();
         host("w3").run().success();
     }
     let early = "SELECT count(*) FROM jobctl.job_dependencies AS waits
@@ -810,7 +810,7 @@ fn a_retry_of_a_cancelled_graph_restores_its_order() {
     assert_eq!(statuses(&db), "queued blocked blocked");
     tick(&db);
     assert_eq!(statuses(&db), "queued blocked blocked");
-    db.age();
+    db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded succeeded");
     assert_order(&db);
@@ -826,7 +826,7 @@ fn a_retry_of_a_cancelled_graph_restores_each_rule() {
         db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
         tick(&db);
         assert_eq!(statuses(&db), "queued blocked", "{rule:?}");
-        db.age();
+        db.make_waiting_runs_due();
         tick(&db);
         assert_eq!(statuses(&db), "succeeded succeeded", "{rule:?}");
         assert_order(&db);
@@ -855,7 +855,7 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
     tick(&db);
     let runs = [first, middle, other];
     assert_eq!(runs.map(|run| db.status(run)), ["queued", "blocked", "succeeded"]);
-    db.age();
+    db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(runs.map(|run| db.status(run)), ["succeeded"; 3]);
     // Its predecessors have ended, so it waits for nothing.
@@ -909,7 +909,7 @@ fn a_retried_follower_reads_the_results_of_runs_that_ended() {
     db.jobctl(["cancel", &sum.to_string()]).run().success();
     db.jobctl(["retry", &sum.to_string()]).run().success();
     tick(&db);
-    db.age();
+    db.make_waiting_runs_due();
     tick(&db);
     let read: serde_json::Value = serde_json::from_str(&db.of_attempt(sum, 1, "output")).unwrap();
     let part = serde_json::json!(
@@ -1050,7 +1050,7 @@ fn long_results_keep_no_other_run_from_starting() {
 
 /// An enqueuer has cancelled runs, and thousands of its runs wait for each of them.
 #[test]
-fn many_runs_that_wait_do_not_keep_those_of_others_blocked() {
+fn thousands_of_runs_that_wait_for_many_runs_delay_no_follower_of_another_run() {
     let db = db_with_two_jobs();
     let enqueuer = Role::granted(&db, "enqueuer");
     let name = enqueuer.name();

@@ -44,7 +44,7 @@ fn make_due_since(db: &TestDb, time: &str) {
 /// Runs a tick that starts no job: it gives new schedules their next time, and fires those that are
 /// due.
 fn tick_for_schedules_only(db: &TestDb) {
-    db.jobctl(["tick", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().run().success();
 }
 
 fn number_of_runs(db: &TestDb) -> String {
@@ -60,6 +60,7 @@ fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
     let app = Role::granted(&db, "enqueuer");
     let weekly = "'0 9 * * mon', 'Europe/Berlin', '{\"customer\": 7}', share => 'c7'";
     assert_eq!(schedule(&app, "weekly:7", weekly), ADDED);
+    // Gives the schedule its first time, next Monday. So there is no run yet.
     tick_for_schedules_only(&db);
     let next = "SELECT to_char(next_run_at AT TIME ZONE 'Europe/Berlin', 'Dy HH24:MI'),
         next_run_at > now(), next_run_at < now() + interval '7 days 1 hour', owner
@@ -78,6 +79,7 @@ fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
         format!("report|{{\"customer\": 7}}|c7|weekly:7|{}|t|t", app.name())
     );
     assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
+    // The job prints its payload, which becomes its result.
     assert_eq!(answer_or_error(&app, "SELECT (jobctl.result(1)).result ->> 'customer'"), "7");
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "true");
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "false");
@@ -151,7 +153,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
 }
 
 #[test]
-fn a_wrong_argument_is_named() {
+fn the_error_of_schedule_names_the_wrong_argument() {
     let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     for (name, arguments, message) in [
@@ -290,7 +292,7 @@ fn sql_accepts_the_expressions_that_a_file_accepts() {
 }
 
 #[test]
-fn the_same_name_replaces_the_schedule() {
+fn schedule_with_a_name_that_is_taken_replaces_the_schedule() {
     let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     assert_eq!(schedule(&app, "a", "'@yearly'"), ADDED);
@@ -312,7 +314,14 @@ fn the_same_name_replaces_the_schedule() {
     }
     tick_for_schedules_only(&db);
     assert_eq!(answer_or_error(&app, "SELECT jobctl.schedule('a', 'other', '@daily')"), CHANGED);
-    // A time that is due when the expression changes is fired.
+}
+
+#[test]
+fn a_time_that_is_due_when_the_expression_changes_is_fired() {
+    let db = db_with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    answer_or_error(&app, "SELECT jobctl.schedule('a', 'other', '@daily')");
+    // Gives the schedule its first time.
     tick_for_schedules_only(&db);
     make_due_since(&db, "5 minutes");
     assert_eq!(
@@ -325,7 +334,7 @@ fn the_same_name_replaces_the_schedule() {
 }
 
 #[test]
-fn a_schedule_fires_from_its_start_to_its_end() {
+fn the_first_time_of_a_schedule_is_not_before_its_start_and_not_after_its_end() {
     let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'\n");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "at", "'0 9 * * *', starts => '2100-06-01 09:00Z'");
@@ -345,8 +354,14 @@ fn a_schedule_fires_from_its_start_to_its_end() {
         ),
         "after|2100-06-02 09:00\nat|2100-06-01 09:00\nevery|2100-06-01 10:30"
     );
-    // The last three hours are missed, and the last of them are over.
-    db.execute("DELETE FROM jobctl.job_schedules");
+}
+
+#[test]
+fn a_schedule_that_has_ended_fires_its_missed_times_and_is_deleted() {
+    let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'\n");
+    let app = Role::granted(&db, "enqueuer");
+    // The schedule has been due for 4 hours and ended 2 hours ago. So the times 4, 3 and 2 hours
+    // ago are fired.
     schedule(&app, "hourly", "'@hourly', ends => now() + interval '1 day'");
     db.execute(
         "UPDATE jobctl.job_schedules SET
@@ -354,7 +369,7 @@ fn a_schedule_fires_from_its_start_to_its_end() {
          starts_at = date_trunc('hour', now()) - interval '4 hours',
          ends_at = date_trunc('hour', now()) - interval '2 hours'",
     );
-    let tick = db.jobctl(["tick", "--queue", "none"]).run().success();
+    let tick = db.tick_that_starts_nothing().run().success();
     tick.stderr_has("schedule hourly: fired, run 1, run 2, run 3");
     let fired =
         "SELECT string_agg(extract(epoch FROM date_trunc('hour', now()) - scheduled_for)::int
@@ -364,11 +379,12 @@ fn a_schedule_fires_from_its_start_to_its_end() {
 }
 
 #[test]
-fn the_first_time_is_the_first_one_after_the_schedule_was_stored() {
+fn a_new_schedule_fires_from_the_time_when_it_was_stored_even_if_the_first_tick_is_late() {
     let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
     schedule(&app, "a", "'*/5 * * * *'");
     schedule(&app, "b", "'*/5 * * * *', ends => now() + interval '1 h'");
+    // No tick has seen the schedules for 17 minutes. In these, `b` has ended.
     let no_tick = |name: &str, more: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_schedules SET updated_at = now() - interval '17 minutes'{more}
@@ -385,17 +401,25 @@ fn the_first_time_is_the_first_one_after_the_schedule_was_stored() {
     assert_eq!(db.query(of), "a|[1]|t|f\nb|{}|f|t");
     // The last time of `b` was fired.
     assert_eq!(db.query("SELECT name, next_run_at > now() FROM jobctl.job_schedules"), "a|t");
-    // A due time that a new start excludes is not fired.
+}
+
+#[test]
+fn a_due_time_that_a_new_start_excludes_is_not_fired() {
+    let db = db_with_jobs("");
+    let app = Role::granted(&db, "enqueuer");
+    schedule(&app, "a", "'*/5 * * * *'");
+    // Gives the schedule its first time.
+    tick_for_schedules_only(&db);
     make_due_since(&db, "1 minute");
     let over = "'@yearly', starts => now(), ends => now() + interval '1 ms'";
     assert_eq!(schedule(&app, "a", over), CHANGED);
     tick_for_schedules_only(&db);
-    assert_eq!(number_of_runs(&db), "2");
+    assert_eq!(number_of_runs(&db), "0");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
 }
 
 #[test]
-fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
+fn catch_up_and_overlap_of_a_definition_apply_to_each_of_its_schedules_alone() {
     for (keys, fired, skipped) in [
         ("overlap = 'allow'", 1, "2"),
         ("overlap = 'allow'\ncatch_up = 'all'", 3, "0"),
@@ -413,7 +437,8 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
              date_bin('20 minutes', now() - interval '3 minutes', '2026-01-01 00:00Z')
              - interval '40 minutes'",
         );
-        // At the start of an interval, its own time is due, too.
+        // Three times are missed. At the start of an interval, its own time is due, too: leave out
+        // this case then.
         let due = "SELECT floor(extract(epoch FROM now() - min(next_run_at)) / 1200) FROM \
             jobctl.job_schedules";
         if db.query(due) != "2" {
@@ -427,30 +452,35 @@ fn missed_times_and_overlaps_follow_the_definition_for_each_schedule() {
         let counted = "SELECT DISTINCT skipped_fires FROM jobctl.job_schedules";
         assert_eq!(db.query(counted), skipped, "{keys}");
     }
-    // A waiting run of one schedule, and of the definition's, delays no other.
+}
+
+#[test]
+fn a_waiting_run_keeps_only_its_own_schedule_from_firing() {
     let db = db_with_jobs("schedule = '@yearly'\nspread = '1h'");
     let app = Role::granted(&db, "enqueuer");
     for name in ["a", "b"] {
         schedule(&app, name, "'@yearly'");
     }
-    let again = |time: &str| {
+    // Fires the schedules of applications for another time, and returns the schedules of all runs;
+    // `-` is the one of the definition.
+    let fire_for_time = |time: &str| {
         make_due_since(&db, time);
         tick_for_schedules_only(&db);
         db.query(
             "SELECT string_agg(coalesce(schedule, '-'), '' ORDER BY schedule) FROM jobctl.job_runs",
         )
     };
-    let own = "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) \
+    let make_own_schedule_due = "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) \
         WHERE name = 'report'";
-    db.execute(own);
-    assert_eq!(again("9 minutes"), "ab-");
-    assert_eq!(again("8 minutes"), "ab-");
+    db.execute(make_own_schedule_due);
+    assert_eq!(fire_for_time("9 minutes"), "ab-");
+    assert_eq!(fire_for_time("8 minutes"), "ab-");
     assert_eq!(db.query("SELECT count(DISTINCT run_at - scheduled_for) FROM jobctl.job_runs"), "3");
     db.execute("DELETE FROM jobctl.job_runs WHERE schedule = 'a'");
-    assert_eq!(again("7 minutes"), "ab-");
+    assert_eq!(fire_for_time("7 minutes"), "ab-");
     db.execute("DELETE FROM jobctl.job_runs WHERE schedule IS NULL");
-    db.execute(own);
-    assert_eq!(again("6 minutes"), "ab-");
+    db.execute(make_own_schedule_due);
+    assert_eq!(fire_for_time("6 minutes"), "ab-");
 }
 
 #[test]
@@ -462,8 +492,7 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
          UPDATE jobctl.job_schedules SET next_run_at = date_trunc('minute', now())",
     );
     let workers: Vec<_> = (0..4).map(|n| format!("w{n}")).collect();
-    let tick =
-        |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
+    let tick = |worker| db.tick_that_starts_nothing().args(["--quiet", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
     // A wake on a busy machine leaves the rest to the next one.
@@ -476,7 +505,7 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let moved =
         "SELECT bool_and(next_run_at > now()), sum(skipped_fires) FROM jobctl.job_schedules";
     assert_eq!(db.query(moved), "t|0");
-    // A time that was fired is not fired again, whatever its schedule says.
+    // A time that was fired is not fired again, even if the schedule says that it is next.
     db.execute(
         "DELETE FROM jobctl.job_schedules WHERE name <> 's1';
          UPDATE jobctl.job_runs SET status = 'cancelled', finished_at = now();
@@ -488,7 +517,7 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
 }
 
 #[test]
-fn a_worker_fires_no_times_that_the_schedule_cannot_have() {
+fn fire_refuses_times_that_the_schedule_of_an_application_cannot_have() {
     let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'");
     schedule(&Role::granted(&db, "enqueuer"), "a", "'@hourly'");
     make_due_since(&db, "3 hours");
@@ -583,7 +612,7 @@ fn apply_leaves_schedules_alone_but_a_removed_job_takes_its_schedules_with_it() 
 }
 
 #[test]
-fn each_login_has_a_limit_for_each_job() {
+fn a_login_may_make_at_most_100000_schedules_for_a_job() {
     let db = db_with_jobs("");
     let [app, other] = [(); 2].map(|()| Role::granted(&db, "enqueuer"));
     db.execute(&format!(
@@ -614,7 +643,7 @@ fn each_login_has_a_limit_for_each_job() {
 }
 
 #[test]
-fn commands_show_whose_the_schedules_are() {
+fn next_jobs_and_report_show_which_login_made_each_schedule() {
     let db = db_with_jobs("");
     let [app, viewer] = ["enqueuer", "viewer"].map(|part| Role::granted(&db, part));
     schedule(&app, "weekly:7", "'0 9 * * mon', payload => '\"SECRET\"'");
@@ -670,14 +699,14 @@ fn check_names_schedules_that_do_not_fire() {
     db.execute("UPDATE jobctl.job_schedules SET time_zone = 'Mars/Phobos' WHERE name < 'c'");
     make_due_since(&db, "10 minutes");
     db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
-    let tick = db.jobctl(["tick", "--queue", "none"]).run().success();
+    let tick = db.tick_that_starts_nothing().run().success();
     tick.stderr_has("schedule of `a` does not fire: there is no time zone `Mars/Phobos`");
     assert_eq!(number_of_runs(&db), "1");
     let login = app.name();
     let broken = format!("2 schedules (such as a of login {login}) for report can't fire");
     db.jobctl(["check"]).run().exits(1).stdout_has(&broken);
     // The next ticks leave them alone.
-    db.jobctl(["tick", "--queue", "none"]).run().success().stderr("");
+    db.tick_that_starts_nothing().run().success().stderr("");
     assert_eq!(schedule(&app, "a", "'@yearly'"), "replaced");
     assert_eq!(schedule(&app, "b", "'@yearly'"), "replaced");
     let late = format!("2 schedules (such as a of login {login}) for report are late");
@@ -699,7 +728,7 @@ fn schedules_of_one_job_do_not_keep_others_waiting() {
          UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
          WHERE name = 'b'",
     );
-    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().args(["--quiet"]).run().success();
     // A tick fires five hundred at a time.
     let place = "SELECT count(*) FROM jobctl.job_runs WHERE id <= (
                      SELECT id FROM jobctl.job_runs WHERE job_type = 'b')";

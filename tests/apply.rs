@@ -151,7 +151,7 @@ fn apply_reports_every_job_with_a_mistake_by_line() {
 }
 
 #[test]
-fn a_difference_hides_secrets() {
+fn apply_hides_secrets_in_the_changes_that_it_prints() {
     let db = TestDb::new();
     let job = |secret: &str| {
         format!(
@@ -387,7 +387,7 @@ fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
     ];
     warnings.sort();
     for mode in ["--dry-run", "--yes"] {
-        let applied = db.jobctl(["apply", &file, mode]).run().success().nowhere("s3cret");
+        let applied = db.jobctl(["apply", &file, mode]).run().success().prints_nowhere("s3cret");
         let mut lines: Vec<_> = applied.stderr.split_inclusive('\n').collect();
         lines.sort_unstable();
         assert_eq!(lines, warnings, "{applied}");
@@ -398,7 +398,7 @@ fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
 }
 
 #[test]
-fn the_example_with_every_key_applies() {
+fn apply_accepts_the_example_that_sets_every_key() {
     let db = TestDb::new();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/jobs.toml");
     db.jobctl(["apply", example.to_str().unwrap()])
@@ -439,7 +439,7 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
     db.apply(&job(7));
-    db.jobctl(["tick", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().run().success();
     assert_eq!(
         db.query(
             "SELECT count(*), min(status), bool_and(scheduled_for <= now()) FROM jobctl.job_runs"
@@ -553,7 +553,7 @@ fn a_single_changed_key_is_printed_and_stored() {
 }
 
 #[test]
-fn a_new_time_zone_moves_the_next_fire() {
+fn apply_of_a_new_time_zone_computes_the_next_time_again() {
     let db = TestDb::new();
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
     db.apply(job);
@@ -646,7 +646,7 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
 }
 
 #[test]
-fn a_file_ends_only_its_own_definitions() {
+fn apply_disables_only_missing_jobs_of_its_own_file() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\n");
     let states = || db.query("SELECT file, name, enabled FROM jobctl.job_definitions ORDER BY id");
@@ -668,7 +668,7 @@ fn a_file_ends_only_its_own_definitions() {
 }
 
 #[test]
-fn a_file_has_no_job_of_another_file() {
+fn apply_refuses_a_job_that_another_file_defines() {
     let db = TestDb::new();
     let job = |name: &str, command: &str| format!("[jobs.{name}]\nshell = '{command}'\n");
     let apply = |text: &str, flags: &[&str]| {

@@ -49,7 +49,7 @@ fn a_failed_run_waits_by_its_rule_with_20_percent_jitter() {
             assert_eq!(db.of_run(id, "status, attempts"), format!("failed|{attempt}"));
             assert_waits_about(&db, id, expected[attempt - 1]);
         }
-        db.age();
+        db.make_waiting_runs_due();
     }
 }
 
@@ -106,7 +106,7 @@ fn a_failed_run_does_not_start_before_its_time() {
     let failed = db.of_run(id, "job_runs::text");
     db.jobctl(["tick"]).run().success().stdout("").stderr("");
     assert_eq!(db.of_run(id, "job_runs::text"), failed);
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts"), "failed|2");
 }
@@ -122,7 +122,7 @@ fn a_run_is_dead_after_exactly_max_attempts_starts() {
         let id = db.enqueue(["shell", &payload, "--max-attempts", &limit.to_string()]);
         for _ in 0..limit + 2 {
             db.jobctl(["tick", "--quiet"]).run().success();
-            db.age();
+            db.make_waiting_runs_due();
         }
         let expected: String = (1..=limit).map(|attempt| format!("{attempt}\n")).collect();
         assert_eq!(fs::read_to_string(&starts).unwrap(), expected);
@@ -147,7 +147,7 @@ fn a_run_that_succeeds_at_last_keeps_its_history() {
     let id = db.enqueue_script("test $JOBCTL_ATTEMPT -eq 3");
     for _ in 0..4 {
         db.jobctl(["tick"]).run().success();
-        db.age();
+        db.make_waiting_runs_due();
     }
     assert_eq!(db.of_run(id, "status, attempts, locked_by, locked_until"), "succeeded|3||");
     assert_eq!(
@@ -167,7 +167,7 @@ fn the_log_says_when_the_next_attempt_is_or_that_there_is_none() {
     first
         .stderr_has(&format!("run {permanent} shell attempt 1/10: exit status 64 after "))
         .stderr_has(", dead\n");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"])
         .run()
         .success()
@@ -175,7 +175,7 @@ fn the_log_says_when_the_next_attempt_is_or_that_there_is_none() {
 }
 
 #[test]
-fn an_invalid_rule_or_attempt_in_a_row_blocks_nothing() {
+fn an_invalid_backoff_or_attempt_in_the_table_stops_no_other_run() {
     let db = TestDb::new();
     let rules = [
         // The constraint lets them in; they can't be read.
@@ -204,7 +204,7 @@ fn an_invalid_rule_or_attempt_in_a_row_blocks_nothing() {
 }
 
 #[test]
-fn a_server_may_only_ask_for_a_longer_wait() {
+fn a_retry_after_of_a_server_lengthens_the_backoff_and_never_shortens_it() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let date = "date=Wed,%2021%20Oct%202015%2007:28:00%20GMT";
@@ -256,7 +256,7 @@ fn a_run_that_succeeds_keeps_its_last_error_and_run_at() {
     let db = TestDb::new();
     let id = db.enqueue_script("test $JOBCTL_ATTEMPT -eq 2 || exit 3");
     db.jobctl(["tick"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     let failure = "last_error, error_type, failed_at, run_at";
     let before = db.of_run(id, failure);
     assert!(before.starts_with("exit status 3|exit_code|"), "{before}");

@@ -80,7 +80,7 @@ fn a_rejected_run_does_not_stop_a_command_for_all_runs() {
 }
 
 #[test]
-fn a_statement_that_takes_too_long_is_tried_with_fewer_runs() {
+fn a_command_sends_a_statement_that_takes_too_long_again_for_fewer_runs() {
     let db = TestDb::new();
     // As if each run took a tenth of the time limit.
     db.execute(
@@ -126,7 +126,7 @@ fn a_locked_run_is_named_and_the_others_change() {
 }
 
 #[test]
-fn an_open_enqueue_does_not_stop_cancel_all() {
+fn cancel_all_does_not_wait_for_a_transaction_that_enqueues_a_run() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\n");
     let live = ["--key", "k", "--key-scope", "live"];
@@ -152,12 +152,12 @@ fn an_open_enqueue_does_not_stop_cancel_all() {
 }
 
 #[test]
-fn a_run_that_is_locked_for_a_moment_is_waited_for() {
+fn a_command_waits_for_a_run_that_is_locked_for_a_moment() {
     let db = TestDb::new();
     let runs = replace_all_by_five_runs(&db, "queued");
     let mut other = hold_row_lock(&db, &runs[2], "UPDATE");
     let cancel = db.jobctl(["cancel", "--all", "--yes"]).spawn();
-    wait_until("the command to wait for the run", || db.waiting_for_locks() == 1);
+    wait_until("the command to wait for the run", || db.sessions_waiting_for_locks() == 1);
     // The others are cancelled already.
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'"), "1");
     other.batch_execute("COMMIT").unwrap();

@@ -32,7 +32,7 @@ fn a_cancelled_waiting_run_never_starts() {
         let id = enqueue_in_status(&db, status).to_string();
         db.jobctl(["cancel", &id]).run().success().stdout(&format!("{id}\tcancelled\n"));
     }
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(
         db.query(
@@ -45,7 +45,7 @@ fn a_cancelled_waiting_run_never_starts() {
 #[test]
 fn cancel_ends_waiting_runs_asks_running_ones_and_refuses_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let columns =
         "status, finished_at IS NOT NULL, cancel_requested_at IS NOT NULL, locked_by, attempts";
     for status in STATUSES {
@@ -86,9 +86,9 @@ fn cancel_ends_waiting_runs_asks_running_ones_and_refuses_others() {
 }
 
 #[test]
-fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
+fn cancel_prints_a_result_for_each_id_and_the_worst_sets_its_exit_status() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let [queued, running, dead] =
         ["queued", "running", "dead"].map(|status| enqueue_in_status(&db, status).to_string());
     let finished = db.jobctl(["cancel", &running, "999999", &queued, &running]).run().exits(3);
@@ -127,16 +127,15 @@ fn retry_runs_a_cancelled_run_again() {
 #[test]
 fn concurrent_cancels_in_opposite_orders_do_not_deadlock() {
     let db = TestDb::new();
-    let ids: Vec<_> = (0..50).map(|_| "x").collect();
-    db.execute(&format!(
+    db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload) \
-         SELECT 'shell', '{{\"command\": \"true\"}}' FROM generate_series(1, {})",
-        ids.len()
-    ));
+         SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 50)",
+    );
     let ids = db.query("SELECT id FROM jobctl.job_runs ORDER BY id");
     let (forward, backward) = (ids.lines(), ids.lines().rev());
     let both =
         [db.jobctl(["cancel"]).args(forward).spawn(), db.jobctl(["cancel"]).args(backward).spawn()];
+    // Each run is cancelled by one of both.
     let answers = both.map(|one| one.wait().stdout.lines().count());
     assert_eq!(answers[0] + answers[1], 50);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'cancelled'"), "50");
@@ -145,7 +144,7 @@ fn concurrent_cancels_in_opposite_orders_do_not_deadlock() {
 #[test]
 fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| (status, enqueue_in_status(&db, status)));
     let [other, of_job] = [enqueue_in_status(&db, "queued"), enqueue_in_status(&db, "failed")];
     db.execute(&format!(
@@ -184,7 +183,7 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
 #[test]
 fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     let of_job = STATUSES.map(|status| {
         let id = enqueue_in_status(&db, status);
@@ -218,7 +217,7 @@ fn all_waiting_asks_for_confirmation_at_a_terminal() {
 #[test]
 fn cancel_and_retry_skip_runs_that_no_longer_match() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for (command, status, becomes) in [
         (
             ["cancel", "--all-waiting", "--yes"],
@@ -241,7 +240,7 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
             .query_one("SELECT run::text FROM jobctl.job_runs AS run WHERE id = $1", &[&id])
             .unwrap();
         let asked = db.jobctl(command).spawn();
-        wait_until("the command to wait for the row", || db.waiting_for_locks() == 1);
+        wait_until("the command to wait for the row", || db.sessions_waiting_for_locks() == 1);
         other.commit().unwrap();
         asked.wait().success().stdout("").stderr("");
         assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");
@@ -274,10 +273,11 @@ fn end_first_attempt_after(
 /// How long runs waited from due to start, in units of ten minutes.
 const WAITED: &str = "SELECT round(wait_seconds / 600) FROM jobctl.daily_figures";
 
+/// A command that asks for a later attempt.
 const SNOOZE: &str = "echo retry-after: 1h; exit 75";
 
 #[test]
-fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
+fn a_run_that_is_cancelled_while_it_runs_keeps_its_due_time_however_its_attempt_ends() {
     for (end, signal) in [("exit 1", None), (SNOOZE, None), ("", Some(Signal::TERM))] {
         let db = TestDb::new();
         let run = end_first_attempt_after(&db, end, signal, |run| {
@@ -292,6 +292,10 @@ fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
         db.jobctl(["tick"]).run().success();
         assert_eq!(db.status(run), "succeeded", "{end} {signal:?}");
     }
+}
+
+#[test]
+fn a_lost_run_that_was_cancelled_keeps_its_due_time() {
     let db = TestDb::new();
     let lost = enqueue_in_status(&db, "running");
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
@@ -304,7 +308,7 @@ fn a_cancelled_run_keeps_its_time_however_its_attempt_ends() {
 
 /// As after `edit --max-attempts`, or if a newer run took the live key.
 #[test]
-fn a_run_that_is_not_tried_again_counts_its_wait() {
+fn the_figures_count_the_wait_of_a_run_whose_failure_ends_it() {
     for (change, end, status) in [
         ("max_attempts = 1", "exit 1", "dead"),
         ("idempotency_key = 'k', key_scope = 'replaced'", "exit 1", "cancelled"),
@@ -312,9 +316,8 @@ fn a_run_that_is_not_tried_again_counts_its_wait() {
     ] {
         let db = TestDb::new();
         let run = end_first_attempt_after(&db, end, None, |run| {
-            db.execute(&format!(
-                "SET session_replication_role = replica;
-                 UPDATE jobctl.job_runs SET {change} WHERE id = {run}"
+            db.execute_without_triggers(&format!(
+                "UPDATE jobctl.job_runs SET {change} WHERE id = {run}"
             ));
         });
         let columns = "status, run_at < now() - interval '50 minutes'";

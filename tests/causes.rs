@@ -26,7 +26,7 @@ fn json_of(finished: &Finished) -> Value {
 }
 
 #[test]
-fn the_last_line_travels_with_the_news_of_a_death() {
+fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     let (db, id) = db_with_dead_run();
     let shown = db.jobctl(["check"]).run().exits(1);
     shown.stdout_has(&format!("(the newest is run {id}: {WHY})"));
@@ -74,7 +74,7 @@ fn a_viewer_and_a_page_show_the_cause_without_values() {
 fn enqueue_and_fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
     let id = db.enqueue([job]);
     for _ in 0..attempts {
-        db.age();
+        db.make_waiting_runs_due();
         db.jobctl(["tick", "--worker", "web1"]).run().success();
     }
     id
@@ -99,7 +99,7 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
     ));
     let id = enqueue_and_fail(&db, "sync", 2);
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     let [found] = &findings_of_failing_jobs(&db)[..] else { panic!("one finding") };
     assert_eq!(found["job_type"], "sync");
@@ -135,7 +135,7 @@ fn a_success_that_another_worker_counted_ends_the_failures_before_it() {
          VALUES ('sync', 0, now())",
     );
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
     assert_eq!(db.query("SELECT max(failures_in_row) FROM jobctl.job_figures"), "1");
@@ -194,7 +194,7 @@ fn a_program_that_is_missing_is_reported_at_the_first_failure() {
 }
 
 #[test]
-fn a_job_whose_failing_run_dies_or_is_cancelled_stops_failing() {
+fn a_job_is_not_reported_as_failing_any_more_once_its_run_is_dead_or_cancelled() {
     let db = TestDb::new();
     db.apply("[jobs.sync]\nshell = 'exit 1'\nmax_attempts = 4\nbackoff = 'fixed:1h'\n");
     let first = enqueue_and_fail(&db, "sync", 3);
@@ -242,7 +242,7 @@ fn findings_of_unusual_runs(db: &TestDb) -> String {
 
 /// Inserts a run of `long` that was started this long ago and still runs.
 fn insert_running_since(db: &TestDb, ago: &str) -> i64 {
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = db.query(&format!(
         "INSERT INTO jobctl.job_runs
             (job_type, status, attempts, started_at, locked_by, locked_until)
@@ -273,7 +273,7 @@ fn a_run_that_takes_three_times_as_long_as_usual_is_a_warning() {
 }
 
 #[test]
-fn a_short_job_is_not_unusual_within_a_minute() {
+fn a_run_of_less_than_a_minute_is_never_unusually_long() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\n");
     for _ in 0..9 {
@@ -342,7 +342,7 @@ fn a_job_that_reaches_its_timeout_within_a_week_is_a_warning() {
 }
 
 #[test]
-fn what_usual_may_be_is_checked() {
+fn apply_refuses_a_wrong_usual_run_time() {
     let db = TestDb::new();
     for wrong in ["10", "10m", "2h..10m", "0s..10m", "10m..", "1.5h..2h", "OFF", "5m ..6m"] {
         let file = format!("[jobs.a]\nshell = 'true'\nusual = '{wrong}'\n");

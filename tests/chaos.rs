@@ -826,7 +826,7 @@ fn run(
         chaos.counts.lock().unwrap()
     );
     if !problems.is_empty() {
-        chaos.db.leaves_running();
+        chaos.db.allow_running_runs_at_end();
     }
     if !problems.is_empty() && sabotage.is_empty() {
         // The log of the first run with a problem.
@@ -873,7 +873,7 @@ CREATE TRIGGER shorten BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
     WHEN (NEW.status = 'running') EXECUTE FUNCTION public.shorten()";
 
 #[test]
-fn a_broken_fence_is_found() {
+fn the_checker_of_the_chaos_test_finds_a_broken_fence() {
     let problems = run(1, SHORT, SHORT_LEASES, &[|chaos| chaos.enqueue(4)], Chaos::has_overlap);
     assert!(problems.iter().any(|problem| problem.contains(" overlap")), "{problems:?}");
 }

@@ -42,7 +42,7 @@ fn insert_due(db: &TestDb, job: &str, ago: &str) -> i64 {
 }
 
 fn insert_running(db: &TestDb, job: &str, ago: &str) -> i64 {
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let values = format!("'web1', now() + interval '1 minute', now() - interval '{ago}'");
     insert_run(db, job, "running", "locked_by, locked_until, started_at", &values)
 }
@@ -268,7 +268,7 @@ fn check_reports_blocked_runs_whose_predecessor_ended_long_ago() {
     // Another finding names these.
     end("cancelled", "11 minutes");
     db.execute("UPDATE jobctl.job_dependencies SET rule = 'success'");
-    let stuck = db.jobctl(["check"]).run().exits(1).nowhere("no tick has released");
+    let stuck = db.jobctl(["check"]).run().exits(1).prints_nowhere("no tick has released");
     stuck.stdout_has("2 runs of mail wait for runs that did not succeed");
     // They wait no more.
     db.execute("UPDATE jobctl.job_runs SET status = 'queued' WHERE status = 'blocked'");
@@ -334,7 +334,8 @@ fn check_reports_workers_without_recent_ticks() {
 #[test]
 fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
     let db = db_with_worker();
-    let ticked = |worker: &str, ticked: &str| {
+    // Inserts a worker that ticked for this long and stopped 40 days ago.
+    let insert_stopped_worker = |worker: &str, ticked: &str| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
              VALUES ('{worker}', '0.1.0', now() - interval '40 days',
@@ -342,9 +343,9 @@ fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
         ));
     };
     db.apply("[jobs.mail]\nshell = 'true'\n");
-    ticked("friday", "24 hours");
-    ticked("pod", "23 hours 59 minutes");
-    ticked("by-hand", "0");
+    insert_stopped_worker("friday", "24 hours");
+    insert_stopped_worker("pod", "23 hours 59 minutes");
+    insert_stopped_worker("by-hand", "0");
     let workers_in_findings = || {
         let check: Value =
             serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).unwrap();
@@ -362,7 +363,7 @@ fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
     db.jobctl(["tick", "--worker", "friday"]).run().success();
     assert_eq!(workers_in_findings(), [""; 0]);
     db.execute("DELETE FROM jobctl.job_workers WHERE worker = 'friday'");
-    ticked("friday", "9 days");
+    insert_stopped_worker("friday", "9 days");
     db.jobctl(["forget", "friday"]).run().success().stdout("friday\tforgotten\n").stderr("");
     assert_eq!(workers_in_findings(), [""; 0]);
     assert_eq!(db.query(workers), "web1");

@@ -85,7 +85,7 @@ fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
     let failed = check("/fail/1/secret").exits(1).stdout("");
     failed
         .stderr_has("cannot report the problems to the webhook of 127.0.0.1: HTTP status 5")
-        .nowhere("secret");
+        .prints_nowhere("secret");
     check("/fail/1/secret").exits(1).stderr("");
     check("/fail/1/secret").exits(1).stderr("");
     let requests = server.requests();
@@ -142,7 +142,7 @@ fn an_outage_is_printed_once_and_again_after_the_time_of_repeat() {
 }
 
 #[test]
-fn flags_that_exclude_each_other_are_refused() {
+fn check_refuses_flags_that_exclude_each_other() {
     for flags in [
         &["--resolved"][..],
         &["--webhook", "http://a", "--json"],
@@ -158,7 +158,7 @@ fn flags_that_exclude_each_other_are_refused() {
 }
 
 #[test]
-fn a_problem_that_is_hidden_by_another_one_is_neither_over_nor_new() {
+fn check_reports_a_problem_that_a_missing_worker_hides_neither_as_over_nor_as_new() {
     let db = db_with_dead_run();
     let state = temp_dir();
     let check = || -> String {

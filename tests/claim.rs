@@ -1,4 +1,6 @@
-//! Claims: no run twice, never more than the limit, and one tick of a worker at a time.
+//! Claims: no run twice, never more than the limit, and one tick of a worker at a time. Only the
+//! tick that has the claim right of its worker may claim runs. The row in `job_workers` names this
+//! tick in `claiming_tick`, and the end of its right in `claiming_until`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +64,7 @@ fn many_ticks_at_once_start_every_run_exactly_once() {
 }
 
 #[test]
-fn a_claim_never_exceeds_its_limit_whatever_the_plan() {
+fn a_claim_never_exceeds_its_limit_with_any_plan_of_postgresql() {
     let plans = [
         "enable_hashjoin = off, enable_mergejoin = off, enable_material = off, enable_hashagg = \
             off, enable_sort = off",
@@ -73,6 +75,7 @@ fn a_claim_never_exceeds_its_limit_whatever_the_plan() {
     ];
     let db = TestDb::new();
     insert_commands(&db, 50, "true");
+    // Each plan may claim one run, so the attempts count the plans so far.
     let before =
         format!("ALTER DATABASE {0} RESET ALL; ALTER DATABASE {0} SET jit = off", db.name());
     for (done, plan) in plans.iter().enumerate() {
@@ -89,10 +92,11 @@ fn a_claim_never_exceeds_its_limit_whatever_the_plan() {
 }
 
 #[test]
-fn runs_of_a_slow_claim_are_executed() {
+fn a_tick_executes_the_run_of_a_slow_claim_instead_of_releasing_it() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     insert_commands(&db, 2, "true");
+    // A trigger notes how long after its claim a run is released.
     db.execute(
         "CREATE TABLE releases (after interval);
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -121,6 +125,8 @@ fn a_tick_runs_all_due_runs_even_if_claims_are_slow() {
     let proxy = Proxy::to(&db);
     // Longer than a claim usually takes, so that the next claims continue after it.
     proxy.delay(Duration::from_millis(15));
+    // 200 due runs in six lanes, which are the pairs of three queues and two priorities, and three
+    // runs of a queue `early` that become due while the tick works.
     let early =
         "UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour' WHERE queue = 'early'";
     db.execute(
@@ -136,7 +142,7 @@ fn a_tick_runs_all_due_runs_even_if_claims_are_slow() {
     wait_until("the first result", || {
         db.query("SELECT count(*) > 0 FROM jobctl.job_attempts") == "t"
     });
-    // In a lane that the tick has not seen.
+    // The tick has not seen the lane of these runs yet.
     db.execute(early);
     tick.wait().success();
     assert_eq!(
@@ -148,7 +154,7 @@ fn a_tick_runs_all_due_runs_even_if_claims_are_slow() {
 #[test]
 fn a_release_that_a_trigger_skips_is_named_and_delays_no_other() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let gate = Gate::new();
     enqueue_for_two_threads(&db, &gate);
     let late = [(); 5].map(|()| db.enqueue(["shell", "--", "true"]));
@@ -178,11 +184,11 @@ fn an_unstarted_claim_is_released_even_if_its_row_was_locked() {
     // Another session locks the first of them between its claim and its release.
     let holder = db.block_claims_of(&format!("NEW.id = {}", late[0]));
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
-    wait_until("the claim to wait", || db.waiting_for_locks() >= 1);
+    wait_until("the claim to wait", || db.sessions_waiting_for_locks() >= 1);
     let mut other = db.client();
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {} FOR UPDATE", late[0]);
     let locking = std::thread::spawn(move || other.batch_execute(&lock).map(|()| other));
-    wait_until("the other session to wait", || db.waiting_for_locks() >= 2);
+    wait_until("the other session to wait", || db.sessions_waiting_for_locks() >= 2);
     drop(holder);
     let mut other = locking.join().unwrap().unwrap();
     gate.wait_for_starts(2);
@@ -203,6 +209,8 @@ fn a_last_attempt_is_not_claimed_before_it_can_start() {
     let db = TestDb::new();
     let gate = Gate::new();
     enqueue_for_two_threads(&db, &gate);
+    // A trigger notes the order in which runs are claimed after the first 62, which keep the
+    // threads busy.
     db.execute(
         "CREATE TABLE claimed (place serial, id bigint);
          CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -210,6 +218,7 @@ fn a_last_attempt_is_not_claimed_before_it_can_start() {
          CREATE TRIGGER note AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'running' AND NEW.id > 62) EXECUTE FUNCTION note()",
     );
+    // Five runs with one attempt each stand between runs with ten.
     for attempts in [10, 1, 10] {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, payload, max_attempts)
@@ -254,7 +263,7 @@ fn a_tick_works_with_fewer_threads_than_its_concurrency() {
         program.display()
     );
     let tick = db.jobctl(["tick", "--concurrency", "40"]).after(&limited).through(&proxy);
-    tick.run().success().stderr_has("threads instead of 40").nowhere("panicked");
+    tick.run().success().stderr_has("threads instead of 40").prints_nowhere("panicked");
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
         "succeeded|1|40"
@@ -294,9 +303,7 @@ fn a_tick_with_idle_threads_keeps_the_claim_right() {
 /// only the tick with this right claims runs for its worker.
 fn start_tick_with_claim_right<'db>(db: &'db TestDb, flags: &[&str]) -> Running<'db> {
     let tick = db.jobctl(["tick", "--worker", "w", "--linger"]).args(flags.iter().copied()).spawn();
-    wait_until("the tick to have the claim right", || {
-        db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
-    });
+    db.wait_until_a_tick_has_the_claim_right();
     tick
 }
 
@@ -362,9 +369,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     let first = db.jobctl(["tick", "--worker", "w", "--limit", "2"]).spawn();
     gate.wait_for_starts(2);
     // The first tick releases the claim right soon after its last claim.
-    wait_until("the claim right to be free", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     let is_full = |tick: Finished| {
         tick.success().stderr_has("other ticks of this worker use all of --concurrency");
     };
@@ -373,9 +378,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     let second =
         db.jobctl(["tick", "--worker", "w", "--concurrency", "3", "--max-time", "1s"]).spawn();
     gate.wait_for_starts(3);
-    wait_until("the claim right to be free", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run());
     assert_eq!(number_of_running_runs(&db), 3);
     // Another worker has a concurrency of its own.
@@ -395,6 +398,7 @@ fn the_claim_right_of_a_killed_tick_is_taken_over_at_once() {
     let tick = start_tick_with_claim_right(&db, &[]);
     tick.signal(Signal::KILL);
     assert!(!tick.wait().status.success());
+    // The right has not run out. The next tick sees that no process of this host has it any more.
     assert_eq!(
         db.query("SELECT claiming_until > now() + interval '5 seconds' FROM jobctl.job_workers"),
         "t"
@@ -409,6 +413,7 @@ fn the_claim_right_of_a_tick_on_another_host_lasts_until_it_expires() {
     let db = TestDb::new();
     tick_as(&db, "w");
     let id = db.enqueue(["shell", "--", "true"]);
+    // This host can't know whether the tick on the host `elsewhere` is still alive.
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 'elsewhere.1.0', claiming_until = now() + \
             interval '5 minutes'",
@@ -444,8 +449,9 @@ fn a_busy_worker_holds_only_the_runs_that_it_executes() {
 }
 
 #[test]
-fn a_claim_whose_release_is_rejected_keeps_no_other() {
+fn a_claim_whose_release_is_rejected_keeps_no_other_from_being_released() {
     let (db, gate) = (TestDb::new(), Gate::new());
+    // After many short runs, the tick prefetches runs that turn out to be long.
     insert_commands(&db, 100, ":");
     insert_commands(&db, 40, &gate.script());
     db.execute(
@@ -454,7 +460,7 @@ fn a_claim_whose_release_is_rejected_keeps_no_other() {
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'queued' AND OLD.id = 103) EXECUTE FUNCTION public.refuse()",
     );
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let tick = db.jobctl(["tick", "--concurrency", "1", "--grace", "1m"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
@@ -470,6 +476,7 @@ fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
     for signal in [None, Some(Signal::TERM)] {
         let db = TestDb::new();
         let gate = Gate::new();
+        // After many short runs, the tick prefetches runs that turn out to be long.
         insert_commands(&db, 100, ":");
         insert_commands(&db, 40, &gate.script());
         let tick =
@@ -504,7 +511,7 @@ fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
 }
 
 #[test]
-fn a_run_that_waits_for_a_thread_has_no_descriptor() {
+fn a_tick_calls_1500_urls_although_it_may_open_only_64_files() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let payload = serde_json::json!({ "url": server.url("/echo") });
@@ -523,13 +530,13 @@ fn a_run_that_waits_for_a_thread_has_no_descriptor() {
 }
 
 #[test]
-fn results_are_recorded_even_if_claims_fail() {
+fn results_are_recorded_while_claims_wait_for_a_lock() {
     let db = TestDb::new();
     let gate = Gate::new();
     let first = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--concurrency", "1", "--lease", "1h"]).spawn();
     gate.wait_for_starts(1);
-    // Longer than a statement may wait for a lock.
+    // Claims wait now, for longer than a statement may wait for a lock, and fail.
     let blocker = db.block_claims();
     let second = db.enqueue(["shell", "--", "true"]);
     gate.open();
@@ -576,13 +583,11 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         let id = db.enqueue(["shell", "--", "true"]);
-        // Between taking the claim right and the claim.
+        // The tick is stopped between taking the claim right and the claim.
         proxy.freeze_after("COMMIT\0");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
-        wait_until("the claim right", || {
-            db.query("SELECT count(claiming_tick) FROM jobctl.job_workers") == "1"
-        });
+        db.wait_until_a_tick_has_the_claim_right();
         db.execute(&format!("UPDATE jobctl.job_workers SET {change}"));
         proxy.restore();
         tick.wait().success().stderr("");
@@ -595,6 +600,7 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
 fn a_tick_that_ends_does_not_release_the_claim_right_of_another() {
     let db = TestDb::new();
     let tick = start_tick_with_claim_right(&db, &["--lease", "1h"]);
+    // A tick on another host has taken the right over.
     let other = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {other}"));
     tick.signal(Signal::TERM);
@@ -618,7 +624,7 @@ fn a_run_that_an_open_transaction_references_is_claimed() {
 #[test]
 fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     insert_commands(&db, 100, ":");
@@ -655,6 +661,7 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
 fn a_released_claim_does_not_count_against_the_limit() {
     let db = TestDb::new();
     let gate = Gate::new();
+    // After many short runs, the tick prefetches runs that turn out to be long, and releases them.
     insert_commands(&db, 100, ":");
     insert_commands(&db, 40, &gate.script());
     let tick = db.jobctl(["tick", "--concurrency", "1", "--limit", "140"]).spawn();
@@ -669,9 +676,10 @@ fn a_released_claim_does_not_count_against_the_limit() {
 }
 
 #[test]
-fn claims_stay_quick_and_reach_every_one_of_many_lanes() {
+fn claims_find_the_due_runs_among_60000_queues_and_priorities_in_time() {
     let db = TestDb::new();
-    // Tens of thousands of lanes, most with runs of the future; the due runs are in the last ones.
+    // 30,000 priorities in one queue, and 30,000 queues. Each has one run: it is due in each 5000th,
+    // and tomorrow in the others.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority, queue, run_at)
          SELECT 'shell', '{\"command\": \":\"}', n, 'many',
@@ -711,7 +719,7 @@ fn smaller_priorities_run_first_among_a_thousand() {
 #[test]
 fn a_claim_takes_the_due_runs_and_no_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.mail]\nshell = 'true'\n[jobs.held]\nshell = 'true'\n");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, status, run_at, expires_at, attempts,

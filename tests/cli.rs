@@ -99,7 +99,7 @@ fn the_program_is_position_independent() {
 }
 
 #[test]
-fn the_help_begins_with_the_commands_of_the_first_month() {
+fn the_help_lists_the_commands_that_a_beginner_needs_first() {
     let help = jobctl(["--help"])
         .run()
         .success()
@@ -132,7 +132,7 @@ fn the_help_begins_with_the_commands_of_the_first_month() {
         .run()
         .success()
         .stdout_has("\n  jobctl tick --queue ")
-        .nowhere("Set up");
+        .prints_nowhere("Set up");
     jobctl(["lst"]).run().exits(2).stdout("").stderr_has("'list-dead', 'list'");
 }
 
@@ -451,16 +451,16 @@ fn a_flag_that_was_hardly_meant_is_not_suggested() {
     let later = "tip: to start a run later: --run-at TIME or --in DURATION\n";
     for words in [&["enqueue", "a", "--at", "10:00"][..], &["edit", "3", "--delay", "1h"]] {
         let refused = jobctl(words.iter().copied()).run().exits(2).stdout("");
-        refused.stderr_has(later).nowhere("--batch");
+        refused.stderr_has(later).prints_nowhere("--batch");
     }
     let refused = jobctl(["retry", "--host", "a"]).run().exits(2).stdout("");
-    refused.stderr_has("unexpected argument '--host'").nowhere("--force");
+    refused.stderr_has("unexpected argument '--host'").prints_nowhere("--force");
     jobctl(["tick", "--concurency", "2"]).run().exits(2).stderr_has("'--concurrency'");
     jobctl(["enqueue", "a", "--prio", "2"]).run().exits(2).stderr_has("'--priority'");
 }
 
 #[test]
-fn a_job_instead_of_an_id_gets_a_tip() {
+fn a_job_in_the_place_of_a_run_id_gets_a_tip() {
     let list = "to list the ids of a job's runs: jobctl list --job backup\n";
     let of_job = |words: &str| format!("jobctl {words} --job backup\n");
     let select = |words: &str| format!("to select runs by their job: {}", of_job(words));
@@ -486,12 +486,12 @@ fn a_job_instead_of_an_id_gets_a_tip() {
     }
     // These can't be a job's name.
     for line in ["show 0", "show -1", "show a;b", "show 1.0", "doctor backup"] {
-        jobctl(line.split(' ')).run().exits(2).stdout("").nowhere("tip: to");
+        jobctl(line.split(' ')).run().exits(2).stdout("").prints_nowhere("tip: to");
     }
 }
 
 #[test]
-fn a_job_is_named_with_and_without_its_flag() {
+fn each_command_takes_a_job_as_an_argument_and_as_a_flag() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\nschedule = '@yearly'\n");
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\n[jobs.b]\nshell = 'false'\n");
@@ -529,7 +529,7 @@ fn a_job_is_named_with_and_without_its_flag() {
 }
 
 #[test]
-fn a_hold_has_scopes_of_one_kind() {
+fn hold_and_release_refuse_targets_of_several_kinds_and_name_the_commands_for_each() {
     let tip = "  tip: to hold the runs of each: ";
     let refused = |line: &str| jobctl(line.split(' ')).run().exits(2).stdout("");
     let both = "jobctl hold --job <JOB> && jobctl hold --queue <QUEUE>\n";
@@ -539,7 +539,7 @@ fn a_hold_has_scopes_of_one_kind() {
     refused("release --queue mail --job invoices")
         .stderr_has("  tip: to release the runs of each: jobctl release --job <JOB> && jobctl");
     for line in ["hold --all --job mail", "hold --list --job mail", "hold --list --for 1h"] {
-        refused(line).nowhere("tip:");
+        refused(line).prints_nowhere("tip:");
     }
 }
 
@@ -563,7 +563,7 @@ fn a_bulk_command_without_ids_names_the_flags_for_many_runs() {
 }
 
 #[test]
-fn a_schedule_instead_of_a_name_gets_a_tip() {
+fn a_schedule_in_the_place_of_a_job_name_gets_a_tip() {
     for schedule in ["0 2 * * *", "@daily", "0 2 * *"] {
         let refused = jobctl(["next", schedule]).run().exits(2).stdout("").complains_once();
         refused.stderr_has(&format!("to try a schedule: --schedule '{schedule}'\n"));

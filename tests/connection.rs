@@ -148,7 +148,13 @@ fn list(address: &str) -> Invocation<'static> {
 /// Asserts that a connection to this address fails with this exit status and error.
 #[track_caller]
 fn assert_refused(address: &str, exit: i32, why: &str) -> Finished {
-    list(address).run().exits(exit).stdout("").complains_once().nowhere("s3cret").stderr_has(why)
+    list(address)
+        .run()
+        .exits(exit)
+        .stdout("")
+        .complains_once()
+        .prints_nowhere("s3cret")
+        .stderr_has(why)
 }
 
 #[track_caller]
@@ -179,10 +185,10 @@ fn an_error_about_a_malformed_address_does_not_repeat_it() {
             .run()
             .exits(7)
             .complains_once()
-            .nowhere("s3cret");
+            .prints_nowhere("s3cret");
         let by_variable =
             jobctl(["list-dead"]).env("DATABASE_URL", address).run().exits(7).complains_once();
-        by_variable.nowhere("s3cret").stderr_has("jobctl: cannot use DATABASE_URL: ");
+        by_variable.prints_nowhere("s3cret").stderr_has("jobctl: cannot use DATABASE_URL: ");
     }
     assert_refused(
         "postgres://u:s3cret@h/d?sslmod=require",
@@ -221,7 +227,7 @@ fn the_error_names_an_unreachable_server_and_a_remedy() {
     ] {
         let command = jobctl(command.split(' '))
             .env("JOBCTL_DATABASE_URL", "postgres://u:s3cret@127.0.0.1:1/d");
-        command.run().exits(5).stdout("").nowhere("s3cret").stderr_has("connection refused");
+        command.run().exits(5).stdout("").prints_nowhere("s3cret").stderr_has("connection refused");
     }
 }
 
@@ -254,7 +260,7 @@ fn a_server_that_is_not_postgresql_is_exit_5() {
     for mode in ["disable", "prefer"] {
         let address =
             format!("postgres://u:s3cret@127.0.0.1:{port}/d?connect_timeout=2&sslmode={mode}");
-        list(&address).run().exits(5).stdout("").complains_once().nowhere("s3cret");
+        list(&address).run().exits(5).stdout("").complains_once().prints_nowhere("s3cret");
     }
     // A server that sends the first message.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -356,7 +362,7 @@ fn the_flag_precedes_the_variables_and_each_hides_the_next() {
 }
 
 #[test]
-fn the_variables_of_libpq_suffice() {
+fn the_environment_variables_of_libpq_are_enough_to_connect() {
     let secured = &*SECURED;
     let port = secured.port.to_string();
     let base = || {
@@ -365,7 +371,7 @@ fn the_variables_of_libpq_suffice() {
     base().env("PGHOST", &secured.directory).run().success().stderr("");
     let by_tcp = || base().env("PGHOST", "127.0.0.1").env("HOME", "/nonexistent");
     by_tcp().env("PGPASSWORD", "s3cret").run().success().stderr("");
-    by_tcp().env("PGPASSWORD", "wrong").run().exits(7).nowhere("wrong");
+    by_tcp().env("PGPASSWORD", "wrong").run().exits(7).prints_nowhere("wrong");
     by_tcp().env("PGPASSWORD", "s3cret").env("PGSSLMODE", "verify-full").run().exits(7);
     // The variables add what the address lacks.
     by_tcp()
@@ -400,13 +406,14 @@ fn the_pass_file_is_used_only_if_it_is_private() {
     list(0o600, "elsewhere:*:*:*:s3cret\n")
         .exits(7)
         .stderr_has("password missing")
-        .nowhere("s3cret");
-    let refused = list(0o640, good).exits(7).nowhere("s3cret").stderr_has("password missing");
+        .prints_nowhere("s3cret");
+    let refused =
+        list(0o640, good).exits(7).prints_nowhere("s3cret").stderr_has("password missing");
     refused.stderr_has(".pgpass is ignored: other users can read it; run `chmod 600`");
 }
 
 #[test]
-fn the_first_suitable_host_is_used() {
+fn of_several_hosts_the_first_suitable_one_is_used() {
     let secured = &*SECURED;
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = mute.local_addr().unwrap();
@@ -428,7 +435,7 @@ fn the_first_suitable_host_is_used() {
     refused.stderr_has("127.0.0.1:1: connection refused");
     // A wrong password is sent to one host only.
     let wrong = url(&format!("{good},127.0.0.1:1"), "").replace("s3cret", "wrong");
-    assert_refused(&wrong, 7, "password authentication failed").nowhere("127.0.0.1:1:");
+    assert_refused(&wrong, 7, "password authentication failed").prints_nowhere("127.0.0.1:1:");
 }
 
 #[test]
@@ -489,7 +496,7 @@ fn doctor_reports_a_host_clock_before_1970_over_tls() {
     let doctor = |more: &str| {
         let doctor = jobctl(["doctor"]).env("HOME", "/nonexistent");
         let doctor = doctor.env("JOBCTL_DATABASE_URL", &SECURED.address("encrypted", more));
-        ahead(&clock, -25_000 * 86_400, doctor).run().nowhere("panicked")
+        ahead(&clock, -25_000 * 86_400, doctor).run().prints_nowhere("panicked")
     };
     doctor("sslmode=require").stdout_has(" behind the database");
     let verified =

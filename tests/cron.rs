@@ -159,8 +159,8 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     }
     let [db, of_init] = [(); 2].map(|()| TestDb::new());
     // The daemon takes along the ticks that it has started.
-    db.leaves_running();
-    of_init.leaves_running();
+    db.allow_running_runs_at_end();
+    of_init.allow_running_runs_at_end();
     let folder = temp_dir();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -27,7 +27,7 @@ fn insert_lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
 }
 
 #[test]
-fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
+fn a_rate_that_a_clock_two_days_ahead_used_up_begins_again() {
     let db = TestDb::new();
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '2/1d'\n");
     for _ in 0..5 {
@@ -35,7 +35,7 @@ fn a_rate_that_was_used_up_ahead_of_time_begins_again() {
     }
     let sent = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
     for _ in 0..2 {
-        db.jobctl(["tick"]).run().success().nowhere("begins again");
+        db.jobctl(["tick"]).run().success().prints_nowhere("begins again");
         assert_eq!(sent(), "2", "a rate can be used up for so long");
     }
     move_two_days_ahead(&db, "job_definitions", &["rate_next_at"]);
@@ -79,7 +79,7 @@ fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
 fn a_lease_beside_a_locked_row_lasts_no_longer_either() {
     let db = TestDb::new();
     let id = insert_lost_run(&db, "-1 hour", "-1 minute");
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
          SELECT id, 1, 'dead', started_at, now() + interval '2 days' FROM jobctl.job_runs",
@@ -124,15 +124,18 @@ fn a_claim_right_from_the_future_stops_no_worker() {
 }
 
 #[test]
-fn a_worker_that_ticked_in_the_future_is_missed() {
+fn check_misses_a_worker_whose_last_tick_has_a_future_time() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET slow_at = now(), slow_since = now()");
-    db.jobctl(["doctor"]).run().nowhere("no worker ticks").stdout_has("the database is slow");
+    db.jobctl(["doctor"])
+        .run()
+        .prints_nowhere("no worker ticks")
+        .stdout_has("the database is slow");
     move_two_days_ahead(&db, "job_workers", &["last_tick_at", "ticking_since", "slow_at"]);
     let doctor = db.jobctl(["doctor"]).run().exits(1);
-    doctor.stdout_has("no worker ticks").nowhere("the database is slow");
+    doctor.stdout_has("no worker ticks").prints_nowhere("the database is slow");
     db.jobctl(["report"]).run().success().stdout_has("0 of 1");
     let ahead = "SET claiming_tick = 'x', claiming_until = now() + interval '2 days'";
     db.execute(&format!("UPDATE jobctl.job_workers {ahead}"));
@@ -175,7 +178,7 @@ fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did(
         "UPDATE jobctl.job_runs SET run_at = run_at + interval '2 days' WHERE id = {holder}"
     ));
     db.jobctl(["hold", "--queue", "mail", "--for", "1h"]).run().success();
-    db.jobctl(["check"]).run().nowhere("held");
+    db.jobctl(["check"]).run().prints_nowhere("held");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "succeeded");
     db.execute("DELETE FROM jobctl.job_holds WHERE run_id IS NOT NULL");
@@ -210,11 +213,11 @@ fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
     check.stdout_has("when 2 waiting runs of shell got their time");
     db.jobctl(["retry", &id.to_string()]).run().success();
     db.jobctl(["edit", &later.to_string(), "--in", "1h"]).run().success();
-    db.jobctl(["check"]).run().nowhere("clock was ahead");
+    db.jobctl(["check"]).run().prints_nowhere("clock was ahead");
 }
 
 #[test]
-fn a_job_that_was_defined_in_the_future_has_a_max_age() {
+fn check_applies_max_age_to_a_job_whose_definition_has_a_future_time() {
     let db = TestDb::new();
     db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
     db.jobctl(["tick"]).run().success();
@@ -264,7 +267,7 @@ fn a_run_or_an_effect_that_began_in_the_future_is_named() {
     assert_eq!(db.query(long), format!("{id}|0"));
     db.execute("UPDATE jobctl.job_runs SET started_at = now() + interval '30 seconds'");
     max().run().success();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "INSERT INTO jobctl.job_effects (key, recorded_at) VALUES ('k', now() + interval '2 days')",
     );
@@ -279,7 +282,7 @@ fn a_run_time_is_never_negative() {
     move_two_days_ahead(&db, "job_attempts", &["started_at"]);
     move_two_days_ahead(&db, "job_runs", &["started_at"]);
     let running = insert_lost_run(&db, "2 days", "1 minute").to_string();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for words in [
         &["list", "--json"][..],
         &["show", &ended, "--json"],
@@ -303,7 +306,7 @@ fn a_run_time_is_never_negative() {
 }
 
 #[test]
-fn a_load_test_from_the_future_was_killed() {
+fn a_load_test_with_a_future_time_counts_as_killed() {
     let db = TestDb::new();
     let load = || db.jobctl(["load", "--runs", "1"]).run();
     db.execute(

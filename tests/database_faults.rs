@@ -68,7 +68,7 @@ fn killed_sessions_lose_no_run_and_count_no_result_twice() {
     // A claim with a lost answer stays until its lease ends.
     db.expire_leases();
     db.jobctl(["tick", "--quiet"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
     let ends = "SELECT status, count(*), max(attempts) <= 2 FROM jobctl.job_runs GROUP BY status";
     assert_eq!(db.query(ends), "succeeded|150|t", "{}", db.dump());
@@ -97,7 +97,7 @@ fn a_result_is_recorded_once_if_the_answer_is_lost() {
     );
     let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
     // The tick retries without help, so the log suggests nothing.
-    tick.nowhere("lost,").nowhere("try again");
+    tick.prints_nowhere("lost,").prints_nowhere("try again");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.query("SELECT worker, outcome FROM jobctl.job_attempts"), "w|succeeded");
 }
@@ -115,7 +115,7 @@ fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
     let what = format!("run {id} shell attempt 1/10: succeeded after ");
     let tick = tick.wait().exits(5).stderr_has(&what);
     let tick = tick.stderr_has("; the result may not be recorded: the answer was lost; if it is");
-    tick.nowhere("result not recorded");
+    tick.prints_nowhere("result not recorded");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
@@ -266,16 +266,16 @@ fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange()
 }
 
 #[test]
-fn a_lingering_tick_survives_a_lock() {
+fn a_lingering_tick_goes_on_after_a_lock_that_its_statements_waited_for_in_vain() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h", "--lease", "6s"]).spawn();
-    let idle = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
-    wait_until("the tick to linger", || db.query(idle) == "1");
+    db.wait_until_a_tick_has_the_claim_right();
+    // Another session locks the row of the worker, which each wake-up of the tick updates.
     let mut client = db.client();
     let mut locked = client.transaction().unwrap();
     locked.execute("SELECT FROM jobctl.job_workers FOR UPDATE", &[]).unwrap();
-    wait_until("the tick to wait for the lock", || db.waiting_for_locks() == 1);
-    wait_until("the tick to give up", || db.waiting_for_locks() == 0);
+    wait_until("the tick to wait for the lock", || db.sessions_waiting_for_locks() == 1);
+    wait_until("the tick to give up", || db.sessions_waiting_for_locks() == 0);
     locked.rollback().unwrap();
     let id = db.enqueue(["shell", "--", "true"]);
     db.wait_for_status(id, "succeeded");
@@ -399,7 +399,7 @@ fn reject_attempts_of_run_1(db: &TestDb, condition: &str, error: &str) {
 }
 
 #[test]
-fn an_unstorable_text_loses_no_result() {
+fn a_result_is_recorded_even_if_its_text_cannot_be_stored() {
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
         reject_attempts_of_run_1(&db, POISONED, error);
@@ -422,9 +422,9 @@ fn an_unstorable_text_loses_no_result() {
 }
 
 #[test]
-fn a_rejected_result_loses_no_other_result() {
+fn a_result_that_the_database_rejects_loses_no_other_result() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     reject_attempts_of_run_1(&db, "true", "P0001");
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), gate.enqueue(&db), gate.enqueue(&db)];
@@ -457,23 +457,23 @@ fn a_rejected_result_loses_no_other_result() {
 }
 
 #[test]
-fn a_rejected_result_keeps_no_slot() {
+fn a_run_whose_result_the_database_rejects_takes_no_slot_of_concurrency() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     reject_attempts_of_run_1(&db, "true", "23514");
     let first = db.enqueue(["shell", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).run().success();
     tick.stderr_has("cannot record results: refused; stored for later");
     let second = db.enqueue(["shell", "--", "true"]);
-    let tick = db.jobctl(["tick"]).args(flags).run().success().nowhere("--concurrency");
+    let tick = db.jobctl(["tick"]).args(flags).run().success().prints_nowhere("--concurrency");
     assert_eq!([first, second].map(|id| db.status(id)), ["running", "succeeded"], "{tick}");
     let why = db.jobctl(["show", "1"]).run().success();
     why.stdout_has("its job has ended").stdout_has("the database rejects");
 }
 
 #[test]
-fn a_rejected_result_delays_no_other() {
+fn a_result_that_the_database_rejects_delays_no_other() {
     let db = TestDb::new();
     reject_attempts_of_run_1(&db, "true", "XX000");
     let [first, second, third] = [Gate::new(), Gate::new(), Gate::new()];
@@ -505,7 +505,7 @@ fn reject_updates(db: &TestDb, timing: &str, condition: &str) {
 }
 
 #[test]
-fn a_rejected_claim_delays_no_other_run() {
+fn a_claim_that_the_database_rejects_delays_no_other_run() {
     for timing in [
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
         "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
@@ -538,7 +538,7 @@ fn a_rejected_claim_delays_no_other_run() {
 }
 
 #[test]
-fn a_run_that_cannot_be_put_off_delays_no_other() {
+fn a_run_that_can_be_neither_claimed_nor_put_off_delays_no_other() {
     for error in ["P0001", "XX000"] {
         let db = TestDb::new();
         let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
@@ -608,12 +608,12 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
         ),
     ] {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
         db.execute(&format!("UPDATE jobctl.job_runs SET {set}"));
         db.skip_updates(&format!("NEW.id = 1 AND {skipped}"));
         let other = db.enqueue(["shell", "--", "true"]);
-        let tick = db.jobctl(["tick"]).run().success().nowhere("lease lost");
+        let tick = db.jobctl(["tick"]).run().success().prints_nowhere("lease lost");
         let line = format!("run 1{}{line}", if line.starts_with("shell") { " " } else { ": " });
         assert_eq!(tick.stderr.matches(&line.replace("WHY", WHY)).count(), 1, "{tick}");
         assert_eq!(ids.map(|id| db.status(id)), statuses, "{tick}");
@@ -686,6 +686,8 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
          SELECT id, 1, 'w', now(), now() - interval '2 days', 'failed', 'timeout', 'late'
          FROM jobctl.job_runs"
     ));
+    // The payload of the run, whose first attempt timed out two days ago, can't be read any more. So
+    // the run dies without a second attempt.
     make_toast_unreadable(&db, "job_runs");
     let folder = temp_dir();
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
@@ -693,6 +695,7 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
     let alert: Value =
         serde_json::from_slice(&fs::read(folder.path().join("alert.json")).unwrap()).unwrap();
     assert_eq!((&alert["error_type"], &alert["incident"]), (&"bad_payload".into(), &Value::Null));
+    // An attempt has a number from 1. The incident `1.0` is the death of run 1 without an attempt.
     db.jobctl(["report"]).run().success().stdout_has("jobctl list --incident 1.0<");
     db.jobctl(["list", "--incident", "1.0"]).run().success().stdout_has("mail\tdead\t");
     db.jobctl(["list", "--incident", "2.0"]).run().exits(3).stdout("");
@@ -754,7 +757,8 @@ fn runs_of_an_unreadable_definition_end_dead_and_do_not_delay_others() {
     );
 }
 
-/// Its claim reads no outputs, so only this run ends or waits.
+/// The claim does not read the results of other runs, so it succeeds; only the execution of this
+/// run fails.
 #[test]
 fn a_run_whose_results_cannot_be_read_delays_no_other() {
     let db = TestDb::new();
@@ -770,7 +774,7 @@ fn a_run_whose_results_cannot_be_read_delays_no_other() {
     assert_eq!(others.map(|id| db.status(id)), ["succeeded"; 3], "{tick}");
     assert!(["queued", "failed", "dead"].contains(&&*db.status(sum)), "{tick}");
     tick.stderr_has(&format!("run {sum} "));
-    // A person learns of it.
+    // `check` and `show` tell a person about it.
     db.jobctl(["check"]).run().exits(1).stdout_has(" of sum");
     db.jobctl(["show", &sum.to_string()]).run().success().stdout_has("cannot read");
 }
@@ -796,7 +800,7 @@ fn a_schedule_with_an_unreadable_payload_does_not_delay_others() {
 }
 
 #[test]
-fn a_schedule_that_cannot_be_put_off_delays_no_other() {
+fn a_schedule_whose_row_rejects_updates_delays_no_other() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '@yearly'\n");
     db.apply(&(job("refused") + &job("other")));
@@ -807,6 +811,8 @@ fn a_schedule_that_cannot_be_put_off_delays_no_other() {
          CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_definitions FOR EACH ROW
              WHEN (OLD.name = 'refused') EXECUTE FUNCTION public.refuse()",
     );
+    // A schedule that cannot fire is put off, which fails here, too. The other one still fires, and
+    // the tick runs the waiting run.
     let waiting = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).run().success();
     assert!(
@@ -823,7 +829,7 @@ fn a_schedule_that_cannot_be_put_off_delays_no_other() {
 }
 
 #[test]
-fn a_rejected_renewal_loses_no_other_lease() {
+fn a_renewal_that_the_database_rejects_loses_no_other_lease() {
     let db = TestDb::new();
     let gate = Gate::new();
     let [refused, other] = [gate.enqueue(&db), gate.enqueue(&db)];
@@ -958,9 +964,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
          SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 10000) \
          WHERE run.id = 2",
     );
-    wait_until("the tick claims no more", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     gate.open();
     tick.wait().exits(1).stderr_has("cannot put off a run: no; 1 running");
     assert_eq!([first, second].map(|id| db.status(id)), ["succeeded", "queued"]);
@@ -969,7 +973,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
 #[test]
 fn a_tick_that_is_rejected_ends_within_its_timeout() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let worker = Role::granted(&db, "worker");
     let gate = Gate::new();
     let id = gate.enqueue(&db);

@@ -36,7 +36,7 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
     ));
     let id = db.enqueue(["report", r#"{"user_id": 12345}"#, "--key", "weekly:12345"]);
     let page = db.enqueue(["page", r#"{"unused": true}"#]);
-    db.jobctl(["tick"]).env("TOKEN", "s3cret").run().success().nowhere("s3cret");
+    db.jobctl(["tick"]).env("TOKEN", "s3cret").run().success().prints_nowhere("s3cret");
     assert_eq!((db.status(id), db.status(page)), ("succeeded".to_owned(), "succeeded".to_owned()));
     let requests = server.requests();
     let request = |path: &str| requests.iter().find(|request| request.path == path).unwrap();
@@ -154,7 +154,7 @@ fn an_edited_definition_applies_to_waiting_and_retried_runs() {
     assert_eq!(db.status(retried), "failed");
     let waiting = db.enqueue(["a"]);
     db.apply("[jobs.a]\nshell = 'echo new'\n");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_attempt(retried, 2, "outcome, output"), "succeeded|new\n");
     assert_eq!(db.of_attempt(waiting, 1, "outcome, output"), "succeeded|new\n");
@@ -166,7 +166,7 @@ fn an_edited_definition_applies_to_waiting_and_retried_runs() {
 }
 
 #[test]
-fn the_timeout_of_a_definition_is_that_of_the_claim() {
+fn a_run_has_the_timeout_that_its_definition_had_at_the_claim() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'exec sleep 60'\n");
     let id = db.enqueue(["a", "--max-attempts", "1"]);
@@ -343,7 +343,7 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
     let mut ticks = queues.map(|name| {
         db.jobctl(["tick", "--worker", name, "--queue", name]).current_dir(folder.path()).spawn()
     });
-    wait_until("all to claim", || db.waiting_for_locks() == 3);
+    wait_until("all to claim", || db.sessions_waiting_for_locks() == 3);
     gate.batch_execute("COMMIT").unwrap();
     wait_until("each to have claimed or ended", || {
         let ended = ticks.iter_mut().filter_map(|tick| (!tick.is_running()).then_some(())).count();
@@ -358,7 +358,7 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
 }
 
 #[test]
-fn a_tick_skips_a_definition_that_another_tick_counts() {
+fn a_tick_skips_a_definition_whose_running_runs_another_tick_is_counting() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
     let (limited, free) = (db.enqueue(["limited"]), db.enqueue(["free"]));
@@ -399,7 +399,7 @@ fn a_locked_run_of_a_limited_definition_delays_no_other() {
 #[test]
 fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 2\n");
     let elsewhere = db.enqueue(["a"]);
     db.execute(&format!(
@@ -458,15 +458,16 @@ fn limited_definitions_keep_their_order_among_other_runs() {
 }
 
 #[test]
-fn a_run_within_a_limit_is_claimed_only_with_the_privilege() {
+fn a_tick_that_lost_the_claim_right_claims_no_run_of_a_limited_definition() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let id = db.enqueue(["a"]);
-    // Between the wake and the claim.
+    // The tick is stopped after it took the claim right, and before it claims.
     proxy.freeze_after("COMMIT\0");
     let tick = db.jobctl(["tick"]).through(&proxy).spawn();
     wait_until("the tick to get the right", || proxy.is_frozen());
+    // Meanwhile a tick on another host takes the claim right over.
     let elsewhere = "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'";
     db.execute(&format!("UPDATE jobctl.job_workers SET {elsewhere}"));
     proxy.restore();
@@ -500,19 +501,19 @@ fn claims_do_not_read_runs_that_wait_for_a_limit() {
 }
 
 #[test]
-fn a_failed_run_of_a_limited_definition_is_tried_again() {
+fn a_failed_run_of_a_definition_with_max_running_is_tried_again() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'test $JOBCTL_ATTEMPT -eq 2'\nmax_running = 1\n");
     let id = db.enqueue(["a"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "failed");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
 }
 
 #[test]
-fn a_limited_definition_starts_its_first_due_run() {
+fn a_definition_with_max_running_starts_due_runs_and_skips_later_ones_of_smaller_priority() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
     let first = db.enqueue(["a", "--priority", "-2"]);

@@ -220,7 +220,7 @@ fn doctor_finds_missing_ticks() {
 #[test]
 fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
     let db = healthy();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
     db.expire_leases();
     assert_finds(&db, "leases", "ok", "no run with an expired lease waits for recovery");
@@ -341,7 +341,7 @@ fn doctor_warns_of_open_effects() {
     db.jobctl(["once", "--settle", "done", "open"]).run().success();
     assert_finds(&db, "effects", "ok", "no effect was left open");
     // In a job, an effect is open until its attempt ends.
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
     db.execute(&format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES ('of-a-job', {id}, 1)"

@@ -94,9 +94,9 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
     assert!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'failed'") != "0");
     db.expire_leases();
     db.jobctl(["tick"]).run().success().stderr_has("expired, next attempt in ");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
 
     let all = db.query("SELECT count(*), min(number), max(number) FROM public.receipts");

@@ -22,7 +22,7 @@ const FLAGS: [&str; 10] = [
 #[test]
 fn edit_changes_waiting_and_dead_runs_and_refuses_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         let id = enqueue_in_status(&db, status);
         let before = db.of_run(id, "job_runs::text");
@@ -143,7 +143,7 @@ fn a_tick_claims_the_edited_run_or_leaves_it() {
 #[test]
 fn all_waiting_edits_the_runs_that_match_the_filters() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     let other = db.enqueue(["--queue", "mail", "--in", "1h", "shell", "--", "true"]);
     let edit = ["edit", "--all-waiting", "--from-queue", "mail", "--queue", "slow"];

@@ -181,7 +181,7 @@ fn a_command_that_could_not_be_started_leaves_no_effect() {
         ("/dev/null", 126, run, "program `null` is not executable; its path is `/dev/null`\n"),
     ] {
         let once = db.jobctl(["once", "k", "--", command]).env("PATH", "/nowhere");
-        let refused = once.run().exits(status).complains_once().nowhere("S3CRET");
+        let refused = once.run().exits(status).complains_once().prints_nowhere("S3CRET");
         refused.stderr_has(&format!("{start}{why}"));
         assert_eq!(effects(&db), "");
     }
@@ -289,7 +289,7 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
     db.jobctl(["check"]).run().success();
     gate.open();
     ticking.wait().success();
-    db.age();
+    db.make_waiting_runs_due();
     tick().run().success();
     assert_eq!(db.of_run(second, "status, attempts"), "succeeded|2");
     assert_eq!((db.of_attempt(second, 2, "output"), gate.count("start")), ("charged\n".into(), 1));
@@ -298,7 +298,7 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
 #[test]
 fn sql_tells_an_effect_in_use_from_an_open_one() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
     db.execute(&format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES
@@ -361,7 +361,7 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
             .env("JOBCTL_ATTEMPT", attempt)
             .run()
     };
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
     let begun = format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt)
@@ -403,7 +403,7 @@ fn a_command_that_fails_after_its_key_was_skipped_says_so() {
 fn of_two_that_find_an_open_key_one_runs_the_command() {
     let (db, counter) = (TestDb::new(), Counter::new());
     db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running").to_string();
     let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
     let end = counter.path.with_extension("end").display().to_string();
@@ -532,7 +532,11 @@ fn a_signal_after_the_command_ends_the_attempts_to_record_its_result() {
 fn a_command_does_not_get_the_address_of_the_database() {
     let db = TestDb::new();
     let once = db.jobctl(["once", "k", "--", "sh", "-c", "env; cat /proc/$PPID/environ"]);
-    unprivileged(once).run().exits(1).nowhere("JOBCTL_DATABASE_URL").stderr_has("/environ: ");
+    unprivileged(once)
+        .run()
+        .exits(1)
+        .prints_nowhere("JOBCTL_DATABASE_URL")
+        .stderr_has("/environ: ");
 }
 
 #[test]
@@ -616,7 +620,7 @@ fn a_job_leaves_its_run_and_attempt_with_the_effect() {
     for _ in 0..2 {
         // Jobs do not inherit the tick's own address; this variable is for them.
         db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
-        db.age();
+        db.make_waiting_runs_due();
     }
     assert_eq!(db.of_run(id, "attempts"), "2");
     assert_eq!(counter.times(), 1);

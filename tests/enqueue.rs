@@ -414,7 +414,7 @@ fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
         db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
         let refused =
             db.jobctl(arguments.iter().copied()).run().exits(7).stdout("").complains_once();
-        refused.stderr_has(why).nowhere("duplicate key");
+        refused.stderr_has(why).prints_nowhere("duplicate key");
         let last: i64 = db.query("SELECT last_value FROM jobctl.job_runs_id_seq").parse().unwrap();
         assert!(last < 10, "{arguments:?} used {last} ids");
     }
@@ -437,7 +437,7 @@ fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
 #[test]
 fn an_enqueue_tells_that_the_run_of_its_key_has_ended_or_is_due_later() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'true'\n");
     for job in [&["a"][..], &["shell", "--", "true"]] {
         let key = ["enqueue", "--json", "--key", job[0]];

@@ -592,7 +592,7 @@ fn a_file_sets_variables_for_jobctl_and_its_jobs() {
     // The flag of a tick is also read from the file.
     with_file(&["tick"]).run().success().stderr("");
     assert_eq!(db.of_attempt(id, 1, "output"), "s3cret word, yes, no, no\n");
-    with_file(&["doctor"]).run().nowhere("does not read").nowhere("s3cret");
+    with_file(&["doctor"]).run().prints_nowhere("does not read").prints_nowhere("s3cret");
     let once = with_file(&["once", "k", "--", "sh", "-c", show]).run().success();
     once.stdout("s3cret word, yes, no, no\n");
 }
@@ -648,7 +648,7 @@ fn a_file_of_variables_is_private_and_has_only_variables() {
     let file = folder.path().join("jobctl.env");
     let list = || db.jobctl(["list"]).env("JOBCTL_ENV_FILE", file.to_str().unwrap()).run();
     let refuses = |why: &str| {
-        let refused = list().exits(7).stdout("").complains_once().nowhere("s3cret");
+        let refused = list().exits(7).stdout("").complains_once().prints_nowhere("s3cret");
         refused.stderr_has(&format!("cannot use JOBCTL_ENV_FILE {}: {why}", file.display()));
     };
     refuses("No such file");

@@ -86,7 +86,7 @@ fn a_run_that_this_host_cannot_start_is_released_until_it_can() {
 }
 
 #[test]
-fn a_process_without_descriptors_reports_it() {
+fn the_error_names_ulimit_n_if_a_command_has_no_free_file_descriptors() {
     let db = TestDb::new();
     for (limit, command) in [(5, "list"), (6, "tick"), (7, "tick"), (8, "tick")] {
         let refused = db.script(&format!("ulimit -n {limit}; exec \"$jobctl\" {command}")).run();

@@ -152,7 +152,7 @@ fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
 }
 
 #[test]
-fn a_cancelled_run_that_gets_back_its_time_still_expires() {
+fn a_retried_cancelled_run_keeps_its_expiry_unless_it_is_made_due_now() {
     let db = TestDb::new();
     db.enqueue(["shell", "--in", "1h", "--expires-in", "10m", "--", "true"]);
     for (retry, lasts) in [(&["retry", "1"][..], "00:10:00"), (&["retry", "1", "--now"], "")] {
@@ -209,13 +209,14 @@ fn a_claimed_run_that_expires_before_its_start_does_not_start() {
     let folder = temp_dir();
     let started = folder.path().join("started");
     let id = db.enqueue_script(&format!("touch {}", started.display()));
-    // The answer to the claim arrives later than that.
+    // A trigger lets the run expire right after its claim, before the answer arrives.
     db.execute(
         "CREATE FUNCTION public.expire() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN NEW.expires_at = now() + interval '1 microsecond'; RETURN NEW; END $$;
          CREATE TRIGGER expire BEFORE UPDATE ON jobctl.job_runs
              FOR EACH ROW WHEN (NEW.status = 'running') EXECUTE FUNCTION public.expire()",
     );
+    // The first tick releases the claim without an attempt; the second one ends the expired run.
     db.jobctl(["tick"]).run().success();
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "cancelled|0|expired");
@@ -298,13 +299,13 @@ fn db_with_expired_run(job: &str) -> (TestDb, [i64; 2]) {
 #[test]
 fn an_expired_run_is_not_overdue() {
     let (db, [_, due]) = db_with_expired_run("mail");
-    let found = db.jobctl(["check"]).run().exits(1).nowhere(" of mail ");
+    let found = db.jobctl(["check"]).run().exits(1).prints_nowhere(" of mail ");
     found.stdout_has("1 run of other is overdue").stdout_has(&format!("run {due})"));
     db.execute("UPDATE jobctl.job_workers SET queues = '{elsewhere}'");
     let found = db.jobctl(["check"]).run().exits(1);
     found.stdout_has("no worker serves queue default, which has 1 overdue run");
     db.execute("UPDATE jobctl.job_workers SET queues = '{}', excluded_kinds = '{shell}'");
-    db.jobctl(["check"]).run().exits(1).nowhere(" of mail, which has");
+    db.jobctl(["check"]).run().exits(1).prints_nowhere(" of mail, which has");
 }
 
 #[test]
@@ -331,11 +332,11 @@ fn an_expired_run_is_due_in_no_figure() {
 
 /// The next tick cancels it, and starts the other.
 #[test]
-fn no_run_waits_for_an_expired_one() {
+fn show_dry_run_and_metrics_do_not_count_an_expired_run_as_ahead_or_held() {
     let (db, [_, due]) = db_with_expired_run("other");
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
     let shown = db.jobctl(["show", &due.to_string()]).run().success();
-    shown.nowhere("due run is ahead of it").nowhere("due runs are ahead of it");
+    shown.prints_nowhere("due run is ahead of it").prints_nowhere("due runs are ahead of it");
     let claims = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
     assert!(claims.starts_with(&format!("{due}\t")) && claims.lines().count() == 1, "{claims}");
     db.jobctl(["hold", "--all"]).run().success();

@@ -40,7 +40,7 @@ fn a_failure_of_a_run_that_recovered_is_listed() {
     let run = db.enqueue_script(script);
     let fine = db.enqueue_script("true");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "web2"]).run().success();
     assert_eq!([run, fine].map(|id| db.status(id)), ["succeeded", "succeeded"]);
     let shown = db.jobctl(["failures", "--json"]).run().success().stderr("").stdout;
@@ -69,7 +69,7 @@ fn a_failure_of_a_run_that_recovered_is_listed() {
 #[test]
 fn list_finds_running_runs_by_their_worker_and_their_failures() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let [first, second] = ["running"; 2].map(|status| enqueue_in_status(&db, status));
     db.execute(&format!("UPDATE jobctl.job_runs SET attempts = 2 WHERE id = {first}"));
     insert_attempt(&db, first, 1, 1, ", outcome = 'lease_expired'");
@@ -211,6 +211,7 @@ fn failed_at_is_the_end_of_the_last_attempt_that_failed() {
 /// A shutdown or a snooze is not a failure, and hides none.
 #[test]
 fn an_attempt_that_did_not_fail_keeps_the_time_of_the_failure_before() {
+    // Exit status 75 snoozes the run; a signal to the tick interrupts the sleep.
     for (last, signal) in [("exit 75", None), ("exec sleep 600", Some(Signal::TERM))] {
         let db = TestDb::new();
         let gate = Gate::new();
@@ -219,7 +220,7 @@ fn an_attempt_that_did_not_fail_keeps_the_time_of_the_failure_before() {
         db.jobctl(["tick"]).run().success();
         db.execute("UPDATE jobctl.job_runs SET failed_at = failed_at - interval '2 days'");
         let before = db.of_run(run, "failed_at");
-        db.age();
+        db.make_waiting_runs_due();
         let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
         gate.wait_for_starts(1);
         match signal {

@@ -64,11 +64,14 @@ fn a_late_result_is_not_recorded() {
     db.execute("UPDATE jobctl.job_runs SET attempts = 2");
     let before = db.of_run(id, "job_runs::text");
     gate.open();
-    tick.wait().success().stderr_has(": lease lost, result not recorded").nowhere("succeeded");
+    tick.wait()
+        .success()
+        .stderr_has(": lease lost, result not recorded")
+        .prints_nowhere("succeeded");
     assert_eq!(db.of_run(id, "job_runs::text"), before);
     assert_eq!(db.of_attempt(id, 1, "outcome"), "lease_expired");
     assert_eq!(db.of_attempt(id, 2, "outcome"), "");
-    db.leaves_running();
+    db.allow_running_runs_at_end();
 }
 
 #[test]
@@ -174,7 +177,7 @@ fn a_cancelled_run_that_fails_is_not_retried() {
 }
 
 #[test]
-fn a_cancel_that_races_with_a_result_leaves_one_of_both() {
+fn a_run_that_is_cancelled_while_it_ends_is_either_cancelled_or_succeeded_also_in_its_history() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -240,7 +243,7 @@ fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
     ];
     for (before, change, exit, after) in changes {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let id = super::cancel::enqueue_in_status(&db, before);
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
@@ -287,7 +290,10 @@ fn a_result_of_a_recovered_run_does_not_count_as_recorded() {
         .stderr_has("lease of worker w expired");
     // Before the next heartbeat. The history has the attempt, but not its result.
     gate.open();
-    tick.wait().success().stderr_has(": lease lost, result not recorded").nowhere("succeeded");
+    tick.wait()
+        .success()
+        .stderr_has(": lease lost, result not recorded")
+        .prints_nowhere("succeeded");
     assert_eq!(db.of_run(id, "status, attempts"), "failed|1");
 }
 
@@ -309,7 +315,7 @@ fn a_tick_that_claims_its_own_run_again_ends_both_attempts_and_records_no_result
 }
 
 #[test]
-fn a_tick_can_claim_a_lost_run_again_and_hold_it() {
+fn a_tick_that_claims_a_run_again_which_it_lost_renews_the_lease_of_the_second_attempt() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
@@ -394,7 +400,7 @@ fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
         .wait()
         .success()
         .stderr_has(": lease lost, result not recorded")
-        .nowhere("exit status 3");
+        .prints_nowhere("exit status 3");
     assert_eq!(db.of_run(id, "status, attempts, locked_by"), "running|1|w");
     second.open();
     later.wait().success();

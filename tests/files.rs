@@ -59,7 +59,7 @@ fn a_replaced_file_lends_neither_special_permissions_nor_those_of_another_user()
 }
 
 #[test]
-fn an_archive_is_an_own_file() {
+fn prune_writes_an_archive_only_into_a_plain_file_of_its_own_user() {
     let (db, folder) = (TestDb::new(), temp_dir());
     db.execute(
         "INSERT INTO jobctl.job_runs
@@ -130,7 +130,7 @@ fn notes_are_kept_only_where_no_other_user_can_write() {
             let check = with_state(Some(&db), state).exits(1).stdout_has("new: ");
             check.complains_once().stderr_has("cannot write ");
             let tick = with_state(None, state).exits(5).complains_once();
-            tick.nowhere("; repeated after an hour");
+            tick.prints_nowhere("; repeated after an hour");
         }
         let kept = state.join("jobctl");
         let is_folder = fs::symlink_metadata(&kept).is_ok_and(|seen| seen.is_dir());
@@ -143,7 +143,7 @@ fn notes_are_kept_only_where_no_other_user_can_write() {
     fs::create_dir(kept.join("said")).unwrap();
     fs::set_permissions(kept.join("said"), Permissions::from_mode(0o777)).unwrap();
     with_state(Some(&db), state.path()).exits(1).stderr_has("another user can write to the folder");
-    with_state(None, state.path()).exits(5).nowhere("; repeated after an hour");
+    with_state(None, state.path()).exits(5).prints_nowhere("; repeated after an hour");
     if !is_root("notes in a folder of another user") {
         return;
     }

@@ -93,7 +93,7 @@ fn filters_select_the_same_runs_in_all_commands() {
 }
 
 #[test]
-fn an_error_is_one_of_a_failed_attempt() {
+fn the_error_filter_finds_only_the_output_of_failed_attempts() {
     let db = TestDb::new();
     let success = db.enqueue_script("echo no error today");
     let failure = db.enqueue_script("echo an error today; exit 1");
@@ -105,7 +105,7 @@ fn an_error_is_one_of_a_failed_attempt() {
 }
 
 #[test]
-fn lists_name_the_share_the_worker_and_the_enqueuer() {
+fn lists_show_the_share_the_worker_and_the_enqueuer_of_each_run() {
     let db = TestDb::new();
     let ids = five_dead(&db);
     for command in ["list", "list-dead"] {
@@ -120,9 +120,10 @@ fn lists_name_the_share_the_worker_and_the_enqueuer() {
 }
 
 #[test]
-fn a_filter_that_may_read_all_runs_says_so() {
+fn list_warns_at_a_terminal_of_a_filter_that_may_read_all_of_many_runs() {
     let db = TestDb::new();
-    let known = |runs: i64| {
+    // Sets the number of runs that PostgreSQL estimates; -1 means that it has never counted them.
+    let set_estimate = |runs: i64| {
         db.execute(&format!(
             "UPDATE pg_class SET reltuples = {runs} WHERE oid = 'jobctl.job_runs'::regclass"
         ));
@@ -132,7 +133,7 @@ fn a_filter_that_may_read_all_runs_says_so() {
         drop(done.success());
         shown.contains("this may read all 1,234,567 runs; --since narrows them down")
     };
-    known(1_234_567);
+    set_estimate(1_234_567);
     for filter in ["--share a", "--key 'a*'", "--error a", "--payload a=1", "--enqueued-by a"] {
         assert!(warns(&format!("list {filter}")), "{filter}");
         assert!(!warns(&format!("list {filter} --since 1h")), "{filter}");
@@ -143,9 +144,9 @@ fn a_filter_that_may_read_all_runs_says_so() {
     for filter in ["", "--job shell", "--key a", "--queue a"] {
         assert!(!warns(&format!("list {filter}")), "{filter}");
     }
-    known(200_000);
+    set_estimate(200_000);
     assert!(!warns("list --share a"));
-    known(-1);
+    set_estimate(-1);
     assert!(!warns("list --share a"));
 }
 

@@ -10,7 +10,7 @@ use crate::support::{Role, TestDb};
 /// failed.
 fn db_with_backlog() -> TestDb {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '60/1m'\n[jobs.copy]\nshell = 'true'\n");
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since, queues)
@@ -118,9 +118,9 @@ fn the_backlog_grows_or_stays_if_more_or_as_many_runs_come_as_end() {
 }
 
 #[test]
-fn the_backlog_has_due_runs_and_not_the_enqueued_ones() {
+fn the_backlog_counts_due_runs_and_not_those_that_were_only_enqueued() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.mail]\nshell = 'true'\n");
     db.jobctl(["tick"]).run().success();
     let mail = || {
@@ -287,6 +287,6 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
         // The time at which no run is due is not known.
         let page = db.jobctl(["report"]).run().success().stdout;
         assert!(!page.contains("none due in about"), "{change}: {page}");
-        db.jobctl(["status", "--format", "table"]).run().success().nowhere("1h 40m");
+        db.jobctl(["status", "--format", "table"]).run().success().prints_nowhere("1h 40m");
     }
 }

@@ -190,7 +190,7 @@ fn an_undone_cancel_of_a_follower_blocks_it_again() {
 }
 
 #[test]
-fn runs_without_a_time_count_once() {
+fn a_follower_of_unscheduled_runs_starts_once_for_each_set_of_their_successes() {
     let (db, base) = db_without_schedules();
     let enqueue = |job: &str| {
         db.enqueue([job]);
@@ -318,7 +318,7 @@ fn two_ticks_at_once_enqueue_one_follower() {
 }
 
 #[test]
-fn a_job_that_can_t_follow_delays_no_other() {
+fn a_follower_that_cannot_be_enqueued_delays_no_other() {
     let (db, base) = db_with(
         "[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nafter = ['a']\n\
          [jobs.c]\nshell = 'true'\nafter = ['a']\n",
@@ -495,7 +495,7 @@ fn a_hook_with_pass_result_reads_the_attempt_that_ended() {
 
 /// The runs that follow are held while a retry of the first one begins another attempt.
 #[test]
-fn a_run_reads_the_attempt_that_released_it() {
+fn a_run_with_pass_result_reads_the_attempt_that_released_it_and_not_a_later_one() {
     let db = TestDb::new();
     let rest = "[jobs.b]\nshell = 'cat'\npass_result = true\nqueue = 'later'\n\
         [jobs.c]\nshell = 'cat'\npass_result = true\nqueue = 'later'\nafter = ['a']\n";
@@ -629,10 +629,10 @@ fn apply_prints_the_graph_that_it_changes() {
     };
     apply(JOBS, &["--dry-run"]).stdout_has("export, prices -> report\nreport -> mail\n");
     apply(JOBS, &[]).stdout_has("export, prices -> report\nreport -> mail\n").stderr("");
-    apply(JOBS, &[]).nowhere(" -> ");
+    apply(JOBS, &[]).prints_nowhere(" -> ");
     let changed = JOBS.replace("after = ['report']", "after = ['report']\nmax_attempts = 3");
     let changed = apply(&changed, &[]);
-    changed.stdout_has("\nreport -> mail\n").nowhere("-> report");
+    changed.stdout_has("\nreport -> mail\n").prints_nowhere("-> report");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_worker_at_work_is_not_forgotten() {
 fn a_dead_host_is_forgotten_while_its_lost_runs_wait() {
     let db = TestDb::new();
     insert_stopped_worker(&db, "web1");
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
              started_at)

@@ -137,7 +137,7 @@ fn a_wait_fails_if_its_hold_ends_before_the_runs() {
 fn a_lost_run_is_recovered_during_a_hold_but_not_claimed() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--backoff", "fixed:0s", "--", "true"]);
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'lost', \
          locked_until = now() - interval '1 second', started_at = now()",
@@ -230,7 +230,7 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
     db.jobctl(["show", &run]).run().success().stdout_has(held);
     // Another worker serves the queue, or ceased to long ago.
     db.execute("UPDATE jobctl.job_workers SET queues = '{}' WHERE worker = 'b'");
-    db.jobctl(["show", &run]).run().success().nowhere("is held by");
+    db.jobctl(["show", &run]).run().success().prints_nowhere("is held by");
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '10 minutes' \
          WHERE worker = 'b'",
@@ -289,7 +289,7 @@ fn a_hold_warns_of_a_queue_or_a_worker_that_nothing_names() {
 }
 
 #[test]
-fn a_hold_needs_one_known_target() {
+fn hold_refuses_no_target_several_targets_and_unknown_ones() {
     let db = TestDb::new();
     db.jobctl(["hold"]).run().exits(2);
     db.jobctl(["release", "--all", "--queue", "mail"]).run().exits(2);
@@ -427,7 +427,7 @@ fn make_due_since(db: &TestDb, run: i64, ago: &str) {
 }
 
 #[test]
-fn a_hold_may_keep_runs_that_no_schedule_waits_for() {
+fn a_hold_is_a_problem_only_if_it_keeps_runs_of_a_schedule_that_no_other_worker_may_start() {
     let db = db_with_schedule();
     let run = db.enqueue(["shell", "--", "true"]);
     make_due_since(&db, run, "5 hours");

@@ -36,7 +36,7 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     db.jobctl(["tick", "--worker", "w1"]).run().success();
     // A run that is tried again has not ended.
     assert_eq!(runs_of_hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "w2"]).run().success();
     let hook: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
     assert!(runs_of_hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", runs_of_hooks(&db));
@@ -165,7 +165,7 @@ fn a_hook_is_not_lost_when_its_worker_is_killed() {
     // The killed tick may have claimed the hook, too.
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     let requests = server.requests();
     let request = requests.last().unwrap();
@@ -176,12 +176,14 @@ fn a_hook_is_not_lost_when_its_worker_is_killed() {
 }
 
 #[test]
-fn a_storm_of_dead_runs_sends_one_alert_and_one_more() {
+fn many_dead_runs_at_once_send_one_alert_now_and_one_for_the_last_run_later() {
     let db = TestDb::new();
     db.apply(
         "[jobs.pager]\nshell = 'cat'\nrate = '1/1h'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n\
          [jobs.a]\nshell = 'false'\nmax_attempts = 1\non_dead = 'pager'\n",
     );
+    // Each first tick ends the run, each second one could run its alert. The rate lets only the
+    // first alert start; each later one replaces the alert that waits.
     for _ in 0..3 {
         db.enqueue(["a"]);
         db.jobctl(["tick"]).run().success();
@@ -224,7 +226,7 @@ fn a_hook_that_can_t_be_enqueued_does_not_keep_the_result() {
 }
 
 #[test]
-fn a_disabled_definition_is_not_a_hook() {
+fn no_run_of_a_hook_is_enqueued_while_its_definition_is_disabled() {
     let db = TestDb::new();
     let file = |keys: &str| {
         db.apply(&format!(
@@ -328,7 +330,7 @@ fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
 }
 
 #[test]
-fn a_hook_with_a_schedule_fires() {
+fn a_job_that_is_a_hook_may_have_a_schedule_too() {
     let db = TestDb::new();
     db.apply(
         "[jobs.ping]\nshell = 'true'\nschedule = '@yearly'\n\
@@ -370,7 +372,7 @@ fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
 }
 
 #[test]
-fn a_hook_that_can_t_be_is_refused() {
+fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     let db = TestDb::new();
     let refused = |file: &str, why: &str| {
         let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2).stdout("");

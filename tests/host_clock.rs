@@ -95,7 +95,7 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
             "SELECT bool_and(abs(extract(epoch FROM now() - time)) < 60) FROM jobctl.job_attempts
             CROSS JOIN LATERAL unnest(ARRAY[started_at, finished_at]) AS time";
         assert_eq!(db.query(history), "t", "{days}");
-        db.leaves_running();
+        db.allow_running_runs_at_end();
     }
 }
 

@@ -30,7 +30,7 @@ const COMMANDS: [&[&str]; 14] = [
 
 fn refuses(server: &FakeServer, command: &[&str]) -> Finished {
     let refused = jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &server.url()).run();
-    refused.exits(5).stdout("").complains_once().nowhere("panicked")
+    refused.exits(5).stdout("").complains_once().prints_nowhere("panicked")
 }
 
 /// Begins transactions like PostgreSQL and returns the schema's version; `answer` does the rest.

@@ -122,7 +122,7 @@ fn the_idempotency_key_is_the_same_on_every_attempt() {
     let keyed = db.enqueue(["http", &url("keyed"), "--key", "weekly: ü"]);
     for _ in 0..3 {
         tick(&db);
-        db.age();
+        db.make_waiting_runs_due();
     }
     for (id, path, key) in [
         (plain, "/fail/2/plain", format!("jobctl-run-{plain}")),
@@ -232,7 +232,7 @@ fn variables_in_header_values_come_from_the_ticks_environment() {
         .env("APP_TOKEN", "s3cret")
         .env("APP_NAME", "n")
         .env("APP_NESTED", "${APP_TOKEN}");
-    tick.run().success().nowhere("s3cret");
+    tick.run().success().prints_nowhere("s3cret");
     assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     let request = server.requests().pop().unwrap();
     assert_eq!(
@@ -259,7 +259,7 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
         .env("APP_EMPTY", "")
         .run()
         .success()
-        .nowhere("s3cret");
+        .prints_nowhere("s3cret");
     assert_eq!(
         db.of_run(absent, "status, attempts, error_type, last_error"),
         "failed|1|spawn|could not start: header `X-Key` names a variable that is not set or empty"
@@ -305,7 +305,7 @@ fn variables_with_the_database_address_are_never_sent() {
     {
         tick = tick.env(name, "s3cret");
     }
-    tick.run().success().nowhere("s3cret");
+    tick.run().success().prints_nowhere("s3cret");
     for id in runs {
         assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|1|bad_payload");
         assert!(db.of_run(id, "last_error").contains("header `X-Key` names a database variable"));
@@ -361,13 +361,13 @@ fn no_secret_of_a_call_is_logged_or_listed() {
     for url in &urls {
         db.enqueue(["http", &call(url.clone()), "--max-attempts", "1"]);
     }
-    db.jobctl(["tick"]).env("RUST_LOG", "trace").run().success().nowhere("s3cret");
+    db.jobctl(["tick"]).env("RUST_LOG", "trace").run().success().prints_nowhere("s3cret");
     assert_eq!(
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"),
         urls.len().to_string()
     );
-    db.jobctl(["list-dead"]).run().success().nowhere("s3cret");
-    db.jobctl(["failures"]).run().success().stdout_has("http").nowhere("s3cret");
+    db.jobctl(["list-dead"]).run().success().prints_nowhere("s3cret");
+    db.jobctl(["failures"]).run().success().stdout_has("http").prints_nowhere("s3cret");
     let said = db.query(
         "SELECT last_error FROM jobctl.job_runs UNION ALL SELECT error FROM jobctl.job_attempts",
     );

@@ -66,7 +66,7 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
     }
     // One attempt sends one request, and the next one has its own number.
     assert_eq!(server.requests().len(), runs.len());
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
     for (id, path, ..) in &runs {
         let requests = server.requests();
@@ -148,10 +148,10 @@ fn the_beginning_of_an_endless_answer_is_kept_in_little_memory() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let first = enqueue(&db, &server.url("/status/200"));
-    let before = db.enqueue_peak();
+    let before = db.enqueue_that_prints_peak_memory();
     let endless = [1, 2, 3].map(|_| enqueue(&db, &server.url("/endless")));
     let large = enqueue(&db, &server.url("/bytes/50000000"));
-    let after = db.enqueue_peak();
+    let after = db.enqueue_that_prints_peak_memory();
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(first), "succeeded");
     for id in endless {
@@ -168,7 +168,7 @@ fn the_beginning_of_an_endless_answer_is_kept_in_little_memory() {
         db.of_attempt(large, 1, "outcome, output_bytes, output_truncated, length(output)"),
         "succeeded|50000000|t|65536"
     );
-    let (before, after) = (db.peak(before), db.peak(after));
+    let (before, after) = (db.peak_memory(before), db.peak_memory(after));
     assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
 }
 

@@ -359,7 +359,11 @@ fn a_forged_request_is_rejected_and_in_the_table_sends_nothing() {
         );
         runs.push((db.query(&insert).parse().unwrap(), text));
     }
-    db.jobctl(["tick", "--quiet"]).env("PGPASSWORD", "s3cret").run().success().nowhere("s3cret");
+    db.jobctl(["tick", "--quiet"])
+        .env("PGPASSWORD", "s3cret")
+        .run()
+        .success()
+        .prints_nowhere("s3cret");
     for (id, payload) in runs {
         assert_eq!(
             db.of_run(id, "status, attempts, error_type"),

@@ -201,7 +201,7 @@ fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
 }
 
 #[test]
-fn a_trickle_of_one_cause_is_one_line() {
+fn failures_of_one_cause_with_pauses_below_8_hours_are_one_line() {
     let db = TestDb::new();
     let full = "no space left on device";
     // Six deaths in nine hours are four incidents; the run of the second one waits again.
@@ -384,7 +384,7 @@ fn attempts_read_and_functions_called(db: &TestDb, command: &[&str], stdout: &st
 /// Many failures in a row, and an error that comes back day by day: each attempt is read a few
 /// times, and no function is called for each of them.
 #[test]
-fn the_runs_of_a_long_incident_are_found_at_once() {
+fn commands_for_a_long_incident_read_each_attempt_a_limited_number_of_times() {
     for (runs, seconds) in [(500, 1), (300, 1200)] {
         let db = TestDb::new();
         db.execute(&format!("ALTER DATABASE {} SET track_functions = 'all'", db.name()));

@@ -111,7 +111,7 @@ fn lines_set_the_variables_of_the_address() {
     };
     let url = db.url();
     let done = init("DATABASE_URL", &url).success();
-    done.stdout_has(&format!("\nDATABASE_URL={url}\n")).nowhere("JOBCTL_DATABASE_URL=");
+    done.stdout_has(&format!("\nDATABASE_URL={url}\n")).prints_nowhere("JOBCTL_DATABASE_URL=");
     let with = |name: &str, value: &str| {
         db.jobctl(["init"]).env("PGAPPNAME", "shop").env(name, value).run()
     };
@@ -127,8 +127,8 @@ fn a_password_is_never_written_and_nothing_is_migrated() {
         refused
             .complains_once()
             .stderr_has("put it into ~/.pgpass")
-            .nowhere("s3cret")
-            .nowhere("ana:ana");
+            .prints_nowhere("s3cret")
+            .prints_nowhere("ana:ana");
     }
     assert_eq!(db.query("SELECT to_regnamespace('jobctl') IS NULL"), "t");
     // Errors name the origin of the address.
@@ -147,7 +147,7 @@ fn no_secret_parameter_of_an_address_is_written() {
         for form in ["--crontab", "--systemd"] {
             let refused = db.jobctl(["init", form, "--yes"]).env("JOBCTL_DATABASE_URL", &url);
             let refused = refused.run().exits(7).stdout("").complains_once();
-            refused.stderr_has("it has a parameter that may be secret").nowhere("s3cret");
+            refused.stderr_has("it has a parameter that may be secret").prints_nowhere("s3cret");
         }
     }
     let url = format!("{}?application_name=x&pgbouncer=true", db.url());
@@ -214,7 +214,7 @@ fn the_file_of_variables_takes_the_place_of_the_variables_it_sets() {
         init.env("JOBCTL_ENV_FILE", file.to_str().unwrap()).env("PGAPPNAME", "shop").run()
     };
     let lines = format!("\nJOBCTL_ENV_FILE={}\nPGAPPNAME=shop\n* * * * * ", file.display());
-    init().success().stdout_has(&lines).nowhere("DATABASE_URL").nowhere("ana:ana");
+    init().success().stdout_has(&lines).prints_nowhere("DATABASE_URL").prints_nowhere("ana:ana");
     db.execute("DROP ROLE ana");
 }
 

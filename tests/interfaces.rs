@@ -184,7 +184,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     interfaces.rows("migrate", &["migrate"]);
     let db = TestDb::new();
     insert_sample_rows(&db);
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let folder = crate::support::temp_dir();
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, "[jobs.plain]\nshell = 'false'\n").unwrap();

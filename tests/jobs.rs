@@ -18,7 +18,7 @@ http = { url = 'http://app.example/report?token=s3cret', headers = { authorizati
 
 fn json_of(db: &TestDb, words: &[&str]) -> Value {
     let printed = db.jobctl(words.iter().copied()).args(["--json"]).run().success();
-    serde_json::from_str(&printed.nowhere("s3cret").stdout).unwrap()
+    serde_json::from_str(&printed.prints_nowhere("s3cret").stdout).unwrap()
 }
 
 #[test]
@@ -89,7 +89,8 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
     assert_eq!(job["next_times"], json!([]));
     let operator = Role::granted(&db, "operator");
     let shown = operator.jobctl(["jobs", "report", "--format", "table"]).run().success();
-    let shown = shown.nowhere("s3cret").stdout_has("\nLast runs\n\n").stdout_has("\nTrail\n\n");
+    let shown =
+        shown.prints_nowhere("s3cret").stdout_has("\nLast runs\n\n").stdout_has("\nTrail\n\n");
     shown.stdout_has(
         "{ headers = { authorization = \"[redacted]\" }, \
          url = \"http://app.example/report?[redacted]\" }",

@@ -28,7 +28,7 @@ fn enqueue_with_key_in_both_ways(db: &TestDb, key: &str, scope: &str) -> [i64; 2
 #[test]
 fn a_finished_run_frees_its_live_key() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for status in UNFINISHED {
         let id = insert_with_key(&db, status, status, "live");
@@ -44,7 +44,7 @@ fn a_finished_run_frees_its_live_key() {
 #[test]
 fn a_kept_run_holds_its_retained_key() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     for status in UNFINISHED.into_iter().chain(FINISHED) {
         let id = insert_with_key(&db, status, status, "retained");
@@ -171,7 +171,7 @@ fn a_key_scope_needs_a_key_and_is_one_of_two_words() {
 #[test]
 fn an_unfinished_run_with_the_live_key_blocks_other_retries_only() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in UNFINISHED {
         let older = insert_with_key(&db, "dead", status, "live").to_string();
         let heir = insert_with_key(&db, status, status, "live").to_string();

@@ -23,7 +23,7 @@ fn set_columns(db: &TestDb, id: i64, columns: &str) -> i64 {
 #[test]
 fn a_list_of_a_job_reads_few_entries() {
     let db = TestDb::new();
-    db.outgrows_memory();
+    db.make_tables_outgrow_memory();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, created_at)
          SELECT CASE WHEN n <= 20000 THEN 'first' ELSE 'later' END, 'cancelled', at, at
@@ -48,7 +48,7 @@ fn a_list_of_a_job_reads_few_entries() {
 #[test]
 fn searches_read_few_entries_of_a_long_history() {
     let db = TestDb::new();
-    db.outgrows_memory();
+    db.make_tables_outgrow_memory();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, idempotency_key, key_scope,
              finished_at, created_at)
@@ -91,7 +91,7 @@ fn searches_read_few_entries_of_a_long_history() {
 #[test]
 fn a_key_finds_the_runs_of_each_status_and_scope() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         enqueue_in_status(&db, status);
     }
@@ -131,7 +131,7 @@ fn a_key_finds_the_runs_of_each_status_and_scope() {
 
 /// The newest come first whether an index or the order of the ids finds them.
 #[test]
-fn waiting_runs_are_limited_and_sorted_with_the_others() {
+fn list_limits_and_sorts_waiting_runs_together_with_ended_ones() {
     let db = TestDb::new();
     let ids =
         ["queued", "dead", "blocked", "succeeded", "queued"].map(|it| enqueue_in_status(&db, it));
@@ -177,7 +177,7 @@ fn an_empty_list_prints_a_line_on_a_terminal() {
 }
 
 #[test]
-fn filters_refuse_a_job_without_a_definition_and_runs() {
+fn filters_refuse_a_job_that_has_neither_a_definition_nor_runs() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
     set_columns(&db, enqueue_in_status(&db, "dead"), "job_type = 'removed'");
@@ -200,7 +200,7 @@ fn filters_refuse_a_job_without_a_definition_and_runs() {
 #[test]
 fn list_shows_the_newest_runs_first() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let created = "created_at = '2026-01-31 07:00:00+00'";
     let queued = set_columns(&db, enqueue_in_status(&db, "queued"), created);
     let dead = set_columns(
@@ -273,7 +273,7 @@ fn list_shows_fifty_runs_by_default() {
 #[test]
 fn list_filters_by_one_or_several_statuses() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     for (status, id) in STATUSES.iter().zip(ids) {
         assert_eq!(list_ids(&db, ["--status", status]), [id], "{status}");
@@ -334,7 +334,7 @@ fn a_run_must_match_all_filters() {
 #[test]
 fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let hours_ago = |hours: u32| format!("now() - interval '{hours} hours'");
     let (mut all_early, mut all_late) = (Vec::new(), Vec::new());
     for status in STATUSES {
@@ -377,7 +377,7 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
 #[test]
 fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     // A minute before and after the start of yesterday in Kathmandu, a quarter of an hour beside
     // those of all other zones.
     let start = "date_trunc('day', now() AT TIME ZONE 'Asia/Kathmandu') - interval '1 day'";
@@ -574,7 +574,7 @@ fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
 #[test]
 fn waiting_and_running_runs_have_columns_of_their_own() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in ["queued", "running", "failed", "dead"] {
         enqueue_in_status(&db, status);
     }

@@ -26,7 +26,7 @@ fn an_empty_list_prints_no_line_or_an_empty_json_array() {
 #[test]
 fn only_dead_runs_are_listed() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| (status, enqueue_in_status(&db, status)));
     let finished = db.jobctl(["list-dead"]).run().success();
     let listed: Vec<_> =

@@ -153,7 +153,7 @@ fn a_lease_is_renewed_even_if_its_output_is_slow_to_store() {
 }
 
 #[test]
-fn the_output_of_a_busy_lease_is_sent_again() {
+fn an_output_that_a_heartbeat_could_not_store_in_a_locked_row_is_sent_again() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = enqueue_that_prints_around_gate(&db, &gate);

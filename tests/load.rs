@@ -205,7 +205,7 @@ fn a_load_test_that_cannot_finish_ends_after_max_time() {
 }
 
 #[test]
-fn ticks_of_other_workers_take_part() {
+fn a_load_test_also_lets_ticks_of_other_workers_run_its_jobs() {
     let db = TestDb::new();
     db.jobctl(["hold", "--worker", "jobctl-load-1"]).run().success();
     let tick = db.jobctl(["tick", "--worker", "other", "--linger"]).spawn();

@@ -7,13 +7,17 @@ use rustix::process::Signal;
 use crate::support::{Gate, Role, Running, TestDb, json_string, wait_until};
 
 const WORKER: [&str; 5] = ["tick", "--lease", "3s", "--worker", "w"];
-/// The lease in the run's row is over.
-const IS_OVER: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running' AND \
+/// How many running runs have an expired lease in their own row.
+const EXPIRED_IN_ROW: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running' AND \
     locked_until < now()";
-/// The leases that are kept elsewhere.
-const KEPT: &str = "SELECT count(*) FROM jobctl.job_locked_runs WHERE locked_until > now()";
-const STORED: &str = "SELECT count(*) FROM jobctl.job_locked_runs WHERE result IS NOT NULL";
-const ROWS: &str = "SELECT count(*) FROM jobctl.job_locked_runs";
+/// How many valid leases are kept beside the locked rows.
+const VALID_BESIDE_ROW: &str =
+    "SELECT count(*) FROM jobctl.job_locked_runs WHERE locked_until > now()";
+/// How many results are stored beside the locked rows.
+const STORED_RESULTS: &str = "SELECT count(*) FROM jobctl.job_locked_runs WHERE result IS NOT NULL";
+/// How many leases and results are kept beside rows at all.
+const KEPT_BESIDE_ROW: &str = "SELECT count(*) FROM jobctl.job_locked_runs";
+/// How many runs and attempts the figures have counted by their ends.
 const FIGURES: &str = "SELECT sum(succeeded), sum(failed_attempts), sum(retried_attempts), \
     sum(dead) FROM jobctl.job_figures";
 
@@ -40,8 +44,9 @@ impl<'db> Shop<'db> {
         shop
     }
 
-    /// Starts a tick, waits for the start of its job, and locks the row by `lock`.
-    fn start(&self, lock: &str) -> (Running<'db>, Client) {
+    /// Starts a tick, waits for the start of its job, and executes `lock` in a transaction that stays
+    /// open, so that the row of the run is locked.
+    fn start_and_lock_row(&self, lock: &str) -> (Running<'db>, Client) {
         let tick = self.worker.jobctl(WORKER).spawn();
         self.gate.wait_for_starts(1);
         let is_replacement = lock.contains("enqueue");
@@ -50,13 +55,15 @@ impl<'db> Shop<'db> {
         (tick, locker)
     }
 
-    /// Another worker looks for lost leases and stored results, and starts no runs.
-    fn look(&self) -> String {
+    /// Lets another worker look for lost leases and stored results, without starting runs. Returns
+    /// its log.
+    fn recover_by_other_worker(&self) -> String {
         let other = self.worker.jobctl(["tick", "--worker", "other", "--queue", "none"]);
         other.run().success().stderr
     }
 
-    fn next_tick(&self) -> String {
+    /// Lets another worker tick, which may also start runs. Returns its log.
+    fn tick_of_other_worker(&self) -> String {
         self.worker.jobctl(["tick", "--worker", "other"]).run().success().stderr
     }
 }
@@ -85,26 +92,26 @@ fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
     for lock in statements_that_lock_the_run() {
         let db = TestDb::new();
         let shop = Shop::new(&db, "");
-        let (tick, mut locker) = shop.start(&lock);
-        wait_until("the lease in the row to end", || db.query(IS_OVER) == "1");
+        let (tick, mut locker) = shop.start_and_lock_row(&lock);
+        wait_until("the lease in the row to expire", || db.query(EXPIRED_IN_ROW) == "1");
         let until = || db.query("SELECT locked_until FROM jobctl.job_locked_runs");
         for _ in 0..3 {
             let before = until();
-            assert_eq!(shop.look(), "");
-            assert_eq!(db.query(KEPT), "1", "{lock}");
+            assert_eq!(shop.recover_by_other_worker(), "");
+            assert_eq!(db.query(VALID_BESIDE_ROW), "1", "{lock}");
             wait_until("the lease to be renewed", || until() != before);
         }
         locker.batch_execute("COMMIT").unwrap();
-        assert_eq!(shop.look(), "");
+        assert_eq!(shop.recover_by_other_worker(), "");
         // From now on the row has the lease again.
-        wait_until("the row to be renewed", || db.query(IS_OVER) == "0");
+        wait_until("the row to be renewed", || db.query(EXPIRED_IN_ROW) == "0");
         assert!(shop.gate.has_processes());
         shop.gate.open();
         tick.wait().success().stderr_has("run 1 a attempt 1/10: succeeded after");
         assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
         assert_eq!(db.query("SELECT attempt FROM jobctl.job_attempts WHERE run_id = 1"), "1");
-        shop.next_tick();
-        assert_eq!(db.query(ROWS), "0");
+        shop.tick_of_other_worker();
+        assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
     }
 }
 
@@ -121,7 +128,7 @@ fn a_cancel_request_reaches_a_run_whose_row_is_locked() {
     tick.signal(Signal::CONT);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: cancelled after");
     locker.batch_execute("COMMIT").unwrap();
-    shop.next_tick();
+    shop.tick_of_other_worker();
     assert_eq!(db.of_run(1, "status, attempts"), "cancelled|1");
 }
 
@@ -149,26 +156,30 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
     for (lock, end, script, expected, figures) in cases {
         let db = TestDb::new();
         let shop = Shop::new(&db, script);
-        let (tick, mut locker) = shop.start(&lock);
+        let (tick, mut locker) = shop.start_and_lock_row(&lock);
         shop.gate.open();
         tick.wait().success().stderr_has("run 1 a attempt 1/10: ");
-        assert_eq!(db.query(STORED), "1", "{lock}");
+        assert_eq!(db.query(STORED_RESULTS), "1", "{lock}");
         // No other worker recovers the run.
-        wait_until("the lease in the row to end", || db.query(IS_OVER) == "1");
-        assert_eq!(shop.look(), "");
-        db.jobctl(["show", "1"]).run().success().stdout_has("its job has ended").nowhere("expired");
+        wait_until("the lease in the row to expire", || db.query(EXPIRED_IN_ROW) == "1");
+        assert_eq!(shop.recover_by_other_worker(), "");
+        db.jobctl(["show", "1"])
+            .run()
+            .success()
+            .stdout_has("its job has ended")
+            .prints_nowhere("expired");
         let report = db.jobctl(["report"]).run().success();
-        report.nowhere("lease expired").nowhere("with an expired lease");
-        db.jobctl(["check", "--max-lag", "0s"]).run().nowhere("expired lease");
+        report.prints_nowhere("lease expired").prints_nowhere("with an expired lease");
+        db.jobctl(["check", "--max-lag", "0s"]).run().prints_nowhere("expired lease");
         assert_eq!(db.of_run(1, "status, attempts"), "running|1");
         locker.batch_execute(end).unwrap();
         // As if the row had been locked for half a minute.
         db.execute(
             "UPDATE jobctl.job_locked_runs SET written_at = written_at - interval '30 seconds'",
         );
-        let log = shop.next_tick();
+        let log = shop.tick_of_other_worker();
         assert!(log.contains("run 1 attempt 1: stored result of worker w recorded, "), "{log}");
-        assert_eq!(db.query(ROWS), "0");
+        assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
         let newer = "(SELECT status FROM jobctl.job_runs WHERE id = 2),
             (SELECT attempts FROM jobctl.job_runs WHERE id = 2)";
         let waits = "CASE WHEN error_type IS NOT NULL THEN
@@ -180,7 +191,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         assert_eq!(db.of_attempt(1, 1, ended), "w|7€\n|t|t");
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE run_id = 1"), "1");
         assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
-        assert_eq!(shop.next_tick(), "");
+        assert_eq!(shop.tick_of_other_worker(), "");
         assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
     }
 }
@@ -189,7 +200,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
 fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
     tick.signal(Signal::TERM);
     tick.signal(Signal::TERM);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
@@ -207,7 +218,7 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
 fn a_stored_result_that_ends_its_run_dead_is_a_warning() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "exit 65");
-    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
@@ -216,7 +227,7 @@ fn a_stored_result_that_ends_its_run_dead_is_a_warning() {
 }
 
 #[test]
-fn a_locked_definition_is_named() {
+fn a_tick_and_show_name_a_locked_definition_as_the_reason_why_its_runs_wait() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");
     let id = db.enqueue(["limited"]);
@@ -233,7 +244,7 @@ fn a_locked_definition_is_named() {
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("overdue").stdout_has(&format!("`jobctl show {id}` says why"));
     locker.batch_execute("ROLLBACK").unwrap();
-    db.jobctl(["tick"]).run().success().nowhere("locked");
+    db.jobctl(["tick"]).run().success().prints_nowhere("locked");
     assert_eq!(db.status(id), "succeeded");
 }
 
@@ -256,27 +267,27 @@ fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
     ];
     for (change, history) in changes {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let shop = Shop::new(&db, "");
-        let (tick, mut locker) = shop.start(&change);
+        let (tick, mut locker) = shop.start_and_lock_row(&change);
         shop.gate.open();
         tick.wait().success();
-        assert_eq!(db.query(STORED), "1", "{change}");
+        assert_eq!(db.query(STORED_RESULTS), "1", "{change}");
         locker.batch_execute("COMMIT").unwrap();
         db.execute("UPDATE jobctl.job_runs SET locked_until = 'tomorrow' WHERE status = 'running'");
         let rows = || db.query("SELECT run::text FROM jobctl.job_runs AS run");
         let before = rows();
-        let log = shop.next_tick();
+        let log = shop.tick_of_other_worker();
         let line = "run 1 attempt 1: lease lost, stored result of worker w not recorded";
         assert!(log.contains(line), "{change}: {log}");
-        assert_eq!((rows(), db.query(ROWS)), (before, "0".to_owned()), "{change}");
+        assert_eq!((rows(), db.query(KEPT_BESIDE_ROW)), (before, "0".to_owned()), "{change}");
         assert_eq!(db.of_attempt(1, 1, "outcome"), history, "{change}");
         assert_eq!(db.query(FIGURES), "|||", "{change}");
     }
 }
 
 #[test]
-fn a_lease_that_is_over_is_not_kept() {
+fn a_lease_that_has_expired_is_not_kept_beside_a_locked_row() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
     let tick = shop.worker.jobctl(WORKER).spawn();
@@ -289,8 +300,8 @@ fn a_lease_that_is_over_is_not_kept() {
     tick.signal(Signal::CONT);
     wait_until("the job to be ended", || !shop.gate.has_processes());
     let other = shop.worker.jobctl(["tick", "--worker", "other"]).run().success();
-    other.nowhere("run 1 ");
-    assert_eq!(db.query(ROWS), "0");
+    other.prints_nowhere("run 1 ");
+    assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
     locker.batch_execute("COMMIT").unwrap();
     tick.wait().success();
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
@@ -308,7 +319,7 @@ fn a_rejected_stored_result_delays_no_other() {
     locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
     gate.open();
     tick.wait().success();
-    assert_eq!(db.query(STORED), "2");
+    assert_eq!(db.query(STORED_RESULTS), "2");
     locker.batch_execute("COMMIT").unwrap();
     crate::bulk::reject_changes_of(&db, "OLD.id = 1");
     let other = worker.jobctl(["tick", "--worker", "other"]).run().success();
@@ -319,13 +330,13 @@ fn a_rejected_stored_result_delays_no_other() {
     db.expire_leases();
     worker.jobctl(["tick", "--worker", "other"]).run().success();
     assert_eq!(ids.map(|id| db.of_run(id, "status, attempts")), ["succeeded|1", "succeeded|1"]);
-    assert_eq!(db.query(ROWS), "0");
+    assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
 }
 
 #[test]
-fn a_kept_lease_counts_as_a_lease() {
+fn claims_and_commands_treat_a_lease_beside_a_locked_row_as_a_lease() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let waiting = db.enqueue(["shell", "--", "true"]);
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
@@ -337,10 +348,10 @@ fn a_kept_lease_counts_as_a_lease() {
     );
     db.jobctl(["tick", "--worker", "w", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(waiting), "queued");
-    db.jobctl(["show", "2"]).run().success().stdout_has("locked_until").nowhere("expired");
-    db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().nowhere("lease");
+    db.jobctl(["show", "2"]).run().success().stdout_has("locked_until").prints_nowhere("expired");
+    db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().prints_nowhere("lease");
     let report = || db.jobctl(["report"]).run().success();
-    report().nowhere("lease expired").nowhere("with an expired lease");
+    report().prints_nowhere("lease expired").prints_nowhere("with an expired lease");
     db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
     db.jobctl(["forget", "w"]).run().exits(4).stderr_has("holds runs");
     db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '1 hour'");
@@ -354,20 +365,20 @@ fn a_kept_lease_counts_as_a_lease() {
         .stderr_has("lease of worker w expired");
     assert_eq!(db.status(waiting), "succeeded");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.query(ROWS), "0");
+    assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
 }
 
 #[test]
 fn an_unreadable_stored_result_is_left_to_the_lease() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
     db.execute("UPDATE jobctl.job_locked_runs SET result = '{}'");
     db.expire_leases();
-    let log = shop.next_tick();
+    let log = shop.tick_of_other_worker();
     assert!(log.contains("lease lost, stored result of worker w not recorded"), "{log}");
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
 }

@@ -12,7 +12,7 @@ fn insert_running_elsewhere(db: &TestDb, lock: &str) {
              (job_type, status, attempts, locked_by, locked_until, started_at, lock)
          VALUES ('shell', 'running', 1, 'b', now() + interval '1 hour', now(), '{lock}')"
     ));
-    db.leaves_running();
+    db.allow_running_runs_at_end();
 }
 
 fn tick(db: &TestDb) {
@@ -145,7 +145,7 @@ fn another_lock_of_a_definition_frees_the_old_one_at_once() {
              (job_type, status, attempts, locked_by, locked_until, started_at)
          VALUES ('a', 'running', 1, 'b', now() + interval '1 hour', now())",
     );
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let [of_old, of_new] = [db.enqueue(["b"]), db.enqueue(["a"])];
     tick(&db);
     assert_eq!(waiting(&db), format!("{of_old} {of_new}"));
@@ -240,7 +240,7 @@ fn smaller_priorities_get_the_lock_first() {
 }
 
 #[test]
-fn a_worker_role_claims_runs_with_locks_and_one_run_by_its_id() {
+fn a_worker_role_may_claim_runs_with_locks_and_a_tick_for_one_run_obeys_them() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     db.apply(TWO_JOBS);
@@ -258,7 +258,7 @@ fn a_worker_role_claims_runs_with_locks_and_one_run_by_its_id() {
 }
 
 #[test]
-fn a_hold_an_expiry_and_an_excluded_job_keep_runs_with_locks() {
+fn runs_with_locks_obey_holds_queues_excluded_kinds_and_expiry() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\n");
     let a = db.enqueue(["a", "--lock", "x"]);
@@ -279,11 +279,12 @@ fn a_hold_an_expiry_and_an_excluded_job_keep_runs_with_locks() {
 }
 
 #[test]
-fn a_disabled_definition_has_no_say_in_the_number_of_a_lock() {
+fn a_disabled_definition_does_not_limit_how_many_runs_may_have_a_lock() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
     let most = "SELECT jobctl.most_with_lock('warehouse')";
     assert_eq!(db.query(most), "1");
+    // The file does not have `a` and `b` any more, so they are disabled.
     db.apply("[jobs.c]\nshell = 'true'\nlock = { name = 'warehouse', most = 2 }\n");
     assert_eq!(db.query(most), "2");
 }
@@ -307,7 +308,7 @@ fn a_thousand_locks_delay_no_claim() {
 #[test]
 fn a_claim_leaves_the_runs_of_other_locks_to_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for lock in ["a", "b", "c"] {
         db.enqueue(["shell", "--lock", lock, "--", "true"]);
     }
@@ -334,7 +335,7 @@ fn a_claim_leaves_the_runs_of_other_locks_to_others() {
 }
 
 #[test]
-fn a_lock_that_another_claim_counts_is_named() {
+fn within_locks_names_the_job_whose_lock_another_claim_is_counting() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--lock", "a", "--", "true"]);
     // Another claim, not yet committed, is counting the runs with the lock.

@@ -117,7 +117,7 @@ fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
         "cancelled|dropped|dropped: the definition was full|t"
     );
     db.jobctl(["list", "--status", "cancelled"]).run().success().stdout_has("dropped");
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
              locked_until = now() + interval '1 hour' WHERE id = 2",
@@ -228,7 +228,7 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
 
 /// Else all of them would become queued at once, when the run that they wait for ends.
 #[test]
-fn runs_that_wait_for_other_runs_count() {
+fn max_waiting_counts_blocked_runs_too() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_waiting = 2\n[jobs.b]\nshell = 'true'\n");
     let first = db.enqueue(["b", "--in", "1h"]).to_string();
@@ -273,7 +273,7 @@ fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
             batch.run().exits(status);
         }
         assert_eq!(statuses(&db), expected, "{when_full}");
-        db.age();
+        db.make_waiting_runs_due();
         db.jobctl(["tick", "--limit", "1"]).run().success();
         let queued = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";
         assert_eq!(db.query(queued), "2", "{when_full}");

@@ -350,7 +350,11 @@ fn migrate_refuses_a_foreign_schema_and_changes_nothing() {
                 .stderr_has(&format!("/{}); remove or rename that schema\n", db.name()));
         }
         // doctor does not report tables that do not exist.
-        db.jobctl(["doctor"]).run().exits(1).stdout_has("is not jobctl's").nowhere("job_runs\"");
+        db.jobctl(["doctor"])
+            .run()
+            .exits(1)
+            .stdout_has("is not jobctl's")
+            .prints_nowhere("job_runs\"");
         assert_eq!(db.query(schema), before);
     }
 }
@@ -556,7 +560,7 @@ fn a_missing_builtin_function_does_not_suggest_a_migration() {
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
         refused
-            .nowhere("run `jobctl migrate`")
+            .prints_nowhere("run `jobctl migrate`")
             .stderr_has("cannot migrate: function pg_identify_object(oid, oid, integer) does not ")
             .stderr_has("exist (database ")
             .stderr_has("use PostgreSQL 14 or newer");

@@ -251,7 +251,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     db.jobctl(["next", "c"])
         .run()
         .exits(2)
-        .nowhere("does not fire at these times")
+        .prints_nowhere("does not fire at these times")
         .stderr_has("`sometimes`");
     let stored = "2030-01-01T00:00:00.000000Z\t2030-01-01T00:00:00.000000+00:00\n";
     let one = || db.jobctl(["next", "a", "--count", "1"]);

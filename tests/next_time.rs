@@ -16,7 +16,7 @@ pub(crate) fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn the_times_are_those_of_a_schedule() {
+fn the_sql_function_next_time_returns_the_times_that_jobctl_next_prints() {
     const TIMES: usize = 9;
     let db = TestDb::new();
     let listed = db.client().query_one(

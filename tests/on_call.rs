@@ -142,7 +142,7 @@ fn the_report_and_failures_name_the_same_errors() {
         run(script, ["--max-attempts", "1"]);
     }
     for _ in 1..=4 {
-        db.age();
+        db.make_waiting_runs_due();
         db.jobctl(["tick", "--worker", "web1", "--queue", "import"]).run().success();
     }
     let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
@@ -239,7 +239,7 @@ fn is_on_the_page(page: &str, words: &[&str]) -> bool {
 #[test]
 fn two_commands_at_most_answer_each_question_of_a_bad_week() {
     let db = after_a_bad_week();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     what_else_happened(&db);
     let last = |condition: &str| {
         db.query(&format!("SELECT max(id) FROM jobctl.job_runs WHERE {condition}"))

@@ -62,13 +62,13 @@ fn output_of_a_failed_command_is_kept() {
 fn both_ends_of_a_long_output_are_kept_in_little_memory() {
     const MIDDLE: usize = 64 << 20;
     let db = TestDb::new();
-    let before = db.enqueue_peak();
+    let before = db.enqueue_that_prints_peak_memory();
     // One endless line, and many lines.
     let line = db.enqueue_script(&format!(
         "printf first; head -c {MIDDLE} /dev/zero | tr '\\0' x; printf last"
     ));
     let endless = db.enqueue(["shell", r#"{"command": "yes"}"#, "--timeout", "1s"]);
-    let after = db.enqueue_peak();
+    let after = db.enqueue_that_prints_peak_memory();
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
 
     let bytes = MIDDLE + 9;
@@ -90,7 +90,7 @@ fn both_ends_of_a_long_output_are_kept_in_little_memory() {
         "timeout|t|t|t"
     );
     assert!(db.of_attempt(endless, 1, "output").starts_with("y\ny\n"));
-    let (before, after) = (db.peak(before), db.peak(after));
+    let (before, after) = (db.peak_memory(before), db.peak_memory(after));
     assert!(after - before < 8 * 1024, "grew from {before} KiB to {after} KiB");
 }
 

@@ -142,9 +142,9 @@ fn a_payload_runs_however_much_longer_it_is_in_the_database() {
 
 /// Asserts that a tick ends all waiting runs dead and needs less than 64 MiB of memory.
 fn assert_runs_end_dead_in_little_memory(db: &TestDb, runs: u32) {
-    let last = db.enqueue_peak();
+    let last = db.enqueue_that_prints_peak_memory();
     db.jobctl(["tick", "--concurrency", "4", "--quiet"]).run().success();
-    let peak = db.peak(last);
+    let peak = db.peak_memory(last);
     assert!(peak < 64 * 1024, "{peak} KiB");
     assert_eq!(
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1"),
@@ -281,17 +281,17 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         refused(words).complains_once().stderr_has(&format!("; {command}"));
     }
     for words in [&["shell", "ls", "-la"][..], &["shell", "ls", "la"]] {
-        refused(words).stderr_has(&format!("\n  tip: {command}")).nowhere("as a value");
+        refused(words).stderr_has(&format!("\n  tip: {command}")).prints_nowhere("as a value");
     }
     let call = "; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'\n";
     refused(&["http", "https://app.example/mail"]).complains_once().stderr_has(call);
     let one_word = ["shell", "--", "mysql -pS3CRET"];
     let apart = "one word with blanks; pass its words separately, or use sh -c COMMAND\n";
-    refused(&one_word).complains_once().stderr_has(apart).nowhere("S3CRET");
+    refused(&one_word).complains_once().stderr_has(apart).prints_nowhere("S3CRET");
     refused(&["shell", r#"{"command": ["mysql -pS3CRET"]}"#])
         .complains_once()
         .stderr_has(apart)
-        .nowhere("S3CRET");
+        .prints_nowhere("S3CRET");
     let quotes = "put a payload into single quotes, as in '{\"user\": 1}', or use --payload-file";
     for words in [
         &["report", "{user:1}"][..],
@@ -305,13 +305,13 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
     }
     for words in [&["report", "{user:", "1}"][..], &["report", "{\"user\":", "1,", "\"b\":", "2}"]]
     {
-        refused(words).stderr_has(&format!("\n  tip: {quotes}\n")).nowhere(command);
+        refused(words).stderr_has(&format!("\n  tip: {quotes}\n")).prints_nowhere(command);
     }
-    refused(&["report", r#"{"a": 1, "a": 2}"#]).nowhere("single quotes");
+    refused(&["report", r#"{"a": 1, "a": 2}"#]).prints_nowhere("single quotes");
     let tip = "\n  tip: to give a payload: jobctl enqueue JOB '{\"user\": 1}'\n";
     refused(&["report", "--payload", "{}"]).stderr_has(tip);
     let of_file = database.jobctl(["enqueue", "report", "--payload-file", "-"]).stdin("{user:1}");
-    of_file.run().exits(2).nowhere("single quotes");
+    of_file.run().exits(2).prints_nowhere("single quotes");
     let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
                begin with `env A=...`";
     for words in [
@@ -319,7 +319,7 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         &["shell", r#"{"command": ["A=S3CRET"]}"#],
         &["shell", "{}", "--", "A=S3CRET x", "y"],
     ] {
-        refused(words).complains_once().stderr_has(env).nowhere("S3CRET");
+        refused(words).complains_once().stderr_has(env).prints_nowhere("S3CRET");
     }
     // A text that begins like an object gets an error of its own.
     for words in [
@@ -328,6 +328,6 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         &["shell", "5", "--", ""],
         &["shell", "{}", "--timeot"],
     ] {
-        refused(words).nowhere(command);
+        refused(words).prints_nowhere(command);
     }
 }

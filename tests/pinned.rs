@@ -49,7 +49,7 @@ fn a_pinned_run_keeps_its_worker_in_a_retry() {
 }
 
 #[test]
-fn a_wrong_worker_is_refused() {
+fn enqueue_refuses_an_invalid_worker_name() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
     for worker in ["", "a\tb", &"x".repeat(256)] {
@@ -147,14 +147,16 @@ fn workers_gives_runs_only_to_workers_that_match_and_skips_a_time_without_any() 
 }
 
 #[test]
-fn a_pinned_run_that_is_late_is_a_problem_of_its_worker() {
+fn check_names_the_worker_of_a_late_pinned_run_and_not_its_job() {
     let db = db_with_due_schedule(&["web1", "web2"], "each_worker = true\nexpires = '3d'");
     tick(&db, "web2");
+    // `web1` ticked for the last time an hour ago, and its run has been due for 20 minutes.
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '1 hour',
              ticking_since = now() - interval '1 hour' WHERE worker = 'web1';
          UPDATE jobctl.job_runs SET run_at = now() - interval '20 minutes' WHERE worker = 'web1'",
     );
+    // This run is for a worker that does not exist.
     db.enqueue(["a", "--worker", "wbe2"]);
     db.execute(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '20 minutes' WHERE worker = 'wbe2'",
@@ -169,7 +171,7 @@ fn a_pinned_run_that_is_late_is_a_problem_of_its_worker() {
 }
 
 #[test]
-fn a_misspelt_worker_is_warned_of() {
+fn enqueue_warns_of_a_worker_name_that_looks_misspelt() {
     let db = TestDb::new();
     tick(&db, "web1");
     let command = ["enqueue", "shell", "--worker", "wbe1", "--", "true"];

@@ -67,7 +67,7 @@ fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
              claiming_until)
          VALUES ('w', '', now(), 't', now() + interval '1 hour')",
     );
-    // It plans now, and keeps these plans.
+    // This session plans its queries now, while the table is empty, and keeps these plans.
     let mut early = db.client();
     assert_reads_few_rows(&mut early, "an empty table");
     let many = |insert: &str, count: usize| {

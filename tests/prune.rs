@@ -46,7 +46,7 @@ fn ids_of_all_runs(db: &TestDb) -> Vec<i64> {
 #[test]
 fn prune_deletes_only_old_finished_runs() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let mut kept = Vec::new();
     for status in STATUSES {
         let (younger, older) = if status == "dead" { (89, 91) } else { (29, 31) };
@@ -130,7 +130,7 @@ fn a_definition_says_how_long_its_runs_are_kept() {
 }
 
 #[test]
-fn prune_ends_where_no_later_run_can_be_old() {
+fn prune_stops_reading_where_no_later_run_can_be_old() {
     let db = TestDb::new();
     let insert = |runs: u32, created: &str, ended: &str| {
         db.execute(&format!(
@@ -191,7 +191,7 @@ fn prune_keeps_a_run_that_was_retried_since() {
 #[test]
 fn prune_does_not_read_the_runs_of_other_jobs() {
     let db = TestDb::new();
-    db.outgrows_memory();
+    db.make_tables_outgrow_memory();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, created_at)
          SELECT CASE WHEN n <= 30000 THEN 'first' ELSE 'later' END, 'cancelled', at, at
@@ -216,7 +216,7 @@ fn prune_does_not_read_the_runs_of_other_jobs() {
 
 /// Runs that are not old yet hide neither later ones of their job nor those of other jobs.
 #[test]
-fn dead_runs_and_others_are_pruned_apart() {
+fn keep_and_keep_dead_of_a_job_do_not_stop_the_pruning_of_its_other_runs() {
     let db = TestDb::new();
     db.apply(
         "[jobs.a]\nshell = 'true'\nkeep = '365d'\n[jobs.b]\nshell = 'true'\nkeep_dead = '365d'\n",
@@ -289,7 +289,7 @@ fn history_is_deleted_with_its_runs_by_any_role_and_command() {
 #[test]
 fn an_operator_deletes_finished_runs_by_id() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let operator = Role::granted(&db, "operator");
     let [dead, other, waiting] =
         ["dead", "dead", "queued"].map(|status| insert_aged(&db, status, 0));
@@ -315,7 +315,7 @@ fn an_operator_deletes_finished_runs_by_id() {
 #[test]
 fn prune_deletes_workers_without_recent_ticks() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT name, '', now() - age::interval, now() - age::interval - ticked::interval
@@ -499,7 +499,7 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
 }
 
 #[test]
-fn an_archive_is_a_file() {
+fn prune_refuses_stdout_as_the_archive() {
     jobctl(["prune", "--archive", "-"]).run().exits(2).stderr_has("name a file");
 }
 

@@ -56,7 +56,7 @@ fn a_burst_is_how_many_may_start_at_once() {
 }
 
 #[test]
-fn every_attempt_counts_and_other_limits_hold_too() {
+fn a_rate_counts_every_attempt_and_max_running_holds_beside_it() {
     let db = TestDb::new();
     db.apply(
         "[jobs.mail]\nshell = 'exit 1'\nrate = '2/1d'\nbackoff = 'fixed:0s'\nmax_attempts = 5\n\
@@ -69,14 +69,14 @@ fn every_attempt_counts_and_other_limits_hold_too() {
          locked_until, started_at) VALUES ('both', 'running', 1, 'b', now() + interval '1 hour', \
          now()) RETURNING id) SELECT {both}"
     ));
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     tick(&db, "a");
     assert_eq!(db.of_run(mail, "status, attempts"), "failed|2");
     assert_eq!(db.status(both), "queued");
 }
 
 #[test]
-fn a_changed_rate_begins_again_and_the_same_rate_goes_on() {
+fn a_changed_rate_begins_again_and_an_unchanged_one_goes_on_after_apply() {
     let db = TestDb::new();
     let slow = "[jobs.mail]\nshell = 'true'\nrate = '1/1d'\n";
     db.apply(slow);
@@ -92,7 +92,7 @@ fn a_changed_rate_begins_again_and_the_same_rate_goes_on() {
 }
 
 #[test]
-fn a_rate_is_a_number_and_a_time() {
+fn apply_refuses_a_rate_that_is_not_a_number_and_a_time() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let refuses = |keys: &str, why: &str| {
         let text = format!("[jobs.mail]\nshell = 'true'\n{keys}\n");

@@ -24,7 +24,7 @@ fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
         assert_eq!(db.of_run(id, "status, attempts"), format!("running|{attempt}"));
         db.expire_leases();
         db.jobctl(["tick"]).run().success().stderr_has(" expired, ");
-        db.age();
+        db.make_waiting_runs_due();
     }
     assert_eq!(
         db.of_run(id, "status, attempts, error_type, finished_at IS NOT NULL"),
@@ -50,7 +50,7 @@ fn a_run_that_keeps_failing_starts_max_attempts_times_and_ends_dead() {
     let id = db.enqueue(["shell", "--max-attempts", "3", "--", "false"]);
     for _ in 0..5 {
         db.jobctl(["tick"]).run().success();
-        db.age();
+        db.make_waiting_runs_due();
     }
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|3|exit_code");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'failed'"), "3");
@@ -92,7 +92,7 @@ fn many_ticks_at_once_recover_each_run_once() {
 #[test]
 fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     // The rejected ones were lost first.
     insert_lost_runs(
         &db,
@@ -130,7 +130,7 @@ fn a_run_that_changes_while_it_is_read_is_not_recovered() {
     ];
     for (change, after) in changes {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
@@ -138,7 +138,7 @@ fn a_run_that_changes_while_it_is_read_is_not_recovered() {
             .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"))
             .unwrap();
         // The tick reads the old row of run 1, finds it locked, and recovers only run 2.
-        db.jobctl(["tick"]).run().success().stderr_has("run 2 ").nowhere("run 1 ");
+        db.jobctl(["tick"]).run().success().stderr_has("run 2 ").prints_nowhere("run 1 ");
         transaction.commit().unwrap();
         db.jobctl(["tick"]).run().success().stderr("");
         assert_eq!(db.of_run(1, "status, attempts, error_type, last_error"), after);
@@ -158,7 +158,7 @@ fn a_run_that_changes_after_it_was_read_is_not_recovered() {
     ];
     for (change, after) in changes {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let proxy = Proxy::to(&db);
         insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
         proxy.freeze_after("recover.sql checks them");
@@ -166,7 +166,7 @@ fn a_run_that_changes_after_it_was_read_is_not_recovered() {
         wait_until("the tick to claim", || proxy.is_frozen());
         db.execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"));
         proxy.restore();
-        tick.wait().success().stderr_has("run 2 ").nowhere("run 1 ");
+        tick.wait().success().stderr_has("run 2 ").prints_nowhere("run 1 ");
         assert_eq!(db.of_run(1, "status, attempts, error_type, last_error"), after);
         assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), "2");
     }
@@ -206,9 +206,7 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
 fn a_tick_recovers_runs_even_without_the_claim_right() {
     let db = TestDb::new();
     let first = db.jobctl(["tick", "--worker", "w", "--linger", "--queue", "none"]).spawn();
-    wait_until("the claim right to be taken", || {
-        db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
-    });
+    db.wait_until_a_tick_has_the_claim_right();
     insert_lost_runs(&db, 1, "");
     db.jobctl(["tick", "--worker", "w"]).run().success();
     assert_eq!(db.status(1), "dead");
@@ -248,7 +246,7 @@ fn a_restarted_worker_does_not_wait_for_its_lost_runs() {
 }
 
 #[test]
-fn an_existing_history_row_stays_and_blocks_no_recovery() {
+fn an_attempt_that_is_in_the_history_already_stays_and_blocks_no_recovery() {
     let db = TestDb::new();
     insert_lost_runs(&db, 2, "");
     let ended = db.enqueue(["shell", "--", "true"]);

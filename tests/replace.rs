@@ -168,7 +168,7 @@ fn a_running_run_is_left_alone_and_a_new_one_waits() {
 }
 
 #[test]
-fn the_new_run_takes_no_slot_of_a_limit_while_it_waits() {
+fn the_new_run_takes_no_slot_of_max_running_while_it_waits() {
     assert_new_run_waits_within("max_running = 2");
 }
 
@@ -215,7 +215,7 @@ fn assert_new_run_waits_within(limit: &str) {
 #[test]
 fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
     let db = db_with_definitions();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     answer_to_enqueue(&db, &["a", "[1]"]);
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
@@ -231,7 +231,7 @@ fn a_lost_run_whose_key_was_taken_is_not_tried_again() {
 #[test]
 fn a_replaced_run_is_not_retried_beside_the_newer_one() {
     let db = db_with_definitions();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     answer_to_enqueue(&db, &["a", "[1]"]);
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
@@ -251,7 +251,7 @@ fn a_replaced_run_is_not_retried_beside_the_newer_one() {
     db.jobctl(["cancel", "2"]).run().success();
     db.jobctl(["show", "1"]).run().success().stdout_has("a newer run replaced it");
     retry(&["--all-cancelled", "--dry-run"]).success().stdout("queued\t1\n");
-    // Only the newest of several runs gets the key.
+    // Of two runs that had the key, only the newest gets it back.
     retry(&["1", "2"]).exits(4).stdout("2\tqueued\n").stderr(why);
     db.jobctl(["cancel", "2"]).run().success();
     retry(&["1"]).success();
@@ -398,7 +398,7 @@ fn a_run_of_another_job_is_not_replaced() {
 #[test]
 fn a_full_definition_still_replaces_its_waiting_run() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'cat'\nmax_waiting = 1\n");
     answer_to_enqueue(&db, &["a", "[1]"]);
     let replaced = "{\"id\":1,\"result\":\"replaced\"}";

@@ -207,7 +207,7 @@ fn the_headline_says_whether_anything_needs_attention() {
              started_at)
          VALUES ('hook', 'running', 1, 'w', now() - interval '1 hour', now() - interval '2 hours')",
     );
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let shown = page(&db, &[]);
     assert_says(&shown, "Now no worker ticks, for 2h (the last was");
     assert_says(
@@ -341,7 +341,7 @@ fn a_long_window_shows_the_figures_of_days() {
 #[test]
 fn tiles_count_due_held_and_running_runs() {
     let db = healthy_db();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply(
         "[jobs.hook]\nshell = 'true'\nrate = '60/1m'\nmax_lag = '3h'\n\
          [jobs.other]\nshell = 'true'\n",
@@ -683,7 +683,7 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
                 now() - interval '6 hours', now()),
             ('late', 'running', 1, 'old', now() + interval '1 minute', NULL, NULL)",
     );
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let page = page(&db, &[]);
     let text = text(&page);
     let texts = |from: &str, to: &str| {
@@ -734,7 +734,7 @@ const HOSTILE: &str = "</title></style><script>x</script>\"'><img src=http://e o
 #[test]
 fn stored_text_never_becomes_html() {
     let db = healthy_db();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         enqueue_in_status(&db, status);
     }

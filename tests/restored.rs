@@ -103,7 +103,7 @@ fn a_tick_for_one_run_starts_nothing_in_a_restored_database() {
 
 /// Any worker may notice a restore, so its login can also make one up.
 #[test]
-fn the_event_of_a_worker_s_login_stops_all_hosts_until_an_operator_accepts_it() {
+fn a_restore_event_that_a_worker_writes_stops_all_hosts_until_an_operator_accepts_it() {
     let db = TestDb::new();
     let [one, other, operator] =
         ["worker", "worker", "operator"].map(|part| Role::granted(&db, part));
@@ -164,7 +164,7 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
         .stdout_has(remedy);
     // The hosts tick, and recover nothing by design.
     let check = db.jobctl(["check"]).run().exits(1);
-    check.nowhere("no worker ticks").nowhere("expired lease");
+    check.prints_nowhere("no worker ticks").prints_nowhere("expired lease");
     let doctor = db.jobctl(["doctor"]).run().exits(1);
     let doctor = doctor.stdout_has("unknown\tqueues\tnot checked while ticks start nothing");
     doctor.stdout_has("bad\trestores\tthe database was restored, so ticks start nothing\t");
@@ -181,7 +181,7 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     assert_eq!((db.status(paid), receipts()), ("cancelled".to_owned(), "charged\n".to_owned()));
     let accepted = "restore|t||worker web1\naccept-restore|f|paid ones are cancelled|";
     assert_eq!(db.query(events), accepted);
-    db.jobctl(["check"]).run().nowhere("restore");
+    db.jobctl(["check"]).run().prints_nowhere("restore");
     db.jobctl(["doctor"]).run().stdout_has("ok\trestores\t");
 }
 
@@ -325,20 +325,20 @@ fn a_missing_or_unreadable_state_folder_stops_no_tick() {
     let (notes, note) = (host.notes(), host.note());
     fs::write(&note, "{\"ticks\": [").unwrap();
     set_last_ticks_of_database(&db, "1 day");
-    host.tick(&db).success().nowhere("cannot");
+    host.tick(&db).success().prints_nowhere("cannot");
     // The broken note was replaced.
     set_last_ticks_of_database(&db, "2 days");
     assert_starts_nothing(host.tick(&db));
     db.jobctl(["accept-restore"]).run().success();
     fs::remove_file(&note).unwrap();
     fs::set_permissions(&notes, Permissions::from_mode(0o777)).unwrap();
-    host.tick(&db).success().nowhere("cannot");
+    host.tick(&db).success().prints_nowhere("cannot");
     fs::remove_dir_all(&notes).unwrap();
     fs::write(&notes, "").unwrap();
     set_last_ticks_of_database(&db, "2 days");
-    host.tick(&db).success().nowhere("cannot");
+    host.tick(&db).success().prints_nowhere("cannot");
     let homeless = db.jobctl(["tick"]).env("XDG_STATE_HOME", "").env("HOME", "/dev/null");
-    homeless.run().success().nowhere("cannot");
+    homeless.run().success().prints_nowhere("cannot");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn pass_result_shows_no_output_that_the_role_may_not_read() {
 
 /// An enqueue can end a run, to make room for its own, and so enqueue a hook.
 #[test]
-fn a_hook_belongs_to_the_owner_and_a_replaced_run_to_its_newest_enqueuer() {
+fn an_enqueuer_may_not_read_the_state_of_a_hook_or_of_a_run_that_another_login_replaced() {
     let db = TestDb::new();
     db.apply(
         "[jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n\
@@ -149,6 +149,7 @@ fn a_hook_belongs_to_the_owner_and_a_replaced_run_to_its_newest_enqueuer() {
         role.client().query_one(&states, &[]).unwrap().get::<_, i64>(0) == 1
     };
     assert!(!reads(&first, hook));
+    // The second enqueuer replaces the run of the first one.
     let replace = "SELECT jobctl.enqueue('live', '[1]', key => 'k', key_scope => 'live',
         run_in => '1 hour', on_conflict => 'replace')";
     let run: i64 = client.query_one(replace, &[]).unwrap().get(0);

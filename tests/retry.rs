@@ -13,7 +13,7 @@ const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, 
 #[test]
 fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         let id = enqueue_in_status(&db, status);
         db.execute(&format!(
@@ -117,7 +117,7 @@ fn retry_caps_max_attempts_at_a_million_and_continues() {
 }
 
 #[test]
-fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
+fn retry_prints_a_result_for_each_id_and_the_worst_sets_its_exit_status() {
     let db = TestDb::new();
     let [dead, succeeded, failed] =
         ["dead", "succeeded", "failed"].map(|status| enqueue_in_status(&db, status));
@@ -144,7 +144,7 @@ fn each_id_gets_a_result_and_the_worst_sets_the_exit_status() {
 #[test]
 fn all_dead_retries_dead_runs_only() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("").stderr("");
     db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().success().stdout("[]\n").stderr("");
     let ids: Vec<_> = STATUSES
@@ -283,7 +283,7 @@ fn a_retried_cancelled_run_gets_back_a_later_time() {
 }
 
 #[test]
-fn all_cancelled_undoes_a_cancel() {
+fn retry_all_cancelled_restores_the_status_and_time_of_runs_that_a_cancel_ended() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["report", "--in", "1h"]));
@@ -353,7 +353,7 @@ fn all_runs_need_yes_without_a_terminal() {
 #[test]
 fn a_dry_run_changes_nothing_and_answers_as_the_command() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let states = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
     for command in ["retry", "cancel", "settle", "prune"] {
         let ids = STATUSES.map(|status| enqueue_in_status(&db, status).to_string());
@@ -370,7 +370,7 @@ fn a_dry_run_changes_nothing_and_answers_as_the_command() {
 #[test]
 fn all_runs_get_one_total_for_each_result() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in ["queued", "failed", "running"] {
         enqueue_in_status(&db, status);
     }
@@ -461,7 +461,7 @@ fn again_repeats_runs_that_succeeded_but_not_their_effects() {
 #[test]
 fn again_takes_the_runs_that_match_the_filters() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
     retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
     retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");

@@ -74,7 +74,7 @@ fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
 }
 
 #[test]
-fn an_error_names_the_sets_only_if_one_of_them_helps() {
+fn an_error_names_the_sets_of_grants_only_if_one_of_them_helps() {
     let (db, folder) = (db_with_something_of_everything(), temp_dir());
     let role = Role::new(&db);
     let words = ["grants", "--role", role.name(), "--as"].into_iter().chain(PARTS);

@@ -97,14 +97,14 @@ fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
 fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let db = TestDb::new();
     insert_definitions(&db, 10_000, "0 0 1 1 *", NEW_YEAR);
+    // Each other schedule allows overlaps, which is another path in the database.
     db.execute(
         "UPDATE jobctl.job_definitions SET overlap = CASE id % 2 WHEN 0 THEN 'allow' ELSE 'skip' \
          END",
     );
     let workers: Vec<_> = (0..10).map(|n| format!("w{n}")).collect();
     // The queue is empty, so that the ticks only fire.
-    let tick =
-        |worker| db.jobctl(["tick", "--quiet", "--queue", "none", "--worker", worker]).spawn();
+    let tick = |worker| db.tick_that_starts_nothing().args(["--quiet", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
     // A wake on a busy machine leaves the rest to the next one.
@@ -127,7 +127,7 @@ fn a_locked_schedule_delays_no_other() {
     let db = TestDb::new();
     insert_definitions(&db, 600, "0 * * * *", "date_trunc('hour', now())");
     let mut session = db.client();
-    // All; one in the middle of the first batch; none.
+    // A transaction locks all schedules; then one in the middle of the first batch; then none.
     for (locked, runs) in [("true", "0"), ("name = 'job_7'", "599"), ("false", "600")] {
         let mut edit = session.transaction().unwrap();
         edit.execute(
@@ -135,17 +135,18 @@ fn a_locked_schedule_delays_no_other() {
             &[],
         )
         .unwrap();
-        db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success().stderr("");
+        db.tick_that_starts_nothing().args(["--quiet"]).run().success().stderr("");
         assert_eq!(number_of_fired_runs(&db), runs, "{locked}");
     }
 }
 
 #[test]
-fn a_time_is_not_fired_again_after_its_history_is_gone() {
+fn a_time_is_not_fired_again_after_its_run_is_deleted() {
     let db = TestDb::new();
     define_yearly_job(&db, "");
     make_due_since(&db, "0");
     db.jobctl(["tick"]).run().success();
+    // `prune`, or an application, has deleted the run.
     db.execute("DELETE FROM jobctl.job_runs");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(number_of_fired_runs(&db), "0");
@@ -160,7 +161,7 @@ fn catch_up_decides_how_many_missed_times_fire() {
              overlap = 'allow'\n"
         ));
         make_due_since(&db, "3 hours");
-        db.jobctl(["tick", "--queue", "none"]).run().success();
+        db.tick_that_starts_nothing().run().success();
         assert_eq!(number_of_fired_runs(&db), runs.to_string(), "{catch_up}");
         // The newest fired and the others were counted; a minute may have passed meanwhile.
         let newest =
@@ -174,7 +175,7 @@ fn catch_up_decides_how_many_missed_times_fire() {
 }
 
 #[test]
-fn catch_up_skip_leaves_out_a_late_time() {
+fn catch_up_skip_fires_no_time_that_is_late() {
     let db = TestDb::new();
     db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\ncatch_up = 'skip'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now())");
@@ -187,7 +188,7 @@ fn catch_up_skip_leaves_out_a_late_time() {
 fn catching_up_a_year_of_a_thousand_schedules_is_one_tick() {
     let db = TestDb::new();
     insert_definitions(&db, 1000, "* * * * *", "now() - interval '1 year'");
-    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().args(["--quiet"]).run().success();
     assert_eq!(number_of_fired_runs(&db), "1000");
 }
 
@@ -196,7 +197,7 @@ fn more_times_than_a_statement_fires_are_all_fired() {
     let db = TestDb::new();
     insert_definitions(&db, 12, "@daily", "date_trunc('day', now()) - interval '3 years'");
     db.execute("UPDATE jobctl.job_definitions SET catch_up = 'all:1000', overlap = 'allow'");
-    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().args(["--quiet"]).run().success();
     assert_eq!(
         db.query("SELECT count(*), count(DISTINCT definition_id) FROM jobctl.job_runs"),
         "12000|12"
@@ -235,7 +236,7 @@ fn a_time_whose_run_id_is_taken_does_not_count_as_fired() {
          FROM generate_series(1, 3) AS n",
     );
     make_due_since(&db, "0");
-    db.jobctl(["tick", "--queue", "none"]).run().success().stderr_has("run 4");
+    db.tick_that_starts_nothing().run().success().stderr_has("run 4");
     assert_eq!(number_of_fired_runs(&db), "1");
     assert_eq!(db.query("SELECT skipped_fires FROM jobctl.job_definitions"), "0");
 }
@@ -260,10 +261,11 @@ fn apply_fixes_a_schedule_whose_runs_cannot_be_stored() {
 }
 
 #[test]
-fn the_same_file_again_lets_a_schedule_that_was_put_off_fire() {
+fn apply_of_the_same_file_lets_a_schedule_that_was_put_off_fire() {
     let db = TestDb::new();
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
     db.apply(job);
+    // The constraint rejects each run of a schedule, so the tick puts the schedule off.
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now());
          ALTER TABLE jobctl.job_runs ADD CONSTRAINT none CHECK (scheduled_for IS NULL)",
@@ -287,20 +289,21 @@ fn a_definition_rejects_a_payload_that_its_runs_would_reject() {
 }
 
 #[test]
-fn a_time_is_skipped_while_the_last_run_is_not_finished() {
+fn overlap_skip_skips_a_time_while_the_last_run_is_not_finished() {
     for (overlap, runs) in [("skip", "1"), ("allow", "2"), ("queue", "2")] {
         let db = TestDb::new();
         define_yearly_job(&db, &format!("overlap = '{overlap}'"));
         make_due_since(&db, "0");
-        db.jobctl(["tick", "--queue", "none"]).run().success();
+        db.tick_that_starts_nothing().run().success();
+        // The run that waits is for yesterday now, so that today's time can fire.
         db.execute("UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'");
         make_due_since(&db, "0");
-        let second = db.jobctl(["tick", "--queue", "none"]).run().success();
+        let second = db.tick_that_starts_nothing().run().success();
         assert_eq!(number_of_fired_runs(&db), runs, "{overlap}");
         if overlap == "skip" {
             second.stderr_has("not fired, its last run is not finished");
             assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
-            // It resumes when the run has finished.
+            // Once a tick has run the waiting run, the next time fires.
             db.jobctl(["tick"]).run().success();
             db.execute(
                 "UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'",
@@ -313,7 +316,7 @@ fn a_time_is_skipped_while_the_last_run_is_not_finished() {
 }
 
 #[test]
-fn a_broken_schedule_stops_no_other() {
+fn a_schedule_with_an_invalid_expression_is_logged_once_and_stops_no_other() {
     let db = TestDb::new();
     db.apply(
         "[jobs.broken]\nshell = 'true'\nschedule = '@hourly'\n[jobs.whole]\nshell = \
@@ -327,7 +330,7 @@ fn a_broken_schedule_stops_no_other() {
         .run()
         .success()
         .stderr_has("schedule of `broken` does not fire")
-        .nowhere("not fired");
+        .prints_nowhere("not fired");
     assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "whole|succeeded");
     // It is put off, and does not fill the log.
     db.jobctl(["tick"]).run().success().stderr("");
@@ -403,7 +406,7 @@ fn a_changed_schedule_fires_the_due_time_in_the_next_tick_and_continues_from_now
 /// Times of a schedule are due; `apply` changes its definition. The new definition decides how many
 /// of them the next tick fires, and `apply` says the number, also in a dry run.
 #[test]
-fn the_new_definition_decides_about_due_times() {
+fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them() {
     let job = |keys: &str| format!("[jobs.a]\nshell = 'true'\n{keys}\n");
     let all = "schedule = '* * * * *'\ncatch_up = 'all'\noverlap = 'allow'";
     let other = "[jobs.b]\nshell = 'true'\n".to_owned();
@@ -479,7 +482,7 @@ fn a_spread_delays_each_job_by_a_fixed_time() {
         'true'\nschedule = '@hourly'\nspread = '1h'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now())");
-    db.jobctl(["tick", "--queue", "none"]).run().success();
+    db.tick_that_starts_nothing().run().success();
     let spread = "SELECT count(DISTINCT run_at - scheduled_for), bool_and(run_at - scheduled_for \
         BETWEEN interval '0' AND interval '1 hour')
         FROM jobctl.job_runs";
@@ -510,7 +513,8 @@ fn a_fired_run_copies_its_definition() {
     );
 }
 
-/// Fires these nominal times, hours of 2026-01-01, through the function that ticks call.
+/// Calls the function by which a tick fires a schedule, with these hours of 2026-01-01 as its due
+/// times and a number of other times that it `missed`. Returns how many runs it has enqueued.
 fn call_fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
     let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
     db.execute(
@@ -528,7 +532,7 @@ fn call_fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
 #[test]
 fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     for overlap in ["skip", "allow", "queue"] {
         db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
@@ -566,7 +570,7 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
 }
 
 #[test]
-fn each_of_several_times_has_a_run_or_is_counted() {
+fn fire_enqueues_a_run_for_each_time_or_counts_it_as_skipped() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\ncatch_up = 'all'\n");
     for (overlap, fired, skipped) in
@@ -597,10 +601,11 @@ fn each_of_several_times_has_a_run_or_is_counted() {
 }
 
 #[test]
-fn fire_needs_the_stored_next_time() {
+fn fire_refuses_another_next_time_than_the_stored_one_and_disabled_or_paused_jobs() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
+    // The next time that a tick has seen, one second before the stored one.
     let seen = "next_run_at - interval '1 second'";
     let fire_is_refused = |seen: &str| {
         db.query(&format!(
@@ -744,7 +749,7 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
             "t|0",
             "{change}: the tick left it alone"
         );
-        db.jobctl(["tick", "--queue", "none"]).run().success();
+        db.tick_that_starts_nothing().run().success();
         let next = match change {
             "schedule = '* * * * *'" => "next_run_at <= now() + interval '1 minute'",
             "time_zone = 'Asia/Tokyo'" => "extract(hour FROM next_run_at AT TIME ZONE 'UTC') = 15",

@@ -6,7 +6,7 @@ use crate::support::{Role, TestDb, wait_until};
 #[test]
 fn settle_closes_dead_runs_and_refuses_others() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         let id = enqueue_in_status(&db, status);
         let settled = db.jobctl(["settle", &id.to_string()]).run();
@@ -43,19 +43,23 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
         all.stdout_has("shell\t");
     }
     db.jobctl(["list-dead", "--all", "--format", "table"]).run().success().stdout_has("SETTLED");
-    db.jobctl(["list-dead", "--format", "table"]).run().success().nowhere("SETTLED");
-    db.jobctl(["status", "--json"]).run().success().nowhere("runs_dead").nowhere("\"dead_runs\":1");
-    db.jobctl(["status", "--prometheus"]).run().success().nowhere("status=\"dead\"} 1");
+    db.jobctl(["list-dead", "--format", "table"]).run().success().prints_nowhere("SETTLED");
+    db.jobctl(["status", "--json"])
+        .run()
+        .success()
+        .prints_nowhere("runs_dead")
+        .prints_nowhere("\"dead_runs\":1");
+    db.jobctl(["status", "--prometheus"]).run().success().prints_nowhere("status=\"dead\"} 1");
     db.jobctl(["doctor"]).run().stdout_has("no dead run needs attention");
     let report = db.jobctl(["report"]).run().success();
-    report.stdout_has("All well.").nowhere("jobctl list-dead --job");
+    report.stdout_has("All well.").prints_nowhere("jobctl list-dead --job");
     assert_eq!(db.query("SELECT * FROM jobctl.dead_runs"), "");
     let list = db.jobctl(["list", "--status", "dead"]).run().success();
     assert!(list.stdout.starts_with(&format!("{id}\tshell\tdead\t")), "{list}");
     let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
     let shown = shown.stdout_has("status:      dead").stdout_has("settled:     2");
     let shown = shown.stdout_has("sent by hand").stdout_has("`jobctl retry ");
-    shown.nowhere("`jobctl settle ");
+    shown.prints_nowhere("`jobctl settle ");
     // The first time stays.
     let settled_at = db.of_run(id.parse().unwrap(), "settled_at");
     db.jobctl(["settle", &id]).run().success();
@@ -63,7 +67,7 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
 }
 
 #[test]
-fn filters_select_runs_that_are_not_settled() {
+fn settle_and_retry_by_filter_leave_settled_runs_out() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'exit 64'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["a"]));

@@ -18,7 +18,7 @@ fn insert_running_elsewhere(db: &TestDb, share: &str) {
              (job_type, status, attempts, locked_by, locked_until, started_at, share)
          VALUES ('a', 'running', 1, 'b', now() + interval '1 hour', now(), '{share}')"
     ));
-    db.leaves_running();
+    db.allow_running_runs_at_end();
 }
 
 /// Returns the shares of the runs that ended, in the order of their starts.
@@ -48,7 +48,7 @@ fn shares_take_turns_although_one_share_has_older_runs() {
 }
 
 #[test]
-fn turns_are_taken_within_one_claim_and_other_jobs_keep_their_place() {
+fn shares_take_turns_within_one_claim_and_other_jobs_keep_their_place() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nrate = '9/1d'\n[jobs.b]\nshell = 'true'\nqueue = 'b'\n");
     enqueue_for_shares(&db, "big big big");
@@ -108,7 +108,7 @@ fn rate_per_share_limits_the_starts_of_each_share() {
 }
 
 #[test]
-fn shares_that_start_no_more_leave_no_rows() {
+fn rates_of_shares_without_runs_are_deleted() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nrate_per_share = '1/1s'\n");
     db.execute(
@@ -237,7 +237,7 @@ fn a_queue_that_is_not_served_hides_no_run_of_the_same_share() {
 }
 
 #[test]
-fn all_of_many_limited_definitions_are_served() {
+fn one_tick_serves_all_of_many_limited_definitions() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_definitions (name, kind, action, max_running)
@@ -263,5 +263,5 @@ fn a_lost_connection_is_not_taken_for_a_slow_claim_of_a_limited_job() {
     let tick = db.jobctl(["tick", "--lease", "3s", "--quiet"]);
     let tick = tick.through(&proxy).run().exits(5);
     tick.stderr_has("the database does not answer")
-        .nowhere("claiming runs of jobs with limits took longer");
+        .prints_nowhere("claiming runs of jobs with limits took longer");
 }

@@ -150,7 +150,7 @@ fn the_environment_names_the_run_and_the_attempt() {
             .success()
     };
     tick();
-    db.age();
+    db.make_waiting_runs_due();
     tick();
     for attempt in [1, 2] {
         assert_eq!(
@@ -312,7 +312,7 @@ fn an_error_shows_only_the_program_name_of_a_command() {
                 '{job}', '{payload}', 1)"
         ));
     }
-    db.jobctl(["tick"]).run().success().nowhere("S3CRET");
+    db.jobctl(["tick"]).run().success().prints_nowhere("S3CRET");
     let mut seen = String::new();
     for (id, (_, _, why)) in (1..).zip(&runs) {
         let error = db.of_run(id, "status || ' ' || last_error");

@@ -233,7 +233,7 @@ fn json_has_every_column_the_reason_and_the_history() {
 #[test]
 fn show_prints_runs_of_every_status_and_refuses_unknown_ids() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for status in STATUSES {
         let id = enqueue_in_status(&db, status);
         let shown = show(&db, id);
@@ -307,12 +307,12 @@ fn no_command_shows_secrets_of_built_in_jobs() {
     let call = db.enqueue(["http", &call.to_string()]);
     let command = json!({"command": "exit 64", "env": {"TOKEN": "s3cret"}});
     let command = db.enqueue(["shell", &command.to_string()]);
-    db.jobctl(["tick"]).env("API_KEY", "s3cret").run().success().nowhere("s3cret");
+    db.jobctl(["tick"]).env("API_KEY", "s3cret").run().success().prints_nowhere("s3cret");
     for id in [call, command] {
         for form in [&[][..], &["--json"]] {
             let shown =
                 db.jobctl(["show", &id.to_string()]).args(form.iter().copied()).run().success();
-            shown.nowhere("s3cret").stdout_has("[redacted]");
+            shown.prints_nowhere("s3cret").stdout_has("[redacted]");
         }
     }
     for command in [
@@ -323,7 +323,7 @@ fn no_command_shows_secrets_of_built_in_jobs() {
         &["failures"],
         &["failures", "--group"],
     ] {
-        db.jobctl(command.iter().copied()).run().success().nowhere("s3cret");
+        db.jobctl(command.iter().copied()).run().success().prints_nowhere("s3cret");
     }
     assert_eq!(
         json_of(&db, call)["payload"],
@@ -373,7 +373,7 @@ fn output_prints_the_stored_bytes_of_any_attempt() {
         .stdout("")
         .stderr(&format!("jobctl: cannot show the output of run {id}: no attempt has begun\n"));
     db.jobctl(["tick", "--quiet"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
     db.execute("UPDATE jobctl.job_attempts SET output = 'first' WHERE attempt = 1");
     show(&[]).success().stdout("a\u{1b}[1m\r\n\n b").stderr("");
@@ -506,7 +506,7 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
 #[test]
 fn the_definition_explains_why_a_due_run_waits() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply(
         "[jobs.two]\nshell = 'true'\nmax_running = 2\n[jobs.one]\nshell = 'true'\nschedule = \
          '@yearly'\noverlap = 'queue'\n
@@ -566,7 +566,7 @@ fn the_definition_explains_why_a_due_run_waits() {
 #[test]
 fn times_lease_and_attempts_explain_why_a_run_is_not_running() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let columns = |id: i64, columns: &str| {
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
         why_in_show(&db, id)

@@ -23,10 +23,7 @@ fn an_idle_tick_ends_at_once_on_any_signal() {
     let db = TestDb::new();
     for signal in SIGNALS {
         let tick = db.jobctl(["tick", "--linger", "--quiet"]).spawn();
-        wait_until("the tick to linger", || {
-            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL")
-                == "1"
-        });
+        db.wait_until_a_tick_has_the_claim_right();
         tick.signal(signal);
         tick.wait_within(Duration::from_secs(5)).success().stdout("").stderr("");
         assert_eq!(
@@ -37,7 +34,7 @@ fn an_idle_tick_ends_at_once_on_any_signal() {
 }
 
 #[test]
-fn a_signal_during_the_start_is_not_lost() {
+fn a_signal_during_the_start_ends_the_tick() {
     let db = TestDb::new();
     let signalled = Preload::compile(
         "#define _GNU_SOURCE
@@ -51,7 +48,7 @@ fn a_signal_during_the_start_is_not_lost() {
          }",
     );
     let tick = signalled.before(db.jobctl(["tick", "--linger", "--max-time", "1h"])).spawn();
-    // Whether jobctl catches the signal or not.
+    // The signal arrives before or after jobctl begins to catch signals. Both end the tick.
     tick.wait_within(Duration::from_secs(10));
 }
 
@@ -68,11 +65,9 @@ fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
             .spawn();
         gate.wait_for_starts(1);
         tick.signal(signal);
-        wait_until("the claim right to be free", || {
-            db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-        });
+        db.wait_until_no_tick_has_the_claim_right();
         let late = db.enqueue(["shell", "--", "true"]);
-        // It renews its lease meanwhile, so no other host recovers the run.
+        // The tick renews its lease meanwhile, so no other host recovers the run.
         let lease = db.of_run(running, "locked_until");
         wait_until("the first lease to be over", || {
             db.query(&format!("SELECT now() > '{lease}'")) == "t"
@@ -90,19 +85,18 @@ fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
 }
 
 #[test]
-fn after_a_migration_running_jobs_finish() {
+fn a_tick_claims_nothing_after_a_migration_and_lets_its_running_jobs_finish() {
     let db = TestDb::new();
     let gate = Gate::new();
     let running = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
+    // A newer jobctl has migrated the schema.
     db.execute(
         "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
         '9999_later', 'x')",
     );
-    wait_until("the claim right to be free", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     // The lease is renewed as before.
     let lease = db.of_run(running, "locked_until");
     wait_until("the lease to be over", || db.query(&format!("SELECT now() > '{lease}'")) == "t");
@@ -112,7 +106,7 @@ fn after_a_migration_running_jobs_finish() {
 }
 
 #[test]
-fn runs_that_were_claimed_during_a_signal_are_released_uncounted() {
+fn runs_of_a_claim_that_a_signal_interrupts_are_released_without_an_attempt() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -123,7 +117,7 @@ fn runs_that_were_claimed_during_a_signal_are_released_uncounted() {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
         wait_event = 'advisory'";
     wait_until("the claim", || db.query(waiting) == "1");
-    // It waits for the answer to its claim. Then it finds the signal.
+    // The tick waits for the answer to its claim. It sees the signal only afterwards.
     tick.signal(Signal::TERM);
     drop(blocker);
     tick.wait().success().stderr_has("stopping: 0 running, grace 10s\n");
@@ -211,14 +205,12 @@ fn a_second_signal_ends_the_grace_period() {
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
     // The kernel may merge two signals that come at once.
-    wait_until("the first to be seen", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     std::thread::sleep(Duration::from_millis(100));
     let second = Instant::now();
     tick.signal(Signal::TERM);
     tick.wait_within(Duration::from_secs(20)).success();
-    // Not even SIGTERM.
+    // The job did not get the five seconds that follow a SIGTERM.
     assert!(second.elapsed() < Duration::from_secs(4), "took {:?}", second.elapsed());
     assert!(!gate.has_processes());
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
@@ -232,9 +224,7 @@ fn signals_of_a_terminal_do_not_reach_the_jobs() {
     let tick = db.jobctl(["tick", "--grace", "1m", "--linger"]).leads_group().spawn();
     gate.wait_for_starts(1);
     kill_process_group(tick.pid(), Signal::INT).unwrap();
-    wait_until("the signal to be seen", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     gate.open();
     tick.wait().success().stderr_has("stopping: ");
     assert_eq!((gate.count("asked"), gate.count("end")), (0, 1));
@@ -274,10 +264,10 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
 }
 
 #[test]
-fn a_tick_without_its_database_exits_within_its_timeouts() {
+fn a_stopped_tick_whose_database_is_away_ends_its_jobs_and_exits_within_its_timeouts() {
     for cut in [false, true] {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let proxy = Proxy::to(&db);
         let gate = Gate::new();
         let id = gate.enqueue(&db);
@@ -304,7 +294,7 @@ fn a_tick_without_its_database_exits_within_its_timeouts() {
 #[test]
 fn a_tick_that_cannot_release_a_run_exits_1() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--grace", "0s", "--lease", "1m"]).spawn();
@@ -358,7 +348,7 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
 #[test]
 fn a_signal_reaches_the_jobs_even_if_the_database_is_silent() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     let id = gate.enqueue(&db);
@@ -402,10 +392,7 @@ fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
         let proxy = Proxy::to(&db);
         let flags = ["--linger", "--grace", "1s", "--quiet"];
         let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
-        wait_until("the tick to linger", || {
-            db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL")
-                == "1"
-        });
+        db.wait_until_a_tick_has_the_claim_right();
         proxy.freeze_after(text);
         wait_until("the database to be silent", || proxy.is_frozen());
         let asked = Instant::now();
@@ -459,7 +446,7 @@ fn a_release_does_not_undo_the_claim_of_another_worker() {
         "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
     ];
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
         wait_event_type = 'Lock'";

@@ -20,6 +20,7 @@ pub(crate) fn slow_down(db: &TestDb, table: &str, event: &str, condition: &str, 
     ));
 }
 
+/// A condition on the updates that renew leases.
 const RENEWAL: &str = "OLD.status = 'running' AND NEW.status = 'running'";
 
 /// Waits until some session sleeps in the trigger.
@@ -39,7 +40,7 @@ fn a_result_is_recorded_although_renewals_take_longer_than_a_heartbeat() {
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.delay(Duration::from_millis(500));
-    // The other lease is renewed meanwhile.
+    // The lease of the other run is renewed while this result is recorded.
     db.wait_for_status(ends, "succeeded");
     gate.open();
     let tick = tick.wait().success().stderr_has("the database is slow: it took ");
@@ -101,7 +102,7 @@ fn a_result_that_takes_too_long_stops_neither_the_others_nor_the_end_of_the_tick
     tick.stderr_has("run 1 shell attempt 1/10: cannot record results: canceling statement due to")
         .stderr_has("run 1 shell attempt 1/10: succeeded after");
     assert_eq!(db.of_run(slow, "status, attempts"), "running|1", "its result is stored");
-    // No later tick executes it again.
+    // No later tick executes the run again, although its lease has expired.
     db.expire_leases();
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     tick.stderr_has("run 1: cannot record stored results: ");
@@ -163,7 +164,7 @@ fn figures_that_take_too_long_delay_no_result() {
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     let tick = tick
         .stderr_has("figures are not counted: canceling statement due to statement timeout")
-        .nowhere("stored for later");
+        .prints_nowhere("stored for later");
     assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "succeeded"], "{tick}");
 }
 
@@ -176,12 +177,13 @@ fn a_claim_that_a_person_cancels_is_sent_again() {
     slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued'", 0.5);
     let tick = db.jobctl(["tick"]).spawn();
     wait_for_sleep(&db);
+    // A person cancels the claim on the server.
     db.query(
         "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND wait_event = 'PgSleep'",
     );
-    let tick = tick.wait().success().stderr_has("succeeded").nowhere("cannot claim");
-    let tick = tick.nowhere("jobs with limits");
+    let tick = tick.wait().success().stderr_has("succeeded").prints_nowhere("cannot claim");
+    let tick = tick.prints_nowhere("jobs with limits");
     assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "succeeded"], "{tick}");
 }
 
@@ -192,6 +194,7 @@ fn a_claim_that_a_person_cancels_twice_blames_no_run() {
     let id = db.enqueue(["limited"]);
     slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued'", 60.0);
     let mut tick = db.jobctl(["tick"]).spawn();
+    // A person cancels each claim on the server.
     while tick.is_running() {
         db.query(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
@@ -277,7 +280,7 @@ fn a_lost_or_expired_run_that_cannot_be_ended_in_time_stops_no_other() {
         ("expire", "NEW.status = 'cancelled'", "expires_at = now() - interval '1 h'"),
     ] {
         let db = TestDb::new();
-        db.leaves_running();
+        db.allow_running_runs_at_end();
         let slow = db.enqueue(["shell", "--", "true"]);
         db.execute(&format!("UPDATE jobctl.job_runs SET {age} WHERE id = {slow}"));
         slow_down(&db, "job_runs", "UPDATE", &format!("{change} AND OLD.id = {slow}"), TOO_LONG);
@@ -350,7 +353,7 @@ fn a_result_that_fails_for_now_is_stored_and_stops_no_other() {
 #[test]
 fn a_recovery_that_fails_for_now_stops_neither_others_nor_claims() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', locked_by = 'gone', attempts = 1,
@@ -483,5 +486,5 @@ fn a_far_server_keeps_no_job_from_starting() {
     db.wait_for_status(other, "succeeded");
     db.wait_for_status(limited, "succeeded");
     tick.signal(Signal::TERM);
-    tick.wait().nowhere("claiming runs of jobs with limits took longer");
+    tick.wait().prints_nowhere("claiming runs of jobs with limits took longer");
 }

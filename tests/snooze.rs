@@ -34,7 +34,7 @@ fn deploys_do_not_use_up_attempts() {
     std::fs::write(folder.path().join("done"), "").unwrap();
     tick().run().success().stderr_has("attempt 5/6: exit status 3");
     assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "failed|5|4|2");
-    db.age();
+    db.make_waiting_runs_due();
     tick().run().success();
     assert_eq!(db.of_run(id, STATUS_ATTEMPTS_UNCOUNTED_MAX), "dead|6|4|2");
     db.jobctl(["show", "1"]).run().success().stdout_has("attempt 6 of 6 was the last");
@@ -49,14 +49,13 @@ fn deploys_do_not_use_up_attempts() {
 fn a_run_that_asks_for_a_later_attempt_more_than_a_hundred_times_ends_dead() {
     let db = TestDb::new();
     let snooze = db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 75"]);
-    // 99 attempts have been snoozed. A replica runs no triggers, so nothing checks this update.
-    db.execute(
-        "SET session_replication_role = replica;
-         UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99, snoozed_attempts = 99",
+    // 99 attempts have been snoozed.
+    db.execute_without_triggers(
+        "UPDATE jobctl.job_runs SET attempts = 99, uncounted_attempts = 99, snoozed_attempts = 99",
     );
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(snooze, STATUS_ATTEMPTS_UNCOUNTED_MAX), "queued|100|100|1");
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success().stderr_has("attempt 101/101: exit status 75 after ");
     assert_eq!(db.of_run(snooze, STATUS_ATTEMPTS_UNCOUNTED_MAX), "dead|101|100|1");
     assert_eq!(db.of_run(snooze, "last_error, finished_at IS NOT NULL"), "exit status 75|t");
@@ -90,12 +89,11 @@ fn check_reports_a_run_that_asked_for_a_later_attempt_ten_times() {
     db.jobctl(["tick"]).run().success();
     let check = || db.jobctl(["check"]).run();
     check().success();
-    // The next attempt is the tenth. A replica runs no triggers, so nothing checks this update.
-    db.execute(
-        "SET session_replication_role = replica;
-         UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9, snoozed_attempts = 9",
+    // The next attempt is the tenth.
+    db.execute_without_triggers(
+        "UPDATE jobctl.job_runs SET attempts = 9, uncounted_attempts = 9, snoozed_attempts = 9",
     );
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     let found =
         "1 waiting run of shell asked for a later attempt at least ten times (such as run 1)";
@@ -196,7 +194,7 @@ fn holds_in_force(db: &TestDb) -> String {
 /// Lets the time of each hold pass, and makes all waiting runs due.
 fn let_holds_run_out(db: &TestDb) {
     db.execute("UPDATE jobctl.job_holds SET held_until = now() - interval '1 s'");
-    db.age();
+    db.make_waiting_runs_due();
     assert_eq!(holds_in_force(db), "0");
 }
 
@@ -268,7 +266,7 @@ fn a_retry_cancel_or_edit_that_waited_for_a_snooze_to_commit_ends_its_hold() {
         .unwrap();
         let id = run.to_string();
         let act = db.jobctl(act.iter().copied().chain([id.as_str()])).spawn();
-        wait_until("the command to wait for the row", || db.waiting_for_locks() == 1);
+        wait_until("the command to wait for the row", || db.sessions_waiting_for_locks() == 1);
         tick.commit().unwrap();
         act.wait().success();
         assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "0");
@@ -351,7 +349,7 @@ fn run_with_ten_attempts_and_then(db: &TestDb, ten_times: &str, then: &[&str]) -
     let commands = [ten_times; 10].into_iter().chain(then.iter().copied());
     for (command, before) in commands.zip(0..) {
         std::fs::write(folder.path().join("command"), command).unwrap();
-        db.age();
+        db.make_waiting_runs_due();
         let tick = db.jobctl(["tick", "--grace", "0s"]).current_dir(folder.path()).spawn();
         if command == IS_INTERRUPTED {
             wait_until("the command to run", || starts() == before + 1);
@@ -401,10 +399,9 @@ fn a_run_that_was_interrupted_a_hundred_times_may_still_be_snoozed() {
              AND column_name NOT IN ('id', 'attempts', 'max_attempts')
              AND to_jsonb(run) ->> column_name = '10'",
     );
-    // Go on as if there were 100. A replica runs no triggers, so nothing checks this update.
-    db.execute(&format!(
-        "SET session_replication_role = replica;
-         UPDATE jobctl.job_runs SET attempts = 100, max_attempts = 1, {counter} = 100"
+    // Go on as if there were 100.
+    db.execute_without_triggers(&format!(
+        "UPDATE jobctl.job_runs SET attempts = 100, max_attempts = 1, {counter} = 100"
     ));
     let payload = format!(r#"{{"command": "{ASKS_FOR_LATER}"}}"#);
     db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}'"));
@@ -427,7 +424,7 @@ fn assert_hold_ends_with_its_run(keys: &str, end: impl FnOnce(&TestDb, i64)) {
     end(&db, run);
     let asked = format!("run {run} asked for a later attempt");
     for command in ["doctor", "status", "check"] {
-        db.jobctl([command]).run().nowhere(&asked);
+        db.jobctl([command]).run().prints_nowhere(&asked);
     }
     let other = db.enqueue(["pay"]);
     db.jobctl(["tick"]).run().success();

@@ -323,7 +323,7 @@ fn the_function_and_the_command_line_accept_the_same_values() {
 }
 
 #[test]
-fn flags_sql_and_batches_have_one_spelling() {
+fn the_flags_the_sql_arguments_and_the_batch_fields_of_enqueue_have_the_same_names() {
     let db = db_with_definition();
     let names =
         db.query("SELECT unnest(proargnames) FROM pg_proc WHERE oid = 'jobctl.enqueue'::regproc");

@@ -26,7 +26,7 @@ fn insert_waiting(db: &TestDb, job: &str, status: &str, seconds: i32) -> i64 {
 
 /// Inserts a run that has been running for this many seconds.
 pub(crate) fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let values =
         format!(", 'web1', now() + interval '1 minute', now() - interval '{seconds} seconds'");
     insert_run(db, job, "running", ", locked_by, locked_until, started_at", &values)
@@ -704,7 +704,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
 }
 
 #[test]
-fn a_row_of_figures_is_written_a_limited_number_of_times() {
+fn a_row_of_figures_that_was_written_1000_times_is_continued_in_a_new_row() {
     let db = TestDb::new();
     for _ in 0..2 {
         db.enqueue(["shell", "--", "true"]);
@@ -875,7 +875,7 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
 }
 
 #[test]
-fn with_more_than_five_findings_check_has_the_remedies() {
+fn status_with_more_than_five_findings_refers_to_check_for_the_remedies() {
     let db = TestDb::new();
     let dead = |job: u32| {
         insert_run(&db, &format!("job{job}"), "dead", ", finished_at", ", now()");

@@ -161,9 +161,7 @@ fn after_max_time_running_jobs_finish_and_no_run_is_claimed() {
     let tick = db.jobctl(["tick", "--max-time", "1s", "--linger", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
     // The claim right is released when the time is spent.
-    wait_until("the claim right to be free", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     let late = db.enqueue(["shell", "--", "true"]);
     gate.open();
     tick.wait().success();
@@ -175,9 +173,7 @@ fn only_a_lingering_tick_runs_jobs_that_are_enqueued_later() {
     let db = TestDb::new();
     db.jobctl(["tick"]).run().success().stderr("");
     let mut tick = db.jobctl(["tick", "--linger", "--max-time", "1m"]).spawn();
-    wait_until("the tick to linger", || {
-        db.query("SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL") == "1"
-    });
+    db.wait_until_a_tick_has_the_claim_right();
     for _ in 0..2 {
         let id = db.enqueue(["shell", "--", "true"]);
         db.wait_for_status(id, "succeeded");
@@ -202,7 +198,7 @@ fn a_tick_claims_only_from_the_named_queues() {
 }
 
 #[test]
-fn held_runs_name_their_worker() {
+fn a_running_run_and_its_attempt_name_their_worker() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = gate.enqueue(&db);
@@ -219,6 +215,11 @@ fn held_runs_name_their_worker() {
         db.query("SELECT worker, version <> '', claiming_tick IS NULL FROM jobctl.job_workers"),
         "blue|t|t"
     );
+}
+
+#[test]
+fn the_worker_of_a_tick_has_the_name_of_the_host_by_default() {
+    let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -328,9 +329,7 @@ fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
     assert!(is_silent("--queue other"));
     // The first tick claims nothing more, and its threads are still busy.
     tick.signal(Signal::TERM);
-    wait_until("the claim right to be free", || {
-        db.query("SELECT claiming_tick IS NULL FROM jobctl.job_workers") == "t"
-    });
+    db.wait_until_no_tick_has_the_claim_right();
     let [_, shown] = beside("--concurrency 2");
     let line = "runs are due, but other ticks of this worker use all of --concurrency, ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
@@ -393,7 +392,7 @@ fn the_log_has_an_object_a_line_if_asked() {
 #[test]
 fn each_line_about_a_run_has_its_fields() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n");
     let line = |what: &str| -> Value {
         let tick = db.jobctl(["tick", "--worker", "w", "--log-format", "json"]);
@@ -541,8 +540,10 @@ fn a_tick_needs_no_environment_and_no_working_directory() {
 }
 
 #[test]
-fn runs_that_cannot_be_executed_do_not_delay_the_next() {
+fn runs_with_unknown_jobs_or_wrong_payloads_end_dead_and_do_not_delay_the_next() {
     let db = TestDb::new();
+    // Of 200 runs that come first, a third has an unknown job. The others have a payload that is
+    // wrong for their job: a number instead of a text, or an array.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority)
          SELECT CASE n % 3 WHEN 0 THEN 'no_such_job' WHEN 1 THEN 'shell' ELSE 'http' END,
@@ -634,6 +635,6 @@ fn a_tick_at_a_terminal_says_that_its_user_is_another_one() {
     // A preview starts nothing, another worker has other ticks, and cron has no terminal.
     elsewhere();
     assert_eq!(says("--dry-run"), "");
-    db.jobctl(["tick", "--worker", "w"]).run().success().nowhere("this tick runs jobs as");
+    db.jobctl(["tick", "--worker", "w"]).run().success().prints_nowhere("this tick runs jobs as");
     assert_eq!(is_known(), name);
 }

@@ -207,7 +207,13 @@ fn assert_opens(address: &str) {
 
 #[track_caller]
 fn assert_refused(address: &str, why: &str) {
-    list(address).run().exits(7).stdout("").complains_once().nowhere("s3cret").stderr_has(why);
+    list(address)
+        .run()
+        .exits(7)
+        .stdout("")
+        .complains_once()
+        .prints_nowhere("s3cret")
+        .stderr_has(why);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
 }
 
 #[test]
-fn sql_batches_hooks_and_followers_continue_it() {
+fn sql_batches_hooks_and_followers_continue_the_trace_of_their_enqueuer() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\non_success = 'sent'\n\n[jobs.sent]\nshell = 'true'\n");
     let first = db.query(&format!("SELECT jobctl.enqueue('a', traceparent => '{TRACE}')"));

@@ -32,7 +32,7 @@ fn host() -> String {
 #[test]
 fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let [queued, running, failed, dead] =
         ["queued", "running", "failed", "dead"].map(|status| enqueue_in_status(&db, status));
     act_as_ana(&db, &["retry", &dead.to_string(), &failed.to_string()]);
@@ -129,7 +129,7 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
     assert_eq!(json["events"][0]["host_user"], by.as_str());
     // The runs of other ids have their own.
     let other = enqueue_in_status(&db, "dead").to_string();
-    db.jobctl(["show", &other, "--format", "table"]).run().success().nowhere("Trail");
+    db.jobctl(["show", &other, "--format", "table"]).run().success().prints_nowhere("Trail");
     act_as_ana(&db, &["cancel", &id]);
     act_as_ana(&db, &["prune", &id]);
     for form in [&[][..], &["--output"]] {
@@ -201,7 +201,7 @@ fn prune_keeps_the_event_of_a_pause_that_lasts() {
 #[test]
 fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     let job = |timeout: &str| {
         let secret = "http = { url = 'http://a.example/?token=s3cret' }";
         format!("[jobs.a]\n{secret}\ntimeout = '{timeout}'\n")
@@ -274,6 +274,7 @@ fn a_table_shows_a_command_for_many_runs_as_one_line() {
         let cancel = ["cancel", "--all-waiting", "--yes", "--job", job, "--reason", reason];
         as_ana(db.jobctl(cancel)).run().success();
     };
+    // Of the runs of `a`, a third has failed and waits for its next attempt.
     let enqueue = |job: &str, runs: u32| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at)

@@ -151,7 +151,7 @@ fn an_undone_retry_of_a_blocked_run_does_not_block_it_again_if_its_predecessor_h
 }
 
 #[test]
-fn what_a_person_sees_names_the_command_to_undo() {
+fn a_bulk_command_at_a_terminal_prints_how_to_undo_it() {
     let db = db_with_runs();
     let (shown, _) = crate::retry::answer_at_terminal(&db, "retry 1", "");
     assert!(!shown.contains("undo"), "{shown}");
@@ -162,6 +162,11 @@ fn what_a_person_sees_names_the_command_to_undo() {
     let operation = newest(&db);
     assert!(shown.contains(&format!("`jobctl undo {operation}` undoes it")), "{shown}");
     undo(&db, "3fa94c01be").exits(3).stderr_has("no command `3fa94c01be` is in the trail");
+}
+
+#[test]
+fn an_edited_payload_and_a_forced_retry_cannot_be_undone() {
+    let db = db_with_runs();
     let folder = temp_dir();
     let payload = folder.path().join("payload.json");
     std::fs::write(&payload, r#"{"command": "false"}"#).unwrap();

@@ -102,7 +102,7 @@ fn a_migration_stops_no_enqueue_and_loses_no_run() {
     assert_eq!(db.of_run(running, "status, locked_by"), "running|old");
     db.expire_leases();
     db.jobctl(["tick", "--quiet"]).run().success();
-    db.age();
+    db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.of_run(running, "status, attempts"), "succeeded|2");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE finished_at IS NULL"), "0");
@@ -111,7 +111,7 @@ fn a_migration_stops_no_enqueue_and_loses_no_run() {
 
 /// The check of the test above finds what it is for.
 #[test]
-fn a_migration_that_keeps_its_lock_is_noticed() {
+fn the_counter_of_refused_enqueues_notices_a_migration_that_keeps_its_lock() {
     let db = released();
     let mut migrator: Client = db.client();
     let refused = refused_enqueues(&db, |refused| {

@@ -16,7 +16,7 @@ pub fn has_ended_a_transaction(db: &TestDb, application: &str) -> bool {
 }
 
 #[test]
-fn it_waits_until_all_runs_have_ended() {
+fn wait_returns_when_all_runs_have_ended() {
     let db = TestDb::new();
     let gate = Gate::new();
     let gated = gate.enqueue(&db).to_string();
@@ -35,7 +35,7 @@ fn it_waits_until_all_runs_have_ended() {
 }
 
 #[test]
-fn the_exit_status_tells_how_runs_ended() {
+fn the_exit_status_of_wait_tells_how_the_runs_ended() {
     let db = TestDb::new();
     let enqueue = |command: &str| {
         db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", command]).to_string()
@@ -141,14 +141,14 @@ fn an_enqueuer_waits_for_its_own_runs_only() {
 }
 
 #[test]
-fn an_outage_at_the_start_is_waited_for_as_well() {
+fn wait_may_begin_during_an_outage_of_the_database() {
     let wait = jobctl(["wait", "1", "--timeout", "100ms"]);
     let wait = wait.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none").run();
     wait.exits(124).stderr_has("waiting for the database").stderr_has("did not answer");
 }
 
 #[test]
-fn it_waits_through_an_outage_of_the_database() {
+fn wait_goes_on_after_an_outage_of_the_database() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]).to_string();
     let proxy = Proxy::to(&db);
@@ -163,7 +163,7 @@ fn it_waits_through_an_outage_of_the_database() {
 }
 
 #[test]
-fn enqueue_runs_one_run_here_and_now() {
+fn enqueue_run_starts_its_run_at_once_in_the_same_process() {
     let db = TestDb::new();
     db.apply(
         "[jobs.one]\nshell = 'true'\nmax_running = 1\n\
@@ -192,7 +192,7 @@ fn enqueue_runs_one_run_here_and_now() {
 }
 
 #[test]
-fn a_run_that_does_not_start_here_waits_for_a_tick() {
+fn enqueue_run_leaves_a_run_that_it_may_not_start_to_a_tick() {
     let db = TestDb::new();
     db.apply("[jobs.one]\nshell = 'true'\n");
     let runs = || db.query("SELECT count(*) FROM jobctl.job_runs");
@@ -223,7 +223,7 @@ fn a_run_that_does_not_start_here_waits_for_a_tick() {
              locked_by = 'w', locked_until = now() + interval '1 hour'
          WHERE id = (SELECT min(id) FROM jobctl.job_runs WHERE job_type = 'one')",
     );
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     db.jobctl(["enqueue", "one", "--run", "--wait=1s"]).run().exits(124).stderr_has(waits);
     let before = runs();
     enqueue("JOBCTL_TICK_LEASE", "5")
@@ -254,7 +254,7 @@ fn a_tick_for_one_run_says_why_it_does_nothing() {
 }
 
 #[test]
-fn runs_that_are_made_here_do_not_wait_for_each_other_or_for_a_tick() {
+fn several_enqueue_run_start_at_once_and_count_against_the_concurrency_of_a_tick() {
     let db = TestDb::new();
     let gate = Gate::new();
     let script = gate.script();
@@ -289,7 +289,7 @@ fn a_signal_ends_an_attempt_here_and_the_wait() {
 #[test]
 fn a_result_that_can_t_be_recorded_delays_no_end_of_the_wait() {
     let db = TestDb::new();
-    db.leaves_running();
+    db.allow_running_runs_at_end();
     for (signal, exit) in [(None, 124), (Some(Signal::INT), 130)] {
         let (proxy, gate) = (Proxy::to(&db), Gate::new());
         let script = gate.script();
@@ -391,7 +391,7 @@ fn a_signal_ends_enqueue_run_while_the_database_is_silent() {
     wait_until("the claim", || proxy.is_frozen());
     run.signal(Signal::INT);
     run.wait_within(SOON).exits(130).stdout("1\n").stderr_has("`jobctl wait 1`");
-    db.leaves_running();
+    db.allow_running_runs_at_end();
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_tick_for_one_run_that_another_tick_took_says_so() {
     wait_until("a second connection", || proxy.connections() > 1);
     other.commit().unwrap();
     tick.wait().exits(4).stderr(&format!("jobctl: cannot start run {id}: its status is running\n"));
-    db.leaves_running();
+    db.allow_running_runs_at_end();
 }
 
 /// Each `wait` of each role asks for its runs again and again.
@@ -439,7 +439,7 @@ fn a_wait_reads_only_the_runs_before_its_own() {
     };
     for run in [&own, &open.to_string()] {
         let before = read();
-        db.jobctl(["wait", run, "--timeout", "1ms"]).run().exits(124).nowhere("can't start");
+        db.jobctl(["wait", run, "--timeout", "1ms"]).run().exits(124).prints_nowhere("can't start");
         let seen = "SELECT stuck FROM jobctl.run_states(ARRAY[$1])".replace("$1", run);
         assert_eq!(db.query(&seen), "f");
         wait_until("the counts", || run != &own || read() > before);

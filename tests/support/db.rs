@@ -107,7 +107,7 @@ impl TestDb {
 
     /// Makes the planner expect a table that is larger than the server's memory. It then prefers
     /// the order of the ids to the index of a job.
-    pub fn outgrows_memory(&self) {
+    pub fn make_tables_outgrow_memory(&self) {
         self.execute(&format!("ALTER DATABASE {} SET effective_cache_size = '8kB'", self.name()));
     }
 
@@ -207,6 +207,19 @@ impl TestDb {
         Invocation::new(arguments, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
     }
 
+    /// Returns a tick for a queue without runs. It fires schedules and recovers lost runs, but starts
+    /// no run.
+    pub fn tick_that_starts_nothing(&self) -> Invocation<'_> {
+        self.jobctl(["tick", "--queue", "none"])
+    }
+
+    /// Executes SQL as a replica, for which no trigger of the schema runs. So it can set columns that
+    /// only jobctl's functions change.
+    #[track_caller]
+    pub fn execute_without_triggers(&self, sql: &str) {
+        self.execute(&format!("SET session_replication_role = replica; {sql}"));
+    }
+
     /// Returns a script of `sh` in which `"$jobctl"` is the binary with this database.
     pub fn script<'a>(&'a self, text: &str) -> Invocation<'a> {
         Invocation::script(text, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
@@ -226,14 +239,14 @@ impl TestDb {
         self.enqueue(["shell", &payload])
     }
 
-    /// Enqueues a run that prints the peak memory of its tick; `peak` reads it.
+    /// Enqueues a run that prints the peak memory of its tick; `peak_memory` reads it.
     #[track_caller]
-    pub fn enqueue_peak(&self) -> i64 {
+    pub fn enqueue_that_prints_peak_memory(&self) -> i64 {
         self.enqueue_script("sed -n 's/^VmHWM:[^0-9]*\\([0-9]*\\) kB/\\1/p' /proc/$PPID/status")
     }
 
     /// Returns the peak memory that such a run printed, in KiB.
-    pub fn peak(&self, id: i64) -> u64 {
+    pub fn peak_memory(&self, id: i64) -> u64 {
         self.of_attempt(id, 1, "output").trim().parse().unwrap()
     }
 
@@ -256,15 +269,15 @@ impl TestDb {
         ))
     }
 
-    /// Ages waiting runs so that they are due.
-    pub fn age(&self) {
+    /// Makes all waiting runs due now.
+    pub fn make_waiting_runs_due(&self) {
         self.execute(
             "UPDATE jobctl.job_runs SET run_at = now() - interval '1 second' WHERE status IN \
                 ('queued', 'failed')",
         );
     }
 
-    /// Ages all leases so that they have expired.
+    /// Ends all leases, as if their workers had not renewed them.
     pub fn expire_leases(&self) {
         self.execute(
             "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 second' WHERE \
@@ -279,12 +292,28 @@ impl TestDb {
     }
 
     /// Returns how many sessions wait for a lock.
-    pub fn waiting_for_locks(&self) -> usize {
+    pub fn sessions_waiting_for_locks(&self) -> usize {
         let waiting = self.query(
             "SELECT count(*) FROM pg_stat_activity
              WHERE datname = current_database() AND wait_event_type = 'Lock'",
         );
         waiting.parse().unwrap()
+    }
+
+    /// Waits until a tick has the claim right of its worker: it may claim runs now. A lingering tick
+    /// keeps the right until a signal stops it.
+    #[track_caller]
+    pub fn wait_until_a_tick_has_the_claim_right(&self) {
+        let ticks = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
+        super::wait_until("a tick to have the claim right", || self.query(ticks) == "1");
+    }
+
+    /// Waits until the tick of the only worker has given the claim right back. It does so once it
+    /// claims no more runs, for example because of a signal.
+    #[track_caller]
+    pub fn wait_until_no_tick_has_the_claim_right(&self) {
+        let is_free = "SELECT claiming_tick IS NULL FROM jobctl.job_workers";
+        super::wait_until("the claim right to be free", || self.query(is_free) == "t");
     }
 
     /// Waits until the lease of a run was renewed so many times.
@@ -297,7 +326,8 @@ impl TestDb {
         }
     }
 
-    /// A trigger returns NULL for updates of runs of which this holds.
+    /// Creates a trigger of another program that skips updates of runs for which this holds: it
+    /// returns NULL, so there is no error.
     pub fn skip_updates(&self, condition: &str) {
         self.execute(&format!(
             "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
@@ -307,8 +337,9 @@ impl TestDb {
         ));
     }
 
-    /// Declares that this test leaves running runs.
-    pub fn leaves_running(&self) {
+    /// Declares that this test ends with running runs. Otherwise they are an error: a tick must leave
+    /// none.
+    pub fn allow_running_runs_at_end(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
     }
 

@@ -296,8 +296,9 @@ impl Finished {
         self.expect(holds, &format!("{text:?} in stderr"))
     }
 
+    /// Asserts that neither stdout nor stderr contains this text.
     #[track_caller]
-    pub fn nowhere(self, text: &str) -> Self {
+    pub fn prints_nowhere(self, text: &str) -> Self {
         let holds = !self.stderr.contains(text) && !self.stdout.contains(text);
         self.expect(holds, &format!("{text:?} nowhere"))
     }
