@@ -470,8 +470,8 @@ fn a_waiting_run_keeps_only_its_own_schedule_from_firing() {
             "SELECT string_agg(coalesce(schedule, '-'), '' ORDER BY schedule) FROM jobctl.job_runs",
         )
     };
-    let make_own_schedule_due = "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) \
-        WHERE name = 'report'";
+    let make_own_schedule_due = "UPDATE jobctl.job_definitions
+        SET next_run_at = date_trunc('minute', now()) WHERE name = 'report'";
     db.execute(make_own_schedule_due);
     assert_eq!(fire_for_time("9 minutes"), "ab-");
     assert_eq!(fire_for_time("8 minutes"), "ab-");

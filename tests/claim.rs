@@ -678,8 +678,8 @@ fn a_released_claim_does_not_count_against_the_limit() {
 #[test]
 fn claims_find_the_due_runs_among_60000_queues_and_priorities_in_time() {
     let db = TestDb::new();
-    // 30,000 priorities in one queue, and 30,000 queues. Each has one run: it is due in each 5000th,
-    // and tomorrow in the others.
+    // 30,000 priorities in one queue, and 30,000 queues. Each has one run: it is due in each
+    // 5000th, and tomorrow in the others.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, priority, queue, run_at)
          SELECT 'shell', '{\"command\": \":\"}', n, 'many',

@@ -266,7 +266,7 @@ fn a_lingering_tick_reconnects_when_its_session_ends_before_its_first_exchange()
 }
 
 #[test]
-fn a_lingering_tick_goes_on_after_a_lock_that_its_statements_waited_for_in_vain() {
+fn a_lingering_tick_goes_on_after_a_lock_for_which_its_statements_gave_up_waiting() {
     let db = TestDb::new();
     let tick = db.jobctl(["tick", "--linger", "--max-time", "1h", "--lease", "6s"]).spawn();
     db.wait_until_a_tick_has_the_claim_right();
@@ -686,8 +686,8 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
          SELECT id, 1, 'w', now(), now() - interval '2 days', 'failed', 'timeout', 'late'
          FROM jobctl.job_runs"
     ));
-    // The payload of the run, whose first attempt timed out two days ago, can't be read any more. So
-    // the run dies without a second attempt.
+    // The payload of the run, whose first attempt timed out two days ago, can't be read any more.
+    // So the run dies without a second attempt.
     make_toast_unreadable(&db, "job_runs");
     let folder = temp_dir();
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();

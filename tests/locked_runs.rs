@@ -44,8 +44,8 @@ impl<'db> Shop<'db> {
         shop
     }
 
-    /// Starts a tick, waits for the start of its job, and executes `lock` in a transaction that stays
-    /// open, so that the row of the run is locked.
+    /// Starts a tick, waits for the start of its job, and executes `lock` in a transaction that
+    /// stays open, so that the row of the run is locked.
     fn start_and_lock_row(&self, lock: &str) -> (Running<'db>, Client) {
         let tick = self.worker.jobctl(WORKER).spawn();
         self.gate.wait_for_starts(1);

@@ -257,7 +257,7 @@ fn a_retry_cancel_or_edit_that_waited_for_a_snooze_to_commit_ends_its_hold() {
         let run = db.enqueue(["pay"]);
         let mut client = db.client();
         let mut tick = client.transaction().unwrap();
-        // Stand in for a tick that records the snooze: the same changes, not yet committed.
+        // Make the changes of a tick that records a snooze, and do not commit them yet.
         tick.batch_execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour' WHERE id = {run};
              INSERT INTO jobctl.job_holds (scope, name, held_until, run_id)

@@ -115,8 +115,8 @@ fn a_cancelled_graph_waits_again_and_a_lost_key_stays_lost() {
     assert_eq!(db.status(second), "succeeded");
 }
 
-/// A dead run is retried, and a new run is enqueued to start after its end. The undo makes the first
-/// run dead again, which is the end that the second waits for.
+/// A dead run is retried, and a new run is enqueued to start after its end. The undo makes the
+/// first run dead again, which is the end that the second waits for.
 #[test]
 fn an_undo_that_ends_a_run_again_starts_the_runs_that_wait_for_its_end() {
     let db = db_with_runs();
@@ -172,7 +172,7 @@ fn an_edited_payload_and_a_forced_retry_cannot_be_undone() {
     std::fs::write(&payload, r#"{"command": "false"}"#).unwrap();
     db.jobctl(["edit", "2", "--payload-file", payload.to_str().unwrap()]).run().success();
     undo(&db, &newest(&db)).exits(4).stderr_has("can't be undone");
-    // A run that `retry --force` took from a worker is not given back to it.
+    // `undo` can't return a run to the worker from which `retry --force` took it.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'gone',
              locked_until = now() + interval '1 h', started_at = now() WHERE id = 4",

@@ -207,14 +207,14 @@ impl TestDb {
         Invocation::new(arguments, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
     }
 
-    /// Returns a tick for a queue without runs. It fires schedules and recovers lost runs, but starts
-    /// no run.
+    /// Returns a tick for a queue without runs. It fires schedules and recovers lost runs, but
+    /// starts no run.
     pub fn tick_that_starts_nothing(&self) -> Invocation<'_> {
         self.jobctl(["tick", "--queue", "none"])
     }
 
-    /// Executes SQL as a replica, for which no trigger of the schema runs. So it can set columns that
-    /// only jobctl's functions change.
+    /// Executes SQL as a replica, for which no trigger of the schema runs. So it can set columns
+    /// that only jobctl's functions change.
     #[track_caller]
     pub fn execute_without_triggers(&self, sql: &str) {
         self.execute(&format!("SET session_replication_role = replica; {sql}"));
@@ -300,8 +300,8 @@ impl TestDb {
         waiting.parse().unwrap()
     }
 
-    /// Waits until a tick has the claim right of its worker: it may claim runs now. A lingering tick
-    /// keeps the right until a signal stops it.
+    /// Waits until a tick has the claim right of its worker: it may claim runs now. A lingering
+    /// tick keeps the right until a signal stops it.
     #[track_caller]
     pub fn wait_until_a_tick_has_the_claim_right(&self) {
         let ticks = "SELECT count(*) FROM jobctl.job_workers WHERE claiming_tick IS NOT NULL";
@@ -337,8 +337,8 @@ impl TestDb {
         ));
     }
 
-    /// Declares that this test ends with running runs. Otherwise they are an error: a tick must leave
-    /// none.
+    /// Declares that this test ends with running runs. Otherwise they are an error: a tick must
+    /// leave none.
     pub fn allow_running_runs_at_end(&self) {
         self.leaves_running.store(true, Ordering::Relaxed);
     }
