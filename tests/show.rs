@@ -471,7 +471,8 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     assert_eq!(
         without_seconds(&why_in_show(&db, id)),
         "due 4h ago: the last tick, 2m ago, skipped it: all slots were busy, its --limit was \
-         reached, a limit, a hold or a lock of another transaction kept it, or this worker does not run such jobs"
+         reached, a limit, a hold or a lock of another transaction kept it, or this worker does \
+         not run such jobs"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(

@@ -248,8 +248,8 @@ mod tests {
     use super::*;
 
     const SKIPPED: &str = "due 4m ago: the last tick, 20s ago, skipped it: \
-        all slots were busy, its --limit was reached, a limit, a hold or a lock of another transaction \
-        kept it, or this worker does not run such jobs";
+        all slots were busy, its --limit was reached, a limit, a hold or a lock of another \
+        transaction kept it, or this worker does not run such jobs";
 
     const LOCKED: &str =
         "another transaction has locked it (server process 4711); ticks skip it until that ends";

@@ -573,15 +573,17 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// After each success of a job, a run of the job that follows it is enqueued. One run may follow
-    /// several successes, and none is followed twice.
+    /// After each success of a job, a run of the job that follows it is enqueued. One run may
+    /// follow several successes, and none is followed twice.
     fn each_success_is_followed_once(&self) {
         let jobs: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[1])).collect();
-        let last = |is: &dyn Fn(&[&str]) -> bool| self.lines.iter().rposition(|line| is(line));
-        let success = last(
-            &|line| matches!(*line, ["change", run, _, "succeeded", ..] if jobs.get(run) == Some(&"origin")),
-        );
-        let follower = last(&|line| matches!(*line, ["insert", _, "following", ..]));
+        let is_success = |line: &&Vec<&str>| {
+            let is_of_origin = |run: &str| jobs.get(run) == Some(&"origin");
+            matches!(line[..], ["change", run, _, "succeeded", ..] if is_of_origin(run))
+        };
+        let is_follower = |line: &&Vec<&str>| matches!(line[..], ["insert", _, "following", ..]);
+        let success = self.lines.iter().rposition(|line| is_success(&line));
+        let follower = self.lines.iter().rposition(|line| is_follower(&line));
         if success > follower {
             self.problem("no run follows the last success of origin".to_owned());
         }
