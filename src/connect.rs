@@ -106,6 +106,8 @@ fn fault(error: &Error, is_default: bool) -> anyhow::Error {
         UnknownRole,
     };
     let remedy = match error.kind() {
+        // Without a code of the server, the password is missing, and the address may be right.
+        Password if error.sql_state().is_none() => error.remedy(),
         Rules | Password | UnknownRole | UnknownDatabase | Login if is_default => {
             "name the database: set --database-url, DATABASE_URL or the PG* variables, or write it \
              into a file by `jobctl init --env-file`"
@@ -127,10 +129,18 @@ fn fault(error: &Error, is_default: bool) -> anyhow::Error {
         }
         _ => error.remedy(),
     };
-    let temporary = error.kind().is_temporary();
+    let temporary = error.kind().is_temporary() || error.kind() == Interrupted;
     let exit = if temporary { Exit::Unavailable } else { Exit::Configuration };
     let separator = if remedy.is_empty() { "" } else { "; " };
-    Fault::new(exit, format!("{}{separator}{remedy}", error.cause())).into()
+    let cause = match error.kind() {
+        // Whoever interrupted the wait knows that.
+        Interrupted => {
+            let limit = INTERRUPTED_LIMIT.as_secs();
+            format!("cannot connect to the database: no answer within {limit}s")
+        }
+        _ => error.cause().to_owned(),
+    };
+    Fault::new(exit, format!("{cause}{separator}{remedy}")).into()
 }
 
 /// Returns what logs the notices of one connection. Functions of jobctl warn of what they could not

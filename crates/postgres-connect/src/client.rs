@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use log::debug;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Error, SimpleQueryMessage};
@@ -159,7 +159,11 @@ async fn state(client: &tokio_postgres::Client) -> Result<Option<SessionState>, 
 /// An open connection. Its methods block this thread until the server has answered, so call them
 /// only outside of asynchronous code: within a runtime of tokio, they panic.
 ///
-/// Dropping it ends the session properly, for which it waits for a second at most.
+/// Dropping it ends the session properly, for which it waits for a second at most. Within a runtime,
+/// it only closes the connection.
+///
+/// The driver's `Transaction` needs the client of [`connect_async`](crate::Target::connect_async).
+/// Here, send `BEGIN`, `COMMIT` and `ROLLBACK` as statements.
 pub struct Client {
     /// `None` only while it is dropped.
     open: Option<(Runtime, Session)>,
@@ -185,6 +189,9 @@ impl Client {
     /// Sends a request of the driver, and waits for the answer. If `wait` ends before, closes the
     /// connection: neither the driver nor TCP bounds a statement whose server has gone silent.
     ///
+    /// The server goes on with the statement until it notices the closed connection, which may be
+    /// at the end of the statement. Set `options=-cstatement_timeout=5s` to end it there, too.
+    ///
     /// ```no_run
     /// use std::time::Duration;
     /// use postgres_connect::{Target, Wait};
@@ -199,7 +206,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// The error of the driver. If `wait` has ended, it is that of a closed connection, and
+    /// The error of the driver: `as_db_error()` has what the server said, such as the SQLSTATE. If
+    /// `wait` has ended or was interrupted, the error is that of a closed connection, and
     /// [`has_timed_out`](Self::has_timed_out) returns `true`. If the server sends more than the
     /// [limits](crate::TargetBuilder::largest_answer) allow, its cause is a
     /// [`Rejection`](crate::Rejection).
@@ -246,7 +254,9 @@ impl Drop for Client {
         let Some((runtime, Session { client, connection })) = self.open.take() else { return };
         // End the session properly, so that the server does not log a lost connection.
         drop(client);
-        if let Some(connection) = connection {
+        // Within a runtime, or at the end of a thread that had one, a wait would panic.
+        let may_wait = Handle::try_current().is_err_and(|error| error.is_missing_context());
+        if let Some(connection) = connection.filter(|_| may_wait) {
             let _ = runtime.block_on(async { timeout(LONGEST_CLOSE, connection).await });
         }
         // A lookup of a host name may still run; dropping the runtime would wait for it.
@@ -256,8 +266,31 @@ impl Drop for Client {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
-    use crate::ErrorKind;
+    use crate::{ErrorKind, Target};
+
+    #[test]
+    fn a_client_that_is_dropped_within_a_runtime_does_not_panic() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept()?;
+            socket.read(&mut [0; 1024])?;
+            // The login succeeds, and the server is ready for a statement.
+            socket.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")?;
+            socket.read_to_end(&mut Vec::new())
+        });
+        let address = format!("host=127.0.0.1 port={port} user=ana sslmode=disable");
+        let target = Target::builder().address(&address, "the URL").variables(&|_| None).resolve();
+        let client = target.expect("a target").connect().expect("a connection");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async { drop(client) });
+        let _ = server.join().expect("the server ends with the connection");
+    }
 
     #[test]
     fn an_interruption_shortens_a_wait() {

@@ -35,8 +35,10 @@ const GIVE_LOGIN: &str = "let it with ALTER ROLE ... LOGIN, or name another role
 /// Parts of PostgreSQL's messages.
 const SET_ROLE: &str = "permission denied to set role";
 const NO_LOGIN: &str = "is not permitted to log in";
+const NO_CERTIFICATE: &str = "requires a valid client certificate";
 const HOT_STANDBY_OFF: &str = "is not accepting connections";
 pub(crate) const CHECK_TLS: &str = "check sslmode and the TLS settings of the server";
+pub(crate) const SET_CLIENT_CERTIFICATE: &str = "set sslcert and sslkey";
 const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 
 /// Why there is no connection, for a person: the cause, then a semicolon and a remedy, in one line.
@@ -45,7 +47,8 @@ const CHECK_CLIENT_CERTIFICATE: &str = "check sslcert and sslkey";
 /// the setting and its origin: a variable, a file, or the name that the program gave the address.
 /// No text contains a password or the value of an unknown setting, but user, hosts and database.
 /// A [`source`](std::error::Error::source) is never set, because the text has all causes.
-#[derive(Clone, Debug)]
+/// `Debug` shows the same text, so that it can be read if `main` returns the error.
+#[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
     pub(crate) cause: String,
@@ -73,13 +76,13 @@ pub enum ErrorKind {
     /// The server, its pooler or this host is short of something, or the server starts or stops.
     Unavailable,
     /// The server does not fit the settings: it is too old or the console of PgBouncer, or it lacks
-    /// what `require_auth`, `channel_binding` or the password demand.
+    /// what `require_auth` or `channel_binding` demand.
     Unsupported,
     /// The server does not support TLS, or the handshake failed.
     Tls,
     /// pg_hba.conf on the server has no rule for this user, database, address and encryption.
     Rules,
-    /// The password is wrong, or the user is unknown to a server that does not say so.
+    /// The password is wrong or missing, or the user is unknown to a server that does not say so.
     Password,
     /// The role does not exist.
     UnknownRole,
@@ -91,10 +94,14 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Returns whether the same connection may succeed later, or to another host, although nothing
-    /// was changed. Otherwise a person must act: correct a setting, or create a role.
+    /// was changed. Otherwise a person must act, for example correct a setting, or has interrupted
+    /// the wait.
+    ///
+    /// Limit the number of retries: a misspelt host is [`UnknownHost`](Self::UnknownHost), as is
+    /// every host while the DNS is down.
     pub fn is_temporary(self) -> bool {
-        use ErrorKind::{Interrupted, Network, SessionAttrs, Timeout, Unavailable, UnknownHost};
-        matches!(self, UnknownHost | Network | Timeout | Interrupted | SessionAttrs | Unavailable)
+        use ErrorKind::{Network, SessionAttrs, Timeout, Unavailable, UnknownHost};
+        matches!(self, UnknownHost | Network | Timeout | SessionAttrs | Unavailable)
     }
 
     /// Returns how specific an error is. Of several errors, the most specific one is shown with its
@@ -164,7 +171,8 @@ impl Error {
 
     /// The caller interrupted the wait, and no answer came within `limit` from then on.
     pub(crate) fn of_interruption(limit: Duration) -> Self {
-        Self::new(ErrorKind::Interrupted, silence(limit), CHECK_POOLER)
+        let cause = format!("the wait was interrupted, then {}", silence(limit));
+        Self::new(ErrorKind::Interrupted, cause, "")
     }
 
     /// No address is known for the host's name.
@@ -266,6 +274,7 @@ impl Error {
                 (UnknownRole, CREATE_ROLE)
             }
             (_, Some("28")) if message.contains(NO_LOGIN) => (Login, GIVE_LOGIN),
+            (_, Some("28")) if message.contains(NO_CERTIFICATE) => (Rules, SET_CLIENT_CERTIFICATE),
             (_, Some("28")) => (Rules, CHECK_RULES),
             (_, Some("08" | "XX")) => of_pooler(&message.to_ascii_lowercase()),
             (&SqlState::TOO_MANY_CONNECTIONS, _) => (Unavailable, CHECK_LIMITS),
@@ -285,6 +294,12 @@ impl Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.cause)?;
         if self.remedy.is_empty() { Ok(()) } else { write!(formatter, "; {}", self.remedy) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, formatter)
     }
 }
 
@@ -354,7 +369,9 @@ impl From<tokio_postgres::Error> for Error {
                 let cause = other.to_string();
                 let is_binding = cause.contains("channel binding");
                 let remedy = if is_binding { CHECK_BINDING } else { CHECK_PASSWORD };
-                Self::new(ErrorKind::Unsupported, cause, remedy)
+                let is_password = cause == "password missing";
+                let kind = if is_password { ErrorKind::Password } else { ErrorKind::Unsupported };
+                Self::new(kind, cause, remedy)
             },
             |error| Self::from(*error),
         )
@@ -544,6 +561,21 @@ mod tests {
         let error = Error::of_setting("PGPORT", "it is odd; write it, too; or not");
         assert_eq!(error.cause(), "cannot use PGPORT: it is odd");
         assert_eq!(error.to_string(), "cannot use PGPORT: it is odd; write it, too; or not");
+    }
+
+    #[test]
+    fn an_interruption_is_not_temporary_and_says_what_happened() {
+        let error = Error::of_interruption(Duration::from_millis(100));
+        assert!(!error.kind().is_temporary());
+        let text = "the wait was interrupted, then no answer within 100ms";
+        assert_eq!((error.to_string(), format!("{error:?}")), (text.to_owned(), text.to_owned()));
+    }
+
+    #[test]
+    fn a_demanded_client_certificate_must_be_set() {
+        let message = "connection requires a valid client certificate";
+        let state = SqlState::INVALID_AUTHORIZATION_SPECIFICATION;
+        assert_eq!(Error::of_server(&state, message).remedy, SET_CLIENT_CERTIFICATE);
     }
 
     #[test]

@@ -43,6 +43,15 @@
 //! # Ok::<(), postgres_connect::Error>(())
 //! ```
 //!
+//! Retry only a few times, or with growing pauses: a misspelt host counts as temporary, too.
+//!
+//! Errors of statements are those of the driver: `as_db_error()` has what the server said.
+//!
+//! # Log
+//!
+//! Warnings go to the crate `log`, such as one about a pass file that is ignored because other users
+//! can read it.
+//!
 //! # Hosts
 //!
 //! The hosts are tried in turn, and of each host its addresses. The next host is tried only if the

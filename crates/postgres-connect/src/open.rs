@@ -24,13 +24,17 @@ use crate::tls::{Encryption, SslMode};
 
 /// A [`Client`] whose connection a thread is opening. If it is dropped, the connection is closed.
 #[derive(Debug)]
-pub struct PendingClient(Receiver<Result<Client, Error>>);
+pub struct PendingClient {
+    receiver: Receiver<Result<Client, Error>>,
+    /// For errors: `db1:5432, db2:5432`.
+    servers: String,
+}
 
 impl PendingClient {
     /// Returns the connection or the error, once there is one. It does not block, and returns the
     /// result once.
     pub fn poll(&self) -> Option<Result<Client, Error>> {
-        match self.0.try_recv() {
+        match self.receiver.try_recv() {
             Err(TryRecvError::Empty) => None,
             result => Some(result.unwrap_or_else(|_| Err(no_thread()))),
         }
@@ -43,18 +47,21 @@ impl PendingClient {
     /// [`Timeout`](crate::ErrorKind::Timeout) or [`Interrupted`](crate::ErrorKind::Interrupted).
     pub fn wait(self, wait: &mut Wait<'_>) -> Result<Client, Error> {
         while let Some(slice) = wait.next_slice() {
-            match self.0.recv_timeout(slice) {
+            match self.receiver.recv_timeout(slice) {
                 Err(RecvTimeoutError::Timeout) => {}
                 result => return result.unwrap_or_else(|_| Err(no_thread())),
             }
         }
-        Err(wait.error().in_connection(":"))
+        Err(wait.error().at(self.servers).in_connection(" at"))
     }
 }
 
 impl Target {
     /// Connects, and blocks this thread until a host has accepted the login. Each host gets at most
     /// [`connect_timeout`](Self::connect_timeout), which its addresses share.
+    ///
+    /// A signal can't end this wait, but that of
+    /// `target.connect_in_background(|| ()).wait(&mut wait)`.
     ///
     /// Call it only outside of asynchronous code: within a runtime of tokio, it panics.
     ///
@@ -96,6 +103,7 @@ impl Target {
     /// [`poll`](PendingClient::poll) has the result: to wake an event loop, or `|| ()`.
     pub fn connect_in_background(self, finished: impl FnOnce() + Send + 'static) -> PendingClient {
         let (sender, receiver) = mpsc::channel();
+        let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         let work = move || {
             // If the caller has left, this closes the connection.
             let _ = sender.send(self.connect());
@@ -103,7 +111,7 @@ impl Target {
         };
         // If the system starts no thread, the channel closes, which `poll` reports.
         let _ = thread::Builder::new().name("database".to_owned()).spawn(work);
-        PendingClient(receiver)
+        PendingClient { receiver, servers: servers.join(", ") }
     }
 
     /// Opens the first session that has the wanted attributes.

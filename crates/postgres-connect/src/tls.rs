@@ -19,7 +19,7 @@ use x509_cert::der::{Decode, Encode};
 use crate::certificates::{
     self, Checks, SUPPORTED_KEYS, Trust, TrustError, Verifier, client_builder,
 };
-use crate::error::{CHECK_TLS, Error};
+use crate::error::{CHECK_TLS, Error, SET_CLIENT_CERTIFICATE};
 use crate::files;
 use crate::settings::Settings;
 use crate::stream::Socket;
@@ -69,6 +69,8 @@ pub(crate) struct TlsSettings {
     revocation_list: Option<PathBuf>,
     /// The client's certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
+    /// The key is in libpq's default file.
+    has_default_key: bool,
     /// Whether a server is rejected that does not ask for the client's certificate.
     must_send_certificate: bool,
     versions: Vec<&'static SupportedProtocolVersion>,
@@ -119,6 +121,7 @@ impl TlsSettings {
             root_file,
             revocation_list: path("sslcrl")
                 .or_else(|| (mode >= SslMode::VerifyCa).then(|| in_home("root.crl"))?),
+            has_default_key: settings.text("sslkey").is_none(),
             identity: certificate.zip(key).filter(|_| cert_mode != "disable"),
             must_send_certificate,
             versions: versions(settings)?,
@@ -150,7 +153,8 @@ impl TlsSettings {
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
-                let identity = SingleCertAndKey::from(read_identity(certificate, key)?);
+                let identity = read_identity(certificate, key, self.has_default_key)?;
+                let identity = SingleCertAndKey::from(identity);
                 builder.with_client_cert_resolver(Arc::new(identity))
             }
         };
@@ -224,10 +228,7 @@ impl TlsSettings {
         }
         if self.must_send_certificate && !resolver.has_sent.load(Ordering::Relaxed) {
             let (cause, remedy) = if self.identity.is_none() {
-                (
-                    "sslcertmode is require, but no client certificate is set",
-                    "set sslcert and sslkey",
-                )
+                ("sslcertmode is require, but no client certificate is set", SET_CLIENT_CERTIFICATE)
             } else {
                 (
                     "sslcertmode is require, but the server does not ask for a client certificate",
@@ -289,8 +290,17 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec
 
 /// Reads the client's certificates and their key. rustls rejects certificates of X.509 version 1
 /// here, but only the server judges them.
-fn read_identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, Error> {
-    let fault = |cause: &str| file_fault("sslkey", key, cause);
+fn read_identity(
+    certificate: &Path,
+    key: &Path,
+    has_default_key: bool,
+) -> Result<CertifiedKey, Error> {
+    let (name, remedy) = if has_default_key {
+        ("the default sslkey", "set sslkey")
+    } else {
+        ("sslkey", "correct sslkey")
+    };
+    let fault = |cause: &str| file_fault(name, key, cause);
     let chain: Vec<CertificateDer<'static>> = read_pem_file(certificate, "sslcert", "certificate")?;
     let parsed = x509_cert::Certificate::from_der(&chain[0]).map_err(|_| {
         file_fault("sslcert", certificate, "its certificate is damaged; correct sslcert")
@@ -300,7 +310,8 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, Error> 
         let cause = format!("it has {kind}; {SUPPORTED_KEYS}");
         return Err(file_fault("sslcert", certificate, cause));
     }
-    let signing = certificates::provider().key_provider.load_private_key(read_private_key(key)?);
+    let private = read_private_key(key, name, remedy)?;
+    let signing = certificates::provider().key_provider.load_private_key(private);
     let signing =
         signing.map_err(|_| fault(&format!("it is not a valid key; {SUPPORTED_KEYS}")))?;
     let of_key = signing.public_key();
@@ -310,10 +321,15 @@ fn read_identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, Error> 
     Ok(CertifiedKey::new(chain, signing))
 }
 
-/// Reads a key in PEM form or, as libpq does, in DER form.
-fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let fault = |cause: &str| file_fault("sslkey", path, cause);
-    let unreadable = |why: String| fault(&format!("{why}; correct sslkey"));
+/// Reads a key in PEM form or, as libpq does, in DER form. Errors have this name of the file, and
+/// this remedy if they need no other.
+fn read_private_key(
+    path: &Path,
+    name: &str,
+    remedy: &str,
+) -> Result<PrivateKeyDer<'static>, Error> {
+    let fault = |cause: &str| file_fault(name, path, cause);
+    let unreadable = |why: String| fault(&format!("{why}; {remedy}"));
     let file = files::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(|error| unreadable(files::reason(&error)))?;
     if !files::is_private(&metadata) {
@@ -325,7 +341,7 @@ fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     }
     PrivateKeyDer::from_pem_slice(&bytes)
         .or_else(|_| PrivateKeyDer::try_from(bytes))
-        .map_err(|_| fault("it has no private key; correct sslkey"))
+        .map_err(|_| unreadable("it has no private key".to_owned()))
 }
 
 /// Records whether the client's certificate was sent.

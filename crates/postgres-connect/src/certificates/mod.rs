@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use postgres_connect::certificates::{Checks, Trust, Verifier, client_builder, system_roots};
-//! use rustls::ALL_VERSIONS;
+//! use postgres_connect::rustls::ALL_VERSIONS;
 //!
 //! let trust = Trust { roots: system_roots()?, revoked: Vec::new() };
 //! let verifier = Verifier::new(Checks::AuthorityAndName, trust)?;
