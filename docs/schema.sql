@@ -2125,8 +2125,8 @@ DECLARE
     own jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
-    -- NULL: any worker may run it.
-    workers text[] := '{NULL}';
+    -- NULL: any worker may run it. As a text, `{NULL}` would depend on the setting array_nulls.
+    workers text[] := ARRAY[NULL];
     skipped bigint;
 BEGIN
     IF fire.schedule_id IS NULL THEN

@@ -123,6 +123,15 @@ fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
 }
 
 #[test]
+fn a_scheduled_run_is_for_any_worker_whatever_a_null_in_an_array_means() {
+    let db = TestDb::new();
+    db.execute(&format!("ALTER DATABASE {} SET array_nulls = off", db.name()));
+    insert_definitions(&db, 1, "0 0 1 1 *", NEW_YEAR);
+    db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
+    assert_eq!(db.query("SELECT count(*), count(worker) FROM jobctl.job_runs"), "1|0");
+}
+
+#[test]
 fn a_locked_schedule_delays_no_other() {
     let db = TestDb::new();
     insert_definitions(&db, 600, "0 * * * *", "date_trunc('hour', now())");
