@@ -133,7 +133,7 @@ fn fault(error: &Error, is_default: bool) -> anyhow::Error {
     let exit = if temporary { Exit::Unavailable } else { Exit::Configuration };
     let separator = if remedy.is_empty() { "" } else { "; " };
     let cause = match error.kind() {
-        // Whoever interrupted the wait knows that.
+        // The user has interrupted the wait, and knows it.
         Interrupted => {
             let limit = INTERRUPTED_LIMIT.as_secs();
             format!("cannot connect to the database: no answer within {limit}s")

@@ -159,8 +159,8 @@ async fn state(client: &tokio_postgres::Client) -> Result<Option<SessionState>, 
 /// An open connection. Its methods block this thread until the server has answered, so call them
 /// only outside of asynchronous code: within a runtime of tokio, they panic.
 ///
-/// Dropping it ends the session properly, for which it waits for a second at most. Within a runtime,
-/// it only closes the connection.
+/// Dropping it ends the session properly, for which it waits for a second at most. Within a
+/// runtime, it only closes the connection.
 ///
 /// The driver's `Transaction` needs the client of [`connect_async`](crate::Target::connect_async).
 /// Here, send `BEGIN`, `COMMIT` and `ROLLBACK` as statements.

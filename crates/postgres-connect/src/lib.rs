@@ -49,8 +49,8 @@
 //!
 //! # Log
 //!
-//! Warnings go to the crate `log`, such as one about a pass file that is ignored because other users
-//! can read it.
+//! Warnings go to the crate `log`, such as one about a pass file that is ignored because other
+//! users can read it.
 //!
 //! # Hosts
 //!
