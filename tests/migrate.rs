@@ -1,6 +1,8 @@
 //! `migrate`, and the reaction of every other command to a schema of another version.
 
-use crate::docs::sql_files;
+use std::fs;
+
+use crate::docs::{root, sql_files};
 use crate::support::{Role, TestDb, temp_dir};
 
 const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations
@@ -142,6 +144,24 @@ fn lost_functions_views_and_triggers_are_applied_again() {
         db.jobctl(["migrate"]).run().success().stdout(&format!("{lost}\n")).stderr("");
         db.jobctl(["migrate"]).run().success().stdout("");
     }
+}
+
+#[test]
+fn a_table_that_a_missing_migration_will_change_is_not_called_altered() {
+    let db = TestDb::new();
+    let text = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let query = text("sql/queries/schema/list_migrations.sql");
+    let first = text("sql/migrations/0001_initial.sql");
+    // The comparison is with the tables after all migrations of the program.
+    let altered = ["table job_runs"];
+    let missing = |versions: &[i32], names: &[&str], texts: &[&str]| -> Vec<String> {
+        let rows = db.client().query(&query, &[&versions, &names, &texts, &&altered[..]]).unwrap();
+        rows.into_iter().find(|row| row.get::<_, Option<i32>>(0) == Some(1)).unwrap().get("missing")
+    };
+    assert_eq!(missing(&[1], &["0001_initial"], &[&first]), altered);
+    let next = "ALTER TABLE jobctl.job_runs ADD COLUMN note text";
+    let two = (&[1, 2], &["0001_initial", "0002_note"], [&*first, next]);
+    assert!(missing(two.0, two.1, &two.2).is_empty());
 }
 
 #[test]
