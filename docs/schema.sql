@@ -4616,7 +4616,7 @@ BEGIN
         WHERE dependency.run_id = ANY (runs)
             AND awaited.traceparent IS NOT NULL
         ORDER BY dependency.run_id, awaited.id
-    ) AS before
+    ) AS predecessor
     WHERE run.id = predecessor.run_id
         AND run.traceparent IS NULL
         AND run.enqueued_by = SESSION_USER

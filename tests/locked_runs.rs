@@ -422,7 +422,7 @@ fn show_says_that_a_transaction_keeps_a_run_from_starting() {
         locker.batch_execute("ROLLBACK").unwrap();
         let free = "each run that it waits for has ended; the next tick starts it";
         assert_eq!(why_waiting(&db, blocked), free);
-        assert!(!why_waiting(&db, due).contains("transaction"));
+        assert!(!why_waiting(&db, due).contains(LOCKED));
     }
     tick();
     assert_eq!([blocked, due].map(|id| db.status(id)), ["succeeded", "succeeded"]);
