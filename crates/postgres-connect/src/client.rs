@@ -279,7 +279,7 @@ mod tests {
         let port = listener.local_addr().expect("an address").port();
         let server = thread::spawn(move || {
             let (mut socket, _) = listener.accept()?;
-            socket.read(&mut [0; 1024])?;
+            let _ = socket.read(&mut [0; 1024])?;
             // The login succeeds, and the server is ready for a statement.
             socket.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I")?;
             socket.read_to_end(&mut Vec::new())
