@@ -106,6 +106,10 @@ queue = 'w'
 shell = 'true'
 queue = 'v'
 on_success = 'b'
+[jobs.full]
+shell = 'true'
+max_waiting = 1
+when_full = 'drop_new'
 "##;
 
 const LINES: &str = r#"{"job_type": "a", "next": "0 9 * * FRI", "time_zone": "Europe/Berlin"}
@@ -132,6 +136,9 @@ const STATEMENTS: &[&str] = &[
     "SELECT id, status, output, result FROM jobctl.results('{1,2,3,4,5}') ORDER BY id",
     "SELECT error_type, cause FROM jobctl.job_attempts ORDER BY run_id",
     "UPDATE jobctl.job_runs SET attempts = 0 WHERE attempts > 0",
+    "SELECT jobctl.enqueue('full') IS NULL, jobctl.enqueue('full') IS NULL",
+    "SELECT sum(dropped) FROM jobctl.job_figures WHERE job_type = 'full'",
+    "SELECT jobctl.schedule('s', 'z', '* * * * *', 'Europe/Berlin')",
     "DELETE FROM jobctl.job_runs WHERE status = 'cancelled'",
     "SELECT count(*) FROM jobctl.job_attempts WHERE run_id NOT IN (SELECT id FROM jobctl.job_runs)",
 ];
@@ -257,6 +264,16 @@ fn answers(db: &TestDb) -> Vec<String> {
         });
         answers.push(format!("{statement}: {answer}"));
     }
+    // Schedules of a definition and of an application fire.
+    db.execute(
+        "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
+         WHERE name = 'a';
+         UPDATE jobctl.job_schedules SET next_run_at = date_trunc('minute', now())",
+    );
+    db.jobctl(["tick", "--worker", "w1", "--queue", "none"]).run().success();
+    let fired = "SELECT job_type, schedule, worker, queue FROM jobctl.job_runs
+         WHERE scheduled_for IS NOT NULL ORDER BY job_type";
+    answers.push(format!("fired: {}", db.query(fired)));
     let archive = file("archive");
     let prune = ["prune", "--older-than", "0s", "--dead-older-than", "0s", "--yes", "--archive"];
     db.jobctl(prune.into_iter().chain([archive.as_str()])).run().success();

@@ -185,7 +185,12 @@ BEGIN
             result := 'dropped';
             -- No run ended that could be the job's last one.
             PERFORM jobctl.count_attempts(
-                '{NULL}', ARRAY[definition.name], '{dropped}', '{dropped}', '{NULL}', '{NULL}'
+                ARRAY[NULL]::bigint[],
+                ARRAY[definition.name],
+                '{dropped}',
+                '{dropped}',
+                ARRAY[NULL]::float8[],
+                ARRAY[NULL]::float8[]
             );
             RETURN;
         ELSIF is_full THEN
