@@ -629,6 +629,25 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     assert_eq!(ids.map(|id| db.status(id)), ["queued", "cancelled"]);
 }
 
+#[test]
+fn a_failed_attempt_is_recorded_while_no_trigger_fires() {
+    let db = TestDb::new();
+    db.execute(&format!("ALTER DATABASE {} SET session_replication_role = replica", db.name()));
+    let dead = db.enqueue_script("echo 'disk full' >&2; exit 3");
+    let failed = db.enqueue(["shell", "--", "sh", "-c", "exit 1"]);
+    db.execute(&format!("UPDATE jobctl.job_runs SET max_attempts = 1 WHERE id = {dead}"));
+    db.jobctl(["tick"]).run().success().prints_nowhere("cannot record");
+    assert_eq!([dead, failed].map(|id| db.status(id)), ["dead", "failed"]);
+    assert_eq!(db.of_attempt(dead, 1, "incident"), format!("{dead}.1"));
+    for (arguments, incidents) in
+        [(&["failures", "--group"][..], 2), (&["list-dead", "--group"], 1)]
+    {
+        let listed = db.jobctl(arguments.iter().copied()).run().success();
+        assert_eq!(listed.stdout_has("disk full").stdout.lines().count(), incidents);
+    }
+    db.jobctl(["doctor"]).run().stdout_has("failed attempts have no common incident");
+}
+
 /// A text that PostgreSQL stores outside of its row (TOAST).
 const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1, 500) AS n)";
 

@@ -198,7 +198,7 @@ fn doctor_finds_a_setting_that_stops_triggers() {
     db.execute(&format!("ALTER DATABASE {} SET session_replication_role = replica", db.name()));
     let found = format!(
         "session_replication_role is replica for role postgres in {}, so jobctl's triggers do not \
-         fire: pruned runs leave their history",
+         fire: pruned runs leave their history, and failed attempts have no common incident",
         db.name()
     );
     assert_finds(&db, "writes", "bad", &found);

@@ -293,6 +293,8 @@ BEGIN
             outcome,
             error_type,
             error,
+            cause,
+            incident,
             exit_code,
             signal,
             http_status,
@@ -309,6 +311,17 @@ BEGIN
             changed.outcome,
             changed.error_type,
             changed.error,
+            -- The trigger names both. With session_replication_role = replica no trigger fires, and
+            -- each failed attempt is an incident of its own.
+            CASE
+                WHEN changed.outcome IN ('failed', 'lease_expired')
+                    AND current_setting('session_replication_role') = 'replica'
+                    THEN jobctl.failure_cause(changed.error_type, changed.error, changed.output)
+            END,
+            CASE
+                WHEN changed.outcome IN ('failed', 'lease_expired')
+                    THEN changed.id || '.' || changed.attempt_number
+            END,
             changed.exit_code,
             changed.signal,
             changed.http_status,

@@ -116,7 +116,8 @@ pub(crate) fn writes(session: &SessionFacts) -> Finding {
         return bad(
             format!(
                 "session_replication_role is {replication_role} for role {role} in {database}, so \
-                 jobctl's triggers do not fire: pruned runs leave their history"
+                 jobctl's triggers do not fire: pruned runs leave their history, and \
+                 failed attempts have no common incident"
             ),
             "set it to origin with ALTER ROLE or ALTER DATABASE",
         );
