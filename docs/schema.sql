@@ -603,14 +603,30 @@ BEGIN
         UPDATE jobctl.job_dependencies AS dependency
         SET
             state = CASE
-                WHEN predecessor.status = 'succeeded' THEN 'met'
+                WHEN predecessor.status = 'succeeded' OR predecessor.succeeded_attempt IS NOT NULL
+                    THEN 'met'
                 WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
                 WHEN dependency.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
             END,
-            attempt = CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
+            attempt = coalesce(
+                predecessor.succeeded_attempt,
+                CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
+            )
         FROM jobctl.job_dependencies AS due
-        LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = due.after_id
+        LEFT JOIN LATERAL (
+            SELECT
+                run.id,
+                run.status,
+                run.attempts,
+                run.finished_at,
+                CASE
+                    WHEN run.status <> 'succeeded' THEN jobctl.succeeded_attempt(run.id)
+                END AS succeeded_attempt
+            FROM jobctl.job_runs AS run
+            WHERE run.id = due.after_id
+            OFFSET 0
+        ) AS predecessor ON true
         WHERE due.run_id = ANY (free)
             AND (due.state = 'due') IS TRUE
             AND (
@@ -3610,12 +3626,8 @@ BEGIN
         AND dependency.after_id = predecessor.id
         AND dependency.state = 'met'
         AND dependency.rule = 'any_end'
-        -- If the predecessor succeeded once, `retry --again` repeats it, and the row stays met.
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_attempts AS attempt
-            WHERE attempt.run_id = predecessor.id
-                AND attempt.outcome = 'succeeded'
-        );
+        -- If the predecessor succeeded once, the row stays met.
+        AND jobctl.succeeded_attempt(predecessor.id) IS NULL;
     RETURN ARRAY(
         SELECT DISTINCT dependency.run_id
         FROM jobctl.job_dependencies AS dependency
@@ -4237,6 +4249,15 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     WHERE known.is_stuck
     ORDER BY known.run_id, known.id
 $$;
+CREATE FUNCTION jobctl.succeeded_attempt(run bigint) RETURNS integer
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT max(attempt.attempt)
+    FROM jobctl.job_attempts AS attempt
+    WHERE attempt.run_id = succeeded_attempt.run
+        AND attempt.outcome = 'succeeded'
+$$;
 CREATE FUNCTION jobctl.try_enqueue(job text, payload jsonb, key text, run_at timestamp with time zone, run_in interval, priority integer, queue text, max_attempts integer, timeout interval, backoff text, key_scope text, on_conflict text DEFAULT NULL::text, debounce interval DEFAULT NULL::interval, debounce_max interval DEFAULT NULL::interval, expires_in interval DEFAULT NULL::interval, share text DEFAULT NULL::text, lock text DEFAULT NULL::text, worker text DEFAULT NULL::text, traceparent text DEFAULT NULL::text, caller jobctl.caller DEFAULT CURRENT_USER, OUT id bigint, OUT result text, OUT code text, OUT reason text, OUT status text, OUT due_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4529,7 +4550,11 @@ BEGIN
     WHERE asked.is_missing
         OR asked.is_dropped
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
-        OR (asked.rule = 'or_cancel' AND asked.status IN ('dead', 'cancelled'))
+        OR (
+            asked.rule = 'or_cancel'
+            AND asked.status IN ('dead', 'cancelled')
+            AND jobctl.succeeded_attempt(asked.id) IS NULL
+        )
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
@@ -4563,15 +4588,22 @@ BEGIN
         predecessor.id,
         asked.rule,
         CASE
-            WHEN predecessor.status = 'succeeded' THEN 'met'
+            WHEN succeeded.attempt IS NOT NULL THEN 'met'
             WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
                 THEN 'open'
             ELSE 'due'
         END,
-        CASE WHEN predecessor.status = 'succeeded' THEN predecessor.attempts END
+        succeeded.attempt
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
+    CROSS JOIN LATERAL (
+        SELECT CASE predecessor.status
+            WHEN 'succeeded' THEN predecessor.attempts
+            ELSE jobctl.succeeded_attempt(predecessor.id)
+        END AS attempt
+        OFFSET 0
+    ) AS succeeded
     -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()

@@ -882,6 +882,51 @@ fn a_retry_of_a_cancelled_run_does_not_wait_while_a_run_that_succeeded_is_repeat
     }
 }
 
+#[test]
+fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
+    let db = TestDb::new();
+    db.apply("[jobs.part]\nshell = 'date +%s%N'\n[jobs.sum]\nshell = 'cat'\npass_result = true\n");
+    let part = db.enqueue(["part"]);
+    let rules = [&[][..], &["--or-cancel"], &["--after-any-end"]];
+    let sum = |rule: &&[&str]| {
+        db.enqueue(["sum", "--after", &part.to_string()].into_iter().chain(rule.iter().copied()))
+    };
+    tick(&db);
+    let first = db.of_attempt(part, 1, "output");
+    db.jobctl(["retry", "--again", &part.to_string()]).run().success();
+    let mut sums = rules.iter().map(sum).collect::<Vec<_>>();
+    // However the repetition ends.
+    db.jobctl(["cancel", &part.to_string()]).run().success();
+    sums.extend(rules.iter().map(sum));
+    for id in &sums {
+        assert_eq!(
+            (db.status(*id), states_of_predecessors(&db, *id)),
+            ("queued".into(), "met".into())
+        );
+    }
+    tick(&db);
+    for id in sums {
+        assert_eq!(db.status(id), "succeeded");
+        let read = db.of_attempt(id, 1, "output");
+        let read: serde_json::Value = serde_json::from_str(&read).unwrap();
+        assert_eq!(read["after"][0]["output"], first.as_str());
+    }
+    // The tick decides if the row was new when the run succeeded.
+    db.jobctl(["retry", &part.to_string()]).run().success();
+    let late = db.enqueue(["sum", "--in", "1h"]);
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
+         VALUES ({late}, {part}, 'due');
+         UPDATE jobctl.job_runs SET status = 'blocked' WHERE id = {late};
+         UPDATE jobctl.job_runs SET run_at = now() + interval '1 h' WHERE id = {part}"
+    ));
+    tick(&db);
+    assert_eq!(
+        (db.status(late), states_of_predecessors(&db, late)),
+        ("queued".into(), "met".into())
+    );
+}
+
 /// It waits for a retry of that run, as before, and not for a person.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {

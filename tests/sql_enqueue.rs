@@ -643,6 +643,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("serving", 'f', ""),
             ("set_aside_unclaimable", 'f', ",row_security=off"),
             ("stuck_predecessor", 'f', ",row_security=off"),
+            ("succeeded_attempt", 'f', ""),
             ("try_enqueue", 't', ",row_security=off,lock_timeout=2s"),
             ("unschedule", 't', ",row_security=off,lock_timeout=2s"),
             ("usual_run_time", 'f', ",enable_seqscan=off,enable_bitmapscan=off,jit=off"),

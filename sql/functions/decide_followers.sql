@@ -73,14 +73,30 @@ BEGIN
         UPDATE jobctl.job_dependencies AS dependency
         SET
             state = CASE
-                WHEN predecessor.status = 'succeeded' THEN 'met'
+                WHEN predecessor.status = 'succeeded' OR predecessor.succeeded_attempt IS NOT NULL
+                    THEN 'met'
                 WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
                 WHEN dependency.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
             END,
-            attempt = CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
+            attempt = coalesce(
+                predecessor.succeeded_attempt,
+                CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
+            )
         FROM jobctl.job_dependencies AS due
-        LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = due.after_id
+        LEFT JOIN LATERAL (
+            SELECT
+                run.id,
+                run.status,
+                run.attempts,
+                run.finished_at,
+                CASE
+                    WHEN run.status <> 'succeeded' THEN jobctl.succeeded_attempt(run.id)
+                END AS succeeded_attempt
+            FROM jobctl.job_runs AS run
+            WHERE run.id = due.after_id
+            OFFSET 0
+        ) AS predecessor ON true
         WHERE due.run_id = ANY (free)
             AND (due.state = 'due') IS TRUE
             AND (

@@ -21,12 +21,8 @@ BEGIN
         AND dependency.after_id = predecessor.id
         AND dependency.state = 'met'
         AND dependency.rule = 'any_end'
-        -- If the predecessor succeeded once, `retry --again` repeats it, and the row stays met.
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_attempts AS attempt
-            WHERE attempt.run_id = predecessor.id
-                AND attempt.outcome = 'succeeded'
-        );
+        -- If the predecessor succeeded once, the row stays met.
+        AND jobctl.succeeded_attempt(predecessor.id) IS NULL;
     RETURN ARRAY(
         SELECT DISTINCT dependency.run_id
         FROM jobctl.job_dependencies AS dependency

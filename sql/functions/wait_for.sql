@@ -5,7 +5,8 @@
 -- A predecessor may end before this transaction commits, by a transaction that does not see these
 -- rows. So they are due, and the next tick decides about the runs; no lock keeps a predecessor from
 -- starting. Two kinds of rows need no tick. No other transaction sees the runs that this one has
--- enqueued, so none can end them. And a run that has succeeded has met every rule.
+-- enqueued, so none can end them. And a run that has succeeded once has met every rule, see
+-- succeeded_attempt.
 --
 -- SECURITY DEFINER: a role that may enqueue reads no table. It can only name predecessors that
 -- run_states shows to it, and learns of others as much as of missing ones. For a job with
@@ -61,7 +62,11 @@ BEGIN
     WHERE asked.is_missing
         OR asked.is_dropped
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
-        OR (asked.rule = 'or_cancel' AND asked.status IN ('dead', 'cancelled'))
+        OR (
+            asked.rule = 'or_cancel'
+            AND asked.status IN ('dead', 'cancelled')
+            AND jobctl.succeeded_attempt(asked.id) IS NULL
+        )
     ORDER BY asked.id
     LIMIT 1;
     IF FOUND THEN
@@ -95,15 +100,22 @@ BEGIN
         predecessor.id,
         asked.rule,
         CASE
-            WHEN predecessor.status = 'succeeded' THEN 'met'
+            WHEN succeeded.attempt IS NOT NULL THEN 'met'
             WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
                 THEN 'open'
             ELSE 'due'
         END,
-        CASE WHEN predecessor.status = 'succeeded' THEN predecessor.attempts END
+        succeeded.attempt
     FROM unnest(runs, predecessors, rules) AS asked (run_id, after_id, rule)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
+    CROSS JOIN LATERAL (
+        SELECT CASE predecessor.status
+            WHEN 'succeeded' THEN predecessor.attempts
+            ELSE jobctl.succeeded_attempt(predecessor.id)
+        END AS attempt
+        OFFSET 0
+    ) AS succeeded
     -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
