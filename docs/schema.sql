@@ -696,9 +696,7 @@ BEGIN
         updated_at = now()
     WHERE run.id = ANY (to_queue);
     GET DIAGNOSTICS queued = ROW_COUNT;
-    IF queued < cardinality(to_queue) THEN
-        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
-    END IF;
+    PERFORM jobctl.require_written('job_runs', cardinality(to_queue), queued);
     SELECT ended.followed
     INTO followed
     FROM jobctl.end_runs('predecessor', to_cancel, errors => reasons) AS ended;
@@ -1265,7 +1263,7 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
-        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+        PERFORM jobctl.require_written('job_runs', 1, 0);
     END IF;
     -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
@@ -1719,6 +1717,8 @@ CREATE FUNCTION jobctl.enqueue_runs(runs jsonb[], tries integer DEFAULT 5, calle
 #variable_conflict use_column
 DECLARE
     open integer[];
+    -- The ids that were tried for them.
+    tried bigint[];
     number integer;
     answer record;
     again record;
@@ -1947,11 +1947,13 @@ BEGIN
         array_agg(answer.reason),
         array_agg(answer.status),
         array_agg(answer.due_at),
-        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
-    INTO ids, results, codes, reasons, statuses, due_ats, open
+        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL),
+        array_agg(answer.tried) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
+    INTO ids, results, codes, reasons, statuses, due_ats, open, tried
     FROM (
         SELECT
             asked.ordinal,
+            asked.id AS tried,
             CASE
                 WHEN asked.replaced_id IS NOT NULL THEN asked.replaced_id
                 WHEN new.is_inserted THEN asked.id
@@ -2014,6 +2016,10 @@ BEGIN
     IF open = '{}' THEN
         RETURN;
     ELSIF tries < 2 THEN
+        -- These ids are taken, unless a trigger skipped the rows.
+        PERFORM jobctl.require_written('job_runs', cardinality(tried), count(*))
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (tried);
         FOREACH number IN ARRAY open LOOP
             codes[number] := 'JC007';
             reasons[number] := 'the sequence of jobctl.job_runs is behind its table; `jobctl '
@@ -3682,6 +3688,17 @@ EXCEPTION WHEN integrity_constraint_violation THEN
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;
+CREATE FUNCTION jobctl.require_written(table_name text, chosen bigint, written bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF written < chosen THEN
+        RAISE EXCEPTION 'a trigger of jobctl.% skips the row', table_name;
+    END IF;
+    RETURN true;
+END
+$$;
 CREATE FUNCTION jobctl.result(run bigint, caller jobctl.caller DEFAULT CURRENT_USER) RETURNS TABLE(id bigint, status text, finished_at timestamp with time zone, output text, output_truncated boolean, result jsonb)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3879,6 +3896,7 @@ BEGIN
                     ELSE now()
                 END
             WHERE replaced.id = stored.id;
+            PERFORM jobctl.require_written('job_schedules', 1, FOUND::integer);
             RETURN CASE
                 WHEN keeps_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
@@ -3914,6 +3932,12 @@ BEGIN
             RETURN 'scheduled; the next tick computes the first time';
         END IF;
     END LOOP;
+    IF refusal.code IS NULL THEN
+        -- Another session has stored it, unless a trigger skipped the row.
+        PERFORM jobctl.require_written('job_schedules', 1, count(*))
+        FROM jobctl.job_schedules AS own
+        WHERE own.name = schedule.name;
+    END IF;
     RAISE EXCEPTION USING
         ERRCODE = coalesce(refusal.code, '55P03'),
         MESSAGE = coalesce(refusal.reason, 'other sessions store this schedule; try again'),
@@ -4162,7 +4186,7 @@ BEGIN
                         updated_at = now()
                     WHERE run.id = set_aside_unclaimable.id;
                     IF NOT FOUND THEN
-                        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                        PERFORM jobctl.require_written('job_runs', 1, 0);
                     END IF;
                 END IF;
                 -- The run can be claimed.
@@ -4204,7 +4228,7 @@ BEGIN
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now()
             ) THEN
-                RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                PERFORM jobctl.require_written('job_runs', 1, 0);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;
@@ -4421,6 +4445,10 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
+    -- The last id is taken, unless a trigger skipped the row.
+    PERFORM jobctl.require_written('job_runs', 1, count(*))
+    FROM jobctl.job_runs AS run
+    WHERE run.id = currval('jobctl.job_runs_id_seq');
     code := 'JC007';
     reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
         'statement that corrects it';
@@ -4432,10 +4460,14 @@ CREATE FUNCTION jobctl.unschedule(name text, caller jobctl.caller DEFAULT CURREN
     SET row_security TO 'off'
     SET lock_timeout TO '2s'
     AS $$
+DECLARE
+    stored jobctl.job_schedules := jobctl.lock_schedule(unschedule.name, caller);
 BEGIN
-    DELETE FROM jobctl.job_schedules AS deleted
-    WHERE deleted.id = (SELECT (jobctl.lock_schedule(unschedule.name, caller)).id);
-    RETURN FOUND;
+    IF stored.id IS NULL THEN
+        RETURN false;
+    END IF;
+    DELETE FROM jobctl.job_schedules AS deleted WHERE deleted.id = stored.id;
+    RETURN jobctl.require_written('job_schedules', 1, FOUND::integer);
 END
 $$;
 CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
@@ -4609,6 +4641,16 @@ BEGIN
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')
     ON CONFLICT DO NOTHING;
+    PERFORM jobctl.require_written('job_dependencies', count(*), count(dependency.run_id))
+    FROM unnest(runs, predecessors) AS asked (run_id, after_id)
+    JOIN jobctl.job_runs AS run ON run.id = asked.run_id
+    JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
+    LEFT JOIN jobctl.job_dependencies AS dependency
+        ON dependency.run_id = asked.run_id
+        AND dependency.after_id = asked.after_id
+    WHERE run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked');
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (
@@ -4649,6 +4691,15 @@ BEGIN
             WHERE dependency.run_id = run.id
                 AND dependency.state <> 'met'
         );
+    PERFORM jobctl.require_written('job_runs', count(*), 0)
+    FROM jobctl.job_runs AS run
+    JOIN jobctl.job_dependencies AS dependency
+        ON dependency.run_id = run.id
+        AND dependency.state <> 'met'
+    WHERE run.id = ANY (runs)
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status = 'queued';
     IF NOT EXISTS (
         SELECT FROM jobctl.job_runs AS predecessor
         WHERE predecessor.id = ANY (predecessors)

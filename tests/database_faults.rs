@@ -630,6 +630,115 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
 }
 
 #[test]
+fn a_row_that_a_trigger_skips_is_named_by_each_command() {
+    const DEFINED: &str =
+        "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n[jobs.b]\nshell = 'true'\n";
+    let db = TestDb::new();
+    db.apply(DEFINED);
+    let folder = temp_dir();
+    let file = |text: &str| {
+        let path = folder.path().join("jobs.toml");
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let waiting = db.enqueue(["a", "--in", "1h"]).to_string();
+    let ended = db.enqueue(["a"]).to_string();
+    let dead = db.enqueue(["shell", "--max-attempts", "1", "--", "false"]).to_string();
+    db.jobctl(["tick"]).run().success();
+    db.jobctl(["edit", "--all-waiting", "--priority", "1", "--yes", "--json"]).run().success();
+    db.execute(
+        "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN RETURN NULL; END'",
+    );
+    let skips = |table: &str, event: &str, commands: &[&[&str]]| {
+        db.execute(&format!(
+            "CREATE TRIGGER skip BEFORE {event} ON jobctl.{table} FOR EACH ROW
+                 EXECUTE FUNCTION public.skip()"
+        ));
+        for command in commands {
+            let said = db.jobctl(command.iter().copied()).run().exits(1).stdout("");
+            said.stderr_has(&format!("a trigger of jobctl.{table} skips the row"));
+        }
+        db.execute(&format!("DROP TRIGGER skip ON jobctl.{table}"));
+    };
+    let payload = folder.path().join("payload.json");
+    fs::write(&payload, "[1]").unwrap();
+    skips(
+        "job_runs",
+        "UPDATE",
+        &[
+            &["edit", &waiting, "--priority", "3"],
+            &["edit", &waiting, "--payload-file", payload.to_str().unwrap()],
+            &["retry", &waiting],
+            &["retry", "--again", &ended],
+            &["retry", &dead],
+            &["cancel", &waiting],
+            &["settle", &dead],
+            &["enqueue", "a", "--after", &waiting],
+        ],
+    );
+    skips(
+        "job_runs",
+        "INSERT",
+        &[
+            &["enqueue", "a"],
+            &["enqueue", "a", "--key", "k"],
+            &["enqueue", "shell", "--", "true"],
+            &["enqueue", "shell", "--key", "k", "--", "true"],
+        ],
+    );
+    skips(
+        "job_runs",
+        "DELETE",
+        &[&["prune", &ended], &["prune", "--older-than", "0s", "--dead-older-than", "0s", "--yes"]],
+    );
+    skips("job_dependencies", "INSERT", &[&["enqueue", "a", "--after", &waiting]]);
+    skips(
+        "job_definitions",
+        "INSERT OR UPDATE OR DELETE",
+        &[
+            &["apply", "--yes", &file("[jobs.a]\nshell = 'false'\n[jobs.b]\nshell = 'true'\n")],
+            &["pause", "a"],
+            &["resume", "a"],
+        ],
+    );
+    let more = DEFINED.to_owned() + "[jobs.n]\nshell = 'true'\n";
+    skips("job_definitions", "INSERT", &[&["apply", "--yes", &file(&more)]]);
+    let fewer = file("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n");
+    skips(
+        "job_definitions",
+        "UPDATE OR DELETE",
+        &[&["apply", "--yes", &fewer], &["apply", "--yes", "--prune", &fewer]],
+    );
+    skips("job_holds", "INSERT", &[&["hold", "--queue", "q"]]);
+    db.execute(
+        "CREATE TRIGGER skip BEFORE INSERT ON jobctl.job_runs FOR EACH ROW
+             WHEN (NEW.job_type = 'a') EXECUTE FUNCTION public.skip()",
+    );
+    let why = "a trigger of jobctl.job_runs skips the row";
+    let lines = "{\"job_type\": \"b\"}\n{\"job_type\": \"a\"}\n";
+    db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().exits(1).stderr_has(why);
+    let refused = db.try_query("SELECT jobctl.enqueue('a')").unwrap_err();
+    assert_eq!(refused.as_db_error().unwrap().message(), why);
+    db.execute("DROP TRIGGER skip ON jobctl.job_runs");
+    // Nothing has changed.
+    assert_eq!(
+        db.query("SELECT id, status, priority FROM jobctl.job_runs ORDER BY id"),
+        format!("{waiting}|queued|1\n{ended}|succeeded|0\n{dead}|dead|0")
+    );
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE enabled"), "2");
+    for table in ["job_schedules", "job_effects"] {
+        db.execute(&format!(
+            "CREATE TRIGGER skip BEFORE INSERT OR UPDATE OR DELETE ON jobctl.{table} FOR EACH ROW
+                 EXECUTE FUNCTION public.skip()"
+        ));
+    }
+    let refused = db.try_query("SELECT jobctl.schedule('s', 'b', '@daily')").unwrap_err();
+    let why = "a trigger of jobctl.job_schedules skips the row";
+    assert_eq!(refused.as_db_error().unwrap().message(), why);
+}
+
+#[test]
 fn a_failed_attempt_is_recorded_while_no_trigger_fires() {
     let db = TestDb::new();
     db.execute(&format!("ALTER DATABASE {} SET session_replication_role = replica", db.name()));

@@ -681,6 +681,8 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
         "attempt_numbers" | "exit_codes" | "signals" | "http_statuses" | "output_bytes" => "'{1}'",
         "claim_times" | "after_run_at" => "'{now}'",
         "at_most" | "bytes" | "free_threads" | "lane_priority" | "only_run" => "1",
+        "chosen" | "written" => "1",
+        "table_name" => "'job_runs'",
         "lease" | "tick_age" => "60",
         "tick" | "lane_queue" => "'x'",
         "queues" | "excluded_jobs" | "excluded_kinds" | "excluded_runs" => "'{}'",

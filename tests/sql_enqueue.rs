@@ -630,6 +630,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("renew_leases", 'f', PLANNED),
             ("reopen_dependencies", 't', ",row_security=off"),
             ("replace_waiting", 'f', ",row_security=off"),
+            ("require_written", 'f', ""),
             ("result", 't', ""),
             ("results", 't', ",row_security=off"),
             ("run_states", 't', ",row_security=off"),

@@ -166,9 +166,7 @@ BEGIN
         updated_at = now()
     WHERE run.id = ANY (to_queue);
     GET DIAGNOSTICS queued = ROW_COUNT;
-    IF queued < cardinality(to_queue) THEN
-        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
-    END IF;
+    PERFORM jobctl.require_written('job_runs', cardinality(to_queue), queued);
     SELECT ended.followed
     INTO followed
     FROM jobctl.end_runs('predecessor', to_cancel, errors => reasons) AS ended;

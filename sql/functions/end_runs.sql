@@ -369,7 +369,7 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
-        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+        PERFORM jobctl.require_written('job_runs', 1, 0);
     END IF;
     -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN

@@ -30,6 +30,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     open integer[];
+    -- The ids that were tried for them.
+    tried bigint[];
     number integer;
     answer record;
     again record;
@@ -258,11 +260,13 @@ BEGIN
         array_agg(answer.reason),
         array_agg(answer.status),
         array_agg(answer.due_at),
-        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
-    INTO ids, results, codes, reasons, statuses, due_ats, open
+        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL),
+        array_agg(answer.tried) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
+    INTO ids, results, codes, reasons, statuses, due_ats, open, tried
     FROM (
         SELECT
             asked.ordinal,
+            asked.id AS tried,
             CASE
                 WHEN asked.replaced_id IS NOT NULL THEN asked.replaced_id
                 WHEN new.is_inserted THEN asked.id
@@ -325,6 +329,10 @@ BEGIN
     IF open = '{}' THEN
         RETURN;
     ELSIF tries < 2 THEN
+        -- These ids are taken, unless a trigger skipped the rows.
+        PERFORM jobctl.require_written('job_runs', cardinality(tried), count(*))
+        FROM jobctl.job_runs AS run
+        WHERE run.id = ANY (tried);
         FOREACH number IN ARRAY open LOOP
             codes[number] := 'JC007';
             reasons[number] := 'the sequence of jobctl.job_runs is behind its table; `jobctl '

@@ -103,6 +103,7 @@ BEGIN
                     ELSE now()
                 END
             WHERE replaced.id = stored.id;
+            PERFORM jobctl.require_written('job_schedules', 1, FOUND::integer);
             RETURN CASE
                 WHEN keeps_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
@@ -138,6 +139,12 @@ BEGIN
             RETURN 'scheduled; the next tick computes the first time';
         END IF;
     END LOOP;
+    IF refusal.code IS NULL THEN
+        -- Another session has stored it, unless a trigger skipped the row.
+        PERFORM jobctl.require_written('job_schedules', 1, count(*))
+        FROM jobctl.job_schedules AS own
+        WHERE own.name = schedule.name;
+    END IF;
     RAISE EXCEPTION USING
         ERRCODE = coalesce(refusal.code, '55P03'),
         MESSAGE = coalesce(refusal.reason, 'other sessions store this schedule; try again'),

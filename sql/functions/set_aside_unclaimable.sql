@@ -51,7 +51,7 @@ BEGIN
                         updated_at = now()
                     WHERE run.id = set_aside_unclaimable.id;
                     IF NOT FOUND THEN
-                        RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                        PERFORM jobctl.require_written('job_runs', 1, 0);
                     END IF;
                 END IF;
                 -- The run can be claimed.
@@ -93,7 +93,7 @@ BEGIN
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now()
             ) THEN
-                RAISE EXCEPTION 'a trigger of jobctl.job_runs skips the row';
+                PERFORM jobctl.require_written('job_runs', 1, 0);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;

@@ -203,6 +203,10 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
+    -- The last id is taken, unless a trigger skipped the row.
+    PERFORM jobctl.require_written('job_runs', 1, count(*))
+    FROM jobctl.job_runs AS run
+    WHERE run.id = currval('jobctl.job_runs_id_seq');
     code := 'JC007';
     reason := 'the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the '
         'statement that corrects it';

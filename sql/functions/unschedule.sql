@@ -11,9 +11,13 @@ SET search_path = pg_catalog, pg_temp
 SET row_security = off
 SET lock_timeout = '2s'
 AS $$
+DECLARE
+    stored jobctl.job_schedules := jobctl.lock_schedule(unschedule.name, caller);
 BEGIN
-    DELETE FROM jobctl.job_schedules AS deleted
-    WHERE deleted.id = (SELECT (jobctl.lock_schedule(unschedule.name, caller)).id);
-    RETURN FOUND;
+    IF stored.id IS NULL THEN
+        RETURN false;
+    END IF;
+    DELETE FROM jobctl.job_schedules AS deleted WHERE deleted.id = stored.id;
+    RETURN jobctl.require_written('job_schedules', 1, FOUND::integer);
 END
 $$;

@@ -121,6 +121,16 @@ BEGIN
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')
     ON CONFLICT DO NOTHING;
+    PERFORM jobctl.require_written('job_dependencies', count(*), count(dependency.run_id))
+    FROM unnest(runs, predecessors) AS asked (run_id, after_id)
+    JOIN jobctl.job_runs AS run ON run.id = asked.run_id
+    JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
+    LEFT JOIN jobctl.job_dependencies AS dependency
+        ON dependency.run_id = asked.run_id
+        AND dependency.after_id = asked.after_id
+    WHERE run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status IN ('queued', 'blocked');
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (
@@ -161,6 +171,15 @@ BEGIN
             WHERE dependency.run_id = run.id
                 AND dependency.state <> 'met'
         );
+    PERFORM jobctl.require_written('job_runs', count(*), 0)
+    FROM jobctl.job_runs AS run
+    JOIN jobctl.job_dependencies AS dependency
+        ON dependency.run_id = run.id
+        AND dependency.state <> 'met'
+    WHERE run.id = ANY (runs)
+        AND run.enqueued_by = SESSION_USER
+        AND run.created_at = now()
+        AND run.status = 'queued';
     IF NOT EXISTS (
         SELECT FROM jobctl.job_runs AS predecessor
         WHERE predecessor.id = ANY (predecessors)

@@ -55,6 +55,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.unschedule,
     jobctl.usual_run_time,
     jobctl.reopen_dependencies,
+    jobctl.require_written,
     jobctl.wait_for,
     jobctl.is_own_effect,
     jobctl.is_running,

@@ -48,6 +48,7 @@ GRANT EXECUTE ON FUNCTION
     jobctl.may_settle,
     jobctl.release_right,
     jobctl.renew_leases,
+    jobctl.require_written,
     jobctl.result,
     jobctl.results,
     jobctl.run_states,

@@ -173,8 +173,10 @@ impl Store {
                     .list(query!("tick/due_schedules"; limit = i64::MAX, with_applications = false))
             };
             let was_due = due(transaction)?;
+            let rows = rows(now);
             let changed: Vec<(String, Option<String>, Option<String>)> =
-                transaction.list(query!("operate/apply"; definitions = rows(now)))?;
+                transaction.list(query!("operate/apply"; definitions = rows))?;
+            transaction.execute(query!("operate/require_applied"; definitions = rows))?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
             let changed: Vec<_> = changed

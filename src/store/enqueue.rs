@@ -329,7 +329,7 @@ fn enqueue(
                 answers[index] = answer.queued();
                 return Ok(());
             }
-            (true, None) => transaction.one(query!("enqueue/insert_run"; run)).map(Some)?,
+            (true, None) => transaction.first(query!("enqueue/insert_run"; run))?,
             (true, Some(_)) if *replaces => None,
             (true, Some(_)) => transaction.first(query!("enqueue/insert_keyed_run"; run))?,
         };

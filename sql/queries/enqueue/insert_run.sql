@@ -2,7 +2,7 @@
 -- key. They stay two: a run without a key conflicts with no run, and ON CONFLICT would make its
 -- enqueue a tenth slower.
 -- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
--- One row: the id.
+-- Returns the id. Zero rows: a trigger skipped the row, and enqueue_runs finds that.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
     payload,

@@ -29,6 +29,7 @@ requested AS (
     WHERE run.id = asked.id
         AND asked.status = 'running'
         AND asked.granted
+    RETURNING run.id
 ),
 trail AS (
     INSERT INTO jobctl.job_events (
@@ -63,3 +64,9 @@ ended AS MATERIALIZED (
 SELECT asked.id, asked.status, asked.granted, false AS is_blocked
 FROM asked
 CROSS JOIN ended
+-- end_runs finds its own.
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM asked WHERE asked.granted AND asked.status = 'running'),
+    (SELECT count(*) FROM requested)
+)

@@ -106,6 +106,7 @@ edited AS (
     CROSS JOIN wanted
     WHERE run.id = granted.id
         AND granted.detail <> ''
+    RETURNING run.id
 ),
 trail AS (
     INSERT INTO jobctl.job_events (
@@ -136,4 +137,9 @@ SELECT
     granted.id IS NOT NULL AS granted,
     false AS is_blocked
 FROM asked
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM granted WHERE granted.detail <> ''),
+    (SELECT count(*) FROM edited)
+)
 LEFT JOIN granted ON granted.id = asked.id

@@ -10,7 +10,11 @@ WITH edited AS (
     WHERE run.id = ANY ($1::bigint[])
         AND run.status IN ('blocked', 'queued', 'failed', 'dead')
     RETURNING run.id, run.job_type
+),
+trail AS (
+    INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
+    SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload', $5::text
+    FROM edited
 )
-INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
-SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload', $5::text
+SELECT jobctl.require_written('job_runs', cardinality($1::bigint[]), count(*))
 FROM edited

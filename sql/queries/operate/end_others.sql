@@ -6,14 +6,21 @@
 -- A row per definition that was disabled or deleted: its name, whether it had an enabled schedule,
 -- of its own or of an application, how many waiting runs a claim will end, and whether these lose
 -- hooks.
-WITH disabled AS (
+WITH asked AS MATERIALIZED (
+    SELECT definition.name
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.name <> ALL ($1::text[])
+        AND definition.file = $2::text
+        AND (definition.enabled OR $3::boolean)
+    FOR NO KEY UPDATE
+),
+disabled AS (
     UPDATE jobctl.job_definitions AS definition
     SET
         enabled = false,
         updated_at = now()
-    WHERE definition.name <> ALL ($1::text[])
-        AND definition.file = $2::text
-        AND definition.enabled
+    FROM asked
+    WHERE definition.name = asked.name
         AND NOT $3::boolean
     RETURNING
         definition.name,
@@ -25,8 +32,8 @@ WITH disabled AS (
 ),
 removed AS (
     DELETE FROM jobctl.job_definitions AS definition
-    WHERE definition.name <> ALL ($1::text[])
-        AND definition.file = $2::text
+    USING asked
+    WHERE definition.name = asked.name
         AND $3::boolean
     RETURNING
         definition.name,
@@ -70,5 +77,11 @@ trail AS (
     ORDER BY ended.name
 )
 SELECT ended.name, ended.is_scheduled, ended.waiting, ended.has_hooks
-FROM ended
+FROM asked
+CROSS JOIN jobctl.require_written(
+    'job_definitions',
+    (SELECT count(*) FROM asked),
+    (SELECT count(*) FROM ended)
+)
+LEFT JOIN ended ON ended.name = asked.name
 ORDER BY ended.name

@@ -22,4 +22,5 @@ trail AS (
     )
 )
 SELECT held.held_until
-FROM held
+FROM jobctl.require_written('job_holds', 1, (SELECT count(*) FROM held))
+LEFT JOIN held ON true

@@ -2,12 +2,19 @@
 -- enqueued, and waiting runs still start.
 -- $1  name    $2  host_user    $3  reason, for the trail
 -- Zero rows: no such definition.
-WITH paused AS (
+WITH asked AS MATERIALIZED (
+    SELECT definition.id
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.name = $1::text
+    FOR NO KEY UPDATE
+),
+paused AS (
     UPDATE jobctl.job_definitions AS definition
     SET
         paused_at = coalesce(definition.paused_at, now()),
         updated_at = now()
-    WHERE definition.name = $1::text
+    FROM asked
+    WHERE definition.id = asked.id
     RETURNING
         definition.name,
         definition.schedule,
@@ -34,4 +41,10 @@ trail AS (
 )
 SELECT
     num_nonnulls(paused.schedule, paused.after, paused.schedules) > 0 AS has_schedule
-FROM paused
+FROM asked
+CROSS JOIN jobctl.require_written(
+    'job_definitions',
+    (SELECT count(*) FROM asked),
+    (SELECT count(*) FROM paused)
+)
+LEFT JOIN paused ON true

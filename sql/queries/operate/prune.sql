@@ -63,5 +63,11 @@ SELECT
             )
         )::text
     END AS json
-FROM deleted
+FROM old
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM old),
+    (SELECT count(*) FROM deleted)
+)
+LEFT JOIN deleted ON deleted.id = old.id
 ORDER BY deleted.id

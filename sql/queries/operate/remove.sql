@@ -3,7 +3,11 @@
 -- $5  operation
 -- A row per existing id: its status, and whether it was deleted.
 WITH asked AS MATERIALIZED (
-    SELECT run.id, run.status
+    SELECT
+        run.id,
+        run.status,
+        run.status IN ('succeeded', 'dead', 'cancelled') AND run.status = ANY ($2::text[])
+            AS granted
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
     ORDER BY run.id
@@ -13,8 +17,7 @@ removed AS (
     DELETE FROM jobctl.job_runs AS run
     USING asked
     WHERE run.id = asked.id
-        AND asked.status IN ('succeeded', 'dead', 'cancelled')
-        AND asked.status = ANY ($2::text[])
+        AND asked.granted
     RETURNING run.id, run.job_type
 ),
 trail AS (
@@ -33,7 +36,11 @@ trail AS (
 SELECT
     asked.id,
     asked.status,
-    removed.id IS NOT NULL AS granted,
+    asked.granted,
     false AS is_blocked
 FROM asked
-LEFT JOIN removed ON removed.id = asked.id
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM asked WHERE asked.granted),
+    (SELECT count(*) FROM removed)
+)

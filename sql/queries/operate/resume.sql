@@ -3,7 +3,15 @@
 -- $4  time_zone of that schedule    $5  host_user    $6  reason, for the trail
 -- Returns the next time. If the schedule was not paused, the time can only become earlier.
 -- Zero rows: no such definition, or its schedule was changed meanwhile.
-WITH resumed AS (
+WITH asked AS MATERIALIZED (
+    SELECT definition.id
+    FROM jobctl.job_definitions AS definition
+    WHERE definition.name = $1::text
+        AND definition.schedule IS NOT DISTINCT FROM $3::text
+        AND definition.time_zone = $4::text
+    FOR NO KEY UPDATE
+),
+resumed AS (
     UPDATE jobctl.job_definitions AS definition
     SET
         next_run_at = CASE
@@ -17,9 +25,8 @@ WITH resumed AS (
         END,
         paused_at = NULL,
         updated_at = now()
-    WHERE definition.name = $1::text
-        AND definition.schedule IS NOT DISTINCT FROM $3::text
-        AND definition.time_zone = $4::text
+    FROM asked
+    WHERE definition.id = asked.id
     RETURNING definition.name, definition.enabled, definition.next_run_at
 ),
 trail AS (
@@ -28,4 +35,10 @@ trail AS (
     FROM resumed
 )
 SELECT CASE WHEN resumed.enabled THEN resumed.next_run_at END AS next_run_at
-FROM resumed
+FROM asked
+CROSS JOIN jobctl.require_written(
+    'job_definitions',
+    (SELECT count(*) FROM asked),
+    (SELECT count(*) FROM resumed)
+)
+LEFT JOIN resumed ON true

@@ -40,6 +40,32 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE
 ),
+granted AS MATERIALIZED (
+    SELECT asked.*
+    FROM asked
+    WHERE asked.status = ANY ($2::text[])
+        -- A later run may have taken the live key, after this run ended or by replacing it. If one
+        -- takes it while this statement runs, job_runs_key rejects the statement, and jobctl sends
+        -- it again.
+        AND NOT EXISTS (
+            SELECT FROM jobctl.job_runs AS heir
+            WHERE heir.idempotency_key = asked.idempotency_key
+                AND heir.key_scope = 'live'
+                AND heir.status IN ('blocked', 'queued', 'running', 'failed')
+                AND asked.key_scope <> 'retained'
+                AND heir.id <> asked.id
+        )
+        -- If several of these runs ended with the same key, only the newest gets it back.
+        AND NOT EXISTS (
+            SELECT FROM asked AS newer
+            WHERE newer.idempotency_key = asked.idempotency_key
+                AND newer.key_scope <> 'retained'
+                AND newer.status IN ('running', 'succeeded', 'dead', 'cancelled')
+                AND newer.status = ANY ($2::text[])
+                AND asked.key_scope <> 'retained'
+                AND newer.id > asked.id
+        )
+),
 blocked AS MATERIALIZED (
     SELECT jobctl.reopen_dependencies(
         ARRAY(
@@ -90,31 +116,9 @@ retried AS (
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
-    FROM asked
+    FROM granted AS asked
     CROSS JOIN blocked
     WHERE run.id = asked.id
-        AND asked.status = ANY ($2::text[])
-        -- A later run may have taken the live key, after this run ended or by replacing it. If one
-        -- takes it while this statement runs, job_runs_key rejects the statement, and jobctl sends
-        -- it again.
-        AND NOT EXISTS (
-            SELECT FROM jobctl.job_runs AS heir
-            WHERE heir.idempotency_key = run.idempotency_key
-                AND heir.key_scope = 'live'
-                AND heir.status IN ('blocked', 'queued', 'running', 'failed')
-                AND run.key_scope <> 'retained'
-                AND heir.id <> run.id
-        )
-        -- If several of these runs ended with the same key, only the newest gets it back.
-        AND NOT EXISTS (
-            SELECT FROM asked AS newer
-            WHERE newer.idempotency_key = run.idempotency_key
-                AND newer.key_scope <> 'retained'
-                AND newer.status IN ('running', 'succeeded', 'dead', 'cancelled')
-                AND newer.status = ANY ($2::text[])
-                AND run.key_scope <> 'retained'
-                AND newer.id > run.id
-        )
     RETURNING run.id, run.job_type, run.status
 ),
 trail AS (
@@ -178,4 +182,9 @@ SELECT
     retried.id IS NOT NULL AS granted,
     coalesce(retried.status = 'blocked', false) AS is_blocked
 FROM asked
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM granted),
+    (SELECT count(*) FROM retried)
+)
 LEFT JOIN retried ON retried.id = asked.id

@@ -4,7 +4,11 @@
 -- $5  operation, for undo.sql
 -- A row per existing id: its status, and whether it is settled now.
 WITH asked AS MATERIALIZED (
-    SELECT run.id, run.status, jsonb_build_object('settled_at', run.settled_at) AS before
+    SELECT
+        run.id,
+        run.status,
+        run.status = 'dead' AND run.status = ANY ($2::text[]) AS granted,
+        jsonb_build_object('settled_at', run.settled_at) AS before
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
     ORDER BY run.id
@@ -19,8 +23,7 @@ settled AS (
         updated_at = now()
     FROM asked
     WHERE run.id = asked.id
-        AND asked.status = 'dead'
-        AND asked.status = ANY ($2::text[])
+        AND asked.granted
     RETURNING run.id, run.job_type
 ),
 trail AS (
@@ -32,7 +35,11 @@ trail AS (
 SELECT
     asked.id,
     asked.status,
-    settled.id IS NOT NULL AS granted,
+    asked.granted,
     false AS is_blocked
 FROM asked
-LEFT JOIN settled ON settled.id = asked.id
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM asked WHERE asked.granted),
+    (SELECT count(*) FROM settled)
+)

@@ -89,4 +89,9 @@ trail AS (
 SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS is_blocked
 FROM asked
 CROSS JOIN marked
+CROSS JOIN jobctl.require_written(
+    'job_runs',
+    (SELECT count(*) FROM asked WHERE asked.is_untouched),
+    (SELECT count(*) FROM undone)
+)
 LEFT JOIN undone ON undone.id = asked.id

@@ -1,0 +1,16 @@
+-- Raises an error if apply.sql did not write a definition: a trigger of another program skipped it.
+-- A statement of its own, because apply.sql does not see the rows that it wrote.
+-- $1  definitions: as in apply.sql
+SELECT jobctl.require_written(
+    'job_definitions',
+    count(*),
+    count(*) FILTER (
+        WHERE CASE
+            WHEN definition.id IS NULL THEN false
+            WHEN definition.xmin = pg_current_xact_id()::xid THEN true
+            ELSE jobctl.definition_keys(definition) = jobctl.definition_keys(wanted)
+        END
+    )
+)
+FROM jsonb_populate_recordset(NULL::jobctl.job_definitions, $1::jsonb) AS wanted
+LEFT JOIN jobctl.job_definitions AS definition USING (name)
