@@ -783,3 +783,19 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
         .unwrap_err();
     assert_eq!(waited.code().map(|code| code.code()), Some("55P03"));
 }
+
+#[test]
+fn an_effect_that_a_trigger_skips_is_an_error() {
+    let db = TestDb::new();
+    db.execute(
+        "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN RETURN NULL; END';
+         CREATE TRIGGER skip BEFORE INSERT ON jobctl.job_effects FOR EACH ROW
+             EXECUTE FUNCTION public.skip()",
+    );
+    let why = "a trigger of jobctl.job_effects skips the row";
+    let refused = db.try_query("SELECT jobctl.record_effect('e')").unwrap_err();
+    assert_eq!(refused.as_db_error().unwrap().message(), why);
+    let once = db.jobctl(["once", "e", "--", "echo", "done"]).run().exits(1).stdout("");
+    once.stderr_has(&format!("cannot record the effect: {why}"));
+}

@@ -29,7 +29,7 @@ BEGIN
         RAISE EXCEPTION 'key must be 1 to 255 bytes, not only blanks'
             USING ERRCODE = '22023';
     END IF;
-    LOOP
+    FOR try IN 1..5 LOOP
         BEGIN
             INSERT INTO jobctl.job_effects (key, result, run_id, attempt, recorded_by, completed_at)
             VALUES (
@@ -71,7 +71,8 @@ BEGIN
                 key
                 USING ERRCODE = '55000';
         END IF;
-        -- The effect was removed between the two statements.
+        -- The effect was removed between the two statements, or a trigger skipped the row.
     END LOOP;
+    PERFORM jobctl.require_written('job_effects', 1, 0);
 END
 $$;

@@ -10,6 +10,8 @@ use crate::text::listing::Listing;
 
 /// The bytes of a result that an effect keeps.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
+/// How often to record an effect that others remove meanwhile.
+const TRIES: u32 = 5;
 
 rows! {
     /// An effect that was recorded before.
@@ -50,6 +52,7 @@ impl Store {
     pub(crate) fn begin_effect(&self, key: &str, run: Option<(i64, i32)>) -> Result<Effect> {
         let (run, attempt) = run.unzip();
         self.transact("record the effect", |transaction| {
+            let mut tries = 0;
             loop {
                 let begun = transaction.one(query!("effect/begin"; key, run, attempt))?;
                 if let Some(recorded) = begun {
@@ -59,7 +62,14 @@ impl Store {
                     transaction.first(query!("effect/find"; key, run, attempt))?;
                 return Ok(match found {
                     // The effect was removed between the two statements: its key is free again.
-                    None => continue,
+                    // Or a trigger skipped the row.
+                    None => {
+                        tries += 1;
+                        if tries == TRIES {
+                            transaction.execute(query!("effect/require_begun"))?;
+                        }
+                        continue;
+                    }
                     Some(found) if !found.is_own => Effect::Foreign,
                     Some(found) if found.completed => Effect::Completed(found.result),
                     Some(Found { used_by: Some(run), .. }) => Effect::InUse(run),
