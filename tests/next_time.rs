@@ -114,8 +114,8 @@ fn an_application_enqueues_for_its_next_monday() {
             "days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW",
         ),
         (
-            "'9:00', 'mon', 'CET'",
-            "time_zone must be UTC, or an area and city like America/New_York",
+            "'9:00', 'mon', 'CEST'",
+            "there is no time zone `CEST`; write a name such as Europe/Berlin, or UTC",
         ),
         (
             "'9:00', 'mon', 'UTC', 'infinity'",
@@ -126,5 +126,63 @@ fn an_application_enqueues_for_its_next_monday() {
         let error = error.as_db_error().unwrap();
         assert_eq!(error.message(), format!("cannot compute a time: {why}"));
         assert_eq!(error.code().code(), "22023");
+    }
+}
+
+#[test]
+fn sql_accepts_the_time_zones_that_a_definition_accepts() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
+    let right = [
+        "UTC",
+        "GMT",
+        "GMT0",
+        "CET",
+        "EST5EDT",
+        "W-SU",
+        "Etc/GMT+5",
+        "Europe/Berlin",
+        "America/Argentina/Buenos_Aires",
+    ];
+    // PostgreSQL itself accepts most of these.
+    let wrong = [
+        "europe/berlin",
+        "America/new_york",
+        "ASIA/TOKYO",
+        "utc",
+        "Est5edt",
+        "right/UTC",
+        "posix/Europe/Berlin",
+        "localtime",
+        "posixrules",
+        "CEST",
+        "CEST-2",
+        "MARS3",
+        "A/B3",
+        "GMT+5",
+        "Etc/GMT-15",
+        "Mars/Phobos",
+        "Europe",
+        "Europe/",
+    ];
+    for (zones, is_right) in [(&right[..], true), (&wrong, false)] {
+        for zone in zones {
+            let next = ["next", "--schedule", "@daily", "--time-zone", zone];
+            assert_eq!(db.jobctl(next).run().status.success(), is_right, "{zone}");
+            for call in ["schedule('s', 'a', '@daily', 'ZONE')", "next_time('9:00', '*', 'ZONE')"] {
+                let call = format!("SELECT jobctl.{}", call.replace("ZONE", zone));
+                // The zone of the session stays.
+                let call = format!("SET timezone = 'Asia/Tokyo'; {call}; SHOW timezone");
+                match db.try_query(&call) {
+                    Ok(answer) => assert!(is_right && answer.ends_with("Asia/Tokyo"), "{answer}"),
+                    Err(error) => {
+                        let error = error.as_db_error().unwrap();
+                        let why = format!("cannot compute a time: there is no time zone `{zone}`;");
+                        assert!(!is_right && error.message().starts_with(&why), "{error}");
+                        assert_eq!(error.code().code(), "22023");
+                    }
+                }
+            }
+        }
     }
 }

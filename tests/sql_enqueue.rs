@@ -619,7 +619,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
             ("may_settle", 't', ""),
             ("most_with_lock", 'f', ""),
             ("name_incident", 't', PLANNED),
-            ("next_time", 't', ""),
+            ("next_time", 't', ",TimeZone=UTC"),
             ("note_predecessors", 'f', ""),
             ("read_json", 'f', ""),
             ("record_alerts", 't', ",row_security=off"),

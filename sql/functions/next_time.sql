@@ -14,11 +14,14 @@ LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- The function sets it to test a name; the caller's value comes back at the end.
+SET timezone = 'UTC'
 AS $$
 DECLARE
     day_form CONSTANT text :=
         '(lw?|(mon|tue|wed|thu|fri|sat|sun)(#[1-5]|l|-(mon|tue|wed|thu|fri|sat|sun))?)';
     reason text;
+    zone_name text;
     shown timestamp;
     -- Differences to UTC before and after the clock change that is near, or the same two.
     early interval;
@@ -35,8 +38,6 @@ BEGIN
         WHEN lower(days COLLATE "C")
                 !~ replace('^([*]|DAY(,DAY)*)$', 'DAY', day_form)
             THEN 'days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW'
-        WHEN time_zone <> 'UTC' AND time_zone !~ '^[A-Za-z_]+(/[A-Za-z0-9_+-]+)+$'
-            THEN 'time_zone must be UTC, or an area and city like America/New_York'
         WHEN after < '0001-01-02 00:00Z'
             OR after >= CASE
                 WHEN days ~* '[#l]' THEN '9999-06-01 00:00Z'
@@ -44,6 +45,30 @@ BEGIN
             END::timestamptz
             THEN 'after is out of range; allowed are the years 1 to 9999'
     END;
+    -- The names that `apply` accepts, see src/zone_data.rs of the crate cron-zone: those of files,
+    -- in their case. PostgreSQL also accepts them in another case, and rules such as CEST-2. The
+    -- setting then shows the name of the file, or the rule in capitals. So only a name without
+    -- small letters but with a digit can be a rule. pg_timezone_names would read 1,200 files.
+    IF reason IS NULL AND time_zone <> 'UTC' THEN
+        IF time_zone ~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*$'
+            AND (
+                time_zone ~ '[a-z]|^[^0-9]+$'
+                OR time_zone ~ '^(CST6CDT|EST5EDT|MST7MDT|PST8PDT|GMT[+-]?0)$'
+            )
+        THEN
+            BEGIN
+                zone_name := set_config('TimeZone', time_zone, true);
+            EXCEPTION WHEN invalid_parameter_value THEN
+                zone_name := NULL;
+            END;
+        END IF;
+        IF zone_name IS DISTINCT FROM time_zone THEN
+            reason := format(
+                'there is no time zone `%s`; write a name such as Europe/Berlin, or UTC',
+                left(time_zone, 64)
+            );
+        END IF;
+    END IF;
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'cannot compute a time: ' || reason;
     END IF;

@@ -165,7 +165,7 @@ definitions AS (
                 (
                     SELECT string_agg(
                         format(
-                            E'\n    SET %s TO ''%s''',
+                            E'\n    SET %I TO ''%s''',
                             split_part(setting, '=', 1),
                             replace(split_part(setting, '=', 2), ', ', ''', ''')
                         ),
