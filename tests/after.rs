@@ -927,6 +927,30 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
     );
 }
 
+#[test]
+fn a_run_can_not_wait_for_its_own_id() {
+    let db = db_with_two_jobs();
+    let last = db.enqueue(["export"]);
+    let own = last + 1;
+    let refused = db.try_query(&format!("SELECT jobctl.enqueue('mail', after => '{{{own}}}')"));
+    let refused = refused.unwrap_err();
+    let refused = refused.as_db_error().unwrap();
+    let message = format!("no run {own}");
+    assert_eq!((refused.code().code(), refused.message()), ("JC010", message.as_str()));
+    let own = last + 2;
+    let refused = db.jobctl(["enqueue", "mail", "--after", &own.to_string()]).run().exits(3);
+    assert_eq!(refused.stderr, format!("jobctl: no run {own}\n"));
+    // Nor for that of another line of its batch, which could wait for it in turn.
+    let (own, next) = (last + 3, last + 4);
+    let lines = format!(
+        "{{\"job_type\": \"mail\", \"after\": [{next}]}}\n\
+         {{\"job_type\": \"mail\", \"after\": [{own}]}}\n"
+    );
+    let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.as_str()).run().exits(3);
+    refused.stderr_has(&format!("no run {next}"));
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
+}
+
 /// It waits for a retry of that run, as before, and not for a person.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {

@@ -37,7 +37,8 @@ BEGIN
             given.run_id,
             given.id,
             given.rule,
-            run.id IS NULL AS is_missing,
+            -- Before this statement, no run had the id of the new one.
+            run.id IS NULL OR given.id = given.run_id AS is_missing,
             -- Perhaps to make room for the run that waits for it.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status

@@ -1,5 +1,6 @@
 //! Enqueue: inserts any number of runs, and finds the runs that have their keys.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -171,6 +172,10 @@ impl Queued {
         if let Self::Accepted(accepted) = self { Some(accepted) } else { None }
     }
 
+    fn id(&self) -> Option<i64> {
+        if let Self::Accepted(accepted) = self { accepted.id } else { None }
+    }
+
     pub(crate) fn is_new(&self) -> bool {
         matches!(self, Self::Accepted(Accepted { result: EnqueueResult::Enqueued, .. }))
     }
@@ -278,6 +283,8 @@ fn wait_for(
         Some(Queued::Accepted(accepted)) => Some(accepted),
         _ => None,
     };
+    let new: BTreeSet<_> =
+        answers.iter().flatten().filter(|answer| answer.is_new()).filter_map(Queued::id).collect();
     let mut pairs = Vec::new();
     for Dependencies { run, after, rule } in dependencies {
         let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) = accepted(*run)
@@ -286,6 +293,11 @@ fn wait_for(
         };
         for predecessor in after {
             let before = match predecessor {
+                // Before this batch, no run had the id. Two lines would wait for each other.
+                Predecessor::Id(id) if new.contains(id) => {
+                    let refused = Queued::Refused(Exit::NotFound, format!("no run {id}"));
+                    return Ok(Some((*run, refused)));
+                }
                 Predecessor::Id(id) => Some(*id),
                 Predecessor::InBatch(index) => accepted(*index).and_then(|run| run.id),
             };
