@@ -1063,6 +1063,7 @@ fn the_end_of_a_run_reads_each_follower_once() {
                      WHERE relname = 'job_dependencies')";
             db.query(read).parse::<i64>().unwrap()
         };
+        db.wait_for_statistics();
         let before = read();
         tick(&db);
         assert_eq!(db.status(bad), "dead", "{rule}");

@@ -373,6 +373,7 @@ fn attempts_read_and_functions_called(db: &TestDb, command: &[&str], stdout: &st
         "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE schemaname = 'jobctl'",
     ];
     let count = || counters.map(|sql| db.query(sql).parse::<i64>().unwrap());
+    db.wait_for_statistics();
     let before = count();
     db.jobctl(command.iter().copied()).run().success().stdout_has(stdout);
     // The server counts when a session ends.

@@ -68,6 +68,7 @@ fn searches_read_few_entries_of_a_long_history() {
             "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_user_tables WHERE relname = ";
         db.query(&format!("{read}'{table}'")).parse().unwrap()
     };
+    db.wait_for_statistics();
     let [runs, attempts] = ["job_runs", "job_attempts"].map(rows);
     assert_eq!(list_ids(&db, ["--key", "order:17"]), [60001, 40017, 20017, 17]);
     assert_eq!(list_ids(&db, ["--key", "order:17", "--status", "queued"]), [60001]);

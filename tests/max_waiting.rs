@@ -192,6 +192,7 @@ fn a_full_definition_counts_in_its_index_whatever_the_history() {
         ));
         let read = "SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes
                     WHERE schemaname = 'jobctl' AND relname = 'job_runs'";
+        db.wait_for_statistics();
         let before: i64 = db.query(read).parse().unwrap();
         let _ = db.jobctl(["enqueue", "a"]).run();
         let mut after = before;

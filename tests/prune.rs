@@ -203,6 +203,7 @@ fn prune_does_not_read_the_runs_of_other_jobs() {
     let in_order = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_runs'";
     let in_order = || -> i64 { db.query(in_order).parse().unwrap() };
     let read = |index: &str| db.read_entries(&format!("job_runs_{index}"));
+    db.wait_for_statistics();
     let ([before, of_job], scanned) = (["pkey", "job"].map(read), in_order());
     let list = ["prune", "--dry-run", "--verbose", "--older-than", "35d"];
     let listed = db.jobctl(list).run().success().stdout;

@@ -438,6 +438,7 @@ fn a_wait_reads_only_the_runs_before_its_own() {
         db.query(read).parse::<i64>().unwrap()
     };
     for run in [&own, &open.to_string()] {
+        db.wait_for_statistics();
         let before = read();
         db.jobctl(["wait", run, "--timeout", "1ms"]).run().exits(124).prints_nowhere("can't start");
         let seen = "SELECT stuck FROM jobctl.run_states(ARRAY[$1])".replace("$1", run);

@@ -111,6 +111,27 @@ impl TestDb {
         self.execute(&format!("ALTER DATABASE {} SET effective_cache_size = '8kB'", self.name()));
     }
 
+    /// Waits until the server's statistics count what all sessions before did. Each session counts
+    /// when it ends, and the statistics of PostgreSQL 14 are up to half a second old.
+    #[track_caller]
+    pub fn wait_for_statistics(&self) {
+        super::wait_until("other sessions to end", || {
+            let others = "SELECT count(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND pid <> pg_backend_pid()
+                     AND backend_type = 'client backend'";
+            self.query(others) == "0"
+        });
+        self.execute(
+            "CREATE TABLE IF NOT EXISTS public.counted_rows ();
+             INSERT INTO public.counted_rows DEFAULT VALUES",
+        );
+        super::wait_until("the statistics", || {
+            let counted = "SELECT n_tup_ins = (SELECT count(*) FROM public.counted_rows)
+                 FROM pg_stat_user_tables WHERE relname = 'counted_rows'";
+            self.query(counted) == "t"
+        });
+    }
+
     /// Returns how many entries of these indexes were read, by a pattern of LIKE. The server counts
     /// when a session ends.
     pub fn read_entries(&self, indexes: &str) -> i64 {
