@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::docs::migrations;
 use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
 /// Writes the file that commands read in this folder for settings.
@@ -259,7 +260,8 @@ fn an_error_about_a_missing_schema_names_the_database() {
         done.exits(6).stdout("").complains_once().stderr_has(&format!("/{}); ", db.name()));
     }
     let doctor = db.jobctl(["doctor"]).run().exits(1);
-    doctor.stdout_has("missing migrations: 0001_initial").stdout_has(&format!("/{})\t", db.name()));
+    let missing = format!("missing migrations: {}", migrations().join(", "));
+    doctor.stdout_has(&missing).stdout_has(&format!("/{})\t", db.name()));
 }
 
 /// The log of a script would repeat the tip.

@@ -32,6 +32,19 @@ pub fn sql_files(folders: &[&str]) -> Vec<String> {
     names
 }
 
+/// The names of the migrations in their order, as `migrate` prints them. The table of versions has
+/// no version of its own.
+pub fn migrations() -> Vec<String> {
+    let files = sql_files(&["migrations"]).into_iter();
+    let names = files.map(|file| file["migrations/".len()..].to_owned());
+    names.filter(|name| !name.starts_with("0000")).collect()
+}
+
+/// What `migrate` prints in an empty database.
+pub fn all_migrations() -> String {
+    migrations().iter().map(|name| format!("{name}\n")).collect()
+}
+
 /// One test a page, so that a filter can name it.
 macro_rules! pages {
     ($($name:ident: $path:literal,)*) => {

@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
 use crate::cancel::enqueue_in_status;
+use crate::docs::all_migrations;
 use crate::support::{Invocation, TestDb, jobctl, leave_out, temp_dir};
 
 fn variable(command: &str, flag: &str) -> String {
@@ -508,7 +509,7 @@ fn a_switch_variable_is_off_for_0_false_and_no() {
         .env("JOBCTL_MIGRATE_DRY_RUN", "1")
         .run()
         .success()
-        .stdout("0001_initial\n");
+        .stdout(&all_migrations());
     assert_eq!(empty.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
     db.jobctl(["report"])
         .env("JOBCTL_REPORT_TITLE", "Our shop")

@@ -2,11 +2,18 @@
 
 use std::fs;
 
-use crate::docs::{root, sql_files};
+use crate::docs::{all_migrations, migrations, root, sql_files};
 use crate::support::{Role, TestDb, temp_dir};
 
 const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations
      WHERE version IS NOT NULL GROUP BY 1, 2 ORDER BY 1";
+
+/// The history of a migrated database.
+fn history() -> String {
+    let rows = migrations().into_iter().enumerate();
+    let rows: Vec<_> = rows.map(|(index, name)| format!("{}|{name}|1", index + 1)).collect();
+    rows.join("\n")
+}
 
 /// Commands that use the database, except `migrate`.
 const OTHERS: [&[&str]; 10] = [
@@ -43,17 +50,19 @@ fn contents(db: &TestDb) -> String {
 #[test]
 fn a_dry_run_lists_missing_migrations_and_changes_nothing() {
     let db = TestDb::empty();
-    db.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n").stderr("");
+    db.jobctl(["migrate", "--dry-run"]).run().success().stdout(&all_migrations()).stderr("");
+    let objects: Vec<_> =
+        migrations().iter().map(|name| format!("{{\"name\":\"{name}\"}}")).collect();
     db.jobctl(["migrate", "--dry-run", "--json"])
         .run()
         .success()
-        .stdout("[{\"name\":\"0001_initial\"}]\n");
+        .stdout(&format!("[{}]\n", objects.join(",")));
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
-    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+    db.jobctl(["migrate"]).run().success().stdout(&all_migrations()).stderr("");
     for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
         db.jobctl(command.iter().copied()).run().success().stdout("").stderr("");
     }
-    assert_eq!(db.query(HISTORY), "1|0001_initial|1");
+    assert_eq!(db.query(HISTORY), history());
 }
 
 /// The objects of a database outside of the schema, and the settings and rights of the database.
@@ -210,8 +219,8 @@ fn twenty_concurrent_migrators_all_succeed_and_apply_each_migration_once() {
         let started: Vec<_> = (0..20).map(|_| db.jobctl(["migrate"]).spawn()).collect();
         let answers: Vec<_> =
             started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
-        assert_eq!(answers.concat(), "0001_initial\n", "exactly one migrator applies it");
-        assert_eq!(db.query(HISTORY), "1|0001_initial|1");
+        assert_eq!(answers.concat(), all_migrations(), "exactly one migrator applies it");
+        assert_eq!(db.query(HISTORY), history());
     }
 }
 
@@ -224,10 +233,13 @@ fn a_newer_schema_stops_every_command_before_it_writes() {
         '9999_later', 'x')",
     );
     let before = contents(&db);
+    let known = migrations().len();
     for command in OTHERS {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();
         refused
-            .stderr_has("the schema is at version 9999 and this program knows 1 (database ")
+            .stderr_has(&format!(
+                "the schema is at version 9999 and this program knows {known} (database "
+            ))
             .stderr_has(&format!("/{}); install the jobctl that migrated it", db.name()));
     }
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
@@ -340,7 +352,7 @@ fn a_failed_migration_leaves_no_object_behind() {
     refused.stderr_has("cannot migrate: not in this database");
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
     db.execute("DROP EVENT TRIGGER refuse");
-    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
+    db.jobctl(["migrate"]).run().success().stdout(&all_migrations());
 }
 
 #[test]
@@ -387,7 +399,7 @@ fn migrate_fills_an_empty_schema_that_an_administrator_created() {
          ALTER DEFAULT PRIVILEGES IN SCHEMA jobctl GRANT SELECT ON TABLES TO CURRENT_USER, PUBLIC",
     );
     for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
-        db.jobctl(command.iter().copied()).run().success().stdout("0001_initial\n").stderr("");
+        db.jobctl(command.iter().copied()).run().success().stdout(&all_migrations()).stderr("");
     }
 }
 
@@ -408,7 +420,7 @@ fn a_migrator_waits_for_another_and_then_finds_nothing_to_do() {
     }
     assert!(migrate.is_running());
     other.batch_execute("COMMIT").unwrap();
-    migrate.wait().success().stdout("0001_initial\n");
+    migrate.wait().success().stdout(&all_migrations());
 }
 
 #[test]
@@ -422,7 +434,7 @@ fn migrate_ignores_objects_of_the_same_names_in_public() {
          CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql \
              AS 'SELECT 1 / 0 = 1'",
     );
-    db.jobctl(["migrate"]).run().success().stdout("0001_initial\n");
+    db.jobctl(["migrate"]).run().success().stdout(&all_migrations());
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!(
@@ -481,8 +493,8 @@ fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
     assert_migrate_refused(&db, 7, &why);
     member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
     db.execute(&format!("GRANT {} TO {}", owner.name(), member.name()));
-    member.jobctl(["migrate", "--dry-run"]).run().success().stdout("0001_initial\n");
-    owner.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+    member.jobctl(["migrate", "--dry-run"]).run().success().stdout(&all_migrations());
+    owner.jobctl(["migrate"]).run().success().stdout(&all_migrations()).stderr("");
     member.jobctl(["migrate"]).run().success().stdout("").stderr("");
     // The refusal is the same if no migration is missing.
     assert_migrate_refused(&db, 7, &why);
@@ -505,7 +517,7 @@ fn migrate_and_init_name_the_grant_that_creates_the_schema() {
         jobctl.run().exits(7).stdout("").stderr(&why);
     }
     db.execute(&grant);
-    role.jobctl(["migrate"]).run().success().stdout("0001_initial\n").stderr("");
+    role.jobctl(["migrate"]).run().success().stdout(&all_migrations()).stderr("");
 }
 
 #[test]
@@ -566,10 +578,11 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
 fn migrate_requires_the_tables_of_the_recorded_version() {
     let db = TestDb::new();
     db.execute("DROP TABLE jobctl.job_workers CASCADE");
+    let known = migrations().len();
     assert_migrate_refused(
         &db,
         6,
-        "the schema is at version 1 but lacks table job_workers (database ",
+        &format!("the schema is at version {known} but lacks table job_workers (database "),
     );
 }
 
