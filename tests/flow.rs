@@ -5,9 +5,14 @@ use serde_json::{Value, json};
 use crate::retry::answer_at_terminal;
 use crate::support::{Role, TestDb};
 
-/// Runs of `mail`, which may start once a second, and of `copy`: 300 due runs of mail, 20 of them
-/// enqueued and due in the last 10 minutes, in which 50 others began and ended, and 5 attempts
-/// failed.
+/// A database with two jobs. Of `mail`, which may start once a second:
+/// - 300 runs are due. Of these, 20 were enqueued in the last 10 minutes, 10 more in the last hour.
+/// - 70 runs succeeded in the last hour, and 50 of them began and ended in the last 10 minutes.
+/// - 5 attempts failed 5 minutes ago. They began 5, 15, 25, 35 and 45 minutes ago.
+/// - One run is not due until tomorrow.
+///
+/// So in the last 10 minutes 20 runs of `mail` came and 50 left. Of `copy`, one run has been
+/// running for two hours. One worker has just ticked; it serves all queues.
 fn db_with_backlog() -> TestDb {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
@@ -28,8 +33,8 @@ fn db_with_backlog() -> TestDb {
              FROM (SELECT now() - CASE WHEN n <= 50 THEN interval '9 minutes'
                  ELSE interval '30 minutes' END AS at FROM generate_series(1, 70) AS n) AS ended;
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
-             SELECT id, 1, 'web1', now() - interval '10 minutes' * n, now() - interval '5 minutes',
-                 'failed'
+             SELECT id, 1, 'web1', now() - interval '5 minutes' - interval '10 minutes' * n,
+                 now() - interval '5 minutes', 'failed'
              FROM generate_series(0, 4) AS n, LATERAL (SELECT id + n AS id FROM jobctl.job_runs
                  WHERE status = 'queued' ORDER BY id LIMIT 1) AS run;
          INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, run_at, started_at,
@@ -54,29 +59,35 @@ fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
     let flow = flow_in_status(&db, &[]);
     let jobs: Vec<_> = flow.iter().map(|row| row["job_type"].clone()).collect();
     assert_eq!(jobs, [json!(null), json!("copy"), json!("mail")]);
-    let mail = |name: &str| flow[2][name].clone();
-    let counts = ["enqueued", "started", "succeeded", "failed"]
-        .map(|what| ["10m", "1h"].map(|window| mail(&format!("{what}_{window}"))));
-    // Of the five failed attempts, one started in the last 10 minutes, all in the last hour.
-    assert_eq!(json!(counts), json!([[20, 30], [51, 75], [50, 70], [5, 5]]));
-    assert_eq!((mail("due_runs"), mail("trend")), (json!(300), json!("shrinks")));
-    // In 10 minutes, 50 left and 20 came; at best, one starts a second.
-    assert_eq!(mail("empty_in_seconds"), json!(300.0 * 600.0 / 30.0));
-    assert_eq!(mail("at_best_seconds"), json!(300.0));
-    assert_eq!((&flow[1]["trend"], &flow[1]["empty_in_seconds"]), (&json!(null), &json!(null)));
-    let longest = flow[1]["longest_running_seconds"].as_f64().unwrap();
+    let [all, copy, mail] = &flow[..] else { panic!("{flow:?}") };
+    let of_windows = |what: &str| ["10m", "1h"].map(|window| &mail[format!("{what}_{window}")]);
+    assert_eq!(of_windows("enqueued"), [20, 30]);
+    assert_eq!(of_windows("succeeded"), [50, 70]);
+    assert_eq!(of_windows("failed"), [5, 5]);
+    // Failed attempts started, too: one of the five in the last 10 minutes, all in the last hour.
+    assert_eq!(of_windows("started"), [50 + 1, 70 + 5]);
+    assert_eq!(mail["due_runs"], 300);
+    assert_eq!(mail["trend"], "shrinks");
+    // The backlog loses 50 - 20 runs in 600 seconds.
+    assert_eq!(mail["empty_in_seconds"], 300.0 * 600.0 / 30.0);
+    // The definition's rate is one start a second.
+    assert_eq!(mail["at_best_seconds"], 300.0);
+    // No run of `copy` is due, so it has no backlog that could grow or end.
+    assert_eq!(copy["trend"], json!(null));
+    assert_eq!(copy["empty_in_seconds"], json!(null));
+    let longest = copy["longest_running_seconds"].as_f64().unwrap();
     assert!((7200.0..7260.0).contains(&longest), "{longest}");
-    let all = &flow[0];
-    assert_eq!(
-        (&all["due_runs"], &all["started_1h"], &all["at_best_seconds"]),
-        (&json!(300), &json!(75), &json!(null))
-    );
-    assert_eq!(all["longest_running_seconds"], flow[1]["longest_running_seconds"]);
+    assert_eq!(all["due_runs"], 300);
+    assert_eq!(all["started_1h"], 75);
+    // The rate is of one job, so all jobs together have none.
+    assert_eq!(all["at_best_seconds"], json!(null));
+    assert_eq!(all["longest_running_seconds"], copy["longest_running_seconds"]);
 
     let shown = db.jobctl(["status", "--format", "table"]).run().success().stdout;
     assert!(shown.contains("Flow (last 10 minutes/last hour)"), "{shown}");
     let row = shown.lines().find(|line| line.starts_with(" mail ") && line.contains("shrinks"));
     let words: Vec<_> = row.expect("a row").split_whitespace().collect();
+    // Enqueued, succeeded, failed, the trend, empty in 6000 s, and at best in 300 s.
     assert_eq!(words[1..], ["20/30", "50/70", "5/5", "shrinks", "1h", "40m", "5m"]);
 
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
@@ -95,81 +106,155 @@ fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
 }
 
 #[test]
-fn the_backlog_grows_or_stays_if_more_or_as_many_runs_come_as_end() {
+fn only_a_backlog_that_shrinks_has_an_estimate_of_its_end() {
     let db = db_with_backlog();
-    let trend = || {
-        let mail = flow_in_status(&db, &["--job", "mail"]);
-        assert_eq!(mail.len(), 1);
-        (mail[0]["trend"].clone(), mail[0]["empty_in_seconds"].clone())
+    let mail = || {
+        let flow = flow_in_status(&db, &["--job", "mail"]);
+        let [mail] = &flow[..] else { panic!("{flow:?}") };
+        (mail["trend"].clone(), mail["empty_in_seconds"].clone())
     };
     let enqueue = |runs: u32| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type) SELECT 'mail' FROM generate_series(1, {runs})"
         ));
     };
+    // 20 runs came and 50 left.
     enqueue(29);
-    assert_eq!(trend().0, json!("shrinks"));
+    assert_eq!(mail(), (json!("shrinks"), json!(329.0 * 600.0)), "49 came, 50 left, 329 are due");
     enqueue(1);
-    assert_eq!(trend(), (json!("steady"), json!(null)));
+    assert_eq!(mail(), (json!("steady"), json!(null)), "50 came, 50 left");
     enqueue(1);
-    assert_eq!(trend(), (json!("grows"), json!(null)));
+    assert_eq!(mail(), (json!("grows"), json!(null)), "51 came, 50 left");
     db.execute("DELETE FROM jobctl.job_runs WHERE status = 'queued'");
-    assert_eq!(trend(), (json!(null), json!(null)));
+    assert_eq!(mail(), (json!(null), json!(null)), "no run is due");
 }
 
-#[test]
-fn the_backlog_counts_due_runs_and_not_those_that_were_only_enqueued() {
+const YESTERDAY: &str = "now() - interval '1 day'";
+const IN_AN_HOUR: &str = "now() + interval '1 hour'";
+const AN_HOUR_AGO: &str = "now() - interval '1 hour'";
+const FIVE_MINUTES_AGO: &str = "now() - interval '5 minutes'";
+const NOW: &str = "now()";
+const NEVER: &str = "NULL::timestamptz";
+
+/// Inserts so many runs of `mail`. `columns` has names and values; `created_at` is yesterday unless
+/// it is among them.
+fn insert_mail(db: &TestDb, runs: u32, columns: &[(&str, &str)]) {
+    let has_creation = columns.iter().any(|(name, _)| *name == "created_at");
+    let creation = (!has_creation).then_some(("created_at", YESTERDAY));
+    let (names, values): (Vec<_>, Vec<_>) = columns.iter().copied().chain(creation).unzip();
+    db.execute(&format!(
+        "INSERT INTO jobctl.job_runs (job_type, {})
+         SELECT 'mail', {} FROM generate_series(1, {runs})",
+        names.join(", "),
+        values.join(", ")
+    ));
+}
+
+/// A database in which 20 runs of `mail` became due five minutes ago. They came and have not left,
+/// so `mail` grows by 20. A worker has ticked, so its runs can start.
+fn db_that_grows_by_20() -> TestDb {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     db.apply("[jobs.mail]\nshell = 'true'\n");
     db.jobctl(["tick"]).run().success();
-    let mail = || {
-        let mail = &flow_in_status(&db, &["--job", "mail"])[0];
-        (mail["due_runs"].clone(), mail["trend"].clone(), mail["empty_in_seconds"].clone())
+    insert_mail(&db, 20, &[("run_at", FIVE_MINUTES_AGO)]);
+    db
+}
+
+/// Asserts that 20 runs of `mail` are due, and by how many runs the last 10 minutes have changed
+/// this backlog: it is steady as soon as so many more runs have left. Removes these runs again.
+#[track_caller]
+fn assert_grows_by(db: &TestDb, growth: u32) {
+    let mail = || flow_in_status(db, &["--job", "mail"]).remove(0);
+    let before = mail();
+    assert_eq!(before["due_runs"], 20);
+    assert_eq!(before["trend"], "grows");
+    assert_eq!(before["empty_in_seconds"], json!(null));
+    let left = [
+        ("queue", "'added'"),
+        ("status", "'succeeded'"),
+        ("attempts", "1"),
+        ("run_at", YESTERDAY),
+        ("started_at", FIVE_MINUTES_AGO),
+        ("finished_at", NOW),
+    ];
+    insert_mail(db, growth, &left);
+    assert_eq!(mail()["trend"], "steady", "it does not grow by {growth}");
+    db.execute("DELETE FROM jobctl.job_runs WHERE queue = 'added'");
+}
+
+/// The trend compares, for the last 10 minutes, the runs that came with the runs that left. A run
+/// comes when it becomes due, whenever it was enqueued.
+#[test]
+fn the_trend_counts_runs_that_became_due_and_not_runs_that_were_enqueued() {
+    let db = db_that_grows_by_20();
+    assert_grows_by(&db, 20);
+    // These were enqueued now, and are not due: 0.
+    insert_mail(&db, 1000, &[("created_at", NOW), ("run_at", IN_AN_HOUR)]);
+    assert_grows_by(&db, 20);
+}
+
+/// A run leaves when it begins, whatever becomes of it, or when it is cancelled while it is due.
+#[test]
+fn the_trend_counts_runs_that_began_or_were_cancelled_while_they_were_due() {
+    let db = db_that_grows_by_20();
+    let began = [("attempts", "1"), ("run_at", FIVE_MINUTES_AGO), ("started_at", FIVE_MINUTES_AGO)];
+    let ended = |status: &'static str, run_at: &'static str, started_at: &'static str| {
+        let has_started = started_at != NEVER;
+        [
+            ("status", status),
+            ("attempts", if has_started { "1" } else { "0" }),
+            ("run_at", run_at),
+            ("started_at", started_at),
+            ("finished_at", NOW),
+        ]
     };
-    let insert = |columns: &str, values: &str, runs: u32| {
-        db.execute(&format!(
-            "INSERT INTO jobctl.job_runs (job_type, created_at, {columns})
-             SELECT 'mail', now() - interval '1 day', {values} FROM generate_series(1, {runs})"
-        ));
+    // These came and left: 20 - 20. Some of them still run.
+    insert_mail(&db, 20, &ended("'succeeded'", FIVE_MINUTES_AGO, FIVE_MINUTES_AGO));
+    let running = [("status", "'running'"), ("locked_by", "'w'"), ("locked_until", IN_AN_HOUR)];
+    insert_mail(&db, 20, &[&began[..], &running].concat());
+    assert_grows_by(&db, 20);
+    // These came and left before the 10 minutes, and only ended in them: 0.
+    insert_mail(&db, 30, &ended("'succeeded'", YESTERDAY, AN_HOUR_AGO));
+    assert_grows_by(&db, 20);
+    // These were due since yesterday, and were cancelled now, after an attempt an hour ago: -15.
+    insert_mail(&db, 15, &ended("'cancelled'", YESTERDAY, AN_HOUR_AGO));
+    assert_grows_by(&db, 5);
+    // These were cancelled before they were due, so they neither came nor left: 0.
+    insert_mail(&db, 30, &ended("'cancelled'", IN_AN_HOUR, NEVER));
+    assert_grows_by(&db, 5);
+}
+
+/// A failure moves the time at which a run was due to its next attempt. So of the runs that failed,
+/// only those leave whose first attempt failed now and that were enqueued before the 10 minutes.
+#[test]
+fn the_trend_counts_a_failed_run_as_left_only_after_its_first_attempt() {
+    let db = db_that_grows_by_20();
+    let failed = |attempts: &'static str, created_at: &'static str| {
+        [
+            ("status", "'failed'"),
+            ("attempts", attempts),
+            ("created_at", created_at),
+            ("run_at", IN_AN_HOUR),
+            ("started_at", NOW),
+            ("failed_at", NOW),
+        ]
     };
-    // Enqueued yesterday, 60 became due and 40 of these began, in whatever state they are now.
-    insert("run_at", "now() - interval '5 minutes'", 20);
-    let began = "now() - interval '5 minutes', now() - interval '4 minutes'";
-    let status = "status, attempts, run_at, started_at";
-    insert(&format!("{status}, finished_at"), &format!("'succeeded', 1, {began}, now()"), 20);
-    let lease = "'w', now() + interval '1 minute'";
-    insert(
-        &format!("{status}, locked_by, locked_until"),
-        &format!("'running', 1, {began}, {lease}"),
-        20,
-    );
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // Enqueued for next week.
-    insert("run_at", "now() + interval '7 days'", 1000);
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // A long run that ended, and one that was cancelled while it waited, began nothing.
-    let long = "now() - interval '1 day', now() - interval '1 hour'";
-    insert(&format!("{status}, finished_at"), &format!("'succeeded', 1, {long}, now()"), 30);
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    insert(&format!("{status}, finished_at"), &format!("'cancelled', 1, {long}, now()"), 15);
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // Nor did one that was cancelled before it was due.
-    let early = "now() + interval '1 hour', NULL::timestamptz";
-    insert(&format!("{status}, finished_at"), &format!("'cancelled', 0, {early}, now()"), 30);
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // Runs that keep failing, and those that came and failed within ten minutes, change nothing.
-    let failed = "'failed', 2, now() + interval '1 hour', now(), now()";
-    insert(&format!("{status}, failed_at"), failed, 500);
-    let failed = "'failed', 1, now() + interval '1 hour', now(), now()";
-    insert(&format!("{status}, failed_at"), failed, 700);
-    db.execute("UPDATE jobctl.job_runs SET created_at = now() WHERE status = 'failed'");
-    assert_eq!(mail(), (json!(20), json!("grows"), json!(null)));
-    // Due before, and failed for the first time.
-    insert(&format!("{status}, failed_at"), failed, 5);
-    assert_eq!(mail(), (json!(20), json!("steady"), json!(null)));
-    insert(&format!("{status}, failed_at"), failed, 10);
-    assert_eq!(mail(), (json!(20), json!("shrinks"), json!(20.0 * 600.0 / 10.0)));
+    // A retry that failed again was due only briefly: 0.
+    insert_mail(&db, 500, &failed("2", YESTERDAY));
+    assert_grows_by(&db, 20);
+    // These came and left within the 10 minutes: 0.
+    insert_mail(&db, 700, &failed("1", NOW));
+    assert_grows_by(&db, 20);
+    // These came before the 10 minutes, and left: -15.
+    insert_mail(&db, 15, &failed("1", YESTERDAY));
+    assert_grows_by(&db, 5);
+    // -15 again, so the 20 due runs shrink by 10 in 600 seconds.
+    insert_mail(&db, 15, &failed("1", YESTERDAY));
+    let mail = &flow_in_status(&db, &["--job", "mail"])[0];
+    assert_eq!(mail["due_runs"], 20);
+    assert_eq!(mail["trend"], "shrinks");
+    assert_eq!(mail["empty_in_seconds"], 20.0 * 600.0 / 10.0);
 }
 
 #[test]
@@ -178,7 +263,7 @@ fn show_says_how_long_the_runs_ahead_take() {
     db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
     let last = db.enqueue(["mail"]);
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
-    // 50 ended in 10 minutes, so 300 take an hour.
+    // 50 ended in 10 minutes, so the 300 that are ahead take an hour.
     db.jobctl(["show", &last.to_string()])
         .run()
         .success()
@@ -188,39 +273,48 @@ fn show_says_how_long_the_runs_ahead_take() {
         WHERE finished_at IS NOT NULL",
     );
     let shown = db.jobctl(["show", &last.to_string()]).run().success().stdout;
-    assert!(shown.contains("300 due runs are ahead of it\n"), "{shown}");
-    // A hold or a limit keeps them from starting before a run of another job.
-    let other = db.enqueue(["copy"]);
-    let ahead = |wanted: &str| {
+    assert!(shown.contains("300 due runs are ahead of it\n"), "no run ended lately: {shown}");
+}
+
+/// Due runs that can't start are not ahead of a run of another job. A tick skips them, so if it did
+/// not claim that run, it skipped it, too.
+#[test]
+fn show_counts_only_runs_that_can_start_as_ahead() {
+    let db = db_with_backlog();
+    db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
+    db.enqueue(["mail"]);
+    let copy = db.enqueue(["copy"]);
+    let assert_shows = |reason: &str| {
+        // The tick saw the run, because it is later than the enqueue.
         db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
-        let shown = db.jobctl(["show", &other.to_string()]).run().success().stdout;
-        assert!(shown.contains(wanted), "{shown}");
+        let shown = db.jobctl(["show", &copy.to_string()]).run().success().stdout;
+        assert!(shown.contains(reason), "{shown}");
     };
-    ahead("301 due runs are ahead of it");
+    assert_shows("301 due runs are ahead of it");
     for limit in ["max_running = 1", "rate = '1/1h', rate_next_at = now() + interval '1 hour'"] {
         db.execute(&format!("UPDATE jobctl.job_definitions SET {limit} WHERE name = 'mail'"));
+        // The running run of `copy` becomes one of `mail`, so `max_running` is reached.
         db.execute("UPDATE jobctl.job_runs SET job_type = 'mail' WHERE status = 'running'");
-        ahead("skipped it");
+        assert_shows("skipped it");
         db.execute(
             "UPDATE jobctl.job_runs SET job_type = 'copy' WHERE status = 'running';
             UPDATE jobctl.job_definitions SET max_running = NULL, rate = NULL",
         );
     }
     db.execute("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')");
-    ahead("skipped it");
+    assert_shows("skipped it");
     db.execute("DELETE FROM jobctl.job_holds");
-    ahead("301 due runs are ahead of it");
+    assert_shows("301 due runs are ahead of it");
 }
 
 #[test]
 fn prometheus_counts_holds_and_held_runs() {
     let db = db_with_backlog();
-    let hold = |flags: &[&'static str], held: &str| {
-        db.jobctl(["hold"]).args(flags.iter().copied()).run().success().stdout(held);
-    };
-    hold(&["--job", "mail", "--job", "mail"], "job\tmail\theld\n");
-    let queues = ["--queue", "slow", "--queue", "other"];
-    hold(&queues, "queue\tother\theld\nqueue\tslow\theld\n");
+    // A name that is given twice is held once.
+    let hold = db.jobctl(["hold", "--job", "mail", "--job", "mail"]).run().success();
+    hold.stdout("job\tmail\theld\n");
+    let hold = db.jobctl(["hold", "--queue", "slow", "--queue", "other"]).run().success();
+    hold.stdout("queue\tother\theld\nqueue\tslow\theld\n");
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
     for sample in [
         "jobctl_holds{scope=\"all\"} 0",
@@ -236,7 +330,13 @@ fn prometheus_counts_holds_and_held_runs() {
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
     assert_eq!(metrics.matches("jobctl_held_runs{scope=\"job\",name=\"mail\"} 300\n").count(), 1);
     assert!(metrics.contains("jobctl_holds{scope=\"job\"} 2\n"), "{metrics}");
-    db.execute("DELETE FROM jobctl.job_holds WHERE reason = 'twice'");
+}
+
+#[test]
+fn hold_and_release_take_several_targets_of_one_kind() {
+    let db = db_with_backlog();
+    db.jobctl(["hold", "--job", "mail"]).run().success();
+    db.jobctl(["hold", "--queue", "slow", "--queue", "other"]).run().success();
     db.jobctl(["release", "mail"]).run().success().stdout("job\tmail\treleased\n");
     let release = db.jobctl(["release", "--queue", "other", "--queue", "none"]);
     release
@@ -244,9 +344,10 @@ fn prometheus_counts_holds_and_held_runs() {
         .success()
         .stdout("queue\tother\treleased\n")
         .stderr_has("no holds of queue none are in force");
+    // These flags exclude each other, so nothing is held.
     db.jobctl(["hold", "--all", "--job", "mail"]).run().exits(2);
     db.jobctl(["hold", "--list", "--job", "mail"]).run().exits(2);
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "1");
+    assert_eq!(db.query("SELECT scope, name FROM jobctl.current_holds"), "queue|slow");
 }
 
 #[test]
@@ -255,14 +356,17 @@ fn next_names_the_hold_of_a_queue_without_runs() {
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\nqueue = 'slow'\n");
     db.jobctl(["hold", "--queue", "slow", "--reason", "a move"]).run().success();
     db.jobctl(["hold", "--queue", "other"]).run().success();
+    // `next` asks nothing. At a terminal it prints a table.
     let (shown, _) = answer_at_terminal(&db, "next nightly --count 1", "");
     assert!(shown.contains("queue slow is held") && !shown.contains("other"), "{shown}");
     assert!(shown.contains("no worker has ever ticked"), "{shown}");
 }
 
-/// Runs that can't start do not leave at the pace of the others.
+/// Runs that can't start do not leave at the pace of the other runs. So the estimate may be about
+/// the due runs that can start, or it may be missing, but it may not be about all due runs.
 #[test]
 fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
+    // What keeps runs of `mail` from starting, and how many of its 300 due runs can still start.
     for (change, can_start) in [
         ("INSERT INTO jobctl.job_holds (scope, name) VALUES ('queue', 'slow')", 200.0),
         ("UPDATE jobctl.job_workers SET queues = '{default}'", 200.0),
@@ -270,13 +374,14 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
         ("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}'", 0.0),
     ] {
         let db = db_with_backlog();
+        // 100 of the due runs are in another queue.
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET queue = 'slow' WHERE id IN (SELECT id FROM jobctl.job_runs
                  WHERE status = 'queued' AND run_at < now() - interval '1 hour'
                  ORDER BY id LIMIT 100);
              UPDATE jobctl.job_workers SET last_tick_at = now(); {change}"
         ));
-        // 30 runs leave in ten minutes, or one a second. No estimate is an answer, too.
+        // The backlog loses 30 runs in ten minutes, and at best one run starts a second.
         let mail = &flow_in_status(&db, &["--job", "mail"])[0];
         for (name, seconds_a_run) in [("empty_in_seconds", 20.0), ("at_best_seconds", 1.0)] {
             let is_true = mail[name].as_f64().is_none_or(|estimate| {
@@ -284,7 +389,7 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
             });
             assert!(is_true, "{change}: {mail}");
         }
-        // The time at which no run is due is not known.
+        // No page and no table prints the estimate for all 300 due runs, which is 1h 40m.
         let page = db.jobctl(["report"]).run().success().stdout;
         assert!(!page.contains("none due in about"), "{change}: {page}");
         db.jobctl(["status", "--format", "table"]).run().success().prints_nowhere("1h 40m");
