@@ -63,21 +63,22 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
          WHERE mail.id = {mail} AND before.id <> {mail}"
     );
     assert_eq!(db.query(&order), "t");
-    // A claim begins with the earliest time.
+    // Claims take the earliest runs first. A released run is due since its release, not its
+    // enqueue.
     assert_eq!(db.of_run(mail, "run_at > created_at"), "t");
-    // One that waits for a run that has succeeded is due.
+    // A run that waits for a run that has succeeded is due at once.
     let late = db.enqueue(["mail", "--after", &first.to_string()]);
     assert_eq!(db.status(late), "queued");
 }
 
+/// The graph of these runs is root - second - first, middle and third - last.
 #[test]
 fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
     let db = db_with_two_jobs();
     let root = db.enqueue(["export"]);
     let second = enqueue_mail_after(&db, &[root], &[]);
-    let others =
-        [&[second][..], &[second], &[second]].map(|after| enqueue_mail_after(&db, after, &[]));
-    let last = enqueue_mail_after(&db, &others, &[]);
+    let [first, middle, third] = [(); 3].map(|()| enqueue_mail_after(&db, &[second], &[]));
+    let last = enqueue_mail_after(&db, &[first, middle, third], &[]);
     let list = |run: i64, flags: &[&str]| {
         let run = run.to_string();
         let list = db.jobctl(["list", "--columns", "id"]).args(flags.iter().copied());
@@ -92,13 +93,13 @@ fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
         ids.sort_unstable();
         ids
     };
-    let [first, middle, third] = others;
     assert_eq!(list(root, &["--after"]), [second, first, middle, third, last]);
     assert_eq!(list(root, &["--direct", "--after"]), [second]);
     assert_eq!(list(last, &["--before"]), [root, second, first, middle, third]);
     assert_eq!(list(last, &["--direct", "--before"]), [first, middle, third]);
     assert_eq!(list(last, &["--after"]), Vec::<i64>::new());
     db.jobctl(["list", "--direct"]).run().exits(2).stdout("");
+    // `show` names the root only of a run that does not wait for it directly.
     let roots = |run: i64| {
         let shown = db.jobctl(["show", "--json", &run.to_string()]).run().success().stdout;
         serde_json::from_str::<serde_json::Value>(&shown).unwrap()["roots"].clone()
@@ -118,7 +119,8 @@ fn a_program_enqueues_a_run_that_waits() {
         "WITH a AS (SELECT jobctl.enqueue('export') AS id)
          SELECT a.id, jobctl.enqueue('mail', after => ARRAY[a.id], after_rule => 'any_end') FROM a",
     );
-    assert_eq!((ids.as_str(), statuses(&db).as_str()), ("1|2", "queued blocked"));
+    assert_eq!(ids, "1|2");
+    assert_eq!(statuses(&db), "queued blocked");
     for (call, code) in [
         ("after => ARRAY[99]", "JC010"),
         ("after => ARRAY[1], after_rule => 'some'", "22023"),
@@ -158,12 +160,14 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
         let listed = db.jobctl(["list", flag, "3", "--columns", "id"]).run().success().stdout;
         listed.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    assert_eq!((list("--after").as_str(), list("--before").as_str()), ("5 4", "1"));
+    assert_eq!(list("--after"), "5 4");
+    assert_eq!(list("--before"), "1");
 }
 
 #[test]
 fn a_wrong_name_or_id_in_after_enqueues_nothing() {
     let db = db_with_two_jobs();
+    // The batch, and the line and the reason that the error names.
     for (lines, line, why) in [
         (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
         (r#"{"job_type": "mail", "after": ["77"]}"#, 1, "write the id of a run without quotes"),
@@ -189,7 +193,7 @@ fn a_wrong_name_or_id_in_after_enqueues_nothing() {
             "`as`: line 1 is named `a`, too",
         ),
         ("{\"job_type\": \"mail\"}\n{\"job_type\": \"mail\", \"after\": [77]}", 2, "no run 77"),
-        // The error is that of the line, and not of one that waits for a run that was undone.
+        // Line 3 undoes the run of line 1, and so line 2 fails, too. The error names the cause.
         (
             "{\"job_type\": \"export\", \"as\": \"a\"}\n\
              {\"job_type\": \"mail\", \"after\": [\"a\"]}\n{\"job_type\": \"nosuch\"}",
@@ -201,6 +205,12 @@ fn a_wrong_name_or_id_in_after_enqueues_nothing() {
         assert!(!refused.status.success());
         refused.complains_once().stderr_has(&format!("batch line {line}: ")).stderr_has(why);
     }
+    assert_eq!(statuses(&db), "");
+}
+
+#[test]
+fn wrong_flags_for_runs_that_wait_enqueue_nothing() {
+    let db = db_with_two_jobs();
     db.jobctl(["enqueue", "mail", "--after", "77"]).run().exits(3).stderr_has("no run 77");
     db.jobctl(["enqueue", "mail", "--then", "mail"])
         .run()
@@ -221,10 +231,8 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     let bad = db.enqueue(["bad"]);
     let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
-    assert_eq!(
-        (statuses(&db).as_str(), states_of_predecessors(&db, mail).as_str()),
-        ("dead blocked", "stuck")
-    );
+    assert_eq!(statuses(&db), "dead blocked");
+    assert_eq!(states_of_predecessors(&db, mail), "stuck");
     db.jobctl(["check"])
         .run()
         .exits(1)
@@ -254,17 +262,20 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
     let sum = db.enqueue(["sum", "--after", &format!("{first},{late}")]);
     let other = db.enqueue(["part"]);
     tick(&db);
-    let old = "UPDATE jobctl.job_runs SET created_at = now() - interval '1 year',
-        finished_at = now() - interval '1 year'";
+    // Makes all finished runs old enough, and prunes them.
     let prunes = |counts: &str| {
-        db.execute(&format!("{old} WHERE finished_at IS NOT NULL"));
+        db.execute(
+            "UPDATE jobctl.job_runs SET created_at = now() - interval '1 year',
+                 finished_at = now() - interval '1 year' WHERE finished_at IS NOT NULL",
+        );
         db.jobctl(["prune", "--dry-run"]).run().success().stdout(counts);
         db.jobctl(["prune"]).run().success().stdout(counts);
     };
     assert_eq!(statuses(&db), "succeeded queued blocked succeeded");
+    // Only the run that no follower reads is deleted.
     prunes("succeeded\t1\n");
     assert_eq!(db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE id = {other}")), "0");
-    // The second predecessor has ended, too, and the follower has not started.
+    // The second predecessor has ended, too, and the follower has not started: it still reads both.
     db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {late}"));
     db.jobctl(["tick", "--limit", "1"]).run().success();
     assert_eq!(statuses(&db), "succeeded succeeded queued");
@@ -272,6 +283,7 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
     tick(&db);
     let output = db.query(&format!("SELECT output FROM jobctl.job_attempts WHERE run_id = {sum}"));
     assert_eq!(output.matches(r#""output": "done\n""#).count(), 2, "{output}");
+    // The follower has ended, so nothing keeps the results.
     prunes("succeeded\t3\n");
 }
 
@@ -304,7 +316,8 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     db.jobctl(["retry", &bad.to_string()]).run().success();
     (0..3).for_each(|_| tick(&db));
     wait.wait().success().stderr(&says);
-    // Nor is a run stuck behind one that a person has let start.
+    // A person lets the middle run start. Then the last run is not stuck behind the dead one
+    // either.
     db.apply(JOBS);
     let dead = db.enqueue(["bad"]);
     let middle = enqueue_mail_after(&db, &[dead], &[]);
@@ -468,20 +481,17 @@ fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
             order.reverse();
         }
         order.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
-        assert_eq!(
-            (db.status(mail), states_of_predecessors(&db, mail)),
-            ("blocked".into(), "due due".into())
-        );
+        assert_eq!(db.status(mail), "blocked");
+        assert_eq!(states_of_predecessors(&db, mail), "due due");
         tick(&db);
-        assert_eq!(
-            (db.status(mail), states_of_predecessors(&db, mail)),
-            ("succeeded".into(), "met met".into())
-        );
+        assert_eq!(db.status(mail), "succeeded");
+        assert_eq!(states_of_predecessors(&db, mail), "met met");
     }
 }
 
 #[test]
 fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
+    // What the trigger of another program does with the release of one run, and the logged reason.
     for (trigger, why) in [
         ("RAISE EXCEPTION ''not this one''", "not this one"),
         ("RETURN NULL", "a trigger of jobctl.job_runs skips the row"),
@@ -504,18 +514,21 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
         logged.stderr_has(&format!(
             "run {rejected} stays blocked: cannot release blocked runs: {why}"
         ));
-        let of = |runs: [i64; 4]| runs.map(|run| db.status(run));
-        let runs = [export, locked, rejected, free];
-        assert_eq!(of(runs), ["succeeded", "blocked", "blocked", "succeeded"]);
+        let statuses_of_all = || [export, locked, rejected, free].map(|run| db.status(run));
+        assert_eq!(statuses_of_all(), ["succeeded", "blocked", "blocked", "succeeded"]);
+        // The next tick releases the run that is no longer locked.
         other.batch_execute("ROLLBACK").unwrap();
         tick(&db);
-        assert_eq!(of(runs), ["succeeded", "succeeded", "blocked", "succeeded"]);
+        assert_eq!(statuses_of_all(), ["succeeded", "succeeded", "blocked", "succeeded"]);
+        // A run that stays blocked for over 10 minutes after the end of its predecessor is a
+        // problem.
         db.jobctl(["check"]).run().success();
         db.execute(
             "UPDATE jobctl.job_runs SET finished_at = now() - interval '11 minutes'\
                     WHERE status = 'succeeded'",
         );
         db.jobctl(["check"]).run().exits(1).stdout_has("no tick has released or cancelled");
+        // Without the trigger, the next tick releases it.
         other.batch_execute("DROP TRIGGER reject ON jobctl.job_runs").unwrap();
         tick(&db);
         assert_eq!(db.status(rejected), "succeeded");
@@ -535,7 +548,7 @@ fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
     other.batch_execute("ROLLBACK").unwrap();
     tick(&db);
     assert_eq!(db.status(mail), "succeeded");
-    // Else its row stays as long as the other run.
+    // The row of a deleted run that waits goes with the run that it waits for.
     let bad = db.enqueue(["bad"]);
     let second = enqueue_mail_after(&db, &[bad], &[]);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {second}"));
@@ -559,15 +572,15 @@ fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
     running.wait().success();
     assert_eq!(db.status(gated), "succeeded");
     application.batch_execute("COMMIT").unwrap();
-    assert_eq!(
-        (db.status(mail), states_of_predecessors(&db, mail)),
-        ("blocked".into(), "due".into())
-    );
+    assert_eq!(db.status(mail), "blocked");
+    assert_eq!(states_of_predecessors(&db, mail), "due");
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
 }
 
-/// A transaction with an old snapshot does not see the runs that wait for the one that it ends.
+/// An enqueue into a full definition drops its oldest run, which ends it. If its transaction has an
+/// old snapshot, it does not see the runs that wait for the dropped run. Nevertheless their row
+/// becomes due, so the next tick decides about them, or the transaction fails.
 #[test]
 fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
     let db = db_with_two_jobs();
@@ -582,17 +595,18 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
             .unwrap();
         let mail = enqueue_mail_after(&db, &[oldest], &["--after-any-end"]);
         if is_seen_by_a_tick {
+            // The tick has decided that the run waits, and has given the oldest run a new row
+            // version. So the old snapshot can't change that run.
             tick(&db);
             assert_eq!(states_of_predecessors(&db, mail), "open");
             let refused = old.batch_execute(drop_oldest).unwrap_err();
             assert_eq!(refused.code().unwrap().code(), "40001");
             db.jobctl(["cancel", &oldest.to_string()]).run().success();
         } else {
+            // The row is new, so it is still due.
             old.batch_execute(&format!("{drop_oldest}; COMMIT")).unwrap();
-            assert_eq!(
-                (db.status(oldest), states_of_predecessors(&db, mail)),
-                ("cancelled".into(), "due".into())
-            );
+            assert_eq!(db.status(oldest), "cancelled");
+            assert_eq!(states_of_predecessors(&db, mail), "due");
         }
         tick(&db);
         assert_eq!(db.status(mail), "succeeded");
@@ -635,7 +649,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     let enqueue = |after: i64| {
         enqueuer.jobctl(["enqueue", "mail", "--after", &after.to_string()]).run().stdout("")
     };
-    // It learns no more of another's run than of a missing one.
+    // The error about a run of another role is the same as about a missing run.
     assert_eq!(enqueue(other).exits(3).stderr, format!("jobctl: no run {other}\n"));
     assert_eq!(enqueue(77).exits(3).stderr, "jobctl: no run 77\n");
     let after = own.to_string();
@@ -683,10 +697,12 @@ fn a_run_waits_for_ten_thousand_runs_at_most() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
-/// A fan-in with forced failures and a worker that is killed, and a chain, on three hosts.
+/// Two graphs: 100 parts, of which each fifth fails once, and a run that waits for all of them; and
+/// a chain of 1000 runs.
 #[test]
 fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
     let db = TestDb::new();
+    // The payload of a part is the number of its attempts that fail.
     db.apply(
         "[jobs.part]\nshell = 'read fails; test $JOBCTL_ATTEMPT -gt $fails'\n\
          backoff = 'fixed:0s'\n[jobs.whole]\nshell = 'true'\n[jobs.link]\nshell = 'true'\n",
@@ -702,6 +718,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         writeln!(batch, "{{\"job_type\": \"link\", {after}\"as\": \"{link}\"}}").unwrap();
     }
     db.jobctl(["enqueue", "--batch", "-", "--then", "whole"]).stdin(batch).run().success();
+    // Kill one host while it works, and let two others take over its runs.
     let host = |worker| db.jobctl(["tick", "--worker", worker, "--lease", "1m"]);
     let killed = host("w1").spawn();
     wait_until("some runs to succeed", || {
@@ -713,6 +730,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
     drop(killed.wait());
     db.expire_leases();
     others.into_iter().for_each(|tick| drop(tick.wait().success()));
+    // These ticks may end while failed parts wait for their retry.
     let is_done =
         || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status <> 'succeeded'") == "0";
     while !is_done() {
@@ -724,7 +742,7 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         JOIN jobctl.job_runs AS run ON run.id = waits.run_id
         JOIN jobctl.job_runs AS before ON before.id = waits.after_id
         WHERE run.started_at < before.finished_at OR waits.state <> 'met'";
-    assert_eq!(db.query(early), "0");
+    assert_eq!(db.query(early), "0", "these started early, or wait although all runs have ended");
     let attempts = "SELECT max(attempts) FROM jobctl.job_runs WHERE job_type = 'whole'";
     assert_eq!(db.query(attempts), "1");
 }
@@ -733,6 +751,8 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
 fn a_run_gets_the_ids_and_the_outputs_of_the_runs_that_it_waited_for() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // `part` prints its payload, and succeeds at its second attempt. `plain` prints the ids and its
+    // payload. `whole` and `call` get the outputs, too, one as its stdin and one as its body.
     db.apply(&format!(
         "[jobs.part]\nshell = 'cat; echo; test $JOBCTL_ATTEMPT = 2'\nbackoff = 'fixed:0s'\n\
          [jobs.plain]\nshell = 'echo after $JOBCTL_AFTER; cat'\n\
@@ -758,11 +778,11 @@ fn a_run_gets_the_ids_and_the_outputs_of_the_runs_that_it_waited_for() {
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
     assert_eq!(read(&output(whole)), expected);
     assert_eq!(read(std::str::from_utf8(&server.requests()[0].body).unwrap()), expected);
-    // A run that waited for none has its payload alone.
+    // A run that waited for no run gets its payload alone, also with `pass_result`.
     assert_eq!(output(alone), "7");
 }
 
-/// As after a restore of some tables alone.
+/// A restore of some tables alone leaves runs in this state.
 #[test]
 fn a_blocked_run_without_known_predecessors_waits_for_a_person() {
     let db = TestDb::new();
@@ -816,25 +836,35 @@ fn a_retry_of_a_cancelled_graph_restores_its_order() {
     assert_order(&db);
 }
 
+/// After a success, all rules let the second run start. Only a failure tells the rules apart.
 #[test]
 fn a_retry_of_a_cancelled_graph_restores_each_rule() {
-    for rule in [&[][..], &["--after-any-end"], &["--or-cancel"]] {
-        let db = db_with_two_jobs();
-        let first = db.enqueue(["export", "--in", "1h"]);
-        enqueue_mail_after(&db, &[first], rule);
-        db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
-        db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
-        tick(&db);
-        assert_eq!(statuses(&db), "queued blocked", "{rule:?}");
-        db.make_waiting_runs_due();
-        tick(&db);
-        assert_eq!(statuses(&db), "succeeded succeeded", "{rule:?}");
-        assert_order(&db);
+    for (rule, after_a_failure) in [
+        (&[][..], "dead blocked"),
+        (&["--after-any-end"], "dead succeeded"),
+        (&["--or-cancel"], "dead cancelled"),
+    ] {
+        for (job, expected) in [("export", "succeeded succeeded"), ("bad", after_a_failure)] {
+            let db = db_with_two_jobs();
+            let first = db.enqueue([job, "--in", "1h"]);
+            enqueue_mail_after(&db, &[first], rule);
+            db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
+            db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
+            tick(&db);
+            assert_eq!(statuses(&db), "queued blocked", "{rule:?} {job}");
+            db.make_waiting_runs_due();
+            tick(&db);
+            assert_eq!(statuses(&db), expected, "{rule:?} {job}");
+            if expected.ends_with("succeeded") {
+                assert_order(&db);
+            }
+        }
     }
 }
 
+/// `retry --now` makes the run due now, so it waits for nothing.
 #[test]
-fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
+fn a_retry_of_a_cancelled_run_waits_for_its_predecessors_again_and_with_now_it_does_not() {
     let db = db_with_two_jobs();
     let first = db.enqueue(["export", "--in", "1h"]);
     let [middle, other] = [0; 2].map(|_| enqueue_mail_after(&db, &[first], &[]));
@@ -842,7 +872,7 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
     for run in [middle, other] {
         db.jobctl(["cancel", &run.to_string()]).run().success();
     }
-    // The cancel of the run before it released this one.
+    // The last run waits for any end of the middle one, and a cancel is an end.
     assert_eq!(
         [middle, other, last].map(|run| db.status(run)),
         ["cancelled", "cancelled", "queued"]
@@ -858,11 +888,17 @@ fn a_retry_of_a_cancelled_run_waits_again_unless_it_is_due_now() {
     db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(runs.map(|run| db.status(run)), ["succeeded"; 3]);
-    // Its predecessors have ended, so it waits for nothing.
-    let done = enqueue_mail_after(&db, &[first], &["--in", "1h"]);
-    db.jobctl(["cancel", &done.to_string()]).run().success();
-    db.jobctl(["retry", &done.to_string()]).run().success();
-    assert_eq!(db.of_run(done, "status, run_at > now()"), "queued|t");
+}
+
+#[test]
+fn a_retry_of_a_cancelled_run_whose_predecessors_have_succeeded_waits_only_for_its_time() {
+    let db = db_with_two_jobs();
+    let first = db.enqueue(["export"]);
+    tick(&db);
+    let mail = enqueue_mail_after(&db, &[first], &["--in", "1h"]);
+    db.jobctl(["cancel", &mail.to_string()]).run().success();
+    db.jobctl(["retry", &mail.to_string()]).run().success();
+    assert_eq!(db.of_run(mail, "status, run_at > now()"), "queued|t");
 }
 
 #[test]
@@ -895,15 +931,14 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
     let first = db.of_attempt(part, 1, "output");
     db.jobctl(["retry", "--again", &part.to_string()]).run().success();
     let mut sums = rules.iter().map(sum).collect::<Vec<_>>();
-    // However the repetition ends.
+    // The run also counts as succeeded after its repetition was cancelled.
     db.jobctl(["cancel", &part.to_string()]).run().success();
     sums.extend(rules.iter().map(sum));
     for id in &sums {
-        assert_eq!(
-            (db.status(*id), states_of_predecessors(&db, *id)),
-            ("queued".into(), "met".into())
-        );
+        assert_eq!(db.status(*id), "queued");
+        assert_eq!(states_of_predecessors(&db, *id), "met");
     }
+    // All of them read the output of the attempt that succeeded.
     tick(&db);
     for id in sums {
         assert_eq!(db.status(id), "succeeded");
@@ -911,7 +946,8 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
         let read: serde_json::Value = serde_json::from_str(&read).unwrap();
         assert_eq!(read["after"][0]["output"], first.as_str());
     }
-    // The tick decides if the row was new when the run succeeded.
+    // A row may still be due when the run is repeated. Then a tick decides about it by the same
+    // rule.
     db.jobctl(["retry", &part.to_string()]).run().success();
     let late = db.enqueue(["sum", "--in", "1h"]);
     db.execute(&format!(
@@ -921,10 +957,8 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
          UPDATE jobctl.job_runs SET run_at = now() + interval '1 h' WHERE id = {part}"
     ));
     tick(&db);
-    assert_eq!(
-        (db.status(late), states_of_predecessors(&db, late)),
-        ("queued".into(), "met".into())
-    );
+    assert_eq!(db.status(late), "queued");
+    assert_eq!(states_of_predecessors(&db, late), "met");
 }
 
 #[test]
@@ -936,11 +970,13 @@ fn a_run_can_not_wait_for_its_own_id() {
     let refused = refused.unwrap_err();
     let refused = refused.as_db_error().unwrap();
     let message = format!("no run {own}");
-    assert_eq!((refused.code().code(), refused.message()), ("JC010", message.as_str()));
+    assert_eq!(refused.code().code(), "JC010");
+    assert_eq!(refused.message(), message.as_str());
     let own = last + 2;
     let refused = db.jobctl(["enqueue", "mail", "--after", &own.to_string()]).run().exits(3);
     assert_eq!(refused.stderr, format!("jobctl: no run {own}\n"));
-    // Nor for that of another line of its batch, which could wait for it in turn.
+    // The id of a later line of the same batch is missing, too. Otherwise two lines could wait for
+    // each other.
     let (own, next) = (last + 3, last + 4);
     let lines = format!(
         "{{\"job_type\": \"mail\", \"after\": [{next}]}}\n\
@@ -951,7 +987,8 @@ fn a_run_can_not_wait_for_its_own_id() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
-/// It waits for a retry of that run, as before, and not for a person.
+/// A retried run waits for a dead predecessor, as it did before its cancel: a retry of the
+/// predecessor releases it.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
     let db = db_with_two_jobs();
@@ -987,7 +1024,8 @@ fn a_retried_follower_reads_the_results_of_runs_that_ended() {
     assert_eq!(read["after"], part);
 }
 
-/// The end of the first run cancelled the others. After its repair, each waits for the one before.
+/// The death of the first run cancelled the runs after it. After a retry of all, each waits for the
+/// run before it.
 #[test]
 fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
     let db = db_with_two_jobs();
@@ -1004,32 +1042,37 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded succeeded");
     assert_order(&db);
-    // With filters, and in another order: first those that wait.
+}
+
+#[test]
+fn a_retried_follower_is_cancelled_again_if_its_predecessor_does_not_succeed() {
+    let db = db_with_two_jobs();
+    // It fails for good at its first attempt.
     let bad = db.enqueue_script("test $JOBCTL_ATTEMPT = 2 || exit 64");
     let follower = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
     tick(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
+    // A filter finds the runs that were cancelled because of a predecessor.
     db.jobctl(["retry", "--all-cancelled", "--error-type", "predecessor", "--yes"]).run().success();
     assert_eq!([bad, follower].map(|run| db.status(run)), ["queued", "blocked"]);
-    // A chain that is repaired and fails again is cancelled again.
     db.jobctl(["cancel", &bad.to_string()]).run().success();
     tick(&db);
     assert_eq!([bad, follower].map(|run| db.status(run)), ["cancelled", "cancelled"]);
 }
 
-/// It can take any advisory lock.
+/// Any login can take any advisory lock, so no decision about blocked runs may depend on one.
 #[test]
 fn a_login_without_rights_keeps_no_run_blocked() {
     let db = db_with_two_jobs();
     let outsider = Role::new(&db);
     let mut locks = outsider.client();
     locks.batch_execute("SELECT pg_advisory_lock(x'6a6f6263746e'::bigint)").unwrap();
-    // More than one statement of a wake decides about.
-    let batch = "{\"job_type\": \"export\"}\n".repeat(600);
+    // One statement of a tick decides about 1000 rows. Here are more.
+    let batch = "{\"job_type\": \"export\"}\n".repeat(1200);
     let then = ["enqueue", "--batch", "-", "--then", "mail", "{}"];
     db.jobctl(then).stdin(batch).run().success();
     let mail: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
-    // As the results of the runs leave it if another session has the lock.
+    // All of them have succeeded, and nothing has been decided yet.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id <> {mail};
          UPDATE jobctl.job_dependencies SET state = 'due'"
@@ -1039,7 +1082,8 @@ fn a_login_without_rights_keeps_no_run_blocked() {
     drop(locks);
 }
 
-/// The end of a run reads what waits for it once, and not once for each run that waits.
+/// The end of a run reads the rows of its 2000 followers once. If it read them once for each
+/// follower, these would be four million entries.
 #[test]
 fn the_end_of_a_run_reads_each_follower_once() {
     let db = db_with_two_jobs();
@@ -1051,7 +1095,7 @@ fn the_end_of_a_run_reads_each_follower_once() {
         );
         let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.repeat(2000));
         batch.run().success();
-        // As a tick leaves them that comes before the end.
+        // A tick before the end decides that these runs wait: `open`.
         db.execute(
             "UPDATE jobctl.job_dependencies SET state = 'open' WHERE state = 'due';
              ANALYZE jobctl.job_dependencies, jobctl.job_runs",
@@ -1080,7 +1124,8 @@ fn the_end_of_a_run_reads_each_follower_once() {
     }
 }
 
-/// Else one run that waits for ten thousand long outputs stops all jobs.
+/// A run gets the outputs of all its predecessors in its claim. Here these are 2,500 outputs of 1
+/// MiB, and the claim must still leave time for other runs.
 #[test]
 fn long_results_keep_no_other_run_from_starting() {
     let db = TestDb::new();
@@ -1109,7 +1154,7 @@ fn long_results_keep_no_other_run_from_starting() {
     let log = db.jobctl(["tick", "--lease", "10s"]).run().success().stderr;
     assert_eq!(db.status(other), "succeeded", "{log}");
     assert!(!log.contains("cannot claim runs"), "{log}");
-    // It gets the ends of the outputs, or ends or waits alone.
+    // Either the run gets shortened outputs, or it does not start and the log names it.
     if db.status(sum) == "succeeded" {
         let bytes: u32 = db.of_attempt(sum, 1, "output").trim().parse().unwrap();
         assert!((100_000..2_000_000).contains(&bytes), "{bytes}");
@@ -1118,7 +1163,8 @@ fn long_results_keep_no_other_run_from_starting() {
     }
 }
 
-/// An enqueuer has cancelled runs, and thousands of its runs wait for each of them.
+/// An enqueuer has 20 cancelled runs, and 10,000 of its runs wait for each of them. To decide about
+/// these 200,000 rows takes more than one tick. Another run that waits for one run comes first.
 #[test]
 fn thousands_of_runs_that_wait_for_many_runs_delay_no_follower_of_another_run() {
     let db = db_with_two_jobs();
@@ -1139,19 +1185,19 @@ fn thousands_of_runs_that_wait_for_many_runs_delay_no_follower_of_another_run() 
         "UPDATE jobctl.job_runs SET status = 'succeeded', finished_at = now() WHERE id = {first}"
     ));
     let due = "SELECT count(*) FROM jobctl.job_dependencies WHERE state = 'due'";
-    let ended = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let rolled_back = "SELECT xact_rollback FROM pg_stat_database
+        WHERE datname = current_database()";
     let count = |sql: &str| db.query(sql).parse::<u32>().unwrap();
     // A statement of this tick may take 5 s, and its turn less.
     let tick = || db.jobctl(["tick", "--lease", "30s"]).run().success();
-    let [mut before, at_first] = [due, ended].map(count);
+    let [mut before, at_first] = [due, rolled_back].map(count);
     for number in 1..=3 {
         tick();
         let left = count(due);
         assert!(left < before || left == 0, "tick {number} decided about nothing");
         before = left;
     }
-    // The end of a statement that takes too long undoes what it did.
-    assert_eq!(count(ended), at_first, "statements took too long");
-    // A run that waits for few others comes first.
+    // A statement that takes too long is ended, and that undoes its decisions.
+    assert_eq!(count(rolled_back), at_first, "statements took too long");
     assert_eq!(db.status(other), "succeeded");
 }
