@@ -86,11 +86,13 @@ fn the_whole_graph_of_a_time_is_there_after_its_fire() {
     make_due_since_hours(&db, &base, 9);
     fire_without_starting_runs(&db);
     assert_eq!(statuses_and_hours(&db, &base, "export"), "queued 9");
+    // The columns of the report come from its definition, and the run belongs to the owner.
     let made = "SELECT status, payload, queue, priority, run_at = scheduled_for,
             expires_at - run_at, enqueued_by = pg_get_userbyid(nspowner)
         FROM jobctl.job_runs, pg_namespace
         WHERE job_type = 'report' AND nspname = 'jobctl'";
     assert_eq!(db.query(made), "blocked|{\"a\": 1}|reports|7|t|01:00:00|t");
+    // The report (3) waits for the export (1) and the prices (2), and the mail (4) for the report.
     let edges = "SELECT waits.run_id, after_id, rule, state FROM jobctl.job_dependencies AS waits
         ORDER BY 1, 2";
     assert_eq!(db.query(edges), "3|1|success|open\n3|2|success|open\n4|3|success|open");
@@ -101,6 +103,15 @@ fn the_whole_graph_of_a_time_is_there_after_its_fire() {
         .stdout("mail\nreport\n");
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9");
+}
+
+#[test]
+fn a_follower_reads_the_results_of_its_predecessors_and_starts_once_for_each_time() {
+    let (db, base) = db_with(JOBS);
+    make_due_since_hours(&db, &base, 9);
+    tick(&db);
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9");
+    // Its script prints its input, and then two variables to stderr.
     let report = db.query("SELECT output FROM jobctl.job_attempts WHERE run_id = 3");
     let (input, variables) = report.split_once("--- stderr ---\n").unwrap();
     let input: Value = serde_json::from_str(input).unwrap();
@@ -110,7 +121,7 @@ fn the_whole_graph_of_a_time_is_there_after_its_fire() {
     let time =
         db.of_run(1, "to_char(scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SSZ')");
     assert_eq!(variables.trim(), format!("{time} 1,2"));
-    // Once for each time, also if a run before it is repeated.
+    // A repetition of the first runs starts no follower for their time again.
     db.jobctl(["retry", "--again", "1", "2"]).run().success();
     tick(&db);
     make_due_since_hours(&db, &base, 8);
@@ -128,7 +139,7 @@ fn a_failure_in_the_middle_stops_what_follows_until_a_retry() {
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "prices"), "dead 9");
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "blocked 9");
-    // Another time does not count.
+    // A success for another time does not release the followers of this one.
     fs::write(&file, "stock\n").unwrap();
     make_due_since_hours(&db, &base, 8);
     tick(&db);
@@ -136,7 +147,12 @@ fn a_failure_in_the_middle_stops_what_follows_until_a_retry() {
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9, succeeded 8");
-    fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn after_a_failure_the_rule_decides_whether_a_follower_starts_or_is_cancelled() {
+    let jobs = JOBS.replace("echo stock", "exit 1");
+    let (db, base) = db_with(&jobs);
     let with_rule = |rule: &str| {
         jobs.replace("['export', 'prices']", &format!("['export', 'prices']\nwhen = '{rule}'"))
     };
@@ -146,17 +162,13 @@ fn a_failure_in_the_middle_stops_what_follows_until_a_retry() {
     db.apply(&with_rule("or_cancel"));
     make_due_since_hours(&db, &base, 6);
     tick(&db);
-    assert_eq!(
-        statuses_and_hours(&db, &base, "report"),
-        "succeeded 9, succeeded 8, succeeded 7, cancelled 6"
-    );
-    assert_eq!(
-        statuses_and_hours(&db, &base, "mail"),
-        "succeeded 9, succeeded 8, succeeded 7, blocked 6"
-    );
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded 7, cancelled 6");
+    // The mail has the rule `success`, so it waits for a retry of the report.
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 7, blocked 6");
 }
 
-/// The run that is followed may have ended when the tick decides.
+/// A predecessor may have ended before the tick enqueues its follower. Here the dead reports of two
+/// times are noted as ended, and the mails do not exist yet.
 #[test]
 fn a_run_that_died_before_its_follower_was_enqueued_decides_by_the_rule() {
     let (db, base) = db_with(&JOBS.replace("['report']", "['report']\nwhen = 'or_cancel'"));
@@ -192,33 +204,32 @@ fn an_undone_cancel_of_a_follower_blocks_it_again() {
 #[test]
 fn a_follower_of_unscheduled_runs_starts_once_for_each_set_of_their_successes() {
     let (db, base) = db_without_schedules();
-    let enqueue = |job: &str| {
+    let run = |job: &str| {
         db.enqueue([job]);
         tick(&db);
     };
-    ["export", "export"].into_iter().for_each(enqueue);
-    assert_eq!(
-        (statuses_and_hours(&db, &base, "report"), jobs_with_noted_ends(&db)),
-        (String::new(), "export".into())
-    );
-    enqueue("prices");
-    assert_eq!(
-        (statuses_and_hours(&db, &base, "mail"), jobs_with_noted_ends(&db)),
-        ("succeeded".to_owned(), String::new())
-    );
+    // Only the newest export counts, and there are no prices yet.
+    ["export", "export"].into_iter().for_each(run);
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "");
+    assert_eq!(jobs_with_noted_ends(&db), "export");
+    // The first prices complete the set of runs 2 and 3, so the report (run 4) and the mail start.
+    run("prices");
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
+    assert_eq!(jobs_with_noted_ends(&db), "");
     let after = "SELECT string_agg(after_id::text, ',' ORDER BY after_id)
         FROM jobctl.job_dependencies WHERE run_id = 4";
     assert_eq!(db.query(after), "2,3");
-    enqueue("prices");
+    // The second set needs a new run of both jobs.
+    run("prices");
     assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
-    enqueue("export");
+    run("export");
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded, succeeded");
-    // A job that dies has not succeeded; its retry has.
+    // A dead run does not complete the third set; its retry does.
     db.execute(
         "UPDATE jobctl.job_definitions SET action = '{\"command\": \"exit 1\"}'
         WHERE name = 'prices'",
     );
-    ["export", "prices"].into_iter().for_each(enqueue);
+    ["export", "prices"].into_iter().for_each(run);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded");
     db.execute(
         "UPDATE jobctl.job_definitions SET action = '{\"command\": \"true\"}'
@@ -240,15 +251,17 @@ fn with_any_end_a_run_without_a_time_counts_however_it_ends() {
     assert_eq!(statuses_and_hours(&db, &base, "b"), "succeeded");
 }
 
-/// A transaction that ends a run only inserts a row, so the other end does not wait for it.
+/// A transaction that ends a run only inserts a row of job_predecessors. So two runs with the same
+/// follower can end at once: neither end waits for the other.
 #[test]
-fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
+fn the_open_end_of_one_predecessor_delays_no_end_of_another() {
     let (db, base) = db_without_schedules();
     let ids = [db.enqueue(["export"]), db.enqueue(["prices"])];
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
              locked_until = now() + interval '1 hour', started_at = '2026-01-05'",
     );
+    // What a tick does to record a success. It fails if it must wait for a lock for 1 ms.
     let end = |id: i64| {
         format!(
             "SET LOCAL lock_timeout = 1;
@@ -261,10 +274,20 @@ fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute(&first).unwrap();
     db.execute(&format!("BEGIN; {second}; COMMIT"));
+    // The first end is not committed, so the report has one predecessor of two.
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "");
     transaction.commit().unwrap();
-    // An application that holds the lock of a definition delays nothing.
+    tick(&db);
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
+}
+
+#[test]
+fn a_locked_definition_delays_no_fire_and_no_follower() {
+    let (db, base) = db_without_schedules();
+    db.enqueue(["export"]);
+    db.enqueue(["prices"]);
+    let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
     transaction
         .batch_execute(
@@ -273,6 +296,7 @@ fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
         .unwrap();
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
+    // With schedules, the fire enqueues the followers.
     db.execute(
         "UPDATE jobctl.job_definitions SET schedule = '0 0 29 2 *'
         WHERE name IN ('export', 'prices')",
@@ -285,12 +309,14 @@ fn an_open_transaction_delays_no_end_no_fire_and_no_follower() {
 #[test]
 fn two_ticks_at_once_enqueue_one_follower() {
     let (db, base) = db_without_schedules();
+    // These runs end while the jobs that follow are paused, so no follower is enqueued yet.
     db.enqueue(["export"]);
     db.enqueue(["prices"]);
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE after IS NOT NULL");
     tick(&db);
-    // Another tick is about to decide about one of the rows, or about both.
+    // Another tick has locked one of the rows that say so, or both.
     for rows in [1, 2] {
+        // Note both ends, as when they happen.
         db.execute(
             "UPDATE jobctl.job_definitions SET paused_at = NULL;
              INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
@@ -302,6 +328,7 @@ fn two_ticks_at_once_enqueue_one_follower() {
         let mut transaction = client.transaction().unwrap();
         let lock = format!("SELECT FROM jobctl.job_predecessors LIMIT {rows} FOR UPDATE");
         transaction.batch_execute(&lock).unwrap();
+        // This tick leaves the decision to the other one, which then makes it.
         tick(&db);
         assert_eq!(jobs_with_noted_ends(&db), "export prices");
         transaction
@@ -331,43 +358,43 @@ fn a_follower_that_cannot_be_enqueued_delays_no_other() {
     );
     let id = db.enqueue(["a"]);
     db.jobctl(["tick"]).run().stderr_has("job b does not follow others: ").stderr_has("no");
-    assert_eq!(
-        (db.status(id), statuses_and_hours(&db, &base, "c")),
-        ("succeeded".into(), "succeeded".into())
-    );
+    assert_eq!(db.status(id), "succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "c"), "succeeded");
+    // The end of the first run stays noted until its follower is enqueued.
+    assert_eq!(jobs_with_noted_ends(&db), "a");
     db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
     tick(&db);
-    assert_eq!(
-        (statuses_and_hours(&db, &base, "b"), jobs_with_noted_ends(&db)),
-        ("succeeded".to_owned(), String::new())
-    );
+    assert_eq!(statuses_and_hours(&db, &base, "b"), "succeeded");
+    assert_eq!(jobs_with_noted_ends(&db), "");
 }
 
 #[test]
 fn a_paused_or_disabled_job_follows_nothing() {
     let (db, base) = db_without_schedules();
-    let work = || {
+    let end_both_predecessors = || {
         db.enqueue(["export"]);
         db.enqueue(["prices"]);
         tick(&db);
-        // Nothing is made up later.
+        // No end stays noted, so the report does not follow them later.
         assert_eq!(jobs_with_noted_ends(&db), "");
     };
     db.jobctl(["pause", "report"]).run().success().stderr("");
-    work();
+    end_both_predecessors();
     db.jobctl(["jobs", "--format", "table"]).run().success().stdout_has("paused");
     db.jobctl(["resume", "report"]).run().success();
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "");
     db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'report'");
-    work();
+    end_both_predecessors();
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'report'");
-    work();
+    end_both_predecessors();
     assert_eq!(statuses_and_hours(&db, &base, "report"), "");
 }
 
+/// A noted end is new until a tick has looked at it. Later ticks look at it again only together
+/// with a new one that may complete the set.
 #[test]
-fn a_tick_looks_at_each_row_once() {
+fn a_noted_end_is_new_until_a_tick_has_looked_at_it() {
     let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     tick(&db);
@@ -375,16 +402,21 @@ fn a_tick_looks_at_each_row_once() {
     assert_eq!(db.query(new), "f");
     db.enqueue(["prices"]);
     tick(&db);
-    assert_eq!(
-        (statuses_and_hours(&db, &base, "mail"), db.query(new)),
-        ("succeeded".into(), String::new())
-    );
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
+    assert_eq!(db.query(new), "", "the follower is enqueued, so both rows are gone");
+}
+
+/// Sets the age of all noted ends.
+fn age_noted_ends(db: &TestDb, days: u32) {
+    db.execute(&format!(
+        "UPDATE jobctl.job_predecessors SET noted_at = now() - interval '{days} days'"
+    ));
 }
 
 #[test]
-fn rows_that_no_job_needs_are_deleted() {
+fn of_the_ends_without_a_time_only_the_newest_of_each_job_is_kept() {
     let (db, base) = db_without_schedules();
-    // The newest row of each job stays.
+    // 30 exports ended and were pruned since.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, 'export', run
@@ -392,31 +424,37 @@ fn rows_that_no_job_needs_are_deleted() {
     );
     tick(&db);
     assert_eq!(jobs_with_noted_ends(&db), "export");
-    // The run was pruned since, but it has succeeded.
+    // A pruned run counts, because only its success was noted. But no row can refer to it, so the
+    // report (run 2) depends on the prices (run 1) alone.
     db.enqueue(["prices"]);
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
     assert_eq!(
         db.query(
             "SELECT string_agg(after_id::text, ' ') FROM jobctl.job_dependencies
-        WHERE run_id = 2"
+             WHERE run_id = 2"
         ),
         "1"
     );
-    // A job may end once a year.
-    let age = |days| {
-        db.execute(&format!(
-            "UPDATE jobctl.job_predecessors SET noted_at = now() - interval '{days} days'"
-        ))
-    };
+}
+
+#[test]
+fn an_end_without_a_time_is_kept_for_years() {
+    let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     tick(&db);
-    age(700);
+    // The other job may run once a year.
+    age_noted_ends(&db, 700);
     db.enqueue(["prices"]);
     tick(&db);
-    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded");
-    // But a job that was not fired for a time will not be.
-    let note = |hours| {
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
+}
+
+/// If the other job has not been fired for that time within a week, it never will be.
+#[test]
+fn an_end_with_a_time_is_kept_for_a_week() {
+    let (db, base) = db_without_schedules();
+    let note_end_of_hour = |hours| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id, scheduled_for)
              SELECT id, 'export', -1, '{base}'::timestamptz - interval '{hours} h'
@@ -424,24 +462,34 @@ fn rows_that_no_job_needs_are_deleted() {
         ));
         tick(&db);
     };
-    note(9);
-    age(6);
-    note(8);
+    note_end_of_hour(9);
+    age_noted_ends(&db, 6);
+    note_end_of_hour(8);
     assert_eq!(jobs_with_noted_ends(&db), "export export");
-    age(7);
-    note(7);
+    // The next tick deletes the two old rows, and keeps the new one.
+    age_noted_ends(&db, 7);
+    note_end_of_hour(7);
     assert_eq!(jobs_with_noted_ends(&db), "export");
-    db.execute("DELETE FROM jobctl.job_predecessors");
-    // Of runs that are gone, none is followed.
+}
+
+#[test]
+fn a_follower_starts_although_its_predecessors_were_pruned_since_their_ends() {
+    let (db, base) = db_without_schedules();
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, job, -1 FROM jobctl.job_definitions, unnest(after) AS job
          WHERE name = 'report'",
     );
     tick(&db);
-    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded, succeeded, succeeded");
+    assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
+}
+
+#[test]
+fn a_truncation_of_the_runs_deletes_their_noted_ends() {
+    let (db, _) = db_without_schedules();
     db.enqueue(["export"]);
     tick(&db);
+    assert_eq!(jobs_with_noted_ends(&db), "export");
     db.execute("TRUNCATE jobctl.job_runs");
     assert_eq!(jobs_with_noted_ends(&db), "");
 }
@@ -490,32 +538,41 @@ fn a_hook_with_pass_result_reads_the_attempt_that_ended() {
     let read = "SELECT output::jsonb -> 'after' -> 0 ->> 'output',
             output::jsonb -> 'payload' ->> 'attempts'
         FROM jobctl.job_attempts WHERE run_id <> 1 ORDER BY run_id";
-    assert_eq!(db.query(read), "one\n|1\ntwo\n|2");
+    // The hook of each attempt: the output that it reads, and the attempt's number.
+    assert_eq!(db.query(read), ["one\n|1", "two\n|2"].join("\n"));
 }
 
-/// The runs that follow are held while a retry of the first one begins another attempt.
+/// The runs that read the output do not start before a retry has made another attempt: they are in
+/// another queue.
 #[test]
 fn a_run_with_pass_result_reads_the_attempt_that_released_it_and_not_a_later_one() {
     let db = TestDb::new();
+    // `b` waits for a run by `--after`. `c` follows each run of `a` by its definition.
     let rest = "[jobs.b]\nshell = 'cat'\npass_result = true\nqueue = 'later'\n\
         [jobs.c]\nshell = 'cat'\npass_result = true\nqueue = 'later'\nafter = ['a']\n";
     db.apply(&format!("[jobs.a]\nshell = 'echo one'\n{rest}"));
     let id = db.enqueue(["a"]).to_string();
+    // The end of the first attempt releases this run of `b`, and enqueues a run of `c`.
     db.enqueue(["b", "--after", &id]);
     db.jobctl(["tick", "--queue", "default"]).run().success();
+    // This run of `b` waits for nothing, because `a` has succeeded.
     db.enqueue(["b", "--after", &id]);
+    // The end of the second attempt enqueues another run of `c`.
     db.apply(&format!("[jobs.a]\nshell = 'echo two'\n{rest}"));
     db.jobctl(["retry", "--again", &id]).run().success();
     db.jobctl(["tick", "--queue", "default"]).run().success();
+    // Now all four start.
     tick(&db);
     let read = "SELECT run.job_type, output::jsonb -> 'after' -> 0 ->> 'output'
         FROM jobctl.job_attempts AS attempt JOIN jobctl.job_runs AS run ON run.id = run_id
         WHERE run_id > 1 ORDER BY run_id";
-    assert_eq!(db.query(read), "b|one\n\nc|one\n\nb|one\n\nc|two\n");
+    // Each run's job, and the output that it read.
+    assert_eq!(db.query(read), ["b|one\n", "c|one\n", "b|one\n", "c|two\n"].join("\n"));
 }
 
+/// The tick in which `a` dies cancels the run of `b`, enqueues the run of `c` and starts it.
 #[test]
-fn a_run_that_another_one_cancels_is_followed_at_once() {
+fn a_run_that_its_predecessor_cancels_is_followed_at_once() {
     let (db, base) = db_with(
         "[jobs.a]\nshell = 'exit 1'\nmax_attempts = 1\n[jobs.b]\nshell = 'true'\n\
          [jobs.c]\nshell = 'true'\nafter = ['b']\nwhen = 'any_end'\n",
@@ -526,12 +583,10 @@ fn a_run_that_another_one_cancels_is_followed_at_once() {
     assert_eq!(statuses_and_hours(&db, &base, "c"), "succeeded");
 }
 
-/// In SQL, an application only enqueues the first jobs. What follows is not its own.
 #[test]
-fn an_application_enqueues_the_first_jobs_in_its_transaction() {
+fn the_first_jobs_of_a_graph_start_after_the_commit_of_the_transaction_that_enqueues_them() {
     let (db, base) = db_without_schedules();
-    let role = Role::granted(&db, "enqueuer");
-    let mut client = role.client();
+    let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
     let both = "SELECT jobctl.enqueue('export'), jobctl.enqueue('prices')";
     transaction.batch_execute(both).unwrap();
@@ -539,6 +594,22 @@ fn an_application_enqueues_the_first_jobs_in_its_transaction() {
     assert_eq!(statuses_and_hours(&db, &base, "export"), "");
     transaction.commit().unwrap();
     tick(&db);
+    assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
+}
+
+/// The runs that follow belong to the owner of the schema. So an enqueuer reads the results of the
+/// runs that it enqueued, and not those of the runs that followed.
+#[test]
+fn an_enqueuer_has_no_right_to_runs_and_rows_of_jobs_that_follow_its_own() {
+    let (db, base) = db_without_schedules();
+    let role = Role::granted(&db, "enqueuer");
+    let mut client = role.client();
+    let both = "SELECT jobctl.enqueue('export'), jobctl.enqueue('prices')";
+    client.batch_execute(both).unwrap();
+    tick(&db);
+    // Run 3 is of `report`, and run 4 of `mail`.
+    let followers = "SELECT job_type FROM jobctl.job_runs WHERE id > 2 ORDER BY id";
+    assert_eq!(db.query(followers), "report\nmail");
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
     let visible = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM jobctl.results('{1,2,3,4}')";
     assert_eq!(client.query_one(visible, &[]).unwrap().get::<_, &str>(0), "1 2");
@@ -555,30 +626,54 @@ fn an_application_enqueues_the_first_jobs_in_its_transaction() {
 }
 
 #[test]
-fn circles_and_unknown_jobs_are_refused() {
+fn jobs_that_follow_each_other_in_a_circle_are_refused() {
     let (db, base) = db_with("[jobs.z]\nshell = 'true'\n");
+    // A refused file changes nothing: `z` stays the only definition.
     let refused = |file: &str, why: &str| {
         let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2).stdout("");
         apply.stderr(&format!("jobctl: cannot apply: {why}\n"));
         assert_eq!(db.query("SELECT string_agg(name, ' ') FROM jobctl.job_definitions"), "z");
     };
     let job = |name: &str, keys: &str| format!("[jobs.{name}]\nshell = 'true'\n{keys}\n");
-    refused(
-        &job("a", "after = ['b']"),
-        "-: job `a`: `after`: no definition `b`; add it to the file",
-    );
     refused(&job("a", "after = ['a']"), "-: job `a`: its end would enqueue it again: a -> a");
+    // `d` and `e` are beside the circle, so the error leaves them out.
     let circle =
         job("a", "after = ['c']") + &job("b", "after = ['a', 'd']") + &job("c", "after = ['b']");
     refused(
         &(circle + &job("d", "") + &job("e", "after = ['a']")),
         "-: job `a`: its end would enqueue it again: a -> b -> c -> a",
     );
-    // A hook enqueues, too.
+    // The end of `a` enqueues `b` as its hook, and the end of `b` enqueues `a`.
     refused(
         &(job("a", "on_success = 'b'\nafter = ['b']") + &job("b", "")),
         "-: job `a`: its end would enqueue it again: a -> b -> a",
     );
+    // A diamond is not a circle.
+    db.apply(
+        &(job("a", "")
+            + &job("b", "after = ['a']")
+            + &job("c", "after = ['a']")
+            + &job("d", "after = ['b', 'c']")),
+    );
+    db.enqueue(["a"]);
+    tick(&db);
+    assert_eq!(statuses_and_hours(&db, &base, "d"), "succeeded");
+}
+
+#[test]
+fn a_wrong_after_is_refused() {
+    let db = TestDb::new();
+    let refused = |file: &str, why: &str| {
+        let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2).stdout("");
+        apply.stderr(&format!("jobctl: cannot apply: {why}\n"));
+        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "0");
+    };
+    let job = |name: &str, keys: &str| format!("[jobs.{name}]\nshell = 'true'\n{keys}\n");
+    refused(
+        &job("a", "after = ['b']"),
+        "-: job `a`: `after`: no definition `b`; add it to the file",
+    );
+    // A job that follows several jobs needs times at which all of them have a run.
     refused(
         &(job("a", "after = ['b', 'c']") + &job("b", "schedule = '@daily'") + &job("c", "")),
         "-: job `a`: `after`: `b` has scheduled times and `c` has none; name jobs of one kind",
@@ -589,6 +684,7 @@ fn circles_and_unknown_jobs_are_refused() {
             + &job("c", "schedule = '0 3 * * *'")),
         "-: job `a`: `after`: the schedules of b, c have no time in common; give them one schedule",
     );
+    // These errors name the line of `after`, which is the last one of the file.
     for (keys, why) in [
         ("after = []", "must name 1 to 100 jobs"),
         ("after = 'b'", "must be a list of jobs"),
@@ -608,16 +704,6 @@ fn circles_and_unknown_jobs_are_refused() {
         refused(&job("a", keys), &format!("-:{line}: job `a`: `after`: {why}"));
     }
     refused(&job("a", "when = 'any_end'"), "-:3: job `a`: `when` needs `after`; add it");
-    // A diamond is not a circle.
-    db.apply(
-        &(job("a", "")
-            + &job("b", "after = ['a']")
-            + &job("c", "after = ['a']")
-            + &job("d", "after = ['b', 'c']")),
-    );
-    db.enqueue(["a"]);
-    tick(&db);
-    assert_eq!(statuses_and_hours(&db, &base, "d"), "succeeded");
 }
 
 #[test]
@@ -630,6 +716,7 @@ fn apply_prints_the_graph_that_it_changes() {
     apply(JOBS, &["--dry-run"]).stdout_has("export, prices -> report\nreport -> mail\n");
     apply(JOBS, &[]).stdout_has("export, prices -> report\nreport -> mail\n").stderr("");
     apply(JOBS, &[]).prints_nowhere(" -> ");
+    // Only `mail` changes, so only its predecessor is printed.
     let changed = JOBS.replace("after = ['report']", "after = ['report']\nmax_attempts = 3");
     let changed = apply(&changed, &[]);
     changed.stdout_has("\nreport -> mail\n").prints_nowhere("-> report");
@@ -638,6 +725,7 @@ fn apply_prints_the_graph_that_it_changes() {
 #[test]
 fn commands_say_what_a_job_follows() {
     let (db, base) = db_with(JOBS);
+    // `report` follows these two jobs.
     let says = "after export, prices";
     for command in [&["jobs"][..], &["jobs", "report"], &["next"]] {
         let arguments = command.iter().copied().chain(["--format", "table"]);
@@ -661,9 +749,11 @@ fn ends_that_another_session_has_locked_delay_no_follower() {
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, 'a', 1 FROM jobctl.job_definitions WHERE name = 'b'",
     );
+    // Another session has locked the noted end of one run of `a`.
     let mut other = db.client();
     let mut other = other.transaction().unwrap();
     other.execute("SELECT FROM jobctl.job_predecessors WHERE run_id = 1 FOR UPDATE", &[]).unwrap();
+    // The end of another run of `a` is followed nevertheless.
     db.enqueue(["a"]);
     let runs = "SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'b'";
     let before: i64 = db.query(runs).parse().unwrap();
