@@ -218,6 +218,7 @@ fn a_key_of_another_tool_gets_the_key_that_was_meant() {
     let db = TestDb::new();
     let folder = temp_dir();
     let first = ", which counts the first attempt, too";
+    // The key of the other tool, the key of jobctl, and what the tip adds.
     for (key, meant, rest) in [
         ("command", "shell", ""),
         ("cmd", "shell", ""),
@@ -247,6 +248,7 @@ fn a_key_of_another_tool_gets_the_key_that_was_meant() {
         let why = format!("job `a`: `{key}`: unknown key; did you mean `{meant}`{rest}?\n");
         refused.stderr(&format!("jobctl: cannot apply: jobs.toml:3: {why}"));
     }
+    // The same for tables, and for the keys of a call.
     for (text, why) in [
         ("[task.a]\nshell = 'true'\n", "did you mean `jobs`?"),
         ("[jobs.a]\nhttp = { uri = 'http://a' }\n", "`uri`: unknown key; did you mean `url`?"),
@@ -265,6 +267,8 @@ fn an_error_names_its_line_and_applies_nothing() {
     let before = definitions(&db);
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
+    // A good job in the lines 1 to 3, and after it a wrong one: the line with the mistake, and the
+    // error.
     let good = "[jobs.first]\nshell = 'true'\n\n";
     for (wrong, line, what) in [
         (
@@ -354,7 +358,8 @@ fn an_error_names_its_line_and_applies_nothing() {
     db.jobctl(["apply", "absent.toml"]).current_dir(folder.path()).run().exits(1).complains_once();
 }
 
-/// The job would be refused or do something else, so `apply` warns.
+/// Such a definition is valid, but it does not do what its author expects: a role can't enqueue it,
+/// or its call sends `$TOKEN` itself.
 #[test]
 fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
     let db = TestDb::new();
@@ -378,6 +383,7 @@ fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
              replaced by a variable\n"
         )
     };
+    // `B` has braces, so it gets the variable. `D` has no name after its `$`.
     let mut warnings = [
         header("A"),
         header("C"),
@@ -392,7 +398,7 @@ fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
         lines.sort_unstable();
         assert_eq!(lines, warnings, "{applied}");
     }
-    // The roles of other files are not this file's mistake.
+    // Another file does not warn of these roles again.
     let (_folder, file) = file_of("[file]\nname = 'other'\n[jobs.d]\nshell = 'cat'\n");
     db.jobctl(["apply", &file]).run().success().stderr("");
 }
@@ -449,20 +455,22 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
 }
 
+/// An apply prints what it changes. It reads the stored definitions only after it has the lock, so
+/// the applies that wait for the first one find nothing left to change.
 #[test]
-fn concurrent_applies_of_one_file_agree() {
+fn concurrent_applies_of_one_file_add_its_jobs_once() {
     let db = TestDb::new();
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, TWO_JOBS).unwrap();
     let file = file.to_str().unwrap();
     let running: Vec<_> = (0..8).map(|_| db.jobctl(["apply", file]).spawn()).collect();
-    let printed = running
+    let printed: Vec<_> = running
         .into_iter()
-        .map(|one| one.wait().success().stdout)
-        .filter(|text| !text.is_empty())
-        .count();
-    assert!(printed >= 1);
+        .map(|apply| apply.wait().success().stdout)
+        .filter(|changes| !changes.is_empty())
+        .collect();
+    assert_eq!(printed, ["add\tcleanup\nadd\treport\n"], "one apply adds both jobs");
     assert_eq!(
         db.query("SELECT name FROM jobctl.job_definitions ORDER BY name"),
         "cleanup\nreport"
@@ -501,6 +509,7 @@ fn concurrent_applies_run_one_at_a_time_and_the_last_wins() {
     });
     drop(gate);
     first.wait().success().stdout("add\ta\n");
+    // The second apply sees the job of the first one, which its own file lacks.
     second.wait().success().stdout("add\tb\ndisable\ta\n");
 }
 
@@ -529,6 +538,7 @@ fn an_unreadable_file_fails_without_a_database() {
 fn a_single_changed_key_is_printed_and_stored() {
     let db = TestDb::new();
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
+    // A key, its value in the file, and its value in the table.
     for (key, value, stored) in [
         ("payload", "{ a = 1 }", "{\"a\": 1}"),
         ("time_zone", "'Asia/Tokyo'", "Asia/Tokyo"),
@@ -594,10 +604,11 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
     let scheduled = job("s") + "schedule = '@yearly'\n";
     let stopped = scheduled.clone() + "enabled = false\n";
     let (a, b, c) = (job("a"), job("b"), job("c"));
-    for (before, after, flags, what) in [
+    // The stored file, the new file, flags, and the question; `None`: apply does not ask.
+    for (before, after, flags, question) in [
         (format!("{a}{b}{c}"), a.clone(), "", Some("disable 2 definitions")),
         (format!("{a}{b}{c}"), a.clone(), "--prune", Some("remove 2 definitions")),
-        // A new definition is not one that is kept.
+        // New definitions do not count as kept.
         (a.clone(), format!("{b}{c}"), "", Some("disable 1 definition")),
         (
             format!("{a}{b}{scheduled}"),
@@ -611,8 +622,11 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
             "--prune",
             Some("remove 2 definitions, 1 with a schedule"),
         ),
+        // As many end as are kept.
         (format!("{a}{b}"), a.clone(), "", None),
+        // The schedule that ends is disabled already.
         (format!("{a}{b}{c}{stopped}"), format!("{a}{b}"), "--prune", None),
+        // The file itself disables the schedule.
         (format!("{a}{scheduled}"), format!("{a}{stopped}"), "", None),
     ] {
         let db = TestDb::new();
@@ -622,21 +636,22 @@ fn an_apply_that_ends_more_than_it_keeps_or_a_schedule_needs_a_yes() {
         let words = ["apply", &file].into_iter().chain(flags.split_whitespace());
         let words: Vec<_> = words.collect();
         db.jobctl(words.iter().copied()).args(["--dry-run"]).run().success().stderr("");
-        let Some(what) = what else {
+        let Some(question) = question else {
             db.jobctl(words.iter().copied()).run().success().stderr("");
             assert_ne!(definitions(&db), stored, "{after}");
             continue;
         };
         let refused = db.jobctl(words.iter().copied()).run().exits(2).stdout("");
         let why = format!(
-            "jobctl: cannot apply: it would {what}, and stdin is not a terminal to ask; add --yes\n"
+            "jobctl: cannot apply: it would {question}, and stdin is not a terminal to ask; add \
+             --yes\n"
         );
         refused.stderr(&why);
         assert_eq!(definitions(&db), stored, "{after}");
         let command = words.join(" ");
         let (shown, declined) = answer_at_terminal(&db, &command, "n");
         declined.exits(1);
-        assert!(shown.contains(&format!("{what}? [y/N] ")), "{shown}");
+        assert!(shown.contains(&format!("{question}? [y/N] ")), "{shown}");
         assert_eq!(definitions(&db), stored, "{after}");
         let (shown, agreed) = answer_at_terminal(&db, &command, "y");
         agreed.success();
@@ -677,6 +692,7 @@ fn apply_refuses_a_job_that_another_file_defines() {
     apply(&job("a", "true"), &[]).success();
     apply(&(job("b", "true") + &job("c", "true")), &["--as", "billing"]).success();
     let before = definitions(&db);
+    // The jobs and flags of an apply, and the file that one of the jobs belongs to.
     for (jobs, flags, whose) in [
         (job("a", "true"), &["--as", "mail"][..], "`a` belongs to a file without a name"),
         (job("b", "true"), &[], "`b` belongs to the file `billing`"),
@@ -697,7 +713,7 @@ fn apply_refuses_a_job_that_another_file_defines() {
         "a|change|file none -> \"mail\"|one team now\n\
          b|change|file \"billing\" -> \"mail\"|one team now"
     );
-    // It is no longer in the other file.
+    // Job `b` belongs to `mail` now: the file `billing` does not end it, and may not have it.
     apply(&job("c", "true"), &["--as", "billing"]).success().stdout("");
     apply(&job("b", "true"), &["--as", "billing"]).exits(2).stderr_has("`mail`");
 }
@@ -720,7 +736,7 @@ fn a_removal_says_how_many_waiting_runs_will_die() {
     let refused = db.jobctl(["apply", &file, "--prune"]).run().exits(2).stdout("");
     refused.stderr_has("it would remove 2 definitions, and lose 2 waiting runs, and stdin is not");
     db.jobctl(["apply", &file, "--prune", "--yes"]).run().success().stdout(removed);
-    // Also if a removed schedule is due.
+    // The table also shows the due times and the waiting runs of a removed schedule.
     let scheduled = format!("{all}[jobs.e]\nshell = 'true'\nschedule = '@hourly'\n");
     db.apply(&scheduled);
     db.enqueue(["b"]);
@@ -842,7 +858,7 @@ fn apply_says_once_that_times_are_in_utc_if_the_host_has_another_zone() {
     for file in [
         format!("[defaults]\ntime_zone = 'UTC'\n{daily}"),
         job("a", "0 2 * * *") + "time_zone = 'UTC'\n",
-        // They fire at the same instants everywhere.
+        // These schedules fire at the same instants in all zones.
         job("a", "*/5 * * * *") + &job("b", "@every 90m") + &job("c", "@hourly"),
         "[jobs.a]\nshell = 'true'\n".to_owned(),
     ] {

@@ -387,30 +387,37 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
+/// A page shows an output as it was printed once. Another day, the times and durations in it
+/// differ, so `check_page` ignores them, and it ignores what a page marks: a line `...` stands for
+/// any lines, and `…` for the rest of a line. All else must be the same.
 #[test]
 fn only_times_durations_and_marked_parts_of_an_output_may_differ() {
-    let step = |command: &str, shown: &'static str, printed: &str| {
+    let is_same = |command: &str, shown: &'static str, printed: &str| {
         let output = Some(shown.lines().collect());
         Step { line: 1, command: command.to_owned(), output }.problem("0", printed).is_none()
     };
+    let accepts = |command: &str, shown: &'static str, printed: &str| {
+        assert!(is_same(command, shown, printed), "{command}: {printed}");
+    };
+    let rejects = |command: &str, shown: &'static str, printed: &str| {
+        assert!(!is_same(command, shown, printed), "{command}: {printed}");
+    };
+    // Another time and duration, but not another id.
     let log = "2026-11-21T06:34:11Z info  run 1 shell attempt 1/10: succeeded after 211ms";
-    assert!(step(
-        "tick",
-        log,
-        "2026-11-22T06:34:11.123Z info run 1 shell attempt 1/10: succeeded after 1m 2s"
-    ));
-    assert!(!step(
-        "tick",
-        log,
-        "2026-11-21T06:34:11Z info  run 2 shell attempt 1/10: succeeded after 211ms"
-    ));
-    assert!(step("next", "in 9h  Tue 2026-11-24 02:00", "in 23h Wed 2026-11-25 02:00"));
-    assert!(step("show", "ended 5m ago\n...\nuser …", "ended now\na\nb\nuser app"));
-    assert!(!step("show", "ended 5m ago\nuser …", "ended now\na\nb\nuser app"));
-    assert!(!step("next --from X", "At 02:30", "At 02:31"));
-    assert!(
-        !step("enqueue", "1", "1\n2") && !step("enqueue", "1", "") && !step("enqueue", "", "1")
-    );
+    let later = "2026-11-22T06:34:11.123Z info run 1 shell attempt 1/10: succeeded after 1m 2s";
+    accepts("tick", log, later);
+    rejects("tick", log, &log.replace("run 1", "run 2"));
+    // Another duration, day and width of a column.
+    accepts("next", "in 9h  Tue 2026-11-24 02:00", "in 23h Wed 2026-11-25 02:00");
+    // With `--from`, the times do not depend on the day, so they must be the same.
+    rejects("next --from X", "At 02:30", "At 02:31");
+    // Two lines and a name that the page does not show, with and without a mark for the lines.
+    accepts("show", "ended 5m ago\n...\nuser …", "ended now\na\nb\nuser app");
+    rejects("show", "ended 5m ago\nuser …", "ended now\na\nb\nuser app");
+    // A line too many, and a missing line.
+    rejects("enqueue", "1", "1\n2");
+    rejects("enqueue", "", "1");
+    rejects("enqueue", "1", "");
 }
 
 /// Returns the words of a page between backticks.
@@ -424,6 +431,8 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
     let [page, variants, checker] =
         ["docs/internals/testing.md", "tests/simulation/variants.rs", "tests/chaos/checker.rs"]
             .map(read);
+    // In backticks, the page names tests (with `::`), planted defects (in capitals) and checks of
+    // the chaos test (with `_`).
     let list = Command::new(env::current_exe().unwrap()).arg("--list").output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     let tests: BTreeSet<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
@@ -434,6 +443,7 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
         "docs/internals/testing.md names tests that don't exist: {missing:?}"
     );
 
+    // A line of the list of defects has a name, a number of seeds and a sentence.
     let defects = variants.lines().filter_map(|line| {
         let [name, seeds, what] = line.trim().splitn(3, ' ').collect::<Vec<_>>()[..] else {
             return None;
@@ -445,6 +455,7 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
         |word: &&str| word.chars().all(char::is_alphanumeric) && word.contains(char::is_uppercase);
     assert_eq!(code_words(&page).filter(is_defect).collect::<BTreeSet<_>>(), defects);
 
+    // Each check is a method that is called as `log.NAME();`.
     let checks = checker.lines().filter_map(|line| line.trim().strip_prefix("log."));
     let checks: BTreeSet<_> = checks.filter_map(|call| call.strip_suffix("();")).collect();
     let is_check = |word: &&str| word.contains('_') && !word.contains(['/', ':']);
@@ -464,6 +475,7 @@ fn the_page_about_tests_names_all_defects_and_only_tests_that_exist() {
     let unnamed: Vec<_> = planted.iter().filter(|name| !words.contains(*name)).collect();
     assert!(unnamed.is_empty(), "docs/internals/testing.md does not name {unnamed:?}");
 
+    // The pages say these numbers.
     let hundreds = tests.len() / 100;
     let more_than = format!("More than {},{}00 tests", hundreds / 10, hundreds % 10);
     for (path, count) in [

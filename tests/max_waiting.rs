@@ -2,7 +2,8 @@
 
 use crate::support::{TestDb, temp_dir, wait_until};
 
-/// Returns a database whose definition `a` allows two waiting runs, and has two.
+/// Returns a database whose definition `a` allows two waiting runs, and has two: run 1 with the key
+/// `k`, and run 2 without a key. Definition `b` has no limit.
 fn db_with_full_definition(when_full: &str) -> TestDb {
     let db = TestDb::new();
     db.apply(&format!(
@@ -17,7 +18,7 @@ fn statuses(db: &TestDb) -> String {
     db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
 }
 
-/// Else the new run could never start, and no command would have said so.
+/// If the run that it waits for were dropped, the new run could never start.
 #[test]
 fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
     let db = db_with_full_definition("drop_oldest");
@@ -38,14 +39,12 @@ fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(named).run().exits(9).stdout("");
     batch.stderr_has("batch line 3: it waits for run ");
     assert_eq!(statuses(&db), "queued queued");
-    // Another run is dropped.
-    let last = db.enqueue(["a", "--after", "2"]);
-    assert_eq!(
-        (statuses(&db).as_str(), db.status(last).as_str()),
-        ("cancelled queued blocked", "blocked")
-    );
+    // An enqueue drops the oldest run, so a run may wait for the other one.
+    db.enqueue(["a", "--after", "2"]);
+    assert_eq!(statuses(&db), "cancelled queued blocked");
 }
 
+/// The exit status 9 and the SQLSTATE JC008 mean that a definition is full, and nothing else.
 #[test]
 fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
     let db = db_with_full_definition("refuse");
@@ -53,20 +52,29 @@ fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
     db.jobctl(["enqueue", "a"]).run().exits(9).stdout("").stderr(&format!("jobctl: {why}"));
     let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
     let refused = refused.as_db_error().unwrap();
-    assert_eq!((refused.code().code(), refused.detail()), ("JC008", Some("a")));
+    assert_eq!(refused.code().code(), "JC008");
+    assert_eq!(refused.detail(), Some("a"));
     let lines = "{\"job_type\": \"b\"}\n{\"job_type\": \"a\"}\n";
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().exits(9).stdout("");
     batch.stderr(&format!("jobctl: cannot enqueue: batch line 2: {why}"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
-    // A key that has its run needs no room, and other definitions have their own.
+}
+
+#[test]
+fn a_definition_is_full_while_as_many_runs_wait_as_it_allows() {
+    let db = db_with_full_definition("refuse");
+    // The key has run 1 already, so this enqueue adds no run.
     assert_eq!(db.enqueue(["a", "--key", "k"]), 1);
+    // Another definition has a limit of its own, or none.
     db.enqueue(["b"]);
-    // Failed runs wait, too.
+    // A failed run waits for its next attempt.
     db.execute("UPDATE jobctl.job_runs SET status = 'failed', attempts = 1 WHERE id = 2");
     db.jobctl(["enqueue", "a"]).run().exits(9);
+    // A cancelled run does not wait.
     db.jobctl(["cancel", "2"]).run().success();
     db.enqueue(["a"]);
     db.jobctl(["enqueue", "a"]).run().exits(9);
+    // Runs that have succeeded do not wait.
     db.jobctl(["tick"]).run().success();
     db.enqueue(["a"]);
 }
@@ -74,29 +82,41 @@ fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
 #[test]
 fn a_full_definition_can_drop_new_runs() {
     let db = db_with_full_definition("drop_new");
+    // Four enqueues are dropped: two by the command, one by SQL, and one in a batch.
     let dropped = db.jobctl(["enqueue", "a"]).run().success().stdout("\n");
     dropped.stderr("jobctl: 1 run dropped: the definition is full\n");
     let dropped = db.jobctl(["enqueue", "a", "--json"]).run().success();
     dropped.stdout("{\"id\":null,\"result\":\"dropped\"}\n");
     assert_eq!(db.query("SELECT jobctl.enqueue('a') IS NULL"), "t");
+    // The batch prints the new run 3 of `b`, an empty line for the dropped run, and run 1, which
+    // has the key.
     let lines = "{\"job_type\": \"b\"}\n{\"job_type\": \"a\"}\n\
                  {\"job_type\": \"a\", \"idempotency_key\": \"k\"}\n";
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.stdout("3\n\n1\n").stderr("jobctl: 1 run dropped: the definition is full\n");
     assert_eq!(statuses(&db), "queued queued queued");
     assert_eq!(dropped_figures(&db), "a|4");
+}
+
+#[test]
+fn the_figures_and_the_report_count_dropped_runs() {
+    let db = db_with_full_definition("drop_new");
+    for _ in 0..4 {
+        db.jobctl(["enqueue", "a"]).run().success().stdout("\n");
+    }
     let figures = db.jobctl(["status", "--prometheus"]).run().success();
     figures.stdout_has("jobctl_dropped_total{job_type=\"a\"} 4\n");
     let report = db.jobctl(["report"]).run().success();
     let report = report.stdout_has(", 4 dropped.</p>");
     report.stdout_has("<strong class=\"warn\">4 dropped</strong>");
-    // The number of each job is that of the days in question.
+    // Three runs were dropped three days ago, and one today: of `a`, 1 today, and 4 in 7 days.
     db.execute(
         "UPDATE jobctl.job_figures SET day = day - 3, dropped = dropped - 1 WHERE dropped > 0",
     );
     assert_eq!(db.query("SELECT jobctl.enqueue('a') IS NULL"), "t");
     let status = db.jobctl(["status", "--format", "table"]).run().success();
     status.stdout_has("Dropped runs").stdout_has("a        1            4       4\n");
+    // A job without a dropped run in 7 days is not listed.
     db.execute("UPDATE jobctl.job_figures SET day = day - 7");
     let status = db.jobctl(["status", "--format", "table"]).run().success();
     assert!(!status.stdout.contains("Dropped runs"), "{}", status.stdout);
@@ -111,12 +131,14 @@ fn dropped_figures(db: &TestDb) -> String {
 #[test]
 fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
     let db = db_with_full_definition("drop_oldest");
+    // Run 3 takes the place of run 1.
     assert_eq!(db.enqueue(["a"]), 3);
     assert_eq!(
         db.of_run(1, "status, error_type, last_error, finished_at IS NOT NULL"),
         "cancelled|dropped|dropped: the definition was full|t"
     );
     db.jobctl(["list", "--status", "cancelled"]).run().success().stdout_has("dropped");
+    // A running run does not wait, so there is room for run 4.
     db.allow_running_runs_at_end();
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
@@ -124,19 +146,25 @@ fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
     );
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "cancelled running queued queued");
-    // An enqueue with a key that has its run drops none.
+    // The key still has run 1, so this enqueue adds no run and drops none.
     assert_eq!(db.enqueue(["a", "--key", "k"]), 1);
     assert_eq!(statuses(&db), "cancelled running queued queued");
-    // Another session has locked the oldest: it may be starting it.
+    assert_eq!(dropped_figures(&db), "a|1");
+}
+
+/// An enqueue does not wait for a locked run, because a tick may be starting it. So for a time one
+/// run more than the limit waits. A later enqueue drops two runs, and the limit holds again.
+#[test]
+fn an_enqueue_skips_a_locked_oldest_run_and_a_later_one_drops_it() {
+    let db = db_with_full_definition("drop_oldest");
     let mut other = db.client();
-    other.batch_execute("BEGIN; SELECT FROM jobctl.job_runs WHERE id = 3 FOR UPDATE").unwrap();
+    other.batch_execute("BEGIN; SELECT FROM jobctl.job_runs WHERE id = 1 FOR UPDATE").unwrap();
     db.enqueue(["a"]);
-    assert_eq!(statuses(&db), "cancelled running queued queued queued");
+    assert_eq!(statuses(&db), "queued queued queued");
     other.batch_execute("ROLLBACK").unwrap();
-    // The next enqueue corrects that.
     db.enqueue(["a"]);
-    assert_eq!(statuses(&db), "cancelled running cancelled cancelled queued queued");
-    assert_eq!(dropped_figures(&db), "a|3");
+    assert_eq!(statuses(&db), "cancelled cancelled queued queued");
+    assert_eq!(dropped_figures(&db), "a|2");
 }
 
 #[test]
@@ -158,7 +186,8 @@ fn open_transactions_exceed_the_limit_by_their_own_runs_only() {
         }
         let waiting = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";
         assert_eq!(db.query(waiting), "4", "{when_full}");
-        // Later enqueues do not add to the excess, and those that drop old runs reduce it.
+        // A later enqueue does not add to the excess. With `drop_oldest`, it adds a run and drops
+        // two.
         let _ = db.jobctl(["enqueue", "a"]).run();
         let left = if when_full == "drop_oldest" { "3" } else { "4" };
         assert_eq!(db.query(waiting), left, "{when_full}");
@@ -180,6 +209,7 @@ fn schedules_and_inserted_rows_are_counted_but_not_refused() {
     db.jobctl(["enqueue", "a"]).run().exits(9);
 }
 
+/// The 20,000 runs of the history are not read to count the runs that wait.
 #[test]
 fn a_full_definition_counts_in_its_index_whatever_the_history() {
     let db = db_with_full_definition("refuse");
@@ -227,7 +257,8 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
     shown.stdout_has("\"max_waiting\":2").stdout_has("\"when_full\":\"drop_new\"");
 }
 
-/// Else all of them would become queued at once, when the run that they wait for ends.
+/// All blocked runs may become queued at once, when the run that they wait for ends. So blocked
+/// runs count as waiting.
 #[test]
 fn max_waiting_counts_blocked_runs_too() {
     let db = TestDb::new();
@@ -239,7 +270,7 @@ fn max_waiting_counts_blocked_runs_too() {
     db.enqueue(["a", "--after", &first]);
     db.jobctl(after).run().exits(9).stdout("").stderr(&format!("jobctl: {why}"));
     db.jobctl(["enqueue", "a"]).run().exits(9);
-    // A key that has its run needs no room.
+    // The key has a run already, so this enqueue adds none.
     db.jobctl(after).args(["--key", "k"]).run().success();
     let line = format!("{{\"job_type\": \"a\", \"after\": [{first}]}}\n");
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(9).stdout("");
@@ -257,7 +288,8 @@ fn max_waiting_counts_blocked_runs_too() {
 
 #[test]
 fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
-    for (when_full, status, expected) in [
+    // The exit status of the batch that exceeds the limit, and the statuses of all runs after it.
+    for (when_full, exit, expected) in [
         ("refuse", 9, "queued blocked blocked"),
         ("drop_new", 0, "queued blocked blocked"),
         ("drop_oldest", 0, "queued cancelled cancelled cancelled cancelled blocked blocked"),
@@ -269,11 +301,13 @@ fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
         ));
         let first = db.enqueue(["b", "--in", "1h"]);
         let line = format!("{{\"job_type\": \"a\", \"after\": [{first}]}}\n");
-        for (lines, status) in [(2, 0), (4, status)] {
+        // Two runs fill the definition, and four more exceed its limit.
+        for (lines, exit) in [(2, 0), (4, exit)] {
             let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.repeat(lines));
-            batch.run().exits(status);
+            batch.run().exits(exit);
         }
         assert_eq!(statuses(&db), expected, "{when_full}");
+        // The end of the first run releases the two that wait.
         db.make_waiting_runs_due();
         db.jobctl(["tick", "--limit", "1"]).run().success();
         let queued = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";

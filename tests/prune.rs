@@ -47,6 +47,8 @@ fn ids_of_all_runs(db: &TestDb) -> Vec<i64> {
 fn prune_deletes_only_old_finished_runs() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
+    // Finished runs are kept for 30 days, and dead ones for 90. Of each status there is one run a
+    // day younger than that, and one a day older.
     let mut kept = Vec::new();
     for status in STATUSES {
         let (younger, older) = if status == "dead" { (89, 91) } else { (29, 31) };
@@ -68,6 +70,7 @@ fn prune_deletes_only_old_finished_runs() {
     assert_eq!(history, kept.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
     db.jobctl(["prune"]).run().success().stdout("").stderr("");
     db.jobctl(["prune", "--json"]).run().success().stdout("[]\n");
+    // Shorter ages delete the younger runs, too, and no unfinished one.
     let json = r#"[{"status":"succeeded","runs":1},{"status":"cancelled","runs":1}]"#;
     db.jobctl(["prune", "--older-than", "28d", "--json"])
         .run()
@@ -313,28 +316,37 @@ fn an_operator_deletes_finished_runs_by_id() {
     jobctl(["prune", "3", "--older-than", "1d"]).run().exits(2).stderr_has("cannot be used with");
 }
 
+/// `prune` deletes a worker that holds no run and has been silent for 30 times as long as its ticks
+/// lasted, and for a day at least. A worker whose ticks lasted for a day is a host, and stays.
 #[test]
-fn prune_deletes_workers_without_recent_ticks() {
+fn prune_deletes_workers_that_are_silent_much_longer_than_they_ticked() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
+    // The time since the last tick, and before that the time from the first to the last tick.
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
-         SELECT name, '', now() - age::interval, now() - age::interval - ticked::interval
-         FROM (VALUES ('here', '0', '1 year'), ('gone', '31 hours', '1 hour'),
-            ('holds', '31 hours', '1 hour'), ('away', '29 hours', '1 hour'),
-            ('host', '9 years', '1 day'), ('pod-1', '25 hours', '0'), ('pod-2', '23 hours', '0')
-         ) AS worker (name, age, ticked);
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
-         started_at)
-         VALUES ('shell', 'running', 1, 'holds', now(), now())",
+         SELECT name, '', now() - silent_for::interval,
+             now() - silent_for::interval - ticked_for::interval
+         FROM (VALUES
+             ('ticks now', '0', '1 year'),
+             ('less than 30 times', '29 hours', '1 hour'),
+             ('more than 30 times', '31 hours', '1 hour'),
+             ('more than 30 times, holds a run', '31 hours', '1 hour'),
+             ('less than a day', '23 hours', '0'),
+             ('more than a day', '25 hours', '0'),
+             ('a host', '9 years', '1 day')
+         ) AS worker (name, silent_for, ticked_for);
+         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+             started_at)
+         VALUES ('shell', 'running', 1, 'more than 30 times, holds a run', now(), now())",
     );
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["prune", "--dry-run"]).run().success();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "7");
     operator.jobctl(["prune"]).run().success().stdout("");
     assert_eq!(
-        db.query("SELECT worker FROM jobctl.job_workers ORDER BY 1"),
-        "away\nhere\nholds\nhost\npod-2"
+        db.query("SELECT worker FROM jobctl.job_workers ORDER BY worker COLLATE \"C\""),
+        "a host\nless than 30 times\nless than a day\nmore than 30 times, holds a run\nticks now"
     );
 }
 
@@ -436,7 +448,7 @@ fn a_stopping_tick_prunes_nothing() {
 }
 
 #[test]
-fn a_worker_without_the_delete_privilege_warns_once_and_works() {
+fn a_tick_without_the_delete_privilege_warns_once_and_executes_its_runs() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     insert_succeeded(&db, 1);
@@ -485,9 +497,11 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
     prune_into(&db, &file).run().success();
     let runs = archived(&file);
     assert_eq!(runs.iter().map(|run| run["id"].as_i64().unwrap()).collect::<Vec<_>>(), [old, dead]);
-    assert_eq!((&runs[1]["status"], &runs[1]["payload"]["n"]), (&"dead".into(), &dead.into()));
+    assert_eq!(runs[1]["status"], "dead");
+    assert_eq!(runs[1]["payload"]["n"], dead);
     let history = runs[1]["history"].as_array().unwrap();
-    assert_eq!((history.len(), &history[0]["outcome"]), (1, &"failed".into()));
+    assert_eq!(history.len(), 1);
+    assert_eq!(history[0]["outcome"], "failed");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     // A crash left a part of a line.
     fs::write(&file, "{\"id\": 7").unwrap();
@@ -496,7 +510,8 @@ fn an_archive_holds_the_deleted_runs_with_their_history() {
     let text = fs::read_to_string(&file).unwrap();
     let (part, rest) = text.split_once('\n').unwrap();
     let run: Value = serde_json::from_str(rest).unwrap();
-    assert_eq!((part, &run["id"]), ("{\"id\": 7", &old.into()));
+    assert_eq!(part, "{\"id\": 7");
+    assert_eq!(run["id"], old);
 }
 
 #[test]
@@ -560,7 +575,8 @@ fn a_crash_between_the_archive_and_the_commit_leaves_duplicates() {
     prune_into(&db, &file).run().success();
     assert_eq!(ids_of_all_runs(&db).len(), 0);
     let runs = archived(&file);
-    assert_eq!((runs.len(), &runs[0]), (2, &runs[1]));
+    assert_eq!(runs.len(), 2);
+    assert_eq!(&runs[0], &runs[1]);
 }
 
 #[test]

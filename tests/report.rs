@@ -10,7 +10,8 @@ use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::on_call::after_a_bad_week;
 use crate::support::{Role, TestDb, leave_out, packages, temp_dir, wait_until};
 
-/// A database without problems: a worker has just ticked, and the schedule is not due.
+/// A database without problems: a worker has just ticked, and the schedule is not due. There is one
+/// warning: `nightly` has a schedule and no timeout.
 fn healthy_db() -> TestDb {
     let db = TestDb::new();
     db.apply(
@@ -186,6 +187,7 @@ fn the_headline_says_whether_anything_needs_attention() {
     assert_says(&well, "All well · Our jobs");
     assert_says(&well, "All well. Nothing is dead or late. Since ");
     assert_says(&well, ": 1,234 runs succeeded. Dead 0 Jobs failing 0 Due now 0 ");
+    // Three dead runs are one problem. Two of them died in the last day, which the page covers.
     insert_ended(&db, "hook", "dead", "2 hours", 2);
     insert_ended(&db, "hook", "dead", "3 days", 1);
     let shown = page(&db, &[]);
@@ -196,6 +198,8 @@ fn the_headline_says_whether_anything_needs_attention() {
         "Now 3 dead runs of hook, for 3d (the newest is run 1236: exit status 3) \
          jobctl list-dead --job hook; then retry or settle them",
     );
+    // No worker ticks: this causes the late schedule and the late run, so only it is shown. The
+    // lost run is a problem of its own.
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours',
              ticking_since = now() - interval '9 days';
@@ -214,6 +218,7 @@ fn the_headline_says_whether_anything_needs_attention() {
         &shown,
         "no tick has recovered 1 run of worker w with an expired lease, for 1h (such as run",
     );
+    // Another worker ticks, so only one worker is missing.
     db.jobctl(["tick", "--worker", "other", "--queue", "other"]).run().success();
     let shown = page(&db, &[]);
     assert_says(&shown, "worker w does not tick, for 2h see cron on w");
@@ -256,7 +261,7 @@ fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
     for number in 1..=9 {
         insert_ended(&db, &format!("new{number}"), "dead", &format!("{number} hours"), 1);
     }
-    // A job that began to fail long ago, too.
+    // One job, `old5`, has died both long ago and now, so it has the most dead runs.
     insert_ended(&db, "old5", "dead", "30 minutes", 1);
     for number in 1..=9 {
         db.execute(&format!(
@@ -267,17 +272,19 @@ fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
     db.execute("UPDATE jobctl.job_workers SET queues = '{default}'");
     let status = db.jobctl(["status", "--format", "table"]).run().success().stdout;
     let page = page(&db, &[]);
+    // Of 23 findings, the page shows three of each kind and folds 17. A table shows four of each
+    // kind, and names the command that lists the other 15.
     let lists = [
         (text(&page).split_once(" Now ").unwrap().1.to_owned(), " 17 more ", 3),
         (status.split_once("FOUND\n").unwrap().1.to_owned(), " and 15 more: ", 4),
     ];
     for (list, more, of_each) in lists {
         let (list, after) = list.split_once(more).unwrap_or_else(|| panic!("{list}"));
-        // The page folds the others, and a terminal names the command that lists them.
         match of_each {
             3 => assert!(after.contains("dead run of new9, for 9h"), "{after}"),
             _ => assert!(after.trim_start_matches('`').starts_with("jobctl check"), "{after}"),
         }
+        // Those of the most runs come first, and of the same number the oldest.
         let [dead, unserved] = [["old5", "old1", "old2", "old3"], ["q1", "q2", "q3", "q4"]];
         let places: Vec<_> = dead[..of_each]
             .iter()
@@ -308,7 +315,8 @@ fn warnings_are_folded_and_do_not_need_attention() {
     let db = healthy_db();
     let page = page(&db, &[]);
     assert_says(&page, "All well. Nothing is dead or late. ");
-    assert_says(&page, " Now 1 warning nightly");
+    // The section, the summary of the folded list, and the only warning in it.
+    assert_says(&page, " Now 1 warning nightly has no timeout: ");
     assert!(page.contains("<details><summary>1 warning</summary>"), "{page}");
 }
 
@@ -346,6 +354,8 @@ fn tiles_count_due_held_and_running_runs() {
         "[jobs.hook]\nshell = 'true'\nrate = '60/1m'\nmax_lag = '3h'\n\
          [jobs.other]\nshell = 'true'\n",
     );
+    // Of `hook`, 120 runs are due for two hours, and one is due later. Of `other`, two are running,
+    // for one hour and for two.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, run_at, created_at)
              SELECT 'hook', now() - interval '2 hours', now() - interval '1 day'
@@ -357,7 +367,7 @@ fn tiles_count_due_held_and_running_runs() {
              now() - hours * interval '1 hour'
          FROM generate_series(1, 2) AS hours",
     );
-    // 60 runs began in ten minutes, so 120 need twenty.
+    // 60 runs began in ten minutes, so 120 need twenty. By the rate, they need two.
     insert_ended(&db, "hook", "succeeded", "5 minutes", 60);
     db.execute(
         "UPDATE jobctl.job_runs SET run_at = created_at - interval '1 day' WHERE attempts > 0",
@@ -371,6 +381,7 @@ fn tiles_count_due_held_and_running_runs() {
     assert_says(&shown, "Now job other is held by ada: disk, ");
     assert_says(&shown, "60 ok, 121 queued none due in about 20m, 2m at best");
     assert_says(&shown, "other (well) 2 running job other is held by ada: disk");
+    // 61 runs come in these ten minutes, and 60 leave.
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'hook' FROM generate_series(1, 61)");
     assert_says(&page(&db, &[]), "Due now 181 for up to 2h, grows, 1 later ");
 }
@@ -497,13 +508,17 @@ fn failures_are_drawn_to_scale() {
     );
     let page = page(&db, &[]);
     let (good, failed) = (heights(&page, "s"), heights(&page, "f"));
-    assert_eq!((good[0], failed[0]), (25, 25));
-    assert_eq!((good[1], failed[1]), (25, 3), "a single failure stays visible");
+    assert_eq!(good[0], 25);
+    assert_eq!(failed[0], 25);
+    assert_eq!(good[1], 25, "a single failure stays visible");
+    assert_eq!(failed[1], 3, "a single failure stays visible");
 }
 
 #[test]
 fn durations_are_compared_with_those_of_a_week_before() {
     let db = healthy_db();
+    // The job, its run time in minutes so many days ago, and today. A day is compared with a day
+    // that was 7 to 13 days before it.
     for (job, before, now, ago) in [
         ("slower", 30, 45, 7),
         ("faster", 40, 20, 13),
@@ -520,6 +535,7 @@ fn durations_are_compared_with_those_of_a_week_before() {
     }
     db.apply("[jobs.slower]\nshell = 'true'\ntimeout = '1h'\n");
     let page = page(&db, &[]);
+    // A change of less than a fifth is not shown.
     for (job, words) in [
         ("slower", "takes 45m, +50 % in 7 days, reaches its timeout in about 7 days when"),
         ("faster", "takes 20m, -50 % in 13 days when"),
@@ -613,21 +629,34 @@ fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
     assert_says(&shown, "1 dead unread 1 exit status 3 exit_code");
     assert_says(&shown, "3 to retry waits 3 on w1: waits lost card # exit_code");
     assert_says(&shown, "recovered recovers 1,234 on w1: recovers lost card # exit_code");
+    // The dead come first, then the runs that wait for a retry, then those that recovered.
     let text = text(&shown);
     let places = ["2 dead dies", "1 dead unread", "3 to retry waits", "recovered recovers"]
         .map(|words| text.find(words));
     assert!(places.is_sorted(), "{places:?}");
     assert_lacks(&shown, "dead old");
+    // Values of outputs and errors are hidden, except with this flag.
     for hidden in ["4111", "a private error"] {
         assert!(!shown.contains(hidden), "{hidden}");
     }
     assert_says(&page(&db, &["--with-output"]), "on w2: dies lost card 4111 exit_code");
+    // Settled runs are still shown, but not as dead.
     db.execute(
         "UPDATE jobctl.job_runs SET settled_at = now() WHERE job_type IN ('dies', 'unread')",
     );
     let settled = page(&db, &[]);
     assert_says(&settled, "2 settled dies 2 on w2: dies lost card #");
     assert_says(&settled, "1 settled unread 1 exit status 3");
+}
+
+#[test]
+fn a_page_with_many_incidents_and_jobs_says_how_many_it_leaves_out() {
+    let db = healthy_db();
+    insert_with_failure(&db, "recovers", "succeeded", "w1", 1234);
+    insert_with_failure(&db, "waits", "failed", "w1", 3);
+    insert_with_failure(&db, "dies", "dead", "w2", 2);
+    insert_ended(&db, "unread", "dead", "2 hours", 1);
+    insert_ended(&db, "old", "dead", "3 days", 1);
     for job in 0..28 {
         insert_ended(&db, &format!("job{job}"), "dead", "4 hours", 1);
     }
@@ -699,9 +728,9 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
     assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
     assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
     let workers = texts("Worker Last tick", "jobctl 0");
-    // As the tile: one that ticked once, three days ago, is not missed.
+    // A worker that ticked once, three days ago, is not missed, as in the tile.
     assert!(workers.contains("w ") && !workers.contains("old "), "{workers}");
-    // As in `check`: a held worker is not silent, nor one that ticked once, three days ago.
+    // As in `check`, a held worker is not silent, and neither is the one that ticked once.
     assert_eq!(workers.matches("silent").count(), 1, "{workers}");
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
     let running = texts("Running now", "Schedules");
@@ -863,10 +892,13 @@ fn a_link_of_another_user_is_not_followed() {
     symlink(&target, path("file")).unwrap();
     symlink(own.path(), path("folder")).unwrap();
     symlink("file", path("mine")).unwrap();
+    // The mode of the folder, which only root or all users may write to, the owner of the links,
+    // and whether the page is written through them.
     for (mode, owner, follows) in
         [(0o755, 0, true), (0o755, 65534, false), (0o1777, 0, true), (0o1777, 65534, false)]
     {
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(mode)).unwrap();
+        // The path of the page, and the link in it that the other user owns.
         for (name, link) in [("file", "file"), ("mine", "file"), ("folder/target", "folder")] {
             lchown(path(link), Some(owner), None).unwrap();
             fs::write(&target, "old").unwrap();
@@ -993,5 +1025,6 @@ fn axe_finds_nothing_in_the_page_of_a_bad_week() {
     if checked.status.code() == Some(3) {
         return leave_out(WHAT, &errors);
     }
-    assert_eq!((found.as_str(), errors.as_str()), ("checks: 21\n", ""));
+    assert_eq!(found, "checks: 21\n");
+    assert_eq!(errors, "");
 }

@@ -121,21 +121,21 @@ fn retry_prints_a_result_for_each_id_and_the_worst_sets_its_exit_status() {
     let db = TestDb::new();
     let [dead, succeeded, failed] =
         ["dead", "succeeded", "failed"].map(|status| enqueue_in_status(&db, status));
-    let ids = [&*failed.to_string(), "999999", &*dead.to_string(), &*failed.to_string()]
-        .map(str::to_owned);
-    let finished = db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().exits(3);
+    let (dead_id, succeeded_id, failed_id) =
+        (dead.to_string(), succeeded.to_string(), failed.to_string());
+    // An id that is given twice is retried and printed once.
+    let finished = db.jobctl(["retry", &failed_id, "999999", &dead_id, &failed_id]).run().exits(3);
     finished
         .stdout(&format!("{failed}\tqueued\n{dead}\tqueued\n"))
         .stderr("jobctl: cannot retry run 999999: no such run\n");
-    let finished = db
-        .jobctl(["retry", "--json", "999999", &succeeded.to_string(), &dead.to_string()])
-        .run()
-        .exits(4)
-        .stderr("");
-    let only = "its status is succeeded; --again retries it";
+    // A refused run (exit status 4) is worse than a missing one (3). The run that was dead is
+    // queued by now, and the retry of a queued run makes it due.
+    let finished =
+        db.jobctl(["retry", "--json", "999999", &succeeded_id, &dead_id]).run().exits(4).stderr("");
+    let refusal = "its status is succeeded; --again retries it";
     let expected = serde_json::json!([
         {"id": 999999, "result": "not found", "why_not_changed": "no such run"},
-        {"id": succeeded, "result": "refused", "why_not_changed": only},
+        {"id": succeeded, "result": "refused", "why_not_changed": refusal},
         {"id": dead, "result": "queued", "why_not_changed": null},
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
@@ -207,6 +207,7 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
         id
     };
+    // A filter, and the columns of the only dead run that matches it.
     for (filter, columns) in [
         (["--job", "report"], "job_type = 'report'"),
         (["--queue", "mail"], "queue = 'mail'"),
@@ -267,7 +268,7 @@ fn a_retried_cancelled_run_gets_back_a_later_time() {
         db.jobctl(["cancel", &id]).run().success();
         db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
         assert_eq!(run_at(), before, "{status}");
-        // The other statuses are due at once.
+        // A retry of a run that is queued now makes it due at once.
         db.jobctl(["retry", &id]).run().success();
         assert_eq!(db.of_run(id.parse().unwrap(), DUE), "queued|t|t||||");
     }
@@ -362,13 +363,14 @@ fn a_dry_run_changes_nothing_and_answers_as_the_command() {
         let dry = db.jobctl([command, "--dry-run", "999999"]).args(ids()).run();
         assert_eq!(states(), before, "{command}");
         let done = db.jobctl([command, "999999"]).args(ids()).run();
-        assert_eq!((dry.status, dry.stdout), (done.status, done.stdout), "{command}");
+        assert_eq!(dry.status, done.status, "{command}");
+        assert_eq!(dry.stdout, done.stdout, "{command}");
         assert_eq!(dry.stderr, done.stderr, "{command}");
     }
 }
 
 #[test]
-fn all_runs_get_one_total_for_each_result() {
+fn a_command_for_many_runs_prints_a_total_for_each_result() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     for status in ["queued", "failed", "running"] {
@@ -382,6 +384,7 @@ fn all_runs_get_one_total_for_each_result() {
         let cancel = db.jobctl(["cancel", "--all", "--json", flag]).run().success().stderr("");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&cancel.stdout).unwrap(), totals);
     }
+    // Of three dead runs with one live key, only the newest gets it back.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, idempotency_key, key_scope)
          SELECT 'a', 'dead', now(), 'k', 'live' FROM generate_series(1, 3)",

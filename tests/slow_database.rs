@@ -83,6 +83,11 @@ const SHORT_LEASE: [&str; 2] = ["--lease", "12s"];
 /// Longer than a tick's statements may take, and less than a command's.
 const TOO_LONG: f64 = 3.0;
 
+/// Returns a condition on the update that claims this run.
+fn condition_on_the_claim_of(id: i64) -> String {
+    format!("OLD.status = 'queued' AND NEW.status = 'running' AND OLD.id = {id}")
+}
+
 /// Returns a condition on the updates that record results of this run.
 fn condition_on_results_of(id: i64) -> String {
     format!("OLD.status = 'running' AND NEW.status <> 'running' AND OLD.id = {id}")
@@ -229,25 +234,24 @@ fn a_signal_loses_no_result_although_one_takes_too_long() {
 #[test]
 fn a_claim_that_takes_too_long_names_its_run_and_stops_no_other() {
     let db = TestDb::new();
-    let claim = "OLD.status = 'queued' AND NEW.status = 'running' AND OLD.id = 1";
-    db.enqueue(["shell", "--", "true"]);
-    slow_down(&db, "job_runs", "UPDATE", claim, TOO_LONG);
+    let slow = db.enqueue(["shell", "--", "true"]);
+    slow_down(&db, "job_runs", "UPDATE", &condition_on_the_claim_of(slow), TOO_LONG);
     let others = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
-    let tick = tick.stderr_has("run 1 shell: cannot claim runs: canceling statement due to");
-    let tick = tick.stderr_has("put off for 5m");
+    let error = format!("run {slow} shell: cannot claim runs: canceling statement due to");
+    let tick = tick.stderr_has(&error).stderr_has("put off for 5m");
     for id in others {
         assert_eq!(db.status(id), "succeeded", "{tick}");
     }
-    assert_eq!(db.status(1), "queued");
-    db.jobctl(["check"]).run().exits(1).stdout_has("run 1");
+    assert_eq!(db.status(slow), "queued");
+    db.jobctl(["check"]).run().exits(1).stdout_has(&format!("run {slow}"));
 }
 
 #[test]
 fn a_run_that_can_be_neither_claimed_nor_put_off_in_time_stops_no_other() {
     let db = TestDb::new();
-    db.enqueue(["shell", "--", "true"]);
-    slow_down(&db, "job_runs", "UPDATE", "OLD.id = 1", TOO_LONG);
+    let slow = db.enqueue(["shell", "--", "true"]);
+    slow_down(&db, "job_runs", "UPDATE", &format!("OLD.id = {slow}"), TOO_LONG);
     let other = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     let tick = tick.stderr_has("this tick skips the run");
@@ -259,8 +263,7 @@ fn a_limited_job_whose_claim_takes_too_long_names_its_run() {
     let db = TestDb::new();
     db.apply("[jobs.audited]\nshell = 'true'\nmax_running = 3\n");
     let slow = db.enqueue(["audited"]);
-    let claim = "OLD.status = 'queued' AND NEW.status = 'running' AND OLD.id = 1";
-    slow_down(&db, "job_runs", "UPDATE", claim, TOO_LONG);
+    slow_down(&db, "job_runs", "UPDATE", &condition_on_the_claim_of(slow), TOO_LONG);
     let other = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     let tick =
@@ -270,26 +273,28 @@ fn a_limited_job_whose_claim_takes_too_long_names_its_run() {
 
 #[test]
 fn a_lost_or_expired_run_that_cannot_be_ended_in_time_stops_no_other() {
-    for (event, change, age) in [
+    // The columns of a run whose lease is over, and of a run that has expired; and the update by
+    // which a tick ends such a run.
+    for (name, columns, ending) in [
         (
-            "recover",
-            "OLD.status = 'running'",
+            "lost",
             "status = 'running', locked_by = 'gone', attempts = 1,
             started_at = now() - interval '2 h', locked_until = now() - interval '1 h'",
+            "OLD.status = 'running'",
         ),
-        ("expire", "NEW.status = 'cancelled'", "expires_at = now() - interval '1 h'"),
+        ("expired", "expires_at = now() - interval '1 h'", "NEW.status = 'cancelled'"),
     ] {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
         let slow = db.enqueue(["shell", "--", "true"]);
-        db.execute(&format!("UPDATE jobctl.job_runs SET {age} WHERE id = {slow}"));
-        slow_down(&db, "job_runs", "UPDATE", &format!("{change} AND OLD.id = {slow}"), TOO_LONG);
+        db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {slow}"));
+        slow_down(&db, "job_runs", "UPDATE", &format!("{ending} AND OLD.id = {slow}"), TOO_LONG);
         let other = db.enqueue(["shell", "--", "true"]);
         let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
         let tick = tick
-            .stderr_has("run 1: cannot ")
+            .stderr_has(&format!("run {slow}: cannot "))
             .stderr_has("canceling statement due to statement timeout");
-        assert_eq!(db.status(other), "succeeded", "{event}: {tick}");
+        assert_eq!(db.status(other), "succeeded", "{name}: {tick}");
     }
 }
 
@@ -372,17 +377,18 @@ fn a_command_names_the_run_that_fails_for_now_and_changes_the_others() {
     let ids = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
     reject_with_passing_error(&db, &format!("OLD.id = {}", ids[1]), "55P03");
     let cancel = db.jobctl(["cancel", "--all-waiting", "--yes"]).run().exits(1);
-    let cancel = cancel.stderr_has("cannot cancel run 2: not now");
+    let cancel = cancel.stderr_has(&format!("cannot cancel run {}: not now", ids[1]));
     assert_eq!(ids.map(|id| db.status(id)), ["cancelled", "queued", "cancelled"], "{cancel}");
 }
 
+/// A statement of a command may take 10 s. If that is too short for a single run, the command tries
+/// again and waits for five minutes: a person must be able to end a run that no tick can end.
 #[test]
-fn a_person_can_end_a_run_that_takes_too_long() {
+fn a_command_for_one_run_tries_again_with_more_time_if_a_trigger_is_slow() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
-    // A command's statements end after 10 s.
     slow_down(&db, "job_runs", "UPDATE", "true", 10.5);
-    db.jobctl(["cancel", "1"]).run().success().stdout_has("cancelled");
+    db.jobctl(["cancel", &id.to_string()]).run().success().stdout_has("cancelled");
     assert_eq!(db.status(id), "cancelled");
 }
 
@@ -396,7 +402,7 @@ fn slow_finding(db: &TestDb) -> String {
 fn a_slow_database_is_a_finding_and_a_problem_if_it_lasts() {
     let db = TestDb::new();
     assert_eq!(slow_finding(&db), "ok\tanswers\tno tick has waited for a slow database");
-    // An answer is slow after five seconds.
+    // An answer that takes over five seconds is slow. Here each claim takes longer.
     slow_down(&db, "job_runs", "UPDATE", "OLD.status = 'queued' AND NEW.status = 'running'", 5.1);
     let tick = || {
         db.enqueue(["shell", "--", "true"]);
@@ -407,16 +413,19 @@ fn a_slow_database_is_a_finding_and_a_problem_if_it_lasts() {
     let is_found = "warn\tanswers\tthe database is slow: a tick of web1 waited 5.";
     assert!(found.starts_with(is_found), "{found}");
     db.jobctl(["check"]).run().success().stdout("");
+    // Slow answers over an hour are a problem. The worker keeps the longest wait of this time.
     db.execute(
         "UPDATE jobctl.job_workers SET slow_since = now() - interval '1 hour', slow_seconds = 7",
     );
     tick();
     db.jobctl(["check"]).run().exits(1).stdout_has("the database is slow: a tick of web1 waited 7");
     db.jobctl(["check", "--max-lag", "2h"]).run().success().stdout("");
+    // After ten minutes without a slow answer, the time of slow answers is over.
     db.execute("UPDATE jobctl.job_workers SET slow_at = now() - interval '11 minutes'");
     assert!(slow_finding(&db).starts_with("ok\t"));
+    // The next slow answer begins a new time, so the 7 s are forgotten.
     tick();
-    assert!(slow_finding(&db).starts_with(is_found), "a new time of slow answers");
+    assert!(slow_finding(&db).starts_with(is_found));
 }
 
 #[test]
@@ -431,6 +440,7 @@ fn statements_that_take_too_long_are_sent_for_fewer_runs() {
     ));
     // A statement may take four seconds: it can change nine runs.
     slow_down(&db, "job_runs", "UPDATE", "true", 0.42);
+    // All twelve need 5 s, so the tick must renew and record them with more than one statement.
     let flags = ["--lease", "24s", "--concurrency", "12", "--linger", "--max-time", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).spawn();
     gate.wait_for_starts(12);
@@ -480,7 +490,7 @@ fn a_far_server_keeps_no_job_from_starting() {
     let limited = db.enqueue(["limited"]);
     let other = db.enqueue(["shell", "--priority", "1", "--", "true"]);
     let flags = ["--lease", "12s", "--linger", "--quiet"];
-    // A transaction takes 3 s at most.
+    // A transaction may take 3 s. Six answers, each delayed by 300 ms, fit into that.
     proxy.delay(Duration::from_millis(300));
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     db.wait_for_status(other, "succeeded");

@@ -27,7 +27,7 @@ fn wait_returns_when_all_runs_have_ended() {
     gate.wait_for_starts(1);
     let mut both = wait;
     assert!(both.is_running());
-    // One that has ended needs no wait.
+    // A wait for a run that has ended returns at once.
     db.jobctl(["wait", &quick, "--output"]).run().success().stdout("hello\n").stderr("");
     gate.open();
     both.wait().success().stdout("").stderr("");
@@ -52,7 +52,8 @@ fn the_exit_status_of_wait_tells_how_the_runs_ended() {
     wait(&[&bad, "--output"]).exits(1).stdout("no\n").stderr(&dead);
     wait(&[&bad, "--exit-status"]).exits(7);
     wait(&[&killed, "--exit-status"]).exits(143);
-    // A command that ended on the signal of its timeout did not die of another's.
+    // The reason of a timeout is the timeout, and not the signal that ended the command. Without an
+    // exit status, the error type is the reason.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET error_type = 'timeout' WHERE id = {killed};
          UPDATE jobctl.job_runs SET error_type = 'http_status' WHERE id = {bad};
@@ -169,7 +170,7 @@ fn enqueue_run_starts_its_run_at_once_in_the_same_process() {
         "[jobs.one]\nshell = 'true'\nmax_running = 1\n\
          [jobs.bad]\nshell = 'exit 7'\nmax_attempts = 1\n",
     );
-    // Runs that come first, also of the same limited job, are left alone.
+    // These runs would come first in a claim, but `enqueue --run` starts only its own run.
     let first = db.enqueue(["one", "--priority", "-5"]);
     let shell = db.enqueue_script("true");
     let enqueue =
@@ -183,8 +184,9 @@ fn enqueue_run_starts_its_run_at_once_in_the_same_process() {
     enqueue(&["shell", "--key", "a", "--", "true"]).success().stdout(&format!("{}\n", bad + 1));
     let retried = enqueue(&["shell", "--wait=1s", "--", "false"]).exits(124);
     retried.stderr_has("of job shell failed after 1 attempt: exit status 1\n");
-    assert_eq!((db.status(first).as_str(), db.status(shell).as_str()), ("queued", "queued"));
-    // It is not a tick of the worker, which would have a row.
+    assert_eq!(db.status(first), "queued");
+    assert_eq!(db.status(shell), "queued");
+    // A tick of a worker would write a row here.
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_workers"), "0");
     for flags in [["--in", "1h"], ["--after", "1"], ["--batch", "-"]] {
         enqueue(&[&flags[..], &["one"]].concat()).exits(2).stderr_has("cannot be used with");
@@ -204,7 +206,7 @@ fn enqueue_run_leaves_a_run_that_it_may_not_start_to_a_tick() {
     enqueue("JOBCTL_TICK_SHELL", "off").exits(124).stderr_has(waits);
     db.jobctl(["hold", "--job", "one"]).run().success();
     db.jobctl(["enqueue", "one", "--run", "--wait=1s"]).run().exits(124).stderr_has(waits);
-    // These flags of a tick are about other runs.
+    // These flags of a tick choose or change other runs, so they have no effect here.
     let held = ["enqueue", "one", "--run", "--wait=1s"];
     let held = db.jobctl(held).env("JOBCTL_TICK_LINGER", "true").run().exits(124);
     held.stderr_has(waits);
@@ -215,7 +217,7 @@ fn enqueue_run_leaves_a_run_that_it_may_not_start_to_a_tick() {
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE finished_at < '2021-01-01'"),
         "1"
     );
-    // Nor does it start more runs of a job than the definition allows.
+    // The definition allows one running run, and another worker has one.
     db.apply("[jobs.one]\nshell = 'true'\nmax_running = 1\n");
     db.jobctl(["release", "--job", "one"]).run().success();
     db.execute(
@@ -261,7 +263,7 @@ fn several_enqueue_run_start_at_once_and_count_against_the_concurrency_of_a_tick
     let here = || db.jobctl(["enqueue", "shell", "--run", "--", "sh", "-c", &script]).spawn();
     let runs = [here(), here(), here()];
     gate.wait_for_starts(3);
-    // Nor does a tick wait for them, if it has a free slot.
+    // Three run already, so a tick of four slots starts one run more, and a tick of three none.
     let other = db.enqueue_script("true");
     db.jobctl(["tick", "--concurrency", "3"]).run().success();
     assert_eq!(db.status(other), "queued");
@@ -290,6 +292,7 @@ fn a_signal_ends_an_attempt_here_and_the_wait() {
 fn a_result_that_can_t_be_recorded_delays_no_end_of_the_wait() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
+    // The time of `--wait` ends the command, or a signal does.
     for (signal, exit) in [(None, 124), (Some(Signal::INT), 130)] {
         let (proxy, gate) = (Proxy::to(&db), Gate::new());
         let script = gate.script();
@@ -307,23 +310,40 @@ fn a_result_that_can_t_be_recorded_delays_no_end_of_the_wait() {
     }
 }
 
-#[test]
-fn a_run_that_another_tick_took_first_is_waited_for() {
-    let db = TestDb::new();
-    // As a lingering tick does: it claims the run before `enqueue` has looked at it.
-    db.execute(
+/// Sets columns of each new run before `enqueue` looks at it, as another worker's lingering tick
+/// may do that claims the run first.
+fn change_new_runs(db: &TestDb, assignments: &str) {
+    db.execute(&format!(
         "CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
-             NEW.status := 'succeeded';
-             NEW.attempts := 1;
-             NEW.finished_at := now();
+             {assignments}
              RETURN NEW;
          END $$;
          CREATE TRIGGER take BEFORE INSERT ON jobctl.job_runs
-             FOR EACH ROW EXECUTE FUNCTION take()",
-    );
+             FOR EACH ROW EXECUTE FUNCTION take()"
+    ));
+}
+
+#[test]
+fn enqueue_run_does_not_start_a_run_that_another_tick_has_ended_already() {
+    let db = TestDb::new();
+    change_new_runs(&db, "NEW.status := 'succeeded'; NEW.attempts := 1; NEW.finished_at := now();");
     db.jobctl(["enqueue", "shell", "--run", "--", "true"]).run().success().stderr("");
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0", "no attempt here");
+}
+
+/// The exit status proves that it waits: 124 is that of `--wait` when its time is over.
+#[test]
+fn enqueue_run_waits_for_a_run_that_another_tick_has_claimed_first() {
+    let db = TestDb::new();
+    db.allow_running_runs_at_end();
+    change_new_runs(
+        &db,
+        "NEW.status := 'running'; NEW.attempts := 1; NEW.started_at := now();
+         NEW.locked_by := 'w'; NEW.locked_until := now() + interval '1 hour';",
+    );
+    db.jobctl(["enqueue", "shell", "--run", "--wait=1s", "--", "true"]).run().exits(124);
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0", "no attempt here");
 }
 
 #[test]
@@ -348,6 +368,7 @@ fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--in", "1h", "--", "true"]).to_string();
     for is_connected in [true, false] {
+        // The timeout ends the first wait, and signals end the others.
         for (timeout, signal, status) in
             [("1s", None, 124), ("1h", Some(Signal::INT), 130), ("1h", Some(Signal::TERM), 143)]
         {
@@ -371,6 +392,8 @@ fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
 #[test]
 fn enqueue_run_tries_again_if_an_answer_is_lost() {
     let db = TestDb::new();
+    // The run's id, and a text of the statement whose answer is lost: before, in and after the
+    // attempt.
     for (id, text) in [(1, "unaccepted_restores"), (2, "Claims due runs"), (3, "run_states")] {
         let proxy = Proxy::to(&db);
         proxy.lose_answer_to(&[text]);
@@ -420,7 +443,7 @@ fn a_wait_reads_only_the_runs_before_its_own() {
     let db = TestDb::new();
     let [dead, open] = ["1h"; 2].map(|time| db.enqueue(["shell", "--in", time, "--", "true"]));
     let own = db.enqueue(["shell", "--after", &open.to_string(), "--", "true"]).to_string();
-    // Other runs, which wait for a dead one, and runs that wait for these.
+    // 10,000 other runs wait for a dead run, and 10,000 more wait for those.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {dead};
          INSERT INTO jobctl.job_runs (job_type, status)
