@@ -34,7 +34,7 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
         let init = db.jobctl(["init", "--env-file"]).args(arguments.iter().copied());
         init.env_remove("XDG_CONFIG_HOME").env("HOME", home.to_str().unwrap()).run()
     };
-    // It asks first, and a script can't answer.
+    // `init` asks before it writes the file, and a script can't answer.
     init(&[]).exits(2).stdout("").stderr_has(&format!("write the address in {}", file.display()));
     assert!(!file.exists());
     let done = init(&["--yes"]).success();
@@ -176,7 +176,7 @@ fn the_own_file_has_the_rules_of_a_file_of_variables() {
         refuses("it belongs to another user; run `chown`, or run jobctl as that user");
         std::os::unix::fs::chown(&file, Some(0), None).unwrap();
     }
-    // Neither a relative folder nor one that can't be entered has a file.
+    // A relative folder, and a folder that can't be entered, count as folders without a file.
     for config in [".", "/dev/null", "/nonexistent"] {
         let list = jobctl(["list"]).env("XDG_CONFIG_HOME", config).env("HOME", "/dev/null");
         let list = list.env("PGHOST", "").current_dir(folder.path()).run();
@@ -209,7 +209,7 @@ fn doctor_says_what_names_the_database() {
     has(doctor().env("DATABASE_URL", &url), &unread("DATABASE_URL"));
     let user = doctor().env("DATABASE_URL", &url.replace("postgres@", ""));
     has(user.env("PGUSER", "postgres"), &unread("DATABASE_URL, PGUSER"));
-    // It says so before it fails, too.
+    // `doctor` names the variables that it does not read, also if it can't connect.
     let refused = doctor().env("PGHOST", "127.0.0.1").env("PGPORT", "1").run().exits(5);
     refused
         .complains_once()
@@ -223,6 +223,7 @@ fn an_error_about_a_missing_schema_names_the_database() {
     let db = TestDb::empty();
     let folder = temp_dir();
     fs::write(folder.path().join("jobs.toml"), "[jobs.a]\nshell = 'true'\n").unwrap();
+    // Each command that reads or writes the schema.
     for line in [
         "apply jobs.toml --yes",
         "enqueue shell -- true",
@@ -259,6 +260,7 @@ fn an_error_about_a_missing_schema_names_the_database() {
         let done = db.jobctl(line.split(' ')).current_dir(folder.path()).run();
         done.exits(6).stdout("").complains_once().stderr_has(&format!("/{}); ", db.name()));
     }
+    // `doctor` reports the missing schema as a finding.
     let doctor = db.jobctl(["doctor"]).run().exits(1);
     let missing = format!("missing migrations: {}", migrations().join(", "));
     doctor.stdout_has(&missing).stdout_has(&format!("/{})\t", db.name()));

@@ -121,7 +121,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
             "{job}: {}",
             answer_or_error(&app, &sql)
         );
-        // The same as for a run.
+        // A role may schedule exactly the jobs that it may enqueue.
         let enqueued = answer_or_error(&app, &format!("SELECT jobctl.enqueue('{job}')::text"));
         assert_eq!(answer_or_error(&app, &sql), enqueued);
     }
@@ -156,6 +156,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
 fn the_error_of_schedule_names_the_wrong_argument() {
     let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
+    // The schedule's name, the other arguments of jobctl.schedule, and the error.
     for (name, arguments, message) in [
         ("", "'@daily'", "name must be 1 to 255 bytes"),
         ("-a", "'@daily'", "name must be 1 to 255 bytes"),
@@ -180,7 +181,7 @@ fn the_error_of_schedule_names_the_wrong_argument() {
     }
     let unnamed = answer_or_error(&app, "SELECT jobctl.schedule(NULL, 'report', '@daily')");
     assert_eq!(unnamed, "22023 name is NULL");
-    // These are defaults.
+    // NULL means the default of each of the other arguments.
     assert_eq!(schedule(&app, "a", "'@daily', NULL, NULL, NULL, NULL, NULL"), ADDED);
     assert_eq!(db.query("SELECT time_zone, payload FROM jobctl.job_schedules"), "UTC|{}");
 }
@@ -302,10 +303,8 @@ fn schedule_with_a_name_that_is_taken_replaces_the_schedule() {
     let first = next();
     assert!(!first.is_empty());
     assert_eq!(schedule(&app, "a", "'@yearly', payload => '[1]'"), "replaced");
-    assert_eq!(
-        (next(), schedule(&app, "a", "'@yearly', payload => '[1]'")),
-        (first, "unchanged".to_owned())
-    );
+    assert_eq!(next(), first);
+    assert_eq!(schedule(&app, "a", "'@yearly', payload => '[1]'"), "unchanged");
     for change in ["'@daily'", "'@daily', 'Asia/Tokyo'", "'@daily', starts => '2100-01-01 00:00Z'"]
     {
         tick_for_schedules_only(&db);
@@ -420,6 +419,9 @@ fn a_due_time_that_a_new_start_excludes_is_not_fired() {
 
 #[test]
 fn catch_up_and_overlap_of_a_definition_apply_to_each_of_its_schedules_alone() {
+    // Each of two schedules has missed three times. Keys of the definition, and how many of the
+    // three times of one schedule then fire and are skipped. `overlap` allows one unfinished run by
+    // default.
     for (keys, fired, skipped) in [
         ("overlap = 'allow'", 1, "2"),
         ("overlap = 'allow'\ncatch_up = 'all'", 3, "0"),
@@ -530,11 +532,14 @@ fn fire_refuses_times_that_the_schedule_of_an_application_cannot_have() {
         )) == "t"
     };
     let (seen, next) = ("next_run_at", "next_run_at + interval '1 day'");
-    assert!(!fires("other", seen, next, seen));
-    assert!(!fires("report", "next_run_at - interval '1 minute'", next, seen));
-    assert!(!fires("report", seen, seen, seen));
-    // It would delete the schedule.
-    assert!(!fires("report", seen, "NULL", seen));
+    assert!(!fires("other", seen, next, seen), "the schedule is of another definition");
+    assert!(
+        !fires("report", "next_run_at - interval '1 minute'", next, seen),
+        "another tick has fired it since"
+    );
+    assert!(!fires("report", seen, seen, seen), "the next time is not later");
+    assert!(!fires("report", seen, "NULL", seen), "no next time would delete the schedule");
+    // Changes after which the schedule must not fire at its stored time.
     for change in [
         "UPDATE jobctl.job_schedules SET starts_at = next_run_at + interval '1 minute'",
         "UPDATE jobctl.job_schedules SET ends_at = next_run_at - interval '1 minute'",
@@ -549,6 +554,7 @@ fn fire_refuses_times_that_the_schedule_of_an_application_cannot_have() {
         );
     }
     assert_eq!(number_of_runs(&db), "0");
+    // The true values fire it.
     assert!(fires("report", seen, next, seen));
     assert_eq!(number_of_runs(&db), "1");
 }
@@ -604,7 +610,7 @@ fn apply_leaves_schedules_alone_but_a_removed_job_takes_its_schedules_with_it() 
     db.apply("[jobs.report]\nshell = 'true'\n[jobs.x]\nshell = 'true'\n");
     let words = ["apply", "--prune", "jobs.toml"];
     let apply = || db.jobctl(words).current_dir(folder.path());
-    // It asks, as for a definition with a schedule.
+    // `apply` asks, because the removed definition has a schedule, if only of an application.
     apply().run().exits(2);
     assert_eq!(row(), before);
     apply().args(["--yes"]).run().success();
@@ -656,9 +662,11 @@ fn next_jobs_and_report_show_which_login_made_each_schedule() {
         ["job_type", "application_schedule", "owner", "schedule", "state"].map(fact),
         ["report", "weekly:7", app.name(), "0 9 * * mon", "fires"]
     );
+    // `next NAME` lists the schedules of applications for this job.
     let named = db.jobctl(["next", "report", "--format", "json"]).run().success();
     assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&named.stdout).unwrap(), next);
     db.jobctl(["next", "other"]).run().exits(4).stderr_has("definition `other` has no schedule");
+    // Two schedules of one login.
     schedule(&app, "hourly:8", "'@hourly'");
     tick_for_schedules_only(&db);
     let within = viewer.jobctl(["next", "--within", "1h"]).run().success();
@@ -667,9 +675,11 @@ fn next_jobs_and_report_show_which_login_made_each_schedule() {
     let job: serde_json::Value = serde_json::from_str(&job.stdout).unwrap();
     assert_eq!(job["application_schedules"], 2);
     assert_eq!(job["schedule_owners"], serde_json::json!([app.name()]));
+    // A pause of the job stops them.
     db.jobctl(["pause", "report"]).run().success().stderr("");
     db.jobctl(["jobs", "report"]).run().success().stdout_has("state\tpaused");
     db.jobctl(["next"]).run().success().stdout_has("paused");
+    // The page names the logins, but shows no payload.
     let folder = crate::support::temp_dir();
     let page = folder.path().join("page.html");
     let page = page.to_str().unwrap();
@@ -678,6 +688,7 @@ fn next_jobs_and_report_show_which_login_made_each_schedule() {
     assert!(html.contains(&format!("weekly:7 of login {}", app.name())), "{html}");
     assert!(html.contains("2 schedules"), "{html}");
     assert!(!html.contains("SECRET"));
+    // A viewer may read the owners, but no payload. An enqueuer may read neither.
     let read = "SELECT name, owner, due_at FROM jobctl.job_schedules";
     viewer.client().query(read, &[]).unwrap();
     assert!(
@@ -695,7 +706,7 @@ fn check_names_schedules_that_do_not_fire() {
     }
     tick_for_schedules_only(&db);
     db.jobctl(["check"]).run().success();
-    // As after a restore on a server with other zones.
+    // A restore on a server without this zone leaves the tables in this state.
     db.execute("UPDATE jobctl.job_schedules SET time_zone = 'Mars/Phobos' WHERE name < 'c'");
     make_due_since(&db, "10 minutes");
     db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");

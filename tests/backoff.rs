@@ -177,12 +177,13 @@ fn the_log_says_when_the_next_attempt_is_or_that_there_is_none() {
 #[test]
 fn an_invalid_backoff_or_attempt_in_the_table_stops_no_other_run() {
     let db = TestDb::new();
+    // The rule, the number of the attempt that fails, and the wait after it in seconds.
     let rules = [
-        // The constraint lets them in; they can't be read.
+        // The constraint lets these rules in, but they can't be read. The default applies.
         ("fixed:zz", 1, 60.0),
         ("exponential:5m..1m", 2, 120.0),
         ("list: ,", 1, 60.0),
-        // Nothing overflows.
+        // High powers do not overflow.
         ("exponential:1d..30d", 999_000, 30.0 * 86400.0),
         ("exponential:1s..1h", 64, 3600.0),
         ("polynomial:30d", 999_000, 30.0 * 86400.0),
@@ -208,7 +209,9 @@ fn a_retry_after_of_a_server_lengthens_the_backoff_and_never_shortens_it() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let date = "date=Wed,%2021%20Oct%202015%2007:28:00%20GMT";
-    // Retry-After has no jitter; the backoff of ten seconds has.
+    // The address whose answer has this Retry-After, and the wait in seconds that the run gets by
+    // it; `None`: the answer asks for nothing. Retry-After has no jitter, and the backoff of ten
+    // seconds has.
     let asked = [
         ("/status/503?retry-after=120".to_owned(), Some(120)),
         ("/status/429?retry-after=7200".to_owned(), Some(7200)),
@@ -237,7 +240,7 @@ fn a_retry_after_of_a_server_lengthens_the_backoff_and_never_shortens_it() {
     });
     db.jobctl(["tick"]).run().success();
     for (id, path, seconds) in runs {
-        // A server that asks for no wait asks for a later attempt all the same.
+        // An answer that asks for a wait of 0 s snoozes the run, too.
         let status = if seconds.is_some() { "queued" } else { "failed" };
         let found = db.of_run(id, "status, error_type");
         assert_eq!(found, format!("{status}|http_status"), "{path}");

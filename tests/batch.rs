@@ -130,6 +130,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
     let with = |fields: &str| {
         format!(r#"{{"job_type": "shell", "payload": {{"command": "true"}}, {fields}}}"#)
     };
+    // The bad line, which is the fourth of its batch, the exit status, and the error.
     for (line, exit, why) in [
         ("{".to_owned(), 2, "EOF while parsing an object, at column 1"),
         (format!("{GOOD} x"), 2, "trailing characters, at column 55"),
@@ -246,11 +247,9 @@ fn a_repeated_key_in_a_batch_is_one_run_or_a_conflict() {
     let lines = format!("{}\n{GOOD}\n{}", with_key("a"), with_key("a"));
     let finished = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     let ids: Vec<_> = finished.stdout.lines().collect();
-    assert_eq!(
-        (ids.len(), ids[0] == ids[2], count_runs(&db).as_str()),
-        (3, true, "2"),
-        "{finished}"
-    );
+    assert_eq!(ids.len(), 3, "{finished}");
+    assert_eq!(ids[0], ids[2], "{finished}");
+    assert_eq!(count_runs(&db), "2", "{finished}");
 }
 
 #[test]
@@ -387,7 +386,8 @@ fn batch_shows_progress_only_on_a_terminal() {
     std::fs::write(&path, vec![GOOD; 3000].join("\n")).unwrap();
     let batch = path.to_str().unwrap();
     db.jobctl(["enqueue", "--batch", batch]).run().success().stderr("");
-    // Progress is shown after a second; a chunk has 2000 runs.
+    // A batch shows its progress after a second, at the end of a statement. The first statement has
+    // 2000 runs and is quick, and the second has 1000 and takes over a second.
     db.execute(
         "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN
@@ -409,6 +409,7 @@ fn batch_shows_progress_only_on_a_terminal() {
     let shown = format!("{shown}{}", std::fs::read_to_string(typescript).unwrap());
     let (before, after) =
         shown.split_once("3,000 of 3,000 runs, ").unwrap_or_else(|| panic!("{shown:?}"));
+    // The line is cleared before and after it is written.
     assert!(before.ends_with("\r\u{1b}[K") && !before.contains("2,000 of"), "{shown:?}");
     assert!(after.contains(" a second\r\u{1b}[K"), "{shown:?}");
     assert_eq!(count_runs(&db), "6000");
@@ -422,10 +423,12 @@ fn sessions_that_wait_for(db: &TestDb, event: &str) -> String {
     ))
 }
 
+/// Two batches have the same keys in opposite orders. If each locked the keys in the order of its
+/// lines, they could wait for each other.
 #[test]
 fn batches_lock_keys_in_one_order_and_answer_in_the_order_of_lines() {
     let db = TestDb::new();
-    // The batch that inserts the key in the middle waits for the test.
+    // The first batch stops when it inserts the key in the middle.
     db.execute(
         "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM \
          pg_advisory_xact_lock_shared(1); RETURN NEW; END';
@@ -440,6 +443,7 @@ fn batches_lock_keys_in_one_order_and_answer_in_the_order_of_lines() {
         )
     };
     let replace = r#", "key_scope": "live", "on_conflict": "replace""#;
+    // A prefix of the keys, the job, and more fields of each line.
     for (kind, job, rest) in
         [("built-in", "shell", ""), ("defined", "d", ""), ("replace", "shell", replace)]
     {
@@ -464,6 +468,7 @@ fn batches_lock_keys_in_one_order_and_answer_in_the_order_of_lines() {
              idempotency_key"
         );
         assert_eq!(ids.join("\n"), db.query(&keys), "{kind}");
+        // The second batch gets the same runs, in the order of its lines.
         ids.reverse();
         assert_eq!(second.stdout.lines().collect::<Vec<_>>(), ids, "{kind}");
     }

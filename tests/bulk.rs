@@ -82,7 +82,7 @@ fn a_rejected_run_does_not_stop_a_command_for_all_runs() {
 #[test]
 fn a_command_sends_a_statement_that_takes_too_long_again_for_fewer_runs() {
     let db = TestDb::new();
-    // As if each run took a tenth of the time limit.
+    // A trigger takes a tenth of the time limit for each run.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 50);

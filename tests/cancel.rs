@@ -147,10 +147,12 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| (status, enqueue_in_status(&db, status)));
     let [other, of_job] = [enqueue_in_status(&db, "queued"), enqueue_in_status(&db, "failed")];
+    // One run is of another job and older.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' \
          WHERE id = {of_job}"
     ));
+    // No run of the job is so new.
     db.jobctl(["cancel", "--all-waiting", "--yes", "--job", "report", "--since", "1d"])
         .run()
         .success()
@@ -160,6 +162,7 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     let cancelled = db.jobctl(cancel).args(["--until", "1d"]).run().success();
     cancelled.stdout(&format!("{of_job}\tcancelled\n")).stderr("");
     assert_eq!(db.status(other), "queued");
+    // Without filters, all other waiting runs are cancelled.
     db.jobctl(["cancel", "--all-waiting", "--yes", "--verbose"]).run().success().stderr("").stdout(
         &ids.iter()
             .filter(|(status, _)| matches!(*status, "queued" | "failed" | "blocked"))
@@ -171,6 +174,7 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     for (status, id) in ids {
         let now =
             if matches!(status, "queued" | "failed" | "blocked") { "cancelled" } else { status };
+        // Runs in the other statuses do not even get a request.
         assert_eq!(
             db.of_run(id, "status, cancel_requested_at IS NULL"),
             format!("{now}|{}", if now == status { "t" } else { "f" })
@@ -214,11 +218,14 @@ fn all_waiting_asks_for_confirmation_at_a_terminal() {
     assert_eq!(db.status(id), "cancelled");
 }
 
+/// A command for many runs first selects them, and then waits for the rows that another session has
+/// locked. It must look at them again.
 #[test]
 fn cancel_and_retry_skip_runs_that_no_longer_match() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    for (command, status, becomes) in [
+    // The command, the status that it selects, and what the other session changes meanwhile.
+    for (command, status, change) in [
         (
             ["cancel", "--all-waiting", "--yes"],
             "queued",
@@ -234,16 +241,16 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
         let mut client = db.client();
         let mut other = client.transaction().unwrap();
         other
-            .batch_execute(&format!("UPDATE jobctl.job_runs SET {becomes} WHERE id = {id}"))
+            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}"))
             .unwrap();
-        let moved = other
+        let changed = other
             .query_one("SELECT run::text FROM jobctl.job_runs AS run WHERE id = $1", &[&id])
             .unwrap();
         let asked = db.jobctl(command).spawn();
         wait_until("the command to wait for the row", || db.sessions_waiting_for_locks() == 1);
         other.commit().unwrap();
         asked.wait().success().stdout("").stderr("");
-        assert_eq!(db.of_run(id, "job_runs::text"), moved.get::<_, String>(0), "{command:?}");
+        assert_eq!(db.of_run(id, "job_runs::text"), changed.get::<_, String>(0), "{command:?}");
     }
 }
 
@@ -285,7 +292,7 @@ fn a_run_that_is_cancelled_while_it_runs_keeps_its_due_time_however_its_attempt_
         });
         let columns = "status, run_at < now() - interval '50 minutes'";
         assert_eq!(db.of_run(run, columns), "cancelled|t", "{end} {signal:?}");
-        // It waited for an hour, and its attempt ended it.
+        // The figures count this run's wait of an hour, because its attempt ended it.
         assert_eq!(db.query(WAITED), "6", "{end} {signal:?}");
         let id = run.to_string();
         db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
@@ -306,9 +313,11 @@ fn a_lost_run_that_was_cancelled_keeps_its_due_time() {
     assert_eq!(db.of_run(lost, columns), "cancelled|lease_expired|t");
 }
 
-/// As after `edit --max-attempts`, or if a newer run took the live key.
+/// A failure ends a run if `edit --max-attempts` has left it no attempt, or if a newer run has
+/// taken its live key.
 #[test]
 fn the_figures_count_the_wait_of_a_run_whose_failure_ends_it() {
+    // The change during the attempt, the end of the command, and the status after it.
     for (change, end, status) in [
         ("max_attempts = 1", "exit 1", "dead"),
         ("idempotency_key = 'k', key_scope = 'replaced'", "exit 1", "cancelled"),

@@ -78,7 +78,8 @@ esac
 finish 0
 "#;
 
-/// Kind, attempts, `max_running`, and how often it is enqueued.
+/// The kind, its attempts, its `max_running` (0: no limit), and how often it is enqueued in
+/// comparison with the others.
 const JOBS: [(&str, u32, u32, u32); 18] = [
     ("short", 6, 0, 6),
     ("long", 4, 0, 8),
@@ -105,7 +106,7 @@ const KEYS: [(&str, &str); 6] = [
     ("shared", "max_running_per_share = 1"),
     ("paced", "rate = '5/2s'\nburst = 2"),
     ("hasty", "expires = '2s'"),
-    // Also the lock of some runs of other jobs.
+    // Some runs of other jobs have this lock, too.
     ("guarded", "lock = 'common'"),
     ("following", "after = ['origin']"),
     // The job of the schedules of applications.
@@ -226,7 +227,7 @@ struct Chaos {
     folder: PathBuf,
     log: File,
     leases: &'static [&'static str],
-    /// One for each worker except the first, which reaches the database directly.
+    /// A proxy for each worker except the first, which reaches the database directly.
     proxies: Vec<Proxy>,
     phase: AtomicU8,
     ticks: Mutex<Vec<Tick>>,
@@ -838,6 +839,8 @@ fn run(
     problems
 }
 
+/// The promises are those of README.md, which the checks in chaos/checker.rs repeat. The faults are
+/// the functions in `actions`.
 #[test]
 fn every_promise_holds_while_everything_fails() {
     let setting = |name| -> Option<u64> {

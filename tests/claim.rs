@@ -49,7 +49,8 @@ fn many_ticks_at_once_start_every_run_exactly_once() {
     }
     let log = fs::read_to_string(log).unwrap();
     let distinct: BTreeSet<_> = log.lines().collect();
-    assert_eq!((log.lines().count(), distinct.len()), (400, 400));
+    assert_eq!(log.lines().count(), 400);
+    assert_eq!(distinct.len(), 400);
     assert!(distinct.iter().all(|line| line.ends_with(" 1")));
     assert_eq!(
         db.query(
@@ -242,10 +243,10 @@ fn a_last_attempt_is_not_claimed_before_it_can_start() {
 }
 
 #[test]
-fn a_tick_works_with_fewer_threads_than_its_concurrency() {
+fn a_tick_that_gets_fewer_threads_than_its_concurrency_executes_all_runs() {
     // The kernel counts all processes of a user, so the tick gets a user of its own.
     if !rustix::process::geteuid().is_root() {
-        leave_out("a_tick_works_with_fewer_threads_than_its_concurrency", "it needs root");
+        leave_out("a tick with few threads", "it needs root");
         return;
     }
     let db = TestDb::new();
@@ -435,10 +436,8 @@ fn a_busy_worker_holds_only_the_runs_that_it_executes() {
     gate.wait_for_starts(4);
     // The tick claims whenever a run ends or a heartbeat is due. Until then another worker may
     // claim the run.
-    assert_eq!(
-        (number_of_running_runs(&db), db.of_run(short, "status, attempts")),
-        (4, "queued|0".to_owned())
-    );
+    assert_eq!(number_of_running_runs(&db), 4);
+    assert_eq!(db.of_run(short, "status, attempts"), "queued|0");
     tick_as(&db, "idle");
     assert_eq!(db.of_attempt(short, 1, "worker"), "idle");
     assert_eq!(number_of_running_runs(&db), 4);
@@ -627,9 +626,11 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
     db.allow_running_runs_at_end();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
+    // The tick has one slot. Run 101 takes it and waits at the gate, so the tick releases its claim
+    // of run 102.
     insert_commands(&db, 100, ":");
     insert_commands(&db, 2, &gate.script());
-    // Another tick of the worker claims the run at once.
+    // Another tick of the same worker claims the released run at once.
     db.execute(
         "CREATE TABLE gone_back (run bigint);
          CREATE FUNCTION claim_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -646,6 +647,8 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
              FOR EACH ROW WHEN (old.status = 'running' AND new.status = 'queued') EXECUTE \
              FUNCTION claim_again()",
     );
+    // The release is committed, but its answer is lost. So the tick sends the release again: it
+    // must not release the new claim, which has the same worker and the same number of the attempt.
     proxy.lose_answer_to(&["releases claims that were never started", "COMMIT"]);
     let flags = ["--worker", "w", "--concurrency", "1"];
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
@@ -715,7 +718,8 @@ fn smaller_priorities_run_first_among_a_thousand() {
     );
 }
 
-/// Runs of each status, due and later, with and without a time to expire, held and not.
+/// There is a run for each combination of 7 statuses, 3 jobs, 2 queues, 2 times at which it is due,
+/// and 3 times at which it expires.
 #[test]
 fn a_claim_takes_the_due_runs_and_no_others() {
     let db = TestDb::new();
@@ -735,15 +739,18 @@ fn a_claim_takes_the_due_runs_and_no_others() {
              unnest(ARRAY[interval '-1 hour', '1 hour']) AS due_in,
              unnest(ARRAY[NULL, interval '-1 minute', '2 hours']) AS expires_in",
     );
-    // A run without a definition is claimed, too, and ends dead.
+    // What the view says, by which all commands count due runs. The job `gone` has no definition;
+    // its runs are claimed, too, and end dead.
     let due = "SELECT id FROM jobctl.pending_runs AS run WHERE is_due AND NOT EXISTS (
         SELECT FROM jobctl.current_holds
         WHERE (scope, name) IN (('job', run.job_type), ('queue', run.queue))) ORDER BY id";
-    assert_eq!(db.query(due).lines().count(), 3 * 2 * 2 * 2);
+    // Queued and failed runs are due, if they do not expire or expire in 2 hours.
+    let of_each = 2 * 2;
+    assert_eq!(db.query(due).lines().count(), 3 * 2 * of_each, "3 jobs, 2 queues");
     db.jobctl(["hold", "--job", "held"]).run().success();
     db.jobctl(["hold", "--queue", "slow"]).run().success();
     let due = db.query(due);
-    assert_eq!(due.lines().count(), 2 * 2 * 2);
+    assert_eq!(due.lines().count(), 2 * of_each, "2 jobs, 1 queue");
     let shown = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
     let shown: BTreeSet<_> = shown.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(shown, due.lines().collect());

@@ -95,7 +95,8 @@ fn wrong_file<'db>(jobctl: Invocation<'db>, file: &str) -> Invocation<'db> {
 fn the_program_is_position_independent() {
     let program = std::fs::read(env!("CARGO_BIN_EXE_jobctl")).unwrap();
     let (magic, kind) = (&program[..4], u16::from_ne_bytes([program[16], program[17]]));
-    assert_eq!((magic, kind), (&b"\x7fELF"[..], 3), "readelf -h says the type: 3 is DYN");
+    assert_eq!(magic, &b"\x7fELF"[..], "readelf -h says the type: 3 is DYN");
+    assert_eq!(kind, 3, "readelf -h says the type: 3 is DYN");
 }
 
 #[test]
@@ -107,19 +108,22 @@ fn the_help_lists_the_commands_that_a_beginner_needs_first() {
         .stdout_has("\nMore:\nSet up  migrate ")
         .stdout_has("\nAct     edit ");
     let (first, more) = help.stdout.split_once("\nMore:\n").unwrap();
-    let commands = |part: &str, skipped: usize| -> Vec<_> {
-        part.lines().skip(skipped).filter_map(|line| line.get(8..22)).map(str::to_owned).collect()
-    };
-    let first = commands(first, 2).join(" ");
-    let first: Vec<_> = first.split_whitespace().collect();
+    // The names begin in column 8, below two lines of usage, and end before column 22.
+    let names = first.lines().skip(2).filter_map(|line| line.get(8..22));
     assert_eq!(
-        first.join(" "),
+        names.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" "),
         "init apply enqueue tick list show retry cancel status check next report"
     );
     assert!(more.lines().count() >= 21, "{more}");
+}
+
+#[test]
+fn the_help_of_all_commands_has_three_names_and_a_wrong_name_gets_a_tip() {
+    let help = jobctl(["--help"]).run().success();
     for word in ["-h", "help"] {
         jobctl([word]).run().success().stdout(&help.stdout).stderr("");
     }
+    // Without a command, the help is part of an error.
     Untouched::new()
         .jobctl([])
         .run()
@@ -139,6 +143,7 @@ fn the_help_lists_the_commands_that_a_beginner_needs_first() {
 #[test]
 fn errors_for_numbers_out_of_range_name_flag_and_range() {
     let database = Untouched::new();
+    // The command, the flag, the range in its error, and numbers beside the range.
     let flags = [
         (&["tick"][..], "--concurrency", "allowed are 1 to 1024", &["0", "-1", "1025"][..]),
         (&["tick"], "--limit", "allowed are 1 to 4294967295", &["0", "-1"]),
@@ -163,6 +168,7 @@ fn errors_for_numbers_out_of_range_name_flag_and_range() {
         ),
     ];
     for (command, flag, range, values) in flags {
+        // These are no numbers for any flag.
         for value in values.iter().chain(&["abc", "1e9", "99999999999999999999", "", " 1", "0x1"]) {
             let refused = database.jobctl(command.iter().copied()).args([flag, value]).run();
             refused.exits(2).stdout("").stderr_has(flag).stderr_has(range);
@@ -173,6 +179,7 @@ fn errors_for_numbers_out_of_range_name_flag_and_range() {
 #[test]
 fn a_duration_needs_a_unit_and_must_be_in_range() {
     let database = Untouched::new();
+    // The command, the flag, and durations beside its range.
     let flags = [
         (&["enqueue", "shell", "{}"][..], "--timeout", &["0", "0s", "999ms", "31d"][..]),
         (&["enqueue", "shell", "{}"], "--in", &["3651d"]),
@@ -183,6 +190,7 @@ fn a_duration_needs_a_unit_and_must_be_in_range() {
         (&["prune"], "--older-than", &["30", "-1d", "101y"]),
     ];
     for (command, flag, values) in flags {
+        // These are no durations for any flag.
         for value in values.iter().chain(&[
             "-5s",
             "NaN",
@@ -221,6 +229,8 @@ fn an_id_is_a_positive_number() {
 #[test]
 fn unknown_and_conflicting_arguments_are_refused_without_a_connection() {
     let database = Untouched::new();
+    // Words that no command knows; a job, worker or payload that is given twice; flags that are
+    // given twice; too many or too few words; wrong values; and flags that exclude each other.
     for words in [
         &["frobnicate"][..],
         &["list_dead"],
@@ -495,6 +505,7 @@ fn each_command_takes_a_job_as_an_argument_and_as_a_flag() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\nschedule = '@yearly'\n");
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\n[jobs.b]\nshell = 'false'\n");
+    // With `--job`, the payload is the only argument.
     db.jobctl(["enqueue", "--job", "a", "{\"n\": 1}"]).run().success();
     db.jobctl(["enqueue", "--job", "b", "-7"]).run().success();
     db.jobctl(["enqueue", "--job", "shell", "--", "true"]).run().success();
@@ -503,6 +514,7 @@ fn each_command_takes_a_job_as_an_argument_and_as_a_flag() {
     assert_eq!(db.query(payloads), r#"a {"n": 1}, b -7, shell {"command": ["true"]}"#);
     db.jobctl(["tick", "--quiet"]).run().success();
     db.apply("[jobs.a]\nshell = 'false'\nschedule = '@yearly'\n[jobs.b]\nshell = 'false'\n");
+    // Both spellings print the same about `a`, and something else about `b`.
     for command in ["list", "list-dead", "failures", "trail", "status", "check", "jobs", "next"] {
         let with = |job: &[&str]| {
             let run = db.jobctl([command]).args(job.iter().copied()).run();
@@ -513,15 +525,12 @@ fn each_command_takes_a_job_as_an_argument_and_as_a_flag() {
         assert!(!argument.1.is_empty(), "{command}: {argument:?}");
         assert_ne!(argument, with(&["b"]), "{command}");
     }
-    for (stop, go) in [("pause", "resume"), ("hold", "release")] {
-        for job in [&["a"][..], &["--job", "a"]] {
-            let has_changed = |verb: &str, result: &str| {
-                let changed = db.jobctl([verb]).args(job.iter().copied()).run().success();
-                changed.stdout_has(&format!("a\t{result}"));
-            };
-            let past = if stop == "pause" { ["paused", "resumed"] } else { ["held", "released"] };
-            has_changed(stop, past[0]);
-            has_changed(go, past[1]);
+    for job in [&["a"][..], &["--job", "a"]] {
+        for (command, result) in
+            [("pause", "paused"), ("resume", "resumed"), ("hold", "held"), ("release", "released")]
+        {
+            let changed = db.jobctl([command]).args(job.iter().copied()).run().success();
+            changed.stdout_has(&format!("a\t{result}"));
         }
     }
     db.jobctl(["tick", "--worker", "old"]).run().success();

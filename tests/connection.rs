@@ -441,6 +441,8 @@ fn of_several_hosts_the_first_suitable_one_is_used() {
 #[test]
 fn each_sslmode_behaves_as_in_libpq() {
     let secured = &*SECURED;
+    // The server accepts one user only with TLS and the other only without, and the mode allows the
+    // client one of both or both.
     for (user, mode, opened) in [
         ("encrypted", "disable", false),
         ("encrypted", "allow", true),
@@ -594,6 +596,7 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
     fs::write(&key, pair.serialize_pem()).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let identity = format!("sslcert={} sslkey={}", certificate.display(), key.display());
+    // A server with TLS that asks for no certificate receives nothing after the handshake.
     let (port, received) = impostor("postgres");
     let address = format!(
         "host=db.example.com hostaddr=127.0.0.1 port={port} user=u password=s3cret {identity}"
@@ -602,12 +605,13 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
                    set ssl_ca_file on the server, or use sslcertmode=allow";
     assert_refused(&format!("{address} sslmode=require sslcertmode=require"), 7, unasked);
     assert_eq!(received.recv().unwrap(), b"");
+    // The default of sslmode allows a connection without TLS, and so without a certificate.
     assert_refused(
         &format!("{address} sslcertmode=require"),
         7,
         "`sslcertmode` is require, but TLS is optional; use sslmode=require",
     );
-    // A server that asks for the certificate and rejects it.
+    // Another server asks for the certificate and rejects it.
     let why = "the server rejects the client certificate";
     assert_refused(
         &secured.address("encrypted", &format!("sslmode=require sslcertmode=require {identity}")),
@@ -619,6 +623,7 @@ fn sslcertmode_require_rejects_a_server_that_asks_for_no_certificate() {
         7,
         "sslcertmode is require, but no client certificate is set; set sslcert and sslkey",
     );
+    // Without sslcertmode, that server accepts a client without a certificate.
     assert_opens(&secured.address("encrypted", "sslmode=require"));
 }
 
@@ -741,7 +746,7 @@ fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
     }
 }
 
-/// Each of them lasts until a person acts, and cron would mail it every minute.
+/// Each of these errors lasts until a person acts, and cron would mail it every minute.
 #[test]
 fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
     let (secured, db) = (&*SECURED, TestDb::new());
@@ -752,6 +757,7 @@ fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
         let tick = jobctl(["tick"]).args(flags.iter().copied()).env(name, value);
         tick.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(7).stdout("")
     };
+    // The variable, its wrong value, and the error.
     for (name, value, why) in [
         ("DATABASE_URL", secured.address("either", "").replace("s3cret", "wrong"), "password"),
         ("DATABASE_URL", format!("{socket} dbname=nosuch"), "database \"nosuch\" does not exist"),
@@ -761,6 +767,7 @@ fn a_quiet_tick_reports_a_wrong_setting_once_an_hour() {
         let first = tick(name, &value, &["--quiet"]).complains_once().stderr_has(why);
         first.stderr_has("; repeated after an hour at the earliest");
         tick(name, &value, &["--quiet"]).stderr("");
+        // Without `--quiet`, each tick reports it.
         tick(name, &value, &[]).complains_once();
     }
 }

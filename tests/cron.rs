@@ -151,7 +151,7 @@ fn printed(url: &str, home: &Path) -> String {
     format!("HOME={}\nPATH=/nowhere\nMAILTO=ana@example.com\n{lines}", home.display())
 }
 
-/// One daemon for all: it wakes once a minute.
+/// One test tries all lines beside one daemon, because cron wakes only once a minute.
 #[test]
 fn cron_runs_every_documented_line_and_mails_findings() {
     if let Some(why) = obstacle() {

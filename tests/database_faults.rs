@@ -76,7 +76,8 @@ fn killed_sessions_lose_no_run_and_count_no_result_twice() {
         outcome = 'succeeded'";
     assert_eq!(db.query(successes), "150|150");
     // Each run started once: no work was repeated.
-    assert_eq!((gate.count("start"), gate.count("end")), (150, 150));
+    assert_eq!(gate.count("start"), 150);
+    assert_eq!(gate.count("end"), 150);
 }
 
 #[test]
@@ -310,12 +311,14 @@ fn a_tick_pauses_while_the_database_is_read_only() {
         "BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT",
         db.name()
     );
+    // A new tick does not start.
     db.execute(&read_only);
     let refused = db.jobctl(["tick"]).run().exits(7).complains_once();
     refused.stderr_has(
         "default_transaction_read_only is on for this role or database; turn it off \
         with ALTER ROLE",
     );
+    // The setting applies to new sessions, so the running tick must connect again to see it.
     db.query(others);
     gate.open();
     let before = proxy.connections();
@@ -324,6 +327,7 @@ fn a_tick_pauses_while_the_database_is_read_only() {
     let tries = proxy.connections() - before;
     assert!(tries <= 12, "{tries} connections in two seconds");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
+    // It records the result as soon as the database is writable.
     db.execute(&writable);
     let tick = tick.wait().success();
     assert_eq!(tick.stderr.matches("reconnecting").count(), 1, "{tick}");
@@ -349,7 +353,12 @@ fn a_tick_waits_only_briefly_for_a_locked_table() {
             "0"
         );
     }
-    // A tick with running jobs waits longer.
+}
+
+#[test]
+fn a_tick_with_running_jobs_waits_longer_for_a_locked_table() {
+    let db = TestDb::new();
+    let id = db.enqueue(["shell", "--", "true"]);
     let gate = Gate::new();
     let held = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--limit", "2"]).spawn();
@@ -360,6 +369,7 @@ fn a_tick_waits_only_briefly_for_a_locked_table() {
     transaction.batch_execute("LOCK TABLE jobctl.job_runs IN ACCESS EXCLUSIVE MODE").unwrap();
     gate.open();
     wait_until("the work to end", || !gate.has_processes());
+    // A tick without running jobs would have given up by now.
     thread::sleep(Duration::from_millis(2500));
     transaction.rollback().unwrap();
     tick.wait().success();
@@ -436,7 +446,8 @@ fn a_result_that_the_database_rejects_loses_no_other_result() {
     assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
-    // It delays no other run after its lease ended, and is recovered once the trigger is gone.
+    // The result is still stored after the end of the run's lease, and delays no other run. Run 2
+    // has lost its lease, too, and a tick recovers it.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', finished_at = NULL, locked_by = \
         'w', locked_until = now() WHERE id = 2",
@@ -451,6 +462,7 @@ fn a_result_that_the_database_rejects_loses_no_other_result() {
         "{tick}"
     );
     assert_eq!([1, 2, fourth].map(|id| db.status(id)), ["running", "failed", "succeeded"]);
+    // Without the trigger, the next tick records the stored result.
     db.execute("DELETE FROM public.refuse");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
@@ -483,7 +495,7 @@ fn a_result_that_the_database_rejects_delays_no_other() {
     second.wait_for_starts(1);
     first.open();
     wait_until("the end of the first job", || !first.has_processes());
-    // Other runs are still claimed.
+    // The tick still claims other runs.
     third.wait_for_starts(1);
     second.open();
     db.wait_for_status(ids[1], "succeeded");
@@ -506,6 +518,7 @@ fn reject_updates(db: &TestDb, timing: &str, condition: &str) {
 
 #[test]
 fn a_claim_that_the_database_rejects_delays_no_other_run() {
+    // One trigger fails in the statement, and the other at the commit.
     for timing in [
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
         "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
@@ -524,7 +537,7 @@ fn a_claim_that_the_database_rejects_delays_no_other_run() {
             db.of_run(2, "attempts, last_error, run_at > now()"),
             "0|cannot claim runs: no|t"
         );
-        // It is never overdue.
+        // The run is due later now, so it will not be overdue, and `check` must name it.
         let check = db.jobctl(["check"]).run().exits(1);
         check.stdout_has("the database rejects the claim of 1 waiting run of shell");
         db.jobctl(["tick"]).run().success().stderr("");
@@ -558,7 +571,7 @@ fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     for (condition, limits) in [
         ("NEW.status = 'running'", ""),
         ("NEW.status = 'running'", "max_running = 9"),
-        // It can't be put off either.
+        // The trigger also skips the update that would put the run off.
         ("true", ""),
     ] {
         let db = TestDb::new();
@@ -584,44 +597,62 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     const WHY: &str = "a trigger of jobctl.job_runs skips the row";
     const CLAIM: &str = "status = 'running', attempts = 1, locked_by = 'gone', started_at = now(), \
                          locked_until = now() - interval '1 min'";
-    for (skipped, set, line, statuses, last) in [
-        (
-            "NEW.status = 'succeeded'",
-            "priority = 0",
-            "shell attempt 1/10: cannot record results: WHY; stored for later",
-            ["running", "succeeded"],
-            "succeeded|1",
-        ),
-        (
-            "NEW.status = 'failed'",
-            CLAIM,
-            "cannot recover lost leases: WHY",
-            ["running", "failed"],
-            "failed|1",
-        ),
-        (
-            "NEW.status = 'cancelled'",
-            "expires_at = now()",
-            "cannot cancel expired runs: WHY",
-            ["queued", "cancelled"],
-            "cancelled|0",
-        ),
-    ] {
+    /// A way in which a tick ends runs.
+    struct End {
+        /// Columns of runs that the next tick ends in this way.
+        columns: &'static str,
+        /// The new status. A trigger skips the update that sets it for run 1.
+        skipped: &'static str,
+        /// The logged line.
+        line: &'static str,
+        /// The statuses after that: of run 1, and of another run that the tick ends in this way.
+        statuses: [&'static str; 2],
+        /// The status and the attempts of run 1 after a tick without the trigger.
+        then: &'static str,
+    }
+    let ends = [
+        End {
+            columns: "priority = 0",
+            skipped: "succeeded",
+            line: "run 1 shell attempt 1/10: cannot record results: WHY; stored for later",
+            statuses: ["running", "succeeded"],
+            then: "succeeded|1",
+        },
+        End {
+            columns: CLAIM,
+            skipped: "failed",
+            line: "run 1: cannot recover lost leases: WHY",
+            statuses: ["running", "failed"],
+            then: "failed|1",
+        },
+        End {
+            columns: "expires_at = now()",
+            skipped: "cancelled",
+            line: "run 1: cannot cancel expired runs: WHY",
+            statuses: ["queued", "cancelled"],
+            then: "cancelled|0",
+        },
+    ];
+    for End { columns, skipped, line, statuses, then } in ends {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
         let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
-        db.execute(&format!("UPDATE jobctl.job_runs SET {set}"));
-        db.skip_updates(&format!("NEW.id = 1 AND {skipped}"));
+        db.execute(&format!("UPDATE jobctl.job_runs SET {columns}"));
+        db.skip_updates(&format!("NEW.id = 1 AND NEW.status = '{skipped}'"));
         let other = db.enqueue(["shell", "--", "true"]);
         let tick = db.jobctl(["tick"]).run().success().prints_nowhere("lease lost");
-        let line = format!("run 1{}{line}", if line.starts_with("shell") { " " } else { ": " });
         assert_eq!(tick.stderr.matches(&line.replace("WHY", WHY)).count(), 1, "{tick}");
         assert_eq!(ids.map(|id| db.status(id)), statuses, "{tick}");
         assert_eq!(db.status(other), "succeeded");
         db.execute("DROP TRIGGER skip ON jobctl.job_runs");
         db.jobctl(["tick"]).run().success();
-        assert_eq!(db.of_run(1, "status, attempts"), last);
+        assert_eq!(db.of_run(1, "status, attempts"), then);
     }
+}
+
+#[test]
+fn a_cancel_of_all_runs_names_a_run_that_a_trigger_skips() {
+    const WHY: &str = "a trigger of jobctl.job_runs skips the row";
     let db = TestDb::new();
     db.skip_updates("NEW.id = 1");
     let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
@@ -650,7 +681,9 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
         "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN RETURN NULL; END'",
     );
-    let skips = |table: &str, event: &str, commands: &[&[&str]]| {
+    // Asserts that each command fails and names the table, while a trigger skips these changes of
+    // it.
+    let assert_named = |table: &str, event: &str, commands: &[&[&str]]| {
         db.execute(&format!(
             "CREATE TRIGGER skip BEFORE {event} ON jobctl.{table} FOR EACH ROW
                  EXECUTE FUNCTION public.skip()"
@@ -663,7 +696,7 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
     };
     let payload = folder.path().join("payload.json");
     fs::write(&payload, "[1]").unwrap();
-    skips(
+    assert_named(
         "job_runs",
         "UPDATE",
         &[
@@ -677,7 +710,7 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
             &["enqueue", "a", "--after", &waiting],
         ],
     );
-    skips(
+    assert_named(
         "job_runs",
         "INSERT",
         &[
@@ -687,13 +720,13 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
             &["enqueue", "shell", "--key", "k", "--", "true"],
         ],
     );
-    skips(
+    assert_named(
         "job_runs",
         "DELETE",
         &[&["prune", &ended], &["prune", "--older-than", "0s", "--dead-older-than", "0s", "--yes"]],
     );
-    skips("job_dependencies", "INSERT", &[&["enqueue", "a", "--after", &waiting]]);
-    skips(
+    assert_named("job_dependencies", "INSERT", &[&["enqueue", "a", "--after", &waiting]]);
+    assert_named(
         "job_definitions",
         "INSERT OR UPDATE OR DELETE",
         &[
@@ -703,14 +736,15 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
         ],
     );
     let more = DEFINED.to_owned() + "[jobs.n]\nshell = 'true'\n";
-    skips("job_definitions", "INSERT", &[&["apply", "--yes", &file(&more)]]);
+    assert_named("job_definitions", "INSERT", &[&["apply", "--yes", &file(&more)]]);
     let fewer = file("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n");
-    skips(
+    assert_named(
         "job_definitions",
         "UPDATE OR DELETE",
         &[&["apply", "--yes", &fewer], &["apply", "--yes", "--prune", &fewer]],
     );
-    skips("job_holds", "INSERT", &[&["hold", "--queue", "q"]]);
+    assert_named("job_holds", "INSERT", &[&["hold", "--queue", "q"]]);
+    // In a batch, one line of two is skipped. In SQL, the function raises the error.
     db.execute(
         "CREATE TRIGGER skip BEFORE INSERT ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.job_type = 'a') EXECUTE FUNCTION public.skip()",
@@ -721,18 +755,16 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
     let refused = db.try_query("SELECT jobctl.enqueue('a')").unwrap_err();
     assert_eq!(refused.as_db_error().unwrap().message(), why);
     db.execute("DROP TRIGGER skip ON jobctl.job_runs");
-    // Nothing has changed.
+    // No command has changed a run or a definition.
     assert_eq!(
         db.query("SELECT id, status, priority FROM jobctl.job_runs ORDER BY id"),
         format!("{waiting}|queued|1\n{ended}|succeeded|0\n{dead}|dead|0")
     );
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE enabled"), "2");
-    for table in ["job_schedules", "job_effects"] {
-        db.execute(&format!(
-            "CREATE TRIGGER skip BEFORE INSERT OR UPDATE OR DELETE ON jobctl.{table} FOR EACH ROW
-                 EXECUTE FUNCTION public.skip()"
-        ));
-    }
+    db.execute(
+        "CREATE TRIGGER skip BEFORE INSERT OR UPDATE OR DELETE ON jobctl.job_schedules FOR EACH ROW
+             EXECUTE FUNCTION public.skip()",
+    );
     let refused = db.try_query("SELECT jobctl.schedule('s', 'b', '@daily')").unwrap_err();
     let why = "a trigger of jobctl.job_schedules skips the row";
     assert_eq!(refused.as_db_error().unwrap().message(), why);
@@ -764,7 +796,7 @@ const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1,
 fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
     for (condition, rejected) in [
         ("NEW.status = 'running' AND NEW.queue = 'refused'", 6000),
-        // They can't be put off either.
+        // The trigger also rejects the update that would put the runs off.
         ("NEW.queue = 'refused'", 1000),
     ] {
         let db = TestDb::new();
@@ -822,7 +854,8 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
     assert_eq!(db.of_run(1, "status, attempts, error_type"), "dead|1|bad_payload");
     let alert: Value =
         serde_json::from_slice(&fs::read(folder.path().join("alert.json")).unwrap()).unwrap();
-    assert_eq!((&alert["error_type"], &alert["incident"]), (&"bad_payload".into(), &Value::Null));
+    assert_eq!(alert["error_type"], "bad_payload");
+    assert_eq!(&alert["incident"], &Value::Null);
     // An attempt has a number from 1. The incident `1.0` is the death of run 1 without an attempt.
     db.jobctl(["report"]).run().success().stdout_has("jobctl list --incident 1.0<");
     db.jobctl(["list", "--incident", "1.0"]).run().success().stdout_has("mail\tdead\t");
@@ -1086,7 +1119,7 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
     gate.wait_for_starts(1);
     reject_updates(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
     let second = db.enqueue(["shell", "--", "true"]);
-    // So many rejections that the tick stops looking for the rejected run.
+    // The database rejects so many runs that the tick stops looking for each of them.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 10000) \
@@ -1151,6 +1184,7 @@ fn a_result_is_kept_while_the_disk_is_full() {
 
 #[test]
 fn settings_of_the_database_change_no_behaviour() {
+    // Each of them would break a statement that relied on the default.
     let settings = [
         "default_transaction_isolation = serializable",
         "default_transaction_deferrable = on",
@@ -1187,6 +1221,7 @@ fn settings_of_the_database_change_no_behaviour() {
         "--",
         "false",
     ]);
+    // A time and a duration are stored as given, in spite of the formats and the time zone.
     let utc = "to_char(run_at AT TIME ZONE 'UTC', 'HH24:MI'), extract(epoch FROM timeout)::integer";
     assert_eq!(db.of_run(timed, utc), "08:30|90");
     db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {timed}"));

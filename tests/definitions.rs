@@ -37,14 +37,14 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
     let id = db.enqueue(["report", r#"{"user_id": 12345}"#, "--key", "weekly:12345"]);
     let page = db.enqueue(["page", r#"{"unused": true}"#]);
     db.jobctl(["tick"]).env("TOKEN", "s3cret").run().success().prints_nowhere("s3cret");
-    assert_eq!((db.status(id), db.status(page)), ("succeeded".to_owned(), "succeeded".to_owned()));
+    assert_eq!(db.status(id), "succeeded");
+    assert_eq!(db.status(page), "succeeded");
     let requests = server.requests();
     let request = |path: &str| requests.iter().find(|request| request.path == path).unwrap();
+    // POST is the default. The header of the definition has the variable's value.
     let posted = request("/status/200");
-    assert_eq!(
-        (posted.method.as_str(), posted.body.as_slice()),
-        ("POST", br#"{"user_id": 12345}"#.as_slice())
-    );
+    assert_eq!(posted.method, "POST");
+    assert_eq!(posted.body, br#"{"user_id": 12345}"#);
     for (name, value) in [
         ("content-type", "application/json"),
         ("authorization", "Bearer s3cret"),
@@ -54,8 +54,10 @@ fn a_defined_call_sends_the_payload_as_its_json_body() {
     ] {
         assert_eq!(posted.headers.get(name).map(String::as_str), Some(value), "{name}");
     }
+    // GET has no body, so the payload is not sent.
     let got = request("/status/200?x-page=1");
-    assert_eq!((got.method.as_str(), got.body.len()), ("GET", 0));
+    assert_eq!(got.method, "GET");
+    assert_eq!(got.body, b"");
 }
 
 #[test]
@@ -99,7 +101,8 @@ fn a_batch_mixes_definitions_and_built_in_jobs() {
     );
     let ids = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success().stdout;
     let ids: Vec<&str> = ids.lines().collect();
-    assert_eq!((ids.len(), ids[0]), (4, ids[2]));
+    assert_eq!(ids.len(), 4);
+    assert_eq!(ids[0], ids[2]);
     assert_eq!(
         db.query("SELECT job_type, payload, queue FROM jobctl.job_runs ORDER BY payload::text"),
         "a|[1]|own\na|[2]|given\nshell|{\"command\": \"true\"}|default"
@@ -196,9 +199,11 @@ fn an_invalid_definition_kills_only_its_own_runs() {
 fn the_exit_codes_of_a_definition_decide_instead_of_the_usual_ones() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.a]\nshell = 'exit $(cat)'\npermanent_exit_codes = [3, \
-        64]\n[jobs.usual]\nshell = 'exit $(cat)'\n",
+        "[jobs.a]\nshell = 'exit $(cat)'\npermanent_exit_codes = [3, 64]\n\
+         [jobs.usual]\nshell = 'exit $(cat)'\n",
     );
+    // The job, its payload, which is its exit code, and the status after one attempt. A permanent
+    // code ends the run as dead.
     for (job, code, status) in [
         ("a", "3", "dead"),
         ("a", "64", "dead"),
@@ -218,6 +223,8 @@ fn the_exit_codes_of_a_definition_decide_instead_of_the_usual_ones() {
 fn the_statuses_of_a_definition_decide_instead_of_the_usual_ones() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // The definition's list, the status of the answer, and the status of the run after one attempt.
+    // Other statuses from 400 on end the run as dead.
     for (transient, answer, status) in [
         ("[404, '5xx']", 404, "failed"),
         ("[404, '5xx']", 503, "failed"),
@@ -241,15 +248,9 @@ fn a_host_may_run_defined_commands_only_or_none() {
     db.apply("[jobs.a]\nshell = 'true'\n");
     let (built_in, defined) = (db.enqueue(["shell", "--", "true"]), db.enqueue(["a"]));
     db.jobctl(["tick", "--shell", "off"]).run().success().stderr("");
-    assert_eq!(
-        (db.status(built_in), db.status(defined)),
-        ("queued".to_owned(), "queued".to_owned())
-    );
+    assert_eq!([built_in, defined].map(|id| db.status(id)), ["queued", "queued"]);
     db.jobctl(["tick", "--shell", "defined"]).run().success();
-    assert_eq!(
-        (db.status(built_in), db.status(defined)),
-        ("queued".to_owned(), "succeeded".to_owned())
-    );
+    assert_eq!([built_in, defined].map(|id| db.status(id)), ["queued", "succeeded"]);
 }
 
 /// How many lines `start` were ever ahead of lines `end`.
@@ -368,10 +369,8 @@ fn a_tick_skips_a_definition_whose_running_runs_another_tick_is_counting() {
         .execute("SELECT FROM jobctl.job_definitions WHERE name = 'limited' FOR NO KEY UPDATE", &[])
         .unwrap();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(
-        (db.status(limited), db.status(free)),
-        ("queued".to_owned(), "succeeded".to_owned())
-    );
+    assert_eq!(db.status(limited), "queued");
+    assert_eq!(db.status(free), "succeeded");
     // Another claim holds it only for a moment: that is waited for.
     let free = db.enqueue(["free"]);
     let tick = db.jobctl(["tick"]).spawn();
@@ -390,10 +389,8 @@ fn a_locked_run_of_a_limited_definition_delays_no_other() {
     let mut open = application.transaction().unwrap();
     open.execute("SELECT FROM jobctl.job_runs WHERE id = $1 FOR UPDATE", &[&first]).unwrap();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(
-        (db.status(first), db.status(second)),
-        ("queued".to_owned(), "succeeded".to_owned())
-    );
+    assert_eq!(db.status(first), "queued");
+    assert_eq!(db.status(second), "succeeded");
 }
 
 #[test]
@@ -410,10 +407,8 @@ fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
     let unserved = db.enqueue(["a", "--queue", "unserved", "--priority", "-1"]);
     let served = db.enqueue(["a"]);
     db.jobctl(["tick", "--queue", "default"]).run().success();
-    assert_eq!(
-        (db.status(unserved), db.status(served)),
-        ("queued".to_owned(), "succeeded".to_owned())
-    );
+    assert_eq!(db.status(unserved), "queued");
+    assert_eq!(db.status(served), "succeeded");
     db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(unserved), "queued");

@@ -120,7 +120,8 @@ fn a_hundred_receipts_survive_a_stopped_and_a_killed_worker() {
     let history: Vec<String> = db.query(history).split('|').map(str::to_owned).collect();
     let lost: usize = history[4].parse().unwrap();
     let failed: usize = history[3].parse().unwrap();
-    assert_eq!((history[2].as_str(), lost), ("100", held));
+    assert_eq!(history[2], "100");
+    assert_eq!(lost, held);
     // A run whose first attempt was interrupted or lost did not fail at its second.
     assert!(
         failed <= 20 && failed + interrupted + lost >= 20,

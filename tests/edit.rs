@@ -170,6 +170,7 @@ fn the_trail_has_the_old_and_the_new_values() {
     let db = TestDb::new();
     let id = enqueue_in_status(&db, "queued");
     db.execute("UPDATE jobctl.job_runs SET run_at = '2026-01-02 03:04:05.6Z'");
+    // Returns the events since the last call.
     let events = || {
         let events = db.query("SELECT run_id, reason, detail FROM jobctl.job_events ORDER BY id");
         db.execute("DELETE FROM jobctl.job_events");
@@ -197,13 +198,14 @@ fn the_trail_has_the_old_and_the_new_values() {
             "{id}|why|run_at 2026-01-02T03:04:05Z -> 2027-01-01T00:00:00Z, timeout 90s -> 120s"
         )
     );
-    // Two long texts do not fit; the event is cut.
+    // The old and the new value of 900 characters do not both fit into 1000.
     let long = format!("list:{}1s", "1s,".repeat(300));
     edit(&["--backoff", &long]);
     edit(&["--backoff", &long.replace("1s", "2s")]);
     assert_eq!(db.query("SELECT max(length(detail)) FROM jobctl.job_events"), "1000");
     db.execute("DELETE FROM jobctl.job_events");
     let payload = r#"{"command": "echo secret"}"#;
+    // A payload may hold a secret, so the event only says that it changed.
     let edit = db.jobctl(["edit", &run, "--payload-file", "-"]).stdin(payload);
     edit.run().success();
     assert_eq!(events(), format!("{id}||payload"));
@@ -225,10 +227,15 @@ fn edit_checks_values_like_enqueue() {
         let edit = jobctl(["edit", "1", flag, value]).run().exits(2).stdout("");
         edit.stderr_has(&format!("'{flag} "));
     }
+    // Without a change, the error lists the flags.
     jobctl(["edit", "1"]).run().exits(2).stderr_has("--priority");
     let payload = ["--payload-file", "-"];
     jobctl(["edit", "--all-waiting", "--yes"]).args(payload).run().exits(2).stderr_has("--payload");
     jobctl(["edit", "1", "--in", "1s", "--run-at", "2026-01-01T00:00:00Z"]).run().exits(2);
+}
+
+#[test]
+fn edit_checks_a_payload_like_enqueue() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\n");
     let [shell, defined] = [db.enqueue(["shell", "--", "true"]), db.enqueue(["a"])];
@@ -239,6 +246,7 @@ fn edit_checks_values_like_enqueue() {
         edit(defined, payload).exits(2).complains_once();
         edit(shell, payload).exits(2).complains_once();
     }
+    // A built-in job needs its keys. The payload of a definition may be any JSON.
     edit(shell, r#"{"url": "http://a.example"}"#).exits(2).complains_once().stderr_has("command");
     edit(defined, r#"{"url": "http://a.example"}"#).success();
     assert_eq!(db.of_run(defined, "payload"), r#"{"url": "http://a.example"}"#);

@@ -84,7 +84,8 @@ fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib(
         once(key, "exit 1").stdout(&first).stderr("");
     }
     let most = once("most", "head -c 8192 /dev/zero | tr '\\0' x").stderr("").stdout;
-    assert_eq!((most.len(), once("most", "exit 1").stdout), (8192, most));
+    assert_eq!(most.len(), 8192);
+    assert_eq!(once("most", "exit 1").stdout, most);
     for (key, script) in
         [("long", "head -c 8193 /dev/zero | tr '\\0' x"), ("nul", "head -c 2 /dev/zero")]
     {
@@ -101,7 +102,8 @@ fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib(
 fn once_does_not_wait_for_a_process_in_the_background() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // It keeps only the stdout that `once` reads; its stderr would keep the test waiting.
+    // The background process keeps the stdout that `once` reads. If it kept stderr, the test itself
+    // would wait for it.
     let script = format!("({}) 2>/dev/null </dev/null & echo started", gate.script());
     db.jobctl(["once", "k", "--", "sh", "-c", &script]).run().success().stdout("started\n");
     db.jobctl(["once", "k", "--", "false"]).run().success().stdout("started\n");
@@ -153,7 +155,8 @@ fn once_lists_open_effects() {
     db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
     let listed = db.jobctl(["once", "--list", "--json"]).run().success().stdout;
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
-    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["key"]), (1, &"k".into()));
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(listed[0]["key"], "k");
     db.jobctl(["once", "--list", "k"]).run().exits(2);
 }
 
@@ -173,6 +176,7 @@ fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
 fn a_command_that_could_not_be_started_leaves_no_effect() {
     let db = TestDb::new();
     let (run, find) = ("cannot run the command: ", "cannot find the program: ");
+    // The command, the exit status, as of a shell, and the two parts of the error.
     for (command, status, start, why) in [
         ("/nowhere/a", 127, run, "no such program `a`; its path is `/nowhere/a`\n"),
         ("no-such-program", 127, run, "no such program `no-such-program`; PATH is `/nowhere`\n"),
@@ -197,7 +201,8 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
         assert_eq!(killed.status.code(), None, "{killed}");
         assert_eq!(effects(&db), "k|||f");
     };
-    let open = || {
+    // Asserts that the command does not run, and that a person must settle the effect.
+    let assert_open = || {
         db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")])
             .run()
             .exits(8)
@@ -206,15 +211,16 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
             .stderr_has("`jobctl once --settle done 'k'` if it happened, or else `--settle redo`");
     };
     crash();
-    open();
+    assert_open();
     assert_eq!(counter.times(), 1);
     db.jobctl(["once", "--settle", "redo", "k"]).run().success();
     crash();
     assert_eq!(counter.times(), 2, "the command runs again");
-    open();
+    assert_open();
     db.jobctl(["once", "--settle", "done", "k"]).run().success();
     db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")]).run().success();
     assert_eq!(counter.times(), 2, "it was said to be done");
+    // Only an open effect can be settled: not a recorded one, and not one that never began.
     for settle in ["done", "redo"] {
         for key in ["k", "never-begun"] {
             db.jobctl(["once", "--settle", settle, key])
@@ -292,7 +298,8 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
     db.make_waiting_runs_due();
     tick().run().success();
     assert_eq!(db.of_run(second, "status, attempts"), "succeeded|2");
-    assert_eq!((db.of_attempt(second, 2, "output"), gate.count("start")), ("charged\n".into(), 1));
+    assert_eq!(db.of_attempt(second, 2, "output"), "charged\n");
+    assert_eq!(gate.count("start"), 1);
 }
 
 #[test]
@@ -300,15 +307,18 @@ fn sql_tells_an_effect_in_use_from_an_open_one() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
+    // These effects have begun: in the attempt 1, which is running; in an earlier attempt; and in a
+    // command outside of a run.
     db.execute(&format!(
         "INSERT INTO jobctl.job_effects (key, run_id, attempt) VALUES
             ('used', {id}, 1), ('left', {id}, 0), ('outside', NULL, NULL)"
     ));
     let of_run = |key, attempt| format!("'{key}', run_id => {id}, attempt => {attempt}");
+    // The arguments, the SQLSTATE and the error. 55P03 means in use, and 55000 means open.
     for (arguments, code, message) in [
         ("'used'".to_owned(), "55P03", format!("effect `used` is in use by run {id}, which is ")),
         (of_run("used", 2), "55P03", "; try again after its end".to_owned()),
-        // The `once` of this attempt was killed.
+        // The attempt itself asks, so its earlier `once` was killed.
         (of_run("used", 1), "55000", "effect `used` was begun".to_owned()),
         ("'left'".to_owned(), "55000", "effect `left` was begun, and it is unknown ".to_owned()),
         ("'outside'".to_owned(), "55000", "settle it with `jobctl once --settle`".to_owned()),
@@ -375,15 +385,17 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
         ));
         once(if_open, &id.to_string(), "2").exits(75);
     }
-    assert_eq!((counter.times(), effects(&db)), (0, format!("k|{id}|1|f")));
-    // The same attempt, whose `once` was killed, may go on.
+    assert_eq!(counter.times(), 0);
+    assert_eq!(effects(&db), format!("k|{id}|1|f"));
+    // The attempt that began the effect may repeat it: its `once` was killed.
     once("redo", &id.to_string(), "1").success();
     assert_eq!(counter.times(), 1);
     db.execute(&format!("DELETE FROM jobctl.job_effects; {begun}"));
     // The next attempt finds that the attempt which began it is over.
     db.jobctl(["retry", "--force", &id.to_string()]).run().success();
     once("skip", &id.to_string(), "2").success();
-    assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));
+    assert_eq!(counter.times(), 1);
+    assert_eq!(effects(&db), format!("k|{id}|1|t"));
 }
 
 #[test]
@@ -417,12 +429,14 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
     db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second]).run().exits(75);
     fs::write(&end, "").unwrap();
     first.wait().success();
-    assert_eq!((counter.times(), effects(&db)), (1, format!("k|{id}|1|t")));
+    assert_eq!(counter.times(), 1);
+    assert_eq!(effects(&db), format!("k|{id}|1|t"));
 }
 
 #[test]
 fn the_exit_status_is_seen_even_if_the_caller_ignores_sigchld() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // A script, the exit status, and the recorded effects. The third command is not run.
     for (script, status, known) in [("exit 7", 7, ""), ("true", 0, "k|||t"), ("true", 0, "k|||t")] {
         let script = counter.then(script);
         let ignore = "exec env --ignore-signal=CHLD \"$0\" \"$@\"";
@@ -493,6 +507,7 @@ fn a_success_is_recorded_after_a_lost_connection() {
 #[test]
 fn once_records_the_result_although_the_database_restarts() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // A script, its exit status, and the recorded effects: a failure leaves none.
     for (script, status, known) in [("true", 0, "k|||t"), ("exit 3", 3, "")] {
         let (proxy, folder) = (Proxy::to(&db), temp_dir());
         let go = folder.path().join("go");
@@ -500,7 +515,8 @@ fn once_records_the_result_although_the_database_restarts() {
             .then(&format!("while [ ! -e '{}' ]; do sleep 0.02; done; {script}", go.display()));
         let before = counter.times();
         let once = db.jobctl(["once", "k", "--", "sh", "-c", &waiting]).through(&proxy).spawn();
-        // Not only the effect in the database: the answer may still be on its way.
+        // The effect in the database would not prove that the command runs: the answer may still be
+        // on its way.
         wait_until("the command to run", || counter.times() > before);
         proxy.cut();
         let before = proxy.connections();

@@ -59,6 +59,7 @@ fn a_run_without_flags_has_the_defaults() {
 #[test]
 fn every_flag_sets_its_column() {
     let db = TestDb::new();
+    // The flag, its value, an expression of the run's columns, and the expression's value.
     for (flag, value, expression, expected) in [
         (
             "--run-at",
@@ -107,11 +108,17 @@ fn a_run_waits_for_the_next_time_of_a_schedule() {
     let batch =
         batch.stdin(format!("{line}\"time_zone\": \"Europe/Berlin\"}}\n{line}\"in\": null}}"));
     batch.run().success();
+    // Each run is due on the next Monday at 9:00 in its zone; UTC is the default.
     for (id, zone) in [(id, "Europe/Berlin"), (id + 1, "Europe/Berlin"), (id + 2, "UTC")] {
         let local = format!("to_char(run_at AT TIME ZONE '{zone}', 'ID HH24:MI')");
         let is_next = "run_at > created_at AND run_at <= created_at + interval '8 days'";
         assert_eq!(db.of_run(id, &format!("{local}, {is_next}")), "1 09:00|t", "{id}");
     }
+}
+
+#[test]
+fn a_wrong_next_time_of_a_schedule_enqueues_nothing() {
+    let db = TestDb::new();
     for (schedule, why) in [
         (&["--next", "0 0 30 2 *"][..], "`0 0 30 2 *` never fires"),
         (&["--next", "@daily", "--in", "1h"], "cannot be used with"),
@@ -134,13 +141,14 @@ fn a_run_waits_for_the_next_time_of_a_schedule() {
         let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run();
         refused.exits(2).stdout("").complains_once().stderr_has(why);
     }
-    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "3");
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
 #[test]
 fn enqueue_refuses_bad_values_and_inserts_nothing() {
     let db = TestDb::new();
     let long = "q".repeat(64);
+    // The flag, its value, and the error.
     for (flag, value, why) in [
         ("--run-at", "2026-13-01", "write RFC 3339 with the offset"),
         ("--run-at", "2026-01-01T00:00:00", "write RFC 3339 with the offset"),
@@ -179,7 +187,8 @@ fn a_run_in_the_future_is_not_claimed() {
     let later = db.enqueue(["--in", "1h"].into_iter().chain(SHELL));
     let past = db.enqueue(["--run-at", "2001-01-01T00:00:00Z"].into_iter().chain(SHELL));
     db.jobctl(["tick", "--quiet"]).run().success();
-    assert_eq!((db.status(later).as_str(), db.status(past).as_str()), ("queued", "succeeded"));
+    assert_eq!(db.status(later), "queued");
+    assert_eq!(db.status(past), "succeeded");
 }
 
 #[test]
@@ -236,7 +245,7 @@ fn the_same_key_and_payload_return_the_same_run_in_any_status() {
     ]);
     let same = r#" {"stdin":{"b":1.0,"a":[1,2]},"command":"true"} "#;
     assert_eq!(db.enqueue(["--key", "k", "shell", same]), id);
-    // Other flags neither make it another run nor change the existing run.
+    // With other flags, the enqueue still finds the run, and does not change it.
     assert_eq!(
         db.enqueue(["--key", "k", "--priority", "5", "--queue", "other", "shell", same]),
         id
@@ -303,6 +312,7 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
             .complains_once()
             .stderr_has(why);
     }
+    // The table itself refuses these keys, too.
     for (key, why) in [
         ("-k", "must not begin with -"),
         ("jobctl-run-1", "the key prefix jobctl-run- is reserved for runs without a key"),
@@ -331,7 +341,11 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
-    // Keys that only look alike are different keys.
+}
+
+#[test]
+fn keys_that_only_look_alike_are_different_keys() {
+    let db = TestDb::new();
     let keys = [
         &"k".repeat(255),
         &"é".repeat(127),
@@ -400,6 +414,8 @@ fn enqueue_waits_for_a_transaction_with_the_same_key() {
 fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
+    // The sequence starts again at 1, but the ids 1 to 100 are in use. An id of a sequence is used
+    // up even if the INSERT fails, so the command must not try a hundred times.
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 100)");
     let why = "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the \
         statement that corrects it";
@@ -421,10 +437,11 @@ fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
     db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
     let refused = db.client().simple_query("SELECT jobctl.enqueue('a')").unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("JC007"));
-    // A single id that another program chose needs no correction.
+    // If another program has chosen a single id, the enqueue takes the next one.
     db.execute("SELECT setval('jobctl.job_runs_id_seq', 100)");
     db.execute("INSERT INTO jobctl.job_runs (id, job_type) VALUES (102, 'a')");
     assert_eq!([db.enqueue(["a"]), db.enqueue(["a"])], [101, 103]);
+    // The same error for definitions.
     db.execute("SELECT setval('jobctl.job_definitions_id_seq', 1, false)");
     let folder = crate::support::temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), "[jobs.b]\nshell = 'true'\n").unwrap();

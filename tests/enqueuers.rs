@@ -38,6 +38,7 @@ fn only_named_roles_and_their_members_may_enqueue_a_definition() {
     let [member, other, operator, viewer] =
         ["enqueuer", "enqueuer", "operator", "viewer"].map(|p| Role::granted(&db, p));
     db.execute(&format!("GRANT {} TO {}", shop.name(), member.name()));
+    // The SQLSTATE of jobctl.enqueue, where 00000 is success, and the exit status of the command.
     for (role, expected, exit) in [
         (&shop, "00000", 0),
         (&member, "00000", 0),
@@ -51,7 +52,7 @@ fn only_named_roles_and_their_members_may_enqueue_a_definition() {
     let refused = other.jobctl(["enqueue", "receipt"]).run().exits(7).stdout("").complains_once();
     refused.stderr_has("is not among the enqueuers of definition `receipt`");
     assert_eq!(code(&other, "SELECT jobctl.enqueue('open')"), "00000");
-    // The owner may enqueue, and unknown roles are no error. An empty list allows only the owner
+    // A list may have an unknown role. Such a list, and an empty one, allow only the owner
     // and operators.
     for enqueuers in ["never_created", ""] {
         let set = "UPDATE jobctl.job_definitions SET enqueuers =";
@@ -98,9 +99,11 @@ fn a_role_cannot_enqueue_in_the_name_of_another() {
         }
     }
     assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), "23514");
+    // A subquery without a row gives a NULL that the domain does not check, so the function does.
     let unchecked = "(SELECT current_user::jobctl.caller WHERE false)";
     let sql = format!("SELECT jobctl.enqueue('receipt', caller => {unchecked})");
     assert_eq!(code(&other, &sql), "42501");
+    // A role can't store a value of the domain, to use it later as another role.
     for sql in [
         "CREATE TEMP TABLE mine (caller jobctl.caller)",
         "CREATE TEMP TABLE mine AS SELECT current_user::jobctl.caller AS caller",
@@ -156,12 +159,15 @@ fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
     drop(owner);
 }
 
+/// If the error depended on the status or the payload of the run that has the key, an enqueuer
+/// could find out both of a job that it may not read.
 #[test]
 fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
     let db = TestDb::new();
     db.apply("[jobs.theirs]\nshell = 'cat'\n[jobs.ours]\nshell = 'cat'\n");
     let role = Role::granted(&db, "enqueuer");
     let id = db.enqueue(["theirs", r#"{"pin": 4711}"#, "--key", "k"]);
+    // The SQLSTATE, and the message with its detail, which is the key.
     let expected = (
         "JC004".to_owned(),
         "key `k` belongs to a run with another job or payload Some(\"k\")".to_owned(),
@@ -172,6 +178,7 @@ fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
                 'dead' THEN now() END
              WHERE id = {id}"
         ));
+        // The payload of the other run, a similar one, and another one.
         for payload in ["{\"pin\": 4711}", "{\"pin\": 4712}", "{}"] {
             let asked = code_and_message(
                 &role,
@@ -192,6 +199,7 @@ fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
                          RAISE 'said %', said; END $$"
                 ),
             );
+            // The columns are id, result, code, reason, status and due_at.
             assert_eq!(
                 asked.1,
                 "said (,,JC004,\"key `k` belongs to a run with another job or payload\",,) None"
@@ -255,6 +263,7 @@ fn definition_with_limits(keys: &str) -> String {
     )
 }
 
+/// Values within these limits: as an argument of jobctl.enqueue, and as flags.
 const WITHIN: &[(&str, &[&str])] = &[
     ("queue => 'own'", &["--queue", "own"]),
     ("priority => 4", &["--priority", "4"]),
@@ -267,6 +276,7 @@ const WITHIN: &[(&str, &[&str])] = &[
     ("run_in => '1 hour', key => 'k'", &["--in", "1h", "--key", "l"]),
 ];
 
+/// Values beyond these limits: the name of the limit, an argument and flags.
 const BEYOND: &[(&str, &str, &[&str])] = &[
     ("queue", "queue => 'other'", &["--queue", "other"]),
     ("priority", "priority => 3", &["--priority", "3"]),
@@ -280,6 +290,7 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
     let db = TestDb::new();
     db.apply(&definition_with_limits(""));
     let [role, operator] = ["enqueuer", "operator"].map(|part| Role::granted(&db, part));
+    // Values up to the limits of the definition, and beyond them, as an argument and as flags.
     for (argument, flags) in WITHIN {
         assert_eq!(
             code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
@@ -346,6 +357,7 @@ fn an_http_definition_without_a_timeout_limits_runs_to_the_default() {
          [jobs.short]\nhttp = { url = 'http://127.0.0.1:1/', timeout = '1m 30s' }\n",
     );
     let role = Role::granted(&db, "enqueuer");
+    // A command without a timeout has no limit. A call has a timeout of 30 s by default.
     for (job, timeout, expected) in [
         ("command", "30 days", "00000"),
         ("call", "30 seconds", "00000"),
@@ -383,6 +395,8 @@ fn only_the_owner_may_enqueue_a_disabled_definition() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
+/// The error of a constraint shows the row that violates it. Here that would be a row of another
+/// enqueuer, which is replaced or dropped.
 #[test]
 fn a_rejected_change_shows_no_other_row() {
     let db = TestDb::new();
@@ -404,6 +418,8 @@ fn a_rejected_change_shows_no_other_row() {
     other.client().batch_execute("SELECT jobctl.enqueue('full', share => 'x')").unwrap_err();
     db.execute("INSERT INTO jobctl.job_runs (job_type, share) VALUES ('a', 'x')");
     let replace = format!("{live}, on_conflict => 'replace'");
+    // The arguments of jobctl.enqueue, and the SQLSTATE: of a wrong value (22023), of a violated
+    // CHECK (23514), or of a value that must be unique (23505).
     for (given, code) in [
         (format!("'a', '[1]', {replace}, run_at => '9999-12-31 23:00Z'"), "22023"),
         ("'a', run_at => '9999-12-31 23:00Z'".to_owned(), "22023"),

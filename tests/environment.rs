@@ -13,7 +13,7 @@ fn variable(command: &str, flag: &str) -> String {
 }
 
 /// A command, one of its flags, and a value that the flag refuses.
-const REFUSED: [(&[&str], &str, &str); 67] = [
+const REFUSED: [(&[&str], &str, &str); 72] = [
     (&["next"], "--within", "5"),
     (&["enqueue", "shell", "{}"], "--after", "x"),
     (&["list"], "--before", "x"),
@@ -81,8 +81,6 @@ const REFUSED: [(&[&str], &str, &str); 67] = [
     (&["load"], "--workers", "65"),
     (&["grants", "--as", "viewer"], "--role", "a\tb"),
     (&["grants", "--role", "a"], "--as", "king"),
-];
-const REFUSED_BY_TICK: [(&[&str], &str, &str); 5] = [
     (&["tick"], "--limit", "0"),
     (&["tick"], "--queue", "a b"),
     (&["tick"], "--worker", "a\tb"),
@@ -147,7 +145,7 @@ const SWITCHES: [&str; 52] = [
 
 #[test]
 fn variables_are_checked_like_their_flags_and_named_in_errors() {
-    for (command, flag, value) in REFUSED.iter().chain(&REFUSED_BY_TICK) {
+    for (command, flag, value) in &REFUSED {
         let variable = variable(command[0], flag);
         let by_flag = jobctl(command.iter().copied()).args([*flag, value]).run().stdout("");
         let by_variable = jobctl(command.iter().copied()).env(&variable, value).run().stdout("");
@@ -162,10 +160,10 @@ fn variables_are_checked_like_their_flags_and_named_in_errors() {
     url.stdout("").stderr_has("the database URL");
 }
 
+/// The lists at the top of this file name the flags whose variables the tests below try.
 #[test]
 fn every_flag_in_the_help_has_a_test_of_its_variable() {
-    let known: BTreeSet<_> =
-        REFUSED.iter().chain(&REFUSED_BY_TICK).map(|(_, flag, _)| *flag).chain(SWITCHES).collect();
+    let known: BTreeSet<_> = REFUSED.iter().map(|(_, flag, _)| *flag).chain(SWITCHES).collect();
     for command in [
         "init",
         "migrate",
@@ -244,6 +242,7 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
             .stderr_has(&why)
             .stderr_has(&format!("and write {flag} instead\n"));
     };
+    // All flags below "Which runs:" in the help, except the zone, which selects nothing alone.
     for line in [
         &["retry", "1"][..],
         &["cancel", "1"],
@@ -264,6 +263,7 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
             refused(line, &format!("--{flag}"), "");
         }
     }
+    // The same flags by name, and those of commands whose help has no such section.
     for (line, flags) in [
         (&["retry", "1"][..], &["--all-dead", "--all-cancelled", "--again"][..]),
         (&["cancel", "1"], &["--all-waiting", "--all", "--error"]),
@@ -284,7 +284,7 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
     ] {
         flags.iter().for_each(|flag| refused(line, flag, "1"));
     }
-    // A setting selects nothing.
+    // The variable of a flag that selects nothing is read.
     let db = TestDb::new();
     db.jobctl(["prune"]).env("JOBCTL_PRUNE_OLDER_THAN", "7d").run().success();
     let doctor = db.jobctl(["doctor"]).env("JOBCTL_CANCEL_JOB", "mail").run();
@@ -330,12 +330,11 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
     for (command, flag) in TEXTS {
         ["", " "].iter().for_each(|value| is_refused(command, flag, value));
     }
-    let of_values =
-        REFUSED.iter().chain(&REFUSED_BY_TICK).map(|(command, flag, _)| (*command, *flag));
+    let of_values = REFUSED.iter().map(|(command, flag, _)| (*command, *flag));
     for (command, flag) in of_values.clone() {
         is_refused(command, flag, "");
     }
-    // Elements of lists.
+    // Lists with an empty element.
     for (command, flag, value) in [
         (&["list"][..], "--columns", "id,,status"),
         (&["list"], "--sort", "id,"),
@@ -352,12 +351,13 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
         let by_variable = jobctl(command.iter().copied()).env(&name, value).run().exits(2);
         by_variable.stdout("").stderr_has(&name);
     }
+    // The variable of a switch must not be empty either.
     let switches = [
         (&["list-dead"][..], "--json"),
         (&["tick"], "--quiet"),
         (&["apply", "/nowhere/file"], "--prune"),
         (&["cancel", "1"], "--dry-run"),
-        // It conflicts with the command line, and is as wrong.
+        // This one also excludes a flag of the command line. The empty value is reported.
         (&["list", "--format", "tsv"], "--json"),
     ];
     let settings = TEXTS.into_iter().filter(|(command, flag)| {
@@ -372,7 +372,7 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
                 format!("jobctl: cannot use {name}: a value is empty; give one, or remove it\n");
             refused.stdout("").stderr(&why);
         }
-        // It concerns no other command, and help is always given.
+        // The help is printed in spite of a wrong variable.
         jobctl([command[0], "--help"]).env(&name, "").run().success();
     }
     let grants = jobctl(["grants", "--as", "viewer"]).env("JOBCTL_GRANTS_ROLE", "").run().exits(2);
@@ -380,7 +380,7 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
     let run =
         jobctl(["enqueue", "--run", "shell", "--", "true"]).env("JOBCTL_TICK_SHELL", "").run();
     run.exits(2).stderr_has("cannot use JOBCTL_TICK_SHELL: a value is empty");
-    // Without the address, another database would be used.
+    // If an empty address were ignored, jobctl would use another database.
     for name in ["JOBCTL_DATABASE_URL", "DATABASE_URL", "JOBCTL_ENV_FILE"] {
         for value in ["", " "] {
             let list = jobctl(["list"]).env(name, value).run().exits(2).stdout("");
@@ -503,6 +503,12 @@ fn a_switch_variable_is_off_for_0_false_and_no() {
             .stdout(expected)
             .stderr("");
     }
+}
+
+/// Each of these variables changes what its command does.
+#[test]
+fn the_variables_of_switches_have_the_effect_of_their_flags() {
+    let db = TestDb::new();
     let empty = TestDb::empty();
     empty
         .jobctl(["migrate"])
@@ -545,6 +551,7 @@ fn a_switch_variable_is_off_for_0_false_and_no() {
         .env("JOBCTL_TICK_MAX_TIME", "1s")
         .run()
         .success();
+    // A tick without `--linger` would end at once, because nothing is due.
     assert!(lingering.took.as_millis() >= 900, "{lingering}");
 }
 
@@ -601,6 +608,7 @@ fn a_file_sets_variables_for_jobctl_and_its_jobs() {
 #[test]
 fn no_command_gets_the_secrets_of_jobctl_itself() {
     let (db, folder) = (TestDb::new(), temp_dir());
+    // A file with a variable of the jobs and three secrets of jobctl.
     let file = folder.path().join("jobctl.env");
     let text = "TOKEN=of_jobs\nJOBCTL_CHECK_WEBHOOK=https://s3cret.example\n\
                 JOBCTL_CHECK_EXEC=s3cret\nJOBCTL_INIT_EXEC=s3cret\n";
@@ -614,6 +622,7 @@ fn no_command_gets_the_secrets_of_jobctl_itself() {
         let jobctl = db.jobctl(words.iter().copied()).current_dir(folder.path());
         jobctl.env("JOBCTL_ENV_FILE", file.to_str().unwrap())
     };
+    // Five runs print their environment: two jobs, the hook of one, and two runs of a single run.
     for job in ["script", "words"] {
         db.enqueue([job]);
     }
@@ -622,6 +631,7 @@ fn no_command_gets_the_secrets_of_jobctl_itself() {
     let alone = db.enqueue(["shell", "--", "env"]).to_string();
     jobctl(&["tick", "--quiet", "--run"]).args([&*alone]).run().success();
     let outputs = db.query("SELECT output FROM jobctl.job_attempts ORDER BY run_id");
+    // `once`, `check --exec` and `init` start commands, too.
     let once = jobctl(&["once", "k", "--", "env"]).run().success().stdout;
     let check = jobctl(&["check", "--exec", "env >reported"]);
     db.execute("UPDATE jobctl.job_runs SET status = 'dead' WHERE job_type = 'words'");

@@ -56,6 +56,8 @@ fn a_run_that_this_host_cannot_start_is_released_until_it_can() {
     let file = folder.path().join("exhausted");
     let server = HttpServer::start();
     let call = serde_json::json!({ "url": server.url("/echo") }).to_string();
+    // While the file exists, the host can start no process and open no connection. A command starts
+    // in one of two ways, which depends on its keys.
     for (job, why) in [
         (vec!["shell", "--", "true"], "Resource temporarily unavailable (os error 11)"),
         (
@@ -68,6 +70,7 @@ fn a_run_that_this_host_cannot_start_is_released_until_it_can() {
         fs::write(&file, "").unwrap();
         let run = db.enqueue(["--max-attempts", "1"].into_iter().chain(job));
         let tick = tick_on(&host, &db, &file, 0).spawn();
+        // The tick claims the run and releases it again and again, and counts no attempt.
         let released = || {
             db.of_run(
                 run,
@@ -77,6 +80,7 @@ fn a_run_that_this_host_cannot_start_is_released_until_it_can() {
         wait_until("the claim to be released", released);
         assert_eq!(db.of_run(run, "attempts, last_error IS NULL"), "0|t");
         fs::remove_file(&file).unwrap();
+        // The log names the first release only. Then the same attempt starts.
         let line = format!(" attempt 1/1: could not start: {why}; claim released\n");
         let ended = tick.wait().success().stderr_has(&line);
         assert_eq!(ended.stderr.matches("claim released").count(), 1, "{ended}");

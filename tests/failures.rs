@@ -39,6 +39,7 @@ fn a_failure_of_a_run_that_recovered_is_listed() {
                   fi";
     let run = db.enqueue_script(script);
     let fine = db.enqueue_script("true");
+    // The first attempt fails on web1, and the second succeeds on web2.
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "web2"]).run().success();
@@ -118,6 +119,7 @@ fn only_failures_and_lost_leases_of_the_window_are_listed_the_newest_first() {
 fn the_last_line_is_the_last_one_that_is_not_blank() {
     let db = TestDb::new();
     let run = enqueue_in_status(&db, "dead");
+    // The output of an attempt as SQL, and its last line.
     let outputs = [
         ("NULL", ""),
         (r"''", ""),
@@ -136,7 +138,8 @@ fn the_last_line_is_the_last_one_that_is_not_blank() {
     let lines: Vec<_> = shown.lines().rev().collect();
     for (line, (output, last_line)) in lines.iter().zip(outputs) {
         let cells: Vec<_> = line.split('\t').collect();
-        assert_eq!((cells.len(), cells[7]), (9, last_line), "{output}");
+        assert_eq!(cells.len(), 9, "{output}");
+        assert_eq!(cells[7], last_line, "{output}");
     }
     assert_eq!(lines.len(), outputs.len());
 }
@@ -177,11 +180,13 @@ fn run_with_ended_attempt(db: &TestDb, command: &str, signal: Option<Signal>, ca
     run
 }
 
-/// An attempt fails if its command does, or if its lease ends.
+/// An attempt fails if its command does, or if its lease ends. It does not fail if it is snoozed,
+/// interrupted or cancelled, or if its run expires or is taken from its worker.
 #[test]
-fn failed_at_is_the_end_of_the_last_attempt_that_failed() {
+fn only_a_failed_attempt_sets_failed_at() {
     let db = TestDb::new();
-    let failed = |run: i64| db.of_run(run, "status, failed_at IS NOT NULL");
+    let status_and_failed = |run: i64| db.of_run(run, "status, failed_at IS NOT NULL");
+    // How the attempt ends: by its command, by a signal to the tick, or by a cancel.
     for (command, signal, cancel, expected) in [
         ("true", None, false, "succeeded|f"),
         ("exit 1", None, false, "failed|t"),
@@ -191,21 +196,23 @@ fn failed_at_is_the_end_of_the_last_attempt_that_failed() {
         ("", None, true, "cancelled|f"),
     ] {
         let run = run_with_ended_attempt(&db, command, signal, cancel);
-        assert_eq!(failed(run), expected, "{command} {signal:?} {cancel}");
+        assert_eq!(status_and_failed(run), expected, "{command} {signal:?} {cancel}");
+        // The next tick must not start this run again.
         db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
     }
+    // A signal kills the worker, so its lease ends.
     let lost = run_with_ended_attempt(&db, "", Some(Signal::KILL), false);
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(failed(lost), "failed|t");
+    assert_eq!(status_and_failed(lost), "failed|t");
     let taken = enqueue_in_status(&db, "running");
     db.jobctl(["retry", "--force", &taken.to_string()]).run().success();
-    assert_eq!(failed(taken), "queued|f");
+    assert_eq!(status_and_failed(taken), "queued|f");
     db.execute("UPDATE jobctl.job_runs SET run_at = run_at + interval '1 day'");
     let expired = db.enqueue(["shell", "--expires-in", "1h", "--", "true"]);
     db.execute("UPDATE jobctl.job_runs SET expires_at = now()");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(failed(expired), "cancelled|f");
+    assert_eq!(status_and_failed(expired), "cancelled|f");
 }
 
 /// A shutdown or a snooze is not a failure, and hides none.

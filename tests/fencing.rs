@@ -60,7 +60,7 @@ fn a_late_result_is_not_recorded() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
-    // The same worker, a later attempt: as if another tick of the same host had claimed it.
+    // Another tick of the same worker has recovered the run and claimed it again.
     db.execute("UPDATE jobctl.job_runs SET attempts = 2");
     let before = db.of_run(id, "job_runs::text");
     gate.open();
@@ -231,6 +231,8 @@ fn a_claimed_run_that_is_cancelled_never_starts() {
 fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
     let claimed = "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + \
         interval '1 hour'";
+    // The status that the cancel reads first, the change that another session commits while the
+    // cancel waits, the exit status, and then: the status, and whether the run is asked to stop.
     let changes = [
         ("queued", claimed, 0, "running|t"),
         ("running", "status = 'failed', locked_by = NULL, locked_until = NULL", 0, "cancelled|t"),

@@ -53,7 +53,8 @@ fn a_replaced_file_lends_neither_special_permissions_nor_those_of_another_user()
             own_by_other(&page, given);
             write();
             let owner = fs::metadata(&page).unwrap().uid();
-            assert_eq!((mode(&page), owner), (0o644, 0), "{given:o}");
+            assert_eq!(mode(&page), 0o644, "{given:o}");
+            assert_eq!(owner, 0, "{given:o}");
         }
     }
 }
@@ -72,6 +73,7 @@ fn prune_writes_an_archive_only_into_a_plain_file_of_its_own_user() {
         let file = path(name);
         db.jobctl(["prune", "--yes", "--archive", file.to_str().unwrap()]).run()
     };
+    // Without an archive, nothing may be deleted.
     let refuses = |name: &str, why: &str| {
         let file = path(name);
         let refused = prune(name).exits(1).complains_once().stdout("");
@@ -98,6 +100,7 @@ fn prune_writes_an_archive_only_into_a_plain_file_of_its_own_user() {
         refuses("link", &link);
         assert_eq!(fs::read_to_string(path("foreign")).unwrap(), "");
     }
+    // A link of the user itself is followed.
     symlink("own", path("own link")).unwrap();
     prune("own link").success();
     assert!(fs::read_to_string(path("own")).unwrap().contains("s3cret"));
@@ -115,7 +118,9 @@ fn with_state(db: Option<&TestDb>, state: &Path) -> Finished {
         .wait_within(Duration::from_secs(20))
 }
 
-/// A note that another user can write could hide a problem; a link could lead anywhere.
+/// `check` and `tick` note what they have reported, so that they do not repeat it. Another user who
+/// could write such a note could hide a problem, and a link could lead anywhere. Without a safe
+/// place, they report each time.
 #[test]
 fn notes_are_kept_only_where_no_other_user_can_write() {
     let db = TestDb::new();
@@ -142,16 +147,19 @@ fn notes_are_kept_only_where_no_other_user_can_write() {
     fs::set_permissions(&kept, Permissions::from_mode(0o777)).unwrap();
     fs::create_dir(kept.join("said")).unwrap();
     fs::set_permissions(kept.join("said"), Permissions::from_mode(0o777)).unwrap();
+    // All users may write to the folder.
     with_state(Some(&db), state.path()).exits(1).stderr_has("another user can write to the folder");
     with_state(None, state.path()).exits(5).prints_nowhere("; repeated after an hour");
     if !is_root("notes in a folder of another user") {
         return;
     }
+    // The folder is of another user.
     let state = temp_dir();
     fs::create_dir(state.path().join("jobctl")).unwrap();
     own_by_other(&state.path().join("jobctl"), 0o755);
     let check = with_state(Some(&db), state.path()).exits(1).stdout_has("new: ");
     check.complains_once().stderr_has("another user can write to the folder");
+    // The folder is a link of another user: nothing is written to where it leads.
     let elsewhere = temp_dir();
     let state = temp_dir();
     symlink(elsewhere.path(), state.path().join("jobctl")).unwrap();

@@ -2,7 +2,8 @@
 
 use crate::support::{Role, TestDb};
 
-/// Five dead runs that differ in what filters compare.
+/// Five dead runs that differ in what filters compare: payload, key, share, job, worker, error and
+/// enqueuer. The runs 0, 2 and 4 died on web1, the others on web2.
 fn five_dead(db: &TestDb) -> [i64; 5] {
     db.apply("[jobs.mail]\nshell = 'false'\nmax_attempts = 1\n");
     let enqueue = |arguments: &[&str]| db.enqueue(arguments.iter().copied());
@@ -41,6 +42,7 @@ fn five_dead(db: &TestDb) -> [i64; 5] {
 fn filters_select_the_same_runs_in_all_commands() {
     let db = TestDb::new();
     let ids = five_dead(&db);
+    // A filter, and the indexes of the runs in `ids` that match it.
     for (filter, wanted) in [
         (&["--share", "ana"][..], &[2][..]),
         (&["--worker", "web2"], &[1, 3]),
@@ -77,6 +79,7 @@ fn filters_select_the_same_runs_in_all_commands() {
             wanted.sort_unstable();
             assert_eq!(found, wanted, "{command:?} {:?}", filter().collect::<Vec<_>>());
         }
+        // The groups count the same runs.
         let grouped = db.jobctl(["list-dead", "--group", "--json"]).args(filter()).run().success();
         let groups: serde_json::Value = serde_json::from_str(&grouped.stdout).unwrap();
         let sum: i64 =
@@ -85,7 +88,7 @@ fn filters_select_the_same_runs_in_all_commands() {
         let refused = db.jobctl(["retry"]).args(filter()).run().exits(2);
         refused.stderr_has("filters need --all-dead, --all-cancelled or --again");
     }
-    // `edit` has a --queue and a --payload-file of its own.
+    // `edit` has a --queue and a --payload-file that change runs, so --from-queue is its filter.
     let edit = ["edit", "--all-waiting", "--payload", "order.id=17", "--from-queue", "web1"];
     db.jobctl(edit).args(["--queue", "slow", "--dry-run"]).run().success().stdout("");
     let cancel = ["cancel", "--all", "--share", "ana", "--dry-run"];

@@ -18,6 +18,7 @@ fn tick(db: &TestDb, worker: &str) {
 fn a_host_that_was_drained_for_good_leaves_no_alarm() {
     let db = TestDb::new();
     let operator = Role::granted(&db, "operator");
+    // web2 ticks, and web1 has stopped. A queue has the name web1, too.
     tick(&db, "web2");
     insert_stopped_worker(&db, "web1");
     for target in [["--worker", "web1"], ["--worker", "web2"], ["--queue", "web1"]] {
@@ -35,6 +36,7 @@ fn a_host_that_was_drained_for_good_leaves_no_alarm() {
     let forget = operator.jobctl(["forget", "web1", "--reason", "scrapped"]);
     forget.env("SUDO_USER", "ana").run().success().stdout("web1\tforgotten\n").stderr("");
     db.jobctl(["check"]).run().success().stdout("");
+    // Only the hold of the worker is gone.
     let holds = "SELECT scope, name FROM jobctl.job_holds ORDER BY 1";
     assert_eq!(db.query(holds), "queue|web1\nworker|web2");
     assert_eq!(

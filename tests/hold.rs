@@ -20,6 +20,7 @@ fn held_jobs_and_queues_are_not_claimed() {
     let limited = db.enqueue(["limited"]);
     let limited_mail = db.enqueue(["limited", "--queue", "mail"]);
     let mail = db.enqueue(["free", "--queue", "mail"]);
+    // Of five runs, only `free` in the default queue is not held.
     db.jobctl(["hold", "--job", "shell"]).run().success().stdout("job\tshell\theld\n");
     db.jobctl(["hold", "--job", "limited"]).run().success();
     db.jobctl(["hold", "--queue", "mail"]).run().success();
@@ -29,6 +30,8 @@ fn held_jobs_and_queues_are_not_claimed() {
     let statuses = [shell, free, limited, limited_mail, mail].map(|run| db.status(run));
     assert_eq!(statuses, ["queued", "succeeded", "queued", "queued", "queued"]);
 
+    // `limited` is free again, but not its run in the queue `mail`. A hold also applies to a run
+    // that is enqueued after it.
     let later = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["release", "--job", "limited"]).run().success().stdout("job\tlimited\treleased\n");
     tick(&db, "a");
@@ -88,16 +91,14 @@ fn a_hold_waits_until_its_running_runs_have_ended() {
     let running = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "web1"]).spawn();
     gate.wait_for_starts(1);
-    let idle = |target: &[&str]| {
-        let hold = db.jobctl(["hold", "--until-idle"]).args(target.iter().copied());
+    // This worker and this queue have no running run, so the hold does not wait.
+    for target in [["--worker", "web2"], ["--queue", "mail"]] {
+        let hold = db.jobctl(["hold", "--until-idle"]).args(target);
         hold.run().success().stderr_has("it is held all the same");
-    };
-    // Runs of others do not count.
-    idle(&["--worker", "web2"]);
-    idle(&["--queue", "mail"]);
+    }
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let held = |target: &[&'static str]| {
+    let start_and_wait = |target: &[&'static str]| {
         let errors = std::fs::File::create(&log).unwrap();
         let hold = db.jobctl(["hold", "--until-idle"]).args(target.iter().copied());
         let mut hold = hold.stderr_to(errors.into()).spawn();
@@ -108,7 +109,7 @@ fn a_hold_waits_until_its_running_runs_have_ended() {
         assert!(hold.is_running());
         hold
     };
-    let waiting = [&["--worker", "web1"][..], &["--all"]].map(held);
+    let waiting = [&["--worker", "web1"][..], &["--all"]].map(start_and_wait);
     gate.open();
     for hold in waiting {
         hold.wait().success();
@@ -277,6 +278,7 @@ fn a_hold_warns_of_a_queue_or_a_worker_that_nothing_names() {
         held all the same; did you mean `default`?\n";
     let no_worker = "jobctl: no worker has ticked as `web2`; it is held all the same; did you mean \
         `web1`?\n";
+    // A name that is known for its scope gets no warning.
     for (scope, name, warning) in [
         ("queue", "defualt", no_queue),
         ("queue", "mail", ""),
@@ -327,7 +329,8 @@ fn every_command_names_a_hold_from_its_first_minute() {
     db.jobctl(["hold", "--all", "--reason", "SMTP is down"]).run().success();
     let at_terminal = |command: &str| answer_at_terminal(&db, command, "").0;
     let jobctl = |words: &[&str]| db.jobctl(words.iter().copied()).run().stdout;
-    // Cron mails what `check` prints.
+    // A hold is not a problem at first, and cron mails what `check` prints. So only a terminal
+    // shows it.
     db.jobctl(["check"]).run().success().stdout("").stderr("");
     assert_eq!(jobctl(&["check", "--repeat", "1h"]), "");
     let check = at_terminal("check");
@@ -352,10 +355,12 @@ fn every_command_names_a_hold_from_its_first_minute() {
     let metrics = jobctl(&["status", "--prometheus"]);
     assert!(metrics.contains("jobctl_facts{code=\"runs_held\"} 1\n"), "{metrics}");
     assert!(metrics.contains("jobctl_findings{code=\"runs_held\"} 0\n"), "{metrics}");
+    // A tick says why it starts nothing.
     let tick = at_terminal("tick");
     assert!(tick.contains("0 dead: nothing else is due; 2 due runs are held\r\n"), "{tick}");
     let tick = at_terminal("tick --dry-run");
     assert!(tick.contains("2 due runs are held\r\n"), "{tick}");
+    // After the release, no command names it.
     db.jobctl(["release", "--all"]).run().success();
     assert_eq!(findings_and_facts(&db), [""; 0]);
     assert!(!at_terminal("next").contains("held"));
@@ -381,8 +386,11 @@ fn a_tick_counts_the_runs_that_each_hold_keeps_from_it() {
     assert!(!tick("--queue mail"));
 }
 
+/// A hold seems forgotten if it has no end and is older than a day, or if it keeps a run waiting
+/// for over ten minutes.
 #[test]
 fn a_hold_is_a_problem_if_it_seems_forgotten() {
+    // The flags of the hold, and the job, queue and worker of its finding.
     for (target, subject) in [
         (["--all", ""], "- - -"),
         (["--queue", "default"], "- default -"),
@@ -408,6 +416,7 @@ fn a_hold_is_a_problem_if_it_seems_forgotten() {
         age("25 hours");
         assert_eq!(findings_and_facts(&db), [&*info]);
 
+        // Now the holds are new, and a run waits.
         let run = db.enqueue(["nightly"]);
         make_due_since(&db, run, "9 minutes");
         hold(&[]);
@@ -448,7 +457,7 @@ fn a_hold_is_a_problem_only_if_it_keeps_runs_of_a_schedule_that_no_other_worker_
         findings_and_facts(&db),
         ["bad runs_overdue nightly - -", "info runs_held - - web1"]
     );
-    // It runs no commands, so the hold is the cause.
+    // The other worker executes no commands, so the hold is the cause.
     db.execute("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}' WHERE worker = 'web2'");
     assert_eq!(findings_and_facts(&db), ["bad runs_held - - web1"]);
 }
@@ -538,6 +547,7 @@ fn enqueue_and_edit_warn_of_a_queue_that_looks_misspelt() {
             "jobctl: no definition or worker has the queue `{queue}`; did you mean `{meant}`?\n"
         ),
     };
+    // A definition has the queue `mail`, and a worker `backups`. `images` resembles no known queue.
     for (queue, meant) in [
         ("mial", "mail"),
         ("backup", "backups"),
@@ -551,6 +561,7 @@ fn enqueue_and_edit_warn_of_a_queue_that_looks_misspelt() {
         let id: i64 = enqueue.run().success().stderr(&warning).stdout.trim().parse().unwrap();
         assert_eq!(db.of_run(id, "queue"), queue);
         db.jobctl(["enqueue", "--queue", queue, "a"]).run().success().stderr(&warning);
+        // A batch warns once.
         let line = format!(r#"{{"job_type": "a", "queue": "{queue}"}}"#);
         let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{line}\n{line}\n"));
         batch.run().success().stderr(&warning);
@@ -559,7 +570,7 @@ fn enqueue_and_edit_warn_of_a_queue_that_looks_misspelt() {
         edit.run().success().stderr(&warning);
         db.execute("DELETE FROM jobctl.job_runs");
     }
-    // An enqueuer may not read names.
+    // An enqueuer may not read the names of queues, so it gets no warning.
     let role = Role::granted(&db, "enqueuer");
     role.jobctl(["enqueue", "--queue", "mial", "a"]).run().success().stderr("");
 }

@@ -33,8 +33,8 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     ));
     let bad = db.enqueue(["bad", "--key", "invoice-7", "--share", "acme"]);
     let good = db.enqueue(["good"]);
+    // The first attempt of `bad` fails, so this run has not ended. `good` has two hooks.
     db.jobctl(["tick", "--worker", "w1"]).run().success();
-    // A run that is tried again has not ended.
     assert_eq!(runs_of_hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "w2"]).run().success();
@@ -48,9 +48,11 @@ fn the_end_of_a_run_enqueues_its_hooks() {
         "error": error, "cause": "lost", "last_line": "lost",
     });
     assert_eq!(payload(&db, hook), expected);
+    // A success has no error.
     let of_good = payload(&db, 3);
     assert_eq!(of_good["text"], json!(format!("run {good} of job good succeeded")));
     assert_eq!([&of_good["error"], &of_good["error_type"], &of_good["key"]], [&Value::Null; 3]);
+    // All hooks run. They print their payload.
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs WHERE id > 2"), "succeeded");
     assert_eq!(db.of_attempt(hook, 1, "output::json ->> 'job'"), "bad");
@@ -89,7 +91,7 @@ fn every_way_to_end_enqueues_hooks() {
     db.jobctl(["retry", &id]).run().success();
     let again = hooks_after(&|| drop(db.jobctl(["cancel", &id]).run().success()));
     assert_eq!(again, [format!("alert|on_end-{id}|cancelled")]);
-    // It expires.
+    // The run expires.
     let id = db.enqueue(["a", "--in", "1h", "--expires-in", "1h"]);
     db.execute("UPDATE jobctl.job_runs SET expires_at = now() WHERE expires_at IS NOT NULL");
     let expired = hooks_after(&|| drop(db.jobctl(["tick"]).run().success()));
@@ -120,11 +122,13 @@ fn hooks_of_runs_that_die_alike_name_one_incident() {
          max_attempts = 1\non_dead = 'alert'\n\
          [jobs.lost]\nshell = 'true'\nmax_attempts = 1\non_dead = 'alert'\n"
     ));
-    // One statement may record both.
+    // Two runs die in one tick, and one statement may record both. A third dies later. Their
+    // outputs differ only in a number.
     let [first, second] = [(); 2].map(|()| db.enqueue(["bad"]));
     db.jobctl(["tick"]).run().success();
     db.enqueue(["bad"]);
     db.jobctl(["tick"]).run().success();
+    // A run whose worker is gone dies of another cause.
     let lost = db.enqueue(["lost", "--in", "1h"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
@@ -137,6 +141,7 @@ fn hooks_of_runs_that_die_alike_name_one_incident() {
              WHERE job_type = 'alert' AND payload ->> 'job' = '{job}'"
         ))
     };
+    // The three dead runs name one incident, by the first or second run. `list` finds all three.
     let incident = named("bad");
     assert!([first, second].map(|id| format!("{id}.1")).contains(&incident), "{incident}");
     assert_eq!(named("lost"), format!("{lost}.1"));
@@ -239,7 +244,8 @@ fn no_run_of_a_hook_is_enqueued_while_its_definition_is_disabled() {
     let why = "is not enqueued: definition `alert` is disabled and takes no new runs";
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(&format!("on_end of run {id} {why}"));
-    assert_eq!((db.status(id), runs_of_hooks(&db)), ("dead".to_owned(), String::new()));
+    assert_eq!(db.status(id), "dead");
+    assert_eq!(runs_of_hooks(&db), "");
     // A pause stops only a schedule.
     file("schedule = '@yearly'\n");
     db.jobctl(["pause", "alert"]).run().success();
@@ -255,7 +261,7 @@ fn a_hook_of_other_roles_is_enqueued() {
         "[jobs.alert]\nshell = 'cat'\nenqueuers = ['pg_monitor']\n\
          [jobs.a]\nshell = 'false'\nmax_attempts = 1\non_end = 'alert'\n",
     );
-    // As each role that may end a run.
+    // A worker and an operator end runs, and neither may enqueue the hook.
     let [dead, cancelled] = [db.enqueue(["a"]), db.enqueue(["a", "--in", "1h"])];
     Role::granted(&db, "worker").jobctl(["tick"]).run().success();
     let id = cancelled.to_string();
@@ -277,7 +283,7 @@ fn a_hook_of_other_roles_is_enqueued() {
     taken.stderr_has("the key prefix jobctl-hook- is reserved for hooks");
 }
 
-/// Otherwise an application could forge an alert, and use up the rate of the real one.
+/// An application that could enqueue a hook could forge an alert, and use up the rate of the hook.
 #[test]
 fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
     let db = TestDb::new();

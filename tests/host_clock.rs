@@ -31,7 +31,8 @@ pub(crate) fn ahead<'db>(
 #[test]
 fn a_wrong_clock_changes_no_start_expiry_or_fire() {
     let clock = Preload::compile(WRONG_CLOCK);
-    // More than a year, so that yearly fires would differ; the last one is before 1970.
+    // The clock of the host is wrong by more than a year, so yearly fires would differ. The last
+    // clock is before 1970.
     for days in [-400, 400, -25_000] {
         let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();
@@ -45,6 +46,8 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
             "{doctor}"
         );
 
+        // One schedule is due since the start of the year, and one in 30 minutes. Two runs are
+        // running elsewhere: the lease of one is over, and the lease of the other lasts 30 minutes.
         db.apply("[jobs.yearly]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
         db.execute(
             "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
@@ -70,6 +73,8 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
         let fails = enqueue(&["--backoff", "fixed:30m", "--", "false"]);
         host(db.jobctl(["tick"])).run().success().stderr_has("schedule yearly: fired, run");
 
+        // By the database's clock, these runs are due in half an hour. A backoff is longer or
+        // shorter by up to a fifth, and the test may take a minute.
         let half_an_hour =
             "run_at BETWEEN now() + interval '23 minutes' AND now() + interval '37 minutes'";
         assert_eq!(
@@ -82,15 +87,19 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
             "failed|1|t",
             "{days}"
         );
+        // Only the lost run has ended: it had one attempt.
         let leases = "SELECT status, last_error IS NULL FROM jobctl.job_runs
             WHERE max_attempts = 1 ORDER BY id";
         assert_eq!(db.query(leases), "dead|f\nrunning|t", "{days}");
+        // Only the yearly schedule has fired, for the time of this year, and its next time is next
+        // year.
         let fires = "SELECT job_type, status, scheduled_for = date_trunc('year', now(), 'UTC')
             FROM jobctl.job_runs WHERE scheduled_for IS NOT NULL";
         assert_eq!(db.query(fires), "yearly|succeeded|t", "{days}");
         let next = "SELECT next_run_at = date_trunc('year', now(), 'UTC') + interval '1 year'
             FROM jobctl.job_definitions WHERE name = 'yearly'";
         assert_eq!(db.query(next), "t", "{days}");
+        // The history has the times of the database.
         let history =
             "SELECT bool_and(abs(extract(epoch FROM now() - time)) < 60) FROM jobctl.job_attempts
             CROSS JOIN LATERAL unnest(ARRAY[started_at, finished_at]) AS time";

@@ -23,6 +23,8 @@ fn a_claimed_run_that_became_a_command_is_not_executed() {
     let touch = format!("touch {}", file.display());
     let built_in =
         format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
+    // The value of --shell, what a trigger makes of the harmless run when it is claimed, and the
+    // error.
     let forgeries = [
         ("off", built_in.as_str(), "--shell off: this host runs no commands"),
         ("off", "NEW.job_type := 'defined'", "--shell off: this host runs no commands"),
@@ -92,6 +94,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
             .run()
             .success();
     };
+    // What `check` prints about a job; the time is left out.
     let unserved = |job: &str, id: i64| {
         format!(
             "no worker may run the commands of {job}, which has 1 overdue run, since 0 (such as \
@@ -107,6 +110,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
         };
         lines.lines().filter(|line| !line.contains("queue other")).map(since).collect::<String>()
     };
+    // No worker executes commands. At a terminal, the tick says so.
     let terminal = answer_at_terminal(&db, "tick --worker off --queue default --shell off", "").0;
     let left = "0 dead: nothing else is due; 2 due runs are excluded by --shell\r\n";
     assert!(terminal.contains(left), "{terminal}");
@@ -117,16 +121,19 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
         .run()
         .success()
         .stdout_has("no worker may run the commands of defined");
+    // A second worker executes the commands of definitions.
     tick("defined", "defined");
     assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "queued"]);
     assert_eq!(check(), unserved("shell", ids[2]));
-    // The tick that claims decides, not one that found the claim right taken.
+    // Another tick of that worker has the claim right. So this tick claims nothing, and its --shell
+    // does not say what the worker executes.
     db.execute(
         "UPDATE jobctl.job_workers SET claiming_tick = 'another',
          claiming_until = now() + interval '5 minutes' WHERE worker = 'defined'",
     );
     tick("defined", "any");
     assert_eq!(check(), unserved("shell", ids[2]));
+    // A third worker executes all commands.
     tick("any", "any");
     assert_eq!(db.status(ids[2]), "succeeded");
 }

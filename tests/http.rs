@@ -40,8 +40,10 @@ fn a_call_sends_its_payload_and_names_its_run() {
     let agent = format!("jobctl/{}", env!("CARGO_PKG_VERSION"));
     let path = "/echo?a=1&b=%20c";
 
+    // Without a body, the method is GET. These headers are sent with each call.
     let request = call_and_take_request(&db, &server, path, &json!({}));
-    assert_eq!((request.method.as_str(), request.body.as_slice()), ("GET", b"".as_slice()));
+    assert_eq!(request.method, "GET");
+    assert_eq!(request.body, b"");
     let own = |id: i64| {
         [
             ("accept", "*/*".to_owned()),
@@ -54,16 +56,15 @@ fn a_call_sends_its_payload_and_names_its_run() {
     };
     assert_eq!(request.headers, headers(own(1)));
 
+    // With a body, the method is POST. The payload adds headers, but it can't replace the run's id.
     let payload = json!({
         "json": {"id": 5, "of": ["ü", null]},
         "headers": {"X-Api-Key": "k", "x-jobctl-run-id": "0"},
     });
     let request = call_and_take_request(&db, &server, path, &payload);
     let body = r#"{"id": 5, "of": ["ü", null]}"#;
-    assert_eq!(
-        (request.method.as_str(), String::from_utf8(request.body).unwrap().as_str()),
-        ("POST", body)
-    );
+    assert_eq!(request.method, "POST");
+    assert_eq!(String::from_utf8(request.body).unwrap(), body);
     let given = [
         ("content-length", body.len().to_string()),
         ("content-type", "application/json".to_owned()),
@@ -83,7 +84,9 @@ fn every_method_is_sent_with_and_without_a_body() {
             "/status/200",
             &json!({"method": method.to_ascii_lowercase()}),
         );
-        assert_eq!((request.method.as_str(), request.body.len()), (method, 0));
+        assert_eq!(request.method, method);
+        assert_eq!(request.body, b"");
+        // Servers expect a body of these methods, so its length is sent even if it is 0.
         let empty = matches!(method, "POST" | "PUT" | "PATCH").then_some("0");
         assert_eq!(request.headers.get("content-length").map(String::as_str), empty, "{method}");
 
@@ -93,30 +96,37 @@ fn every_method_is_sent_with_and_without_a_body() {
             "/status/200",
             &json!({"method": method, "body": "a\nü"}),
         );
-        assert_eq!((request.method.as_str(), request.body.as_slice()), (method, "a\nü".as_bytes()));
+        assert_eq!(request.method, method);
+        assert_eq!(request.body, "a\nü".as_bytes());
     }
+}
+
+#[test]
+fn an_url_is_escaped_and_a_null_or_an_empty_body_is_a_body() {
+    let db = TestDb::new();
+    let server = HttpServer::start();
     let id = enqueue(&db, &json!({"url": server.url("/echo?straße=ü")}));
     tick(&db);
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(server.requests().pop().unwrap().path, "/echo?stra%C3%9Fe=%C3%BC");
     let request = call_and_take_request(&db, &server, "/status/200", &json!({"json": null}));
-    assert_eq!((request.method.as_str(), request.body.as_slice()), ("POST", b"null".as_slice()));
+    assert_eq!(request.method, "POST");
+    assert_eq!(request.body, b"null");
     let request = call_and_take_request(
         &db,
         &server,
         "/status/200",
         &json!({"body": "", "headers": {"content-type": "text/plain"}}),
     );
-    assert_eq!(
-        (request.method.as_str(), request.headers["content-type"].as_str()),
-        ("POST", "text/plain")
-    );
+    assert_eq!(request.method, "POST");
+    assert_eq!(request.headers["content-type"], "text/plain");
 }
 
 #[test]
 fn the_idempotency_key_is_the_same_on_every_attempt() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // This address answers 500 to the first two requests, and then 200.
     let url = |id: &str| json!({"url": server.url(&format!("/fail/2/{id}"))}).to_string();
     let plain = db.enqueue(["http", &url("plain")]);
     let keyed = db.enqueue(["http", &url("keyed"), "--key", "weekly: ü"]);
@@ -124,6 +134,7 @@ fn the_idempotency_key_is_the_same_on_every_attempt() {
         tick(&db);
         db.make_waiting_runs_due();
     }
+    // The run, its path, and its key as a header, in which other characters than ASCII are escaped.
     for (id, path, key) in [
         (plain, "/fail/2/plain", format!("jobctl-run-{plain}")),
         (keyed, "/fail/2/keyed", "weekly:%20%C3%BC".to_owned()),
@@ -153,6 +164,7 @@ fn the_idempotency_key_is_the_same_on_every_attempt() {
 fn the_http_status_decides_the_next_status() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // The HTTP status, the next status of the run, and the error.
     let mut runs = Vec::new();
     for status in [200, 201, 202, 204, 299] {
         runs.push((status, "succeeded", String::new()));
@@ -251,6 +263,7 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
     let call = |value: &str| {
         enqueue(&db, &json!({"url": server.url("/status/200"), "headers": {"X-Key": value}}))
     };
+    // The tick has the last two variables, one empty and one with a line break.
     let absent = call("${APP_ABSENT}");
     let empty = call("Bearer ${APP_EMPTY}");
     let broken = call("${APP_BROKEN}");
@@ -268,6 +281,7 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
         db.of_run(empty, "last_error"),
         "could not start: header `X-Key` names a variable that is not set or empty"
     );
+    // Only the history names the variable.
     assert_eq!(
         db.of_attempt(absent, 1, "error"),
         "could not start: header `X-Key` names a variable that is not set or empty; the variable \
@@ -286,6 +300,8 @@ fn variables_with_the_database_address_are_never_sent() {
     let server = HttpServer::start();
     let variables =
         ["JOBCTL_DATABASE_URL", "JOBCTL_ANYTHING", "PGPASSWORD", "PGHOST", "DATABASE_URL"];
+    // `enqueue` refuses such a call. A tick refuses one that another way has brought into the
+    // table.
     let runs = variables.map(|name| {
         let headers = json!({"X-Key": format!("a ${{{name}}}")});
         let payload = json!({"url": server.url("/status/200"), "headers": headers});
@@ -299,6 +315,7 @@ fn variables_with_the_database_address_are_never_sent() {
         db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}' WHERE id = {id}"));
         id
     });
+    // The tick itself needs the address and the host.
     let mut tick = db.jobctl(["tick"]);
     for name in
         variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST")
@@ -322,7 +339,8 @@ fn calls_of_one_tick_share_a_connection() {
     for id in runs {
         assert_eq!(db.status(id), "succeeded");
     }
-    assert_eq!((server.requests().len(), server.connections()), (5, 1));
+    assert_eq!(server.requests().len(), 5);
+    assert_eq!(server.connections(), 1);
 }
 
 #[test]
@@ -338,7 +356,8 @@ fn a_proxy_in_the_environment_is_ignored() {
     }
     tick.run().success();
     assert_eq!(db.status(id), "succeeded");
-    assert_eq!((server.connections(), proxy.connections()), (1, 0));
+    assert_eq!(server.connections(), 1);
+    assert_eq!(proxy.connections(), 0);
 }
 
 #[test]
@@ -349,6 +368,7 @@ fn no_secret_of_a_call_is_logged_or_listed() {
         let headers = json!({"Authorization": "Bearer s3cret"});
         json!({"url": url, "headers": headers, "json": {"password": "s3cret"}}).to_string()
     };
+    // Calls that fail in different ways: by the answer, the connection, and the name.
     let urls = [
         server.url("/status/404?token=s3cret"),
         server.url("/status/302?token=s3cret&location=/s3cret"),

@@ -64,7 +64,7 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
             "{path}"
         );
     }
-    // One attempt sends one request, and the next one has its own number.
+    // Each attempt sends one request, which has the attempt's number.
     assert_eq!(server.requests().len(), runs.len());
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -80,11 +80,13 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
     }
 }
 
-/// The server keeps the connection open, so a call that waited for more would time out.
+/// The server keeps the connection open. So a call that took the character for a part of the answer
+/// and waited for more would time out.
 #[test]
 fn an_answer_with_wrong_control_characters_fails_at_once() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // A control character in the status line, in a value and in a name of a header.
     let headers = ["\0", "\r", "\u{1b}[31m", "\u{7f}"].iter().flat_map(|wrong| {
         [
             format!("200 O{wrong}K"),
@@ -93,6 +95,7 @@ fn an_answer_with_wrong_control_characters_fails_at_once() {
         ]
     });
     let headers = headers.map(|head| format!("{head}\r\nContent-Length: 1\r\n\r\nx"));
+    // Chunks whose lines end without `\r`.
     let bodies =
         ["1\nx\n0\n\n", "1\r\nx\n0\r\n\r\n", "1\r\nx\r\n0\n\n", "1\r\nx\r\n0\r\n\n"].iter();
     let bodies = bodies.map(|body| format!("200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"));
@@ -104,6 +107,7 @@ fn an_answer_with_wrong_control_characters_fails_at_once() {
         })
         .collect();
     let tick = db.jobctl(["tick", "--concurrency", "8"]).run().success();
+    // None of the characters reaches the terminal.
     assert!(!tick.stderr.contains(|c: char| c.is_control() && c != '\n'), "{tick}");
     let error = "the answer is not valid HTTP, or has more than 128 headers; outcome unknown";
     for (id, answer) in runs {
@@ -127,6 +131,7 @@ fn only_history_and_log_name_an_unreachable_server() {
     let unknown = enqueue(&db, "http://no-such-host.invalid/");
     let log = db.jobctl(["tick"]).run().success();
     let closed = closed.to_string();
+    // The run, its error, and the server, which may be a secret.
     for (id, why, server) in [
         (silent, "no connection to the server within 5s", peer.as_str()),
         (refused, "cannot connect to the server: Connection refused (os error 111)", &closed),
@@ -207,13 +212,15 @@ fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
         .map(|request| request.headers["x-jobctl-run-id"].clone())
         .collect();
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
-    assert_eq!((attempts, server.connections()), (expected.to_vec(), 3));
+    assert_eq!(attempts, expected.to_vec());
+    assert_eq!(server.connections(), 3);
     // The server may have done what these ask for.
     for method in ["POST", "PATCH"] {
         let [first, second] = ["GET", method].map(call);
         let sent = server.requests().len();
         db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success();
-        assert_eq!((db.status(first).as_str(), server.requests().len() - sent), ("succeeded", 2));
+        assert_eq!(db.status(first), "succeeded");
+        assert_eq!(server.requests().len() - sent, 2);
         let error =
             "the server closed the connection before its answer was complete; outcome unknown";
         assert_eq!(db.of_run(second, "status, last_error"), format!("failed|{error}"));
@@ -272,11 +279,12 @@ fn a_body_is_sent_to_a_server_that_ignores_expect() {
     }
 }
 
-/// Answers that curl accepts, too.
+/// curl accepts these answers, too.
 #[test]
 fn a_correct_but_odd_answer_is_read() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // The answer, and its status and body.
     let answers = [
         ("HTTP/1.1 200\r\n\r\nx", "200|x"),
         ("HTTP/1.1 200 Très bien\r\nX-Odd: ü\r\n\r\nx", "200|x"),

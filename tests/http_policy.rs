@@ -31,6 +31,7 @@ fn http_allow_limits_hosts_and_wildcards_reach_public_addresses_only() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let port = server.url("").rsplit_once(':').unwrap().1.to_owned();
+    // Loopback and private addresses, in several spellings, and names that lead to them.
     let refused = [
         "127.0.0.1",
         "[::1]",
@@ -67,6 +68,8 @@ fn http_allow_limits_hosts_and_wildcards_reach_public_addresses_only() {
     }
     assert_eq!(server.connections(), 0);
 
+    // The value of --http-allow, the host of the call, and the status of the run. An exact name may
+    // lead to any address.
     for (allowed, host, becomes) in [
         ("127.0.0.1", "127.0.0.1", "succeeded"),
         ("localhost", "LOCALHOST", "succeeded"),
@@ -83,6 +86,7 @@ fn http_allow_limits_hosts_and_wildcards_reach_public_addresses_only() {
         db.jobctl(["tick", "--http-allow", allowed]).run().success();
         assert_eq!(db.status(id), becomes, "{allowed}: {host}\n{}", db.dump());
     }
+    // The variable limits the hosts, too. Only the five allowed calls reached the server.
     let id = call(&db, &server.url("/status/200"), 0);
     db.jobctl(["tick"]).env("JOBCTL_TICK_HTTP_ALLOW", "example.com").run().success();
     assert_eq!(db.status(id), "dead");
@@ -102,15 +106,15 @@ fn an_http_allow_entry_without_a_host_is_wrong_usage() {
 fn a_redirect_is_followed_only_if_the_call_allows_it() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // The last argument is the number of redirects that the call allows. After 302, POST becomes
+    // GET. After 307, the call is repeated.
     let not = call(&db, &redirect(&server, 302, "/echo"), 0);
     let once = call(&db, &redirect(&server, 302, "/status/204"), 1);
     let kept = call(&db, &redirect(&server, 307, "/echo"), 1);
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(db.of_run(not, "status, last_error"), "dead|HTTP status 302, redirect not followed");
-    assert_eq!(
-        (db.status(once), db.status(kept)),
-        ("succeeded".to_owned(), "succeeded".to_owned())
-    );
+    assert_eq!(db.status(once), "succeeded");
+    assert_eq!(db.status(kept), "succeeded");
     let requests = server.requests();
     let seen: Vec<_> = requests
         .iter()
@@ -124,6 +128,7 @@ fn a_redirect_is_followed_only_if_the_call_allows_it() {
             )
         })
         .collect();
+    // The method, the path, the length of the body, and whether the type of the body is sent.
     assert_eq!(
         seen,
         [
@@ -134,7 +139,7 @@ fn a_redirect_is_followed_only_if_the_call_allows_it() {
             ("POST", "/echo", 8, true),
         ]
     );
-    // The same origin gets the same headers.
+    // The headers of the call are sent again, because the origin is the same.
     for request in &requests {
         assert_eq!(request.headers["authorization"], "Bearer s3cret");
     }
@@ -160,11 +165,13 @@ fn a_redirect_to_another_origin_drops_the_calls_headers() {
     for id in runs {
         assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     }
-    let strange = |path: &str| path == "/echo" || path == "/status/299";
+    // Of the requests to the first server, those that followed a redirect: the origin `localhost`
+    // is another one than 127.0.0.1.
+    let is_redirected = |path: &str| path == "/echo" || path == "/status/299";
     let received = server
         .requests()
         .into_iter()
-        .filter(|request| strange(&request.path))
+        .filter(|request| is_redirected(&request.path))
         .chain(other.requests());
     let received: Vec<_> = received.collect();
     assert_eq!(received.len(), 5);
@@ -176,7 +183,8 @@ fn a_redirect_to_another_origin_drops_the_calls_headers() {
     }
 }
 
-/// As curl does: only POST becomes GET, and after 303 every method but HEAD.
+/// A redirect changes the method as in curl: after 301 and 302 POST becomes GET, and after 303
+/// every method except HEAD. Otherwise the call is repeated with its body.
 #[test]
 fn a_redirect_repeats_the_call_or_the_history_names_the_change() {
     let db = TestDb::new();
@@ -222,6 +230,7 @@ fn a_location_with_blanks_or_utf_8_is_followed() {
         let answer = format!("HTTP/1.1 302 Found\r\n{lines}Content-Length: 0\r\n\r\n");
         call(&db, &server.url_with("/raw", answer), 1)
     };
+    // The Location headers of an answer, and the path of the request that follows it.
     let followed = [
         (&["/echo/ü"][..], "/echo/%C3%BC"),
         (&["/echo/a b?c d"], "/echo/a%20b?c%20d"),
@@ -254,7 +263,7 @@ fn a_location_with_blanks_or_utf_8_is_followed() {
 fn a_loop_of_redirects_ends() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    // It redirects to itself.
+    // This address redirects to itself.
     let id = call(&db, &server.url("/status/302?location=%23"), 5);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 302, redirect not followed");
@@ -406,6 +415,7 @@ fn a_server_needs_a_trusted_certificate_for_its_name() {
     let directory = temp_dir();
     let roots = directory.path().join("roots.pem");
     fs::write(&roots, trusted.pem()).unwrap();
+    // A server, by the name in its certificate and the year in which that expires, and the error.
     let servers = [
         (trusted.server("127.0.0.1", 4000), ""),
         (trusted.server("127.0.0.1", 2021), "it has expired; renew it on the server"),
@@ -480,5 +490,6 @@ fn a_redirect_goes_from_http_to_https_and_never_back() {
         "dead|HTTP status 307, redirect not followed"
     );
     assert!(db.of_attempt(down, 1, "error").ends_with("; it leads from https to http"));
-    assert_eq!((plain.requests().len(), secure.requests().len()), (1, 2));
+    assert_eq!(plain.requests().len(), 1);
+    assert_eq!(secure.requests().len(), 2);
 }

@@ -185,7 +185,8 @@ fn every_name_is_valid_and_unique() {
 
 #[test]
 fn a_job_is_named_after_the_program_that_does_the_work() {
-    // The first is the line of Debian's certbot.
+    // The command, and the name of its job. Guards, waits and wrappers are left out. The first
+    // command is that of Debian's certbot.
     let commands = [
         (
             "test -x /usr/bin/certbot -a \\! -d /run/systemd/system && perl -e 'sleep \
@@ -367,6 +368,7 @@ fn a_file_that_cron_ignores_is_not_imported() {
 fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
     let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
                `; wait`, or remove an `&` at its end";
+    // When these commands end, a process of theirs may still run.
     let leaves = [
         "(sleep 3; echo late >f) &",
         "nohup a >/dev/null 2>&1 &",
@@ -379,6 +381,8 @@ fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
         "a & wait; b &",
         "echo $((1 & 3)); a &",
     ];
+    // These commands leave no process: they wait for it, or their `&` is another operator, quoted,
+    // or in a comment.
     let waits = [
         "a && b",
         "a >f 2>&1",
@@ -423,6 +427,7 @@ fn assert_warned_of_failing_runs(commands: &[&str], warning: &str) {
 
 #[test]
 fn a_guard_whose_failure_would_fail_the_run_is_imported_with_a_warning() {
+    // The guard of each command fails, so the command does nothing, and its exit status is not 0.
     let skips = [
         "[ -e /nosuch ] && true",
         "test $(date +%u) = 8 && true",
@@ -451,6 +456,7 @@ fn a_guard_whose_failure_would_fail_the_run_is_imported_with_a_warning() {
     ];
     let remedy = "write `if GUARD; then COMMAND; fi` instead of `GUARD && COMMAND`";
     assert_warned_of_failing_runs(&skips, remedy);
+    // The warning names the guard.
     let guard = "@daily cd /srv && ! /usr/bin/pgrep x && y\n";
     import(guard, &[]).stderr_has("each time the guard `! /usr/bin/pgrep` fails, the run is dead");
 }
@@ -480,6 +486,7 @@ fn a_grep_that_finds_no_line_at_the_end_of_a_command_is_imported_with_a_warning(
 
 #[test]
 fn guards_that_do_not_fail_the_run_and_failures_on_purpose_are_imported_without_a_warning() {
+    // These commands succeed although their guard fails.
     let succeeding = [
         "[ -e /nosuch ] || true",
         "test -e /nosuch || { cd / && true; }",

@@ -135,7 +135,8 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
             failures.run().success().stdout.lines().count().to_string()
         };
         let attempts = all[0]["failures"].to_string();
-        assert_eq!((failures(&[]), failures(&["--group"])), (attempts, "1".to_owned()));
+        assert_eq!(failures(&[]), attempts);
+        assert_eq!(failures(&["--group"]), "1");
         assert_eq!(failures(&["--until", "2026-01-31 09:00", "--worker", "web1"]), "1");
     }
     db.jobctl(["failures", "--incident", &format!("{first}.9")])
@@ -153,19 +154,27 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
     let [full, other] = ["no space left on device", "no such customer"];
     let victim = insert_run_with_failure(&db, "backup", "dead", "web1", 0, full);
     insert_run_with_failure(&db, "backup", "dead", "web1", 1, other);
-    // Its last failure has another cause.
+    // This run failed by the same cause, but it died by another one.
     let twice = insert_run_with_failure(&db, "mail", "dead", "web1", 2, full);
     insert_failed_attempt(&db, twice, 2, "web1", 3, other);
     let incident = format!("{victim}.1");
     let listed = db.jobctl(["list", "--incident", &incident]).run().success().stdout;
-    assert_eq!((listed.lines().count(), listed.starts_with(&format!("{victim}\t"))), (1, true));
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(listed.starts_with(&format!("{victim}\t")), "{listed}");
     let retry = ["retry", "--all-dead", "--yes", "--verbose", "--incident", &incident];
     db.jobctl(retry).run().success().stdout(&format!("{victim}\tqueued\n"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"), "2");
+    // The incident by another of its attempts: no dead run is left in it.
     db.jobctl(["settle", "--all-dead", "--incident", &format!("{twice}.1"), "--yes"])
         .run()
         .success()
         .stdout("");
+}
+
+#[test]
+fn an_incident_is_named_by_a_run_and_a_failed_attempt() {
+    let db = TestDb::new();
+    let victim = insert_run_with_failure(&db, "backup", "dead", "web1", 0, "no space left");
     db.jobctl(["list", "--incident", &format!("{victim}.2")])
         .run()
         .exits(3)
@@ -258,6 +267,8 @@ fn failures_of_one_cause_with_pauses_below_8_hours_are_one_line() {
 #[test]
 fn a_cause_holds_no_values() {
     let db = TestDb::new();
+    // The output of the command, and the cause: its last line without values, or a reason that is
+    // known from the system.
     let causes = [
         (
             "ValueError: invalid literal for int() with base 10: \\'12 Main St\\'",
@@ -287,7 +298,7 @@ fn a_cause_holds_no_values() {
         ("{\"level\":\"error\",\"msg\":\"no space left on device\"}", "no space left on device"),
         ("cp: error reading a.bin: Input/output error", "input/output error"),
         ("first line\\nthe last line\\n\\n", "the last line"),
-        // These lines say nothing.
+        // These lines say nothing, so the cause is the error of the attempt.
         ("12345", "exit status 1"),
         ("{\"level\":\"error\",\"msg\":\"boom\"}", "exit status 1"),
         ("Error: x\\n\\nNode.js v20.11.1", "exit status 1"),
@@ -297,6 +308,7 @@ fn a_cause_holds_no_values() {
         ("a reason\\n}", "exit status 1"),
         ("", "exit status 1"),
     ];
+    // The texts above are part of an SQL literal with backslashes, so quotes are doubled.
     for (index, (output, _)) in (0..).zip(&causes) {
         insert_run_with_failure(
             &db,
@@ -318,6 +330,7 @@ fn errors_of_other_types_are_causes_without_values() {
     let run = insert_run_with_failure(&db, "a", "dead", "w", 0, "");
     const CONNECTION_REFUSED: &str = "cannot connect to the server: Connection refused \
         (os error 111); the server is `10.0.0.7:443`";
+    // The number of the attempt, its error, and the cause. The output is not the cause of these.
     for (number, error_type, error, cause) in [
         (2, "http_status", "HTTP status 503", "HTTP status 503"),
         (3, "signal", "killed by SIGKILL (out of memory?)", "killed by SIGKILL (out of memory?)"),
@@ -334,6 +347,7 @@ fn errors_of_other_types_are_causes_without_values() {
             db.query(&format!("SELECT cause FROM jobctl.job_attempts WHERE attempt = {number}"));
         assert_eq!(found, cause);
     }
+    // Only a failed attempt has a cause.
     db.execute("UPDATE jobctl.job_attempts SET outcome = 'succeeded'");
     assert_eq!(db.query("SELECT count(cause) FROM jobctl.job_attempts"), "0");
     // An attempt that another program recorded without an error is an incident, too.
@@ -436,6 +450,7 @@ fn a_narrow_terminal_shows_when_an_incident_was_and_how_many_runs_are_dead() {
         assert!(all.iter().all(|word| shown.contains(word)), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
     }
+    // The width of the terminal, the command, and the headings that fit and that are left out.
     for (columns, command, kept, left_out) in [
         (80, "failures", &["ENDED", "JOB", "ERROR", "LAST LINE"][..], "WORKER"),
         (120, "failures", &["ENDED", "JOB", "ERROR", "LAST LINE"], "ATTEMPTS"),
@@ -446,6 +461,7 @@ fn a_narrow_terminal_shows_when_an_incident_was_and_how_many_runs_are_dead() {
         assert!(!shown.contains(left_out), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
     }
+    // Of a waiting run, the time at which it is due is shown, and long names are left out.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, queue, share, last_error, run_at)
          VALUES ('import_articles_nightly', 'failed', 1, 'a_queue_with_a_name',

@@ -268,16 +268,19 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
     }
     let (db, folder) = (TestDb::new(), temp_dir());
     let done = beside_cron(&db, folder.path(), ANSWERS).run().success();
+    // What the terminal shows after the answer `n` and after `y`, and then the crontab.
     let shown = done.stdout.replace('\r', "");
     let [_, no, yes] = shown.split("== ").collect::<Vec<_>>()[..] else { panic!("{done}") };
     for answer in [no, yes] {
         assert!(answer.contains("change the crontab? [y/N] "), "{done}");
         assert!(answer.contains("\n+ * * * * * "), "{done}");
     }
+    // The lines that the crontab had before. They stay.
     let own = "MAILTO=\"\"\nHOME=/srv\nTZ=UTC\nSHELL=/bin/bash\nPGHOST=db\nDATABASE_URL=other\n\
         JOBCTL_LOG=debug\n0 4 * * * backup\n";
     assert!(no.ends_with(&format!("cannot init: not confirmed\nexit 1\n{own}")), "{done}");
     assert!(yes.contains(&format!("the lines are installed in the crontab\n{own}")), "{done}");
+    // Each of these lines also applies to the new lines below it.
     for complaint in [
         "the crontab sets HOME: ticks read /srv/.pgpass, not yours",
         "cron mails no line of `check` and `tick`, because the crontab sets MAILTO to nothing",
@@ -291,7 +294,7 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
         assert!(no.contains(&format!("jobctl: {complaint}\n")), "{done}");
     }
     assert!(!no.contains("cron mails problems"), "{done}");
-    // The block sets another variable, which wins.
+    // The new lines set JOBCTL_DATABASE_URL, which comes before DATABASE_URL.
     assert!(!no.contains("sets DATABASE_URL"), "{done}");
     assert!(yes.ends_with("# END jobctl\n"), "{done}");
 }
@@ -509,7 +512,7 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     assert!(odd, "{done}");
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
-    // Neither a file nor the link is left.
+    // All files and the link are gone.
     assert!(!removed.lines().any(|line| line.starts_with(units)), "{done}");
 }
 

@@ -190,13 +190,14 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     std::fs::write(&file, "[jobs.plain]\nshell = 'false'\n").unwrap();
     let apply = format!("apply {} --dry-run", file.display());
     let mut interfaces = Interfaces { db: &db, text: interfaces.text };
-    let next = |time: &str| {
+    let set_next_time = |time: &str| {
         let set = "UPDATE jobctl.job_definitions SET next_run_at";
         db.execute(&format!("{set} = {time} WHERE name = 'nightly'"));
     };
-    next("now() - interval '1 minute'");
+    // `apply` also prints what becomes of due times.
+    set_next_time("now() - interval '1 minute'");
     interfaces.rows("apply", &[&apply]);
-    next("now() + interval '1 hour'");
+    set_next_time("now() + interval '1 hour'");
     interfaces.rows("list", &["list"]);
     interfaces.rows("list-dead", &["list-dead --all"]);
     interfaces.rows("list-dead --group", &["list-dead --group --all"]);
@@ -235,6 +236,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     nested(&mut interfaces, "status", "status", "figures");
     interfaces.rows("check (an object; TSV has a line for each finding)", &["check"]);
     interfaces.rows("tick --dry-run", &["tick --dry-run"]);
+    // These commands print the same fields as TSV.
     for line in [
         &*apply,
         "list",
@@ -251,6 +253,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
         interfaces.assert_same_in_tsv(line);
     }
     interfaces.rows("doctor", &["doctor"]);
+    // The commands from here on change runs.
     interfaces.rows("enqueue (an object; TSV has the id only)", &["enqueue plain"]);
     interfaces.rows("once --list", &["once --list"]);
     let totals = "settle --all-dead, retry --all-..., cancel --all..., edit --all-waiting";

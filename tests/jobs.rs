@@ -35,6 +35,7 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
     assert_eq!(jobs[1]["executes"], "http://app.example/report?[redacted]");
     assert_eq!(jobs[1]["state"], Value::Null);
     assert_eq!(jobs[1]["timeout_seconds"], json!(30.0));
+    // A schedule that can't be read never fires. Three commands say so.
     db.execute("UPDATE jobctl.job_definitions SET schedule = '61 * * * *' WHERE name = 'backup'");
     let shown = [
         json_of(&db, &["jobs"])[0].take(),
@@ -42,8 +43,10 @@ fn jobs_lists_what_definitions_run_and_why_they_do_not_fire() {
         json_of(&db, &["status"])["jobs"][0].take(),
     ];
     for job in shown {
-        assert_eq!((&job["state"], &job["next_run_at"]), (&json!("broken"), &Value::Null));
+        assert_eq!(job["state"], "broken");
+        assert_eq!(job["next_run_at"], Value::Null);
     }
+    // A paused one names the person and the reason.
     db.apply(JOBS);
     let pause = db.jobctl(["pause", "backup", "--reason", "disk"]).env("SUDO_USER", "ana");
     pause.run().success();
@@ -79,6 +82,7 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
             "enqueue_may_set": [], "enabled": true,
         })
     );
+    // Each night at 2:30 in Berlin, in summer and in winter.
     let times = job["next_times"].as_array().unwrap();
     assert_eq!(times.len(), 5);
     assert!(times.iter().all(|time| time.as_str().unwrap().contains("T02:30:00+0")), "{times:?}");
@@ -87,6 +91,13 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
     let job = json_of(&db, &["jobs", "report"]);
     assert_eq!(job["last_runs"][0]["id"], run);
     assert_eq!(job["next_times"], json!([]));
+}
+
+#[test]
+fn job_shows_an_operator_no_secret() {
+    let db = TestDb::new();
+    db.apply(JOBS);
+    db.enqueue(["report", "--in", "1h"]);
     let operator = Role::granted(&db, "operator");
     let shown = operator.jobctl(["jobs", "report", "--format", "table"]).run().success();
     let shown =
@@ -95,7 +106,12 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
         "{ headers = { authorization = \"[redacted]\" }, \
          url = \"http://app.example/report?[redacted]\" }",
     );
-    // What `job` prints can be applied.
+}
+
+#[test]
+fn what_job_prints_can_be_applied() {
+    let db = TestDb::new();
+    db.apply(JOBS);
     let shown = db.jobctl(["jobs", "backup", "--format", "table"]).run().success().stdout;
     let keys = shown.lines().skip_while(|line| !line.starts_with("shell:"));
     let keys = keys.take_while(|line| !line.is_empty()).map(|line| {
@@ -103,6 +119,7 @@ fn job_shows_a_definition_in_the_words_of_the_file() {
         format!("{key} = {}\n", value.trim())
     });
     let file = format!("[jobs.backup]\n{}", keys.collect::<String>());
+    // Only the redacted variable differs.
     let changes = db.apply(&file);
     assert!(changes.starts_with("change\tbackup\tenv\t"), "{changes}");
     assert_eq!(changes.lines().count(), 2, "the other definition is disabled: {changes}");

@@ -331,7 +331,7 @@ fn leases_are_renewed_while_hundreds_of_schedules_cannot_be_fired() {
     db.wait_for_renewals(id, 3);
     gate.open();
     db.wait_for_status(id, "succeeded");
-    // One wake-up has no time for all of them; the next ones continue.
+    // One wake-up has no time for all schedules, and the next ones continue.
     let due = "SELECT count(*) FROM jobctl.job_definitions WHERE put_off_until IS NULL";
     wait_until("all schedules to be put off", || db.query(due) == "0");
     tick.signal(Signal::TERM);

@@ -64,6 +64,7 @@ fn list_dead_shows_the_latest_death_first() {
 #[test]
 fn json_has_every_column_with_null_for_a_missing_value() {
     let db = TestDb::new();
+    // One run has all values. The other one died earlier and lacks what may be missing.
     let id = insert_dead(
         &db,
         1,
@@ -154,6 +155,7 @@ fn a_terminal_shows_an_aligned_table() {
         .iter()
         .position(|line| line.contains("ATTEMPTS"))
         .unwrap_or_else(|| panic!("{shown}"));
+    // Columns are two blanks apart.
     let words = |line: &str| {
         line.split("  ")
             .map(str::trim)
@@ -171,6 +173,7 @@ fn a_terminal_shows_an_aligned_table() {
         [&id.to_string(), "shell", "3/5", "2026-01-31T08:00:01Z", "exit_code", "exit status 3"]
     );
     assert_eq!(row.find("3/5"), lines[header].find("ATTEMPTS"));
+    // The texts of the other run can't send escape sequences or change the direction of the text.
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
 }
 
@@ -205,7 +208,8 @@ fn groups_count_dead_runs_by_job_and_error_type() {
     insert_dead(&db, 1, &timeout.replace("5s", "6s"));
     let unknown = insert_dead(&db, 3, "");
     enqueue_in_status(&db, "cancelled");
-    // The id and the error are those of the latest death, not of the newest run.
+    // The columns are job, error type, count, first and last death, id and error. Id and error are
+    // those of the latest death, and not of the newest run.
     let line = format!(
         "report\ttimeout\t2\t2026-01-31T08:00:01.000000Z\t2026-01-31T08:00:02.000000Z\t{last}\t\
          timed out after 5s\n"
@@ -221,6 +225,7 @@ fn groups_count_dead_runs_by_job_and_error_type() {
         .stdout(&format!("{line}{other}{rare}"))
         .stderr("");
     db.jobctl(["list-dead", "--group", "--limit", "1"]).run().success().stdout(&line);
+    // Only deaths of these seconds count: one of the two timeouts, and the run without an error.
     let within = ["--since", "2026-01-31T08:00:02Z", "--until", "2026-01-31T08:00:07Z"];
     let finished = db.jobctl(["list-dead", "--group", "--json"]).args(within).run().success();
     let expected = serde_json::json!([

@@ -44,6 +44,7 @@ const LONG: [&str; 5] = ["load", "--runs", "1000000", "--rate", "100"];
 #[test]
 fn a_load_test_prints_its_figures_and_changes_no_other_row() {
     let db = TestDb::new();
+    // One run of another job has ended, and one is due.
     db.apply("[jobs.other]\nshell = 'true'\n");
     db.enqueue(["other"]);
     db.jobctl(["tick"]).run().success();
@@ -67,6 +68,7 @@ fn a_load_test_prints_its_figures_and_changes_no_other_row() {
     assert_eq!(numbers_of_rows(&db), before);
     assert_eq!(db.status(due), "queued", "other runs are left to other ticks");
     db.jobctl(["check"]).run().success().stdout(&check);
+    // The rows of the test were deleted, so the tables get a VACUUM.
     wait_until("the VACUUM to be counted", || {
         db.query(
             "SELECT count(*) FROM pg_stat_user_tables

@@ -134,24 +134,20 @@ fn a_cancel_request_reaches_a_run_whose_row_is_locked() {
 
 #[test]
 fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
-    let (select, commit, rollback) =
-        (statements_that_lock_the_run()[1].clone(), "COMMIT", "ROLLBACK");
-    let newer = "|succeeded|1";
-    let failed = "failed|1|exit_code|t||";
+    let select = statements_that_lock_the_run()[1].clone();
+    let (commit, rollback) = ("COMMIT", "ROLLBACK");
+    let (succeeds, fails) = ("echo 7€", "echo 7€; exit 1");
+    // The statement that locks the row, the end of its transaction, and the script. Then what is
+    // expected: the columns of the run and, if a newer run has replaced it, of that run; and the
+    // figures. `expected` is `status|attempts|error_type|waits|status of run 2|attempts of run 2`.
     let cases = [
-        (replace_statement(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
-        (replace_statement(), commit, "echo 7€", &format!("succeeded|1||{newer}"), "2|0|0|0"),
-        (select.clone(), rollback, "echo 7€", "succeeded|1||||", "1|0|0|0"),
-        (replace_statement(), rollback, "echo 7€; exit 1", failed, "0|1|1|0"),
-        (select, commit, "echo 7€; exit 1", failed, "0|1|1|0"),
+        (replace_statement(), rollback, succeeds, "succeeded|1||||", "1|0|0|0"),
+        (replace_statement(), commit, succeeds, "succeeded|1|||succeeded|1", "2|0|0|0"),
+        (select.clone(), rollback, succeeds, "succeeded|1||||", "1|0|0|0"),
+        (replace_statement(), rollback, fails, "failed|1|exit_code|t||", "0|1|1|0"),
+        (select, commit, fails, "failed|1|exit_code|t||", "0|1|1|0"),
         // The newer run fails, too.
-        (
-            replace_statement(),
-            commit,
-            "echo 7€; exit 1",
-            "cancelled|1|exit_code|f|failed|1",
-            "0|2|1|0",
-        ),
+        (replace_statement(), commit, fails, "cancelled|1|exit_code|f|failed|1", "0|2|1|0"),
     ];
     for (lock, end, script, expected, figures) in cases {
         let db = TestDb::new();
@@ -173,7 +169,7 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         db.jobctl(["check", "--max-lag", "0s"]).run().prints_nowhere("expired lease");
         assert_eq!(db.of_run(1, "status, attempts"), "running|1");
         locker.batch_execute(end).unwrap();
-        // As if the row had been locked for half a minute.
+        // The log says for how long the row was locked: make it half a minute.
         db.execute(
             "UPDATE jobctl.job_locked_runs SET written_at = written_at - interval '30 seconds'",
         );
@@ -252,8 +248,10 @@ fn a_tick_and_show_name_a_locked_definition_as_the_reason_why_its_runs_wait() {
 fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
     let lost = "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + \
         interval '1 hour'";
+    // What the session that has locked the row changes, as a recovery does, a recovery and a later
+    // attempt, a claim by another worker, another start of the same attempt, and a deletion. And
+    // the outcome of the attempt in the history.
     let changes = [
-        // As a recovery, a forced retry and its claim by another worker do it.
         (format!("UPDATE jobctl.job_runs SET {lost}"), "lease_expired"),
         (format!("UPDATE jobctl.job_runs SET {lost}, attempts = 2"), "lease_expired"),
         (
@@ -280,7 +278,8 @@ fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
         let log = shop.tick_of_other_worker();
         let line = "run 1 attempt 1: lease lost, stored result of worker w not recorded";
         assert!(log.contains(line), "{change}: {log}");
-        assert_eq!((rows(), db.query(KEPT_BESIDE_ROW)), (before, "0".to_owned()), "{change}");
+        assert_eq!(rows(), before, "{change}");
+        assert_eq!(db.query(KEPT_BESIDE_ROW), "0", "{change}");
         assert_eq!(db.of_attempt(1, 1, "outcome"), history, "{change}");
         assert_eq!(db.query(FIGURES), "|||", "{change}");
     }
@@ -292,7 +291,8 @@ fn a_lease_that_has_expired_is_not_kept_beside_a_locked_row() {
     let shop = Shop::new(&db, "");
     let tick = shop.worker.jobctl(WORKER).spawn();
     shop.gate.wait_for_starts(1);
-    // As if the lock were that of a recovery.
+    // While the tick is stopped, its lease ends. A recovery then locks the row as this session
+    // does.
     tick.signal(Signal::STOP);
     db.expire_leases();
     let mut locker = db.client();
@@ -325,7 +325,7 @@ fn a_rejected_stored_result_delays_no_other() {
     let other = worker.jobctl(["tick", "--worker", "other"]).run().success();
     other.stderr_has("run 1: cannot record stored results: ").stderr_has("run 1 is kept");
     assert_eq!(ids.map(|id| db.status(id)), ["running", "succeeded"]);
-    // It is kept, even after its lease.
+    // The stored result is kept after the end of the lease, and recorded without the trigger.
     db.execute("DROP TRIGGER reject ON jobctl.job_runs");
     db.expire_leases();
     worker.jobctl(["tick", "--worker", "other"]).run().success();
@@ -346,6 +346,8 @@ fn claims_and_commands_treat_a_lease_beside_a_locked_row_as_a_lease() {
          SELECT id, attempts, 'w', started_at, now() + interval '1 hour'
          FROM jobctl.job_runs WHERE status = 'running'",
     );
+    // The lease in the row has just ended, and the lease beside it lasts for an hour. So the only
+    // slot of this worker is taken, and no command says that the lease has expired.
     db.jobctl(["tick", "--worker", "w", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(waiting), "queued");
     db.jobctl(["show", "2"]).run().success().stdout_has("locked_until").prints_nowhere("expired");
@@ -354,6 +356,7 @@ fn claims_and_commands_treat_a_lease_beside_a_locked_row_as_a_lease() {
     report().prints_nowhere("lease expired").prints_nowhere("with an expired lease");
     db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
     db.jobctl(["forget", "w"]).run().exits(4).stderr_has("holds runs");
+    // Now that lease has expired, too, and all of them say so. The next tick recovers the run.
     db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '1 hour'");
     db.jobctl(["show", "2"]).run().success().stdout_has("its lease expired 1h ago");
     report().stdout_has("lease expired").stdout_has("with an expired lease");
@@ -399,11 +402,14 @@ fn show_says_that_a_transaction_keeps_a_run_from_starting() {
     let tick = || db.jobctl(["tick"]).run().success();
     let [first, last] = ["a", "bad"].map(|job| db.enqueue([job]));
     let after = format!("{first},{last}");
+    // One run has no other reason to wait than the locks, because its predecessors end in the first
+    // tick. The other one is due.
     let blocked = db.enqueue(["a", "--after", &after, "--after-any-end"]);
     let due = db.enqueue(["a"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '2h' WHERE id = {due}"
     ));
+    // A row is locked by a SELECT, or has a new version that is not committed.
     for lock in [
         "SELECT FROM jobctl.job_runs WHERE id IN ({ids}) FOR UPDATE",
         "UPDATE jobctl.job_runs SET priority = 1 WHERE id IN ({ids})",

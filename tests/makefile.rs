@@ -50,6 +50,7 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
     let broken =
         script(folder.path(), "broken-cargo", "echo 'no default is configured' >&2; exit 1");
     let missing = folder.path().join("no-cargo");
+    // A cargo that is missing, too old, or fails, and the error.
     for target in ["build", "demo", "test"] {
         for (cargo, cause) in [
             (&missing, format!("there is no `{}`; install Rust ", missing.display())),
@@ -65,10 +66,17 @@ fn without_a_toolchain_nothing_is_installed_or_compiled() {
             );
         }
     }
+    // Each target asked the old cargo for its version, and called it for nothing else.
     assert_eq!(
         fs::read_to_string(folder.path().join("old-cargo.calls")).unwrap(),
         "called\n".repeat(3)
     );
+}
+
+#[test]
+fn without_a_toolchain_of_root_the_error_asks_for_a_build_without_sudo() {
+    let folder = temp_dir();
+    let missing = folder.path().join("no-cargo");
     let mut as_root = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check-toolchain"));
     let output = as_root.arg(&missing).env("SUDO_USER", "user").output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -166,6 +174,7 @@ fn shells_and_man_find_the_installed_files() {
     let release = folder.path().join("release");
     fs::create_dir(&release).unwrap();
     copy_jobctl(&release);
+    // The program, a script that asks it about jobctl, and the beginning of a line of its answer.
     for (program, script, expected) in [
         ("fish", "fish -c 'complete -C \"jobctl li\"'", "list"),
         ("zsh", "zsh -c 'autoload -Uz compinit; compinit -u; print $_comps[jobctl]'", "_jobctl"),
@@ -224,7 +233,7 @@ fn make_uninstall_removes_what_make_install_wrote_and_nothing_else() {
         fs::write(&other, "").unwrap();
         run("uninstall");
         assert_eq!(files(), format!("{}\n", other.display()));
-        // It can be repeated.
+        // A second removal finds nothing, and succeeds.
         run("uninstall");
         fs::remove_dir_all(&root).unwrap();
     }

@@ -163,7 +163,7 @@ fn a_step_longer_than_its_range_keeps_the_first_value() {
         );
 }
 
-/// Compares with the Python library that healthchecks uses.
+/// Compares 60 times of each expression with those of cronsim, the Python library of healthchecks.
 #[test]
 fn the_last_and_the_nth_days_are_those_of_cronsim() {
     const TIMES: &str = "import sys, datetime, cronsim\n\
@@ -243,6 +243,8 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
          UPDATE jobctl.job_definitions SET paused_at = now() WHERE name = 'b';
          UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'c'",
     );
+    // The next time, the job, its state, the schedule, the zone, the skipped times, and the next
+    // time in the zone. A schedule that does not fire has no next time.
     let all = db.jobctl(["next"]).run().success();
     all.stdout(
         "2030-01-01T00:00:00.000000Z\ta\tfires\t@daily\tUTC\t3\t2030-01-01T00:00:00.000000+00:00\n\
@@ -256,6 +258,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     let stored = "2030-01-01T00:00:00.000000Z\t2030-01-01T00:00:00.000000+00:00\n";
     let one = || db.jobctl(["next", "a", "--count", "1"]);
     one().run().success().stdout(stored).stderr("");
+    // The times of a stopped schedule are shown with a warning.
     for (change, state) in [
         ("", "paused"),
         ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled"),
@@ -268,6 +271,12 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
             .stdout_has("T00:00:00.000000+00:00\n");
         times.stderr(&format!("jobctl: `b` is {state}: it does not fire at these times\n"));
     }
+}
+
+#[test]
+fn next_shows_how_the_last_run_ended_and_when_the_last_one_succeeded() {
+    let db = TestDb::new();
+    db.apply("[jobs.c]\nshell = 'true'\n");
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2029-12-31 23:00Z',
              time_zone = 'Europe/Berlin', schedule = '@daily' WHERE name = 'c';
@@ -283,7 +292,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     );
 }
 
-/// It fires whatever the schedule says, and the times before it are skipped.
+/// A tick fires the stored time, whatever the schedule says, and skips the times before it.
 #[test]
 fn next_begins_with_the_stored_time() {
     let db = TestDb::new();
@@ -345,6 +354,7 @@ fn a_narrow_terminal_shows_times_without_seconds_or_no_times() {
         assert!(shown.lines().all(fits), "{shown}");
         shown
     };
+    // The job's name is too long for 80 columns, and so are the zone and the error.
     for (command, wanted) in [
         ("next", &["NEXT", "in 1", "mon-fri"][..]),
         ("list-dead", &["lease_expired", "long"]),
@@ -370,14 +380,17 @@ fn usual(db: &TestDb, job: &str) -> String {
 #[test]
 fn the_usual_run_time_is_of_the_last_thirty_successes() {
     let db = TestDb::new();
+    // The number of successes, their median and their 95th percentile in seconds.
     assert_eq!(usual(&db, "backup"), "0||");
+    // The last thirty of 40 successes took 11 to 40 seconds. Other runs took longer.
     for seconds in 1..=40 {
         insert_ended(&db, "backup", "succeeded", 90 * 24, seconds);
         insert_ended(&db, "backup", "dead", 1, 1000);
         insert_ended(&db, "other", "succeeded", 1, 1000);
     }
     assert_eq!(usual(&db, "backup"), "30|25|39");
-    // A bulk that waits and a run that began before it do not hide the successes.
+    // The newest thousand runs of the job are read, and the thousand before its newest running run.
+    // So many waiting runs hide the successes only if no run is running.
     let running = insert_running(&db, "backup", 60);
     let enqueue = |runs: u32| {
         db.execute(&format!(
@@ -399,8 +412,9 @@ fn the_usual_run_time_is_of_the_last_thirty_successes() {
     assert!(read.get::<_, i64>(0) < 1100 && read.get::<_, i64>(1) == 0, "{read:?}");
 }
 
-#[test]
-fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
+/// A database with five schedules. `b`, `c` and `a` fire in 10, 20 and 30 minutes, and `late` in
+/// 61. `paused` would fire in 5 minutes.
+fn db_with_fires() -> TestDb {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\nschedule = '0 0 29 2 *'\n");
     let jobs = ["late", "a", "b", "c", "paused"].map(job).concat()
@@ -414,14 +428,24 @@ fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
              AS fires (name, minutes)
          WHERE fires.name = definition.name",
     );
+    // The median of `a` is 660 s. `c` has never succeeded.
     for (job, seconds) in [("a", 600), ("a", 660), ("a", 6000), ("b", 60)] {
         insert_ended(&db, job, "succeeded", 2000, seconds);
     }
-    let fires = |command: &[&str]| -> Vec<Value> {
-        let fires = db.jobctl(["next", "--json"]).args(command.iter().copied()).run().success();
-        serde_json::from_str(&fires.stdout).unwrap()
-    };
-    let of_hour = fires(&["--within", "1h"]);
+    db
+}
+
+fn fires(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
+    let fires = db.jobctl(["next", "--json"]).args(arguments.iter().copied()).run().success();
+    serde_json::from_str(&fires.stdout).unwrap()
+}
+
+#[test]
+fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
+    let db = db_with_fires();
+    let of_hour = fires(&db, &["--within", "1h"]);
+    // Returns of each fire the job, its usual run time, and the time from its start, the field
+    // `at`, to its usual end.
     let facts = |fires: &[Value], at: &str| -> Vec<Value> {
         let fact = |fire: &Value| {
             let time = |name: &str| fire[name].as_str()?.parse::<DateTime<Utc>>().ok();
@@ -434,10 +458,16 @@ fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
         facts(&of_hour, "scheduled_for"),
         [json!(["b", 60.0, 60]), json!(["c", null, null]), json!(["a", 660.0, 660])]
     );
-    let all = facts(&fires(&[]), "next_run_at");
+    let all = facts(&fires(&db, &[]), "next_run_at");
     assert!(all.contains(&json!(["a", 660.0, 660])), "{all:?}");
     assert!(all.contains(&json!(["paused", null, null])), "{all:?}");
-    assert_eq!(facts(&fires(&["a", "--count", "1"]), "scheduled_for")[0][2], 660);
+    assert_eq!(facts(&fires(&db, &["a", "--count", "1"]), "scheduled_for")[0][2], 660);
+}
+
+#[test]
+fn a_terminal_shows_the_fires_of_an_hour_and_their_usual_run_times() {
+    let db = db_with_fires();
+    // The width of the terminal, the command, and the headings that fit.
     for (columns, command, headings) in [
         (120, "next --within 1h", &["AT ", "JOB", "USUAL ", "USUAL END", "LOCAL TIME"][..]),
         (80, "next --within 1h", &["AT ", "JOB", "USUAL ", "USUAL END", "LOCAL TIME"]),
@@ -451,14 +481,18 @@ fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
         assert_eq!(shown.contains(sum), command.contains("within"), "{shown}");
     }
     assert!(on_terminal(&db, 80, "next a").contains(". A run usually takes 11m.\n"));
-    // A schedule may fire several times.
+}
+
+#[test]
+fn next_within_lists_each_fire_of_a_schedule_and_takes_a_day_at_most() {
+    let db = TestDb::new();
     db.apply("[jobs.often]\nshell = 'true'\nschedule = '* * * * *'\n");
-    let often = fires(&["--within", "5m"]).len();
+    let often = fires(&db, &["--within", "5m"]).len();
     assert!((5..=6).contains(&often), "{often}");
     let none = on_terminal(&TestDb::new(), 80, "next --within 1h");
     assert_eq!(none, "jobctl: no schedule fires within this time\n");
     db.jobctl(["next", "--within", "2d"]).run().exits(2).stderr_has("1d");
-    db.jobctl(["next", "a", "--within", "1h"]).run().exits(2).stdout("");
+    db.jobctl(["next", "often", "--within", "1h"]).run().exits(2).stdout("");
 }
 
 #[test]

@@ -99,12 +99,25 @@ fn an_application_enqueues_for_its_next_monday() {
     Role::granted(&db, "enqueuer").client().batch_execute(enqueue).unwrap();
     let line = r#"{"job_type": "a", "next": "0 9 * * mon", "time_zone": "Europe/Berlin"}"#;
     db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().success();
+    // SQL and a batch mean the same time.
     assert_eq!(db.query("SELECT count(DISTINCT run_at) FROM jobctl.job_runs"), "1");
+}
+
+#[test]
+fn next_time_takes_days_a_zone_and_the_time_after_which_it_looks() {
+    let db = TestDb::new();
+    // It is 9:00 on a Monday, so the next of these days is Saturday.
     let monday = "SELECT jobctl.next_time('09:00', 'MON,sat-sun', 'UTC', '2026-11-23 09:00Z')";
     assert_eq!(db.query(monday), "2026-11-28 09:00:00+00");
-    // A fraction of a second in a gap.
+    // This time does not exist on the day of the change to summer time. The end of the gap counts,
+    // and the fraction of the second is dropped.
     let gap = "SELECT jobctl.next_time('02:00:00.5', '*', 'Europe/Berlin', '2026-03-28 12:00Z')";
     assert_eq!(db.query(gap), "2026-03-29 01:00:00+00");
+}
+
+#[test]
+fn next_time_names_the_wrong_argument() {
+    let db = TestDb::new();
     for (arguments, why) in [
         ("NULL", "an argument is NULL"),
         ("'24:00'", "at is out of range; allowed are 00:00 to 23:59:59"),

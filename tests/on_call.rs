@@ -113,10 +113,9 @@ fn one_command_finds_the_full_disk_on_one_host() {
     let groups = db.jobctl(["failures", "--since", "1d", "--group", "--json"]).run().success();
     let groups: Value = serde_json::from_str(&groups.stdout).unwrap();
     assert_eq!(groups.as_array().unwrap().len(), 1, "{groups}");
-    assert_eq!(
-        (&groups[0]["workers"][0], &groups[0]["failures"], &groups[0]["cause"]),
-        (&"web2".into(), &400.into(), &"no space left on device".into())
-    );
+    assert_eq!(groups[0]["workers"][0], "web2");
+    assert_eq!(groups[0]["failures"], 400);
+    assert_eq!(groups[0]["cause"], "no space left on device");
     let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
     let week: Value = serde_json::from_str(&week.stdout).unwrap();
     let jobs: Vec<_> = week.as_array().unwrap().iter().map(|one| &one["jobs"][0]).collect();
@@ -126,7 +125,7 @@ fn one_command_finds_the_full_disk_on_one_host() {
 #[test]
 fn the_report_and_failures_name_the_same_errors() {
     let db = after_a_bad_week();
-    // An enqueue fails while the sequence is behind.
+    // The bad week has left the sequence behind its table, so an enqueue would fail.
     db.execute("SELECT setval('jobctl.job_runs_id_seq', max(id)) FROM jobctl.job_runs");
     let run = |script: &str, flags: [&str; 2]| {
         db.enqueue(
@@ -136,6 +135,7 @@ fn the_report_and_failures_name_the_same_errors() {
                 .chain(["--", "sh", "-c", script]),
         );
     };
+    // A run whose three attempts fail in different ways, and four runs that die.
     let retried = "case $JOBCTL_ATTEMPT in 1) exit 28 ;; 2) kill -9 $$ ;; 3) sleep 60 ;; esac";
     run(retried, ["--timeout", "1s"]);
     for script in ["exit 137", "exit 137", "exit 137", "exit 2"] {
@@ -153,6 +153,7 @@ fn the_report_and_failures_name_the_same_errors() {
     let page = text(&page).replace(',', "");
     let (_, page) = page.split_once("Incidents").unwrap();
     let (page, _) = page.split_once("Timeline").unwrap();
+    // Each group of `failures` is a row of the page.
     for group in week {
         let [cause, error_type] = ["cause", "error_type"].map(|it| group[it].as_str().unwrap());
         let [jobs, workers] = ["jobs", "workers"].map(|it| {
@@ -256,6 +257,8 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
     let groups: Value = serde_json::from_str(&groups.stdout).unwrap();
     let disk = groups[0]["incident"].as_str().unwrap().to_owned();
     let page = fs::read_to_string(docs::root().join("docs/operations.md")).unwrap();
+    // A question, the command that answers it, and words of the answer. Words in capitals stand for
+    // the values in `names`.
     let questions: [(&str, &str, &[&str]); 36] = [
         ("Is anything wrong?", "check", &["worker web2 does not tick", "20 dead runs"]),
         ("What needs me first?", "status", &["Needs attention", "worker web2 does not tick"]),

@@ -76,6 +76,7 @@ fn a_bad_payload_is_refused_with_its_position() {
 #[test]
 fn a_payload_that_is_not_a_job_is_refused() {
     let db = TestDb::new();
+    // A built-in job, its payload, and the error.
     for (job, payload, why) in [
         ("shell", "{}", "missing field `command`"),
         ("shell", r#"{"command": []}"#, "`command` is empty"),
@@ -92,6 +93,7 @@ fn a_payload_that_is_not_a_job_is_refused() {
             .complains_once()
             .stderr_has(why);
     }
+    // Without a payload, the error says how to write one.
     let call = "needs a payload; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'";
     db.jobctl(["enqueue", "http"]).run().exits(2).complains_once().stderr_has(call);
     let command = "needs a payload; to run a command: jobctl enqueue shell -- COMMAND";
@@ -292,6 +294,15 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         .complains_once()
         .stderr_has(apart)
         .prints_nowhere("S3CRET");
+}
+
+#[test]
+fn a_payload_that_lost_its_quotes_in_the_shell_gets_a_tip() {
+    let database = Untouched::new();
+    let refused = |words: &[&str]| {
+        database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("")
+    };
+    let command = "to run a command: jobctl enqueue shell -- COMMAND\n";
     let quotes = "put a payload into single quotes, as in '{\"user\": 1}', or use --payload-file";
     for words in [
         &["report", "{user:1}"][..],
@@ -310,17 +321,9 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
     refused(&["report", r#"{"a": 1, "a": 2}"#]).prints_nowhere("single quotes");
     let tip = "\n  tip: to give a payload: jobctl enqueue JOB '{\"user\": 1}'\n";
     refused(&["report", "--payload", "{}"]).stderr_has(tip);
+    // A shell takes no quotes from a file.
     let of_file = database.jobctl(["enqueue", "report", "--payload-file", "-"]).stdin("{user:1}");
     of_file.run().exits(2).prints_nowhere("single quotes");
-    let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
-               begin with `env A=...`";
-    for words in [
-        &["shell", "--", "A=S3CRET", "printenv", "A"][..],
-        &["shell", r#"{"command": ["A=S3CRET"]}"#],
-        &["shell", "{}", "--", "A=S3CRET x", "y"],
-    ] {
-        refused(words).complains_once().stderr_has(env).prints_nowhere("S3CRET");
-    }
     // A text that begins like an object gets an error of its own.
     for words in [
         &["shell", "{"][..],
@@ -329,5 +332,22 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
         &["shell", "{}", "--timeot"],
     ] {
         refused(words).prints_nowhere(command);
+    }
+}
+
+#[test]
+fn a_command_that_begins_with_a_variable_gets_a_tip_without_its_value() {
+    let database = Untouched::new();
+    let refused = |words: &[&str]| {
+        database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("")
+    };
+    let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
+               begin with `env A=...`";
+    for words in [
+        &["shell", "--", "A=S3CRET", "printenv", "A"][..],
+        &["shell", r#"{"command": ["A=S3CRET"]}"#],
+        &["shell", "{}", "--", "A=S3CRET x", "y"],
+    ] {
+        refused(words).complains_once().stderr_has(env).prints_nowhere("S3CRET");
     }
 }

@@ -70,11 +70,13 @@ fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
     // This session plans its queries now, while the table is empty, and keeps these plans.
     let mut early = db.client();
     assert_reads_few_rows(&mut early, "an empty table");
-    let many = |insert: &str, count: usize| {
+    let insert_runs = |insert: &str, count: usize| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs {insert} FROM generate_series(1, {count}) AS n"
         ));
     };
+    // What fills the table, one after the other: a name, the columns and values of a run, and the
+    // number of runs.
     let fills: [(&str, &str, usize); 5] = [
         (
             "many finished",
@@ -92,12 +94,13 @@ fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
         ("many blocked", "(job_type, status) SELECT 'limited', 'blocked'", 50_000),
     ];
     for (when, insert, count) in fills {
-        many(insert, count);
+        insert_runs(insert, count);
         for analyzes in [false, true] {
             if analyzes {
                 db.execute("ANALYZE jobctl.job_runs");
             }
             let when = format!("{when}, analyzed: {analyzes}");
+            // The session from before has old plans, and a new session makes new ones.
             assert_reads_few_rows(&mut early, &format!("{when}, a plan of before"));
             assert_reads_few_rows(&mut db.client(), &when);
         }

@@ -81,8 +81,11 @@ impl Drop for Pooler {
     }
 }
 
+/// In this mode, each transaction may have another session. So no statement may rely on a session:
+/// `migrate`, enqueues with and without keys, claims, renewals, results, `cancel`, `retry` and
+/// `list-dead` are tried.
 #[test]
-fn everything_works_through_a_pooler_in_transaction_mode() {
+fn commands_and_ticks_work_through_a_pooler_in_transaction_mode() {
     let db = TestDb::empty();
     let Some(pooler) = Pooler::start(&db, "transaction") else {
         return leave_out("everything through a pooler", "PgBouncer is not installed");
@@ -103,6 +106,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     };
     let gate = Gate::new();
     let payload = serde_json::json!({ "command": gate.script() }).to_string();
+    // Two runs wait at the gate, in a tick that renews their leases.
     let held = enqueue(&["shell", "--key", "held", &payload]);
     assert_eq!(enqueue(&["shell", "--key", "held", &payload]), held);
     let doomed = enqueue(&["shell", &payload]);
@@ -118,6 +122,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
     ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     let lease = db.of_run(held, "locked_until");
     wait_until("a renewal", || db.of_run(held, "locked_until") != lease);
+    // A cancel reaches the tick, and a signal ends it.
     through().args(["cancel", &doomed.to_string()]).run().success();
     db.wait_for_status(doomed, "cancelled");
     worker.signal(rustix::process::Signal::TERM);
@@ -131,6 +136,7 @@ fn everything_works_through_a_pooler_in_transaction_mode() {
         .run()
         .success()
         .stdout_has("pooler\ta pooler shares the server processes");
+    // The 60 quick runs and the two others succeeded once each.
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
     assert_eq!(
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"),
@@ -154,6 +160,7 @@ fn a_wrong_setting_of_the_login_at_a_pooler_exits_7() {
     };
     list("ana:right", "").success();
     let password = "authentication failed; check the user and the password";
+    // The user and the password, the rest of the URL after the database, and the error.
     for (login, end, why) in [
         ("ana:wrong", "", password),
         ("bob:right", "", password),

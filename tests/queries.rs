@@ -109,6 +109,8 @@ const NOT_FOR_VIEWERS: [&str; 15] = [
     "report/may_read_outputs",
 ];
 
+/// If a viewer may not read a query, this test names the columns that the grant lacks. It finds
+/// them with a view of the query, because PostgreSQL keeps the columns that a view reads.
 #[test]
 fn a_viewer_may_read_each_column_of_the_queries_of_its_commands() {
     let db = TestDb::new();
@@ -116,6 +118,8 @@ fn a_viewer_may_read_each_column_of_the_queries_of_its_commands() {
     let (mut owner, mut reader) = (db.client(), viewer.client());
     let is_read = |name: &str| ["look/", "report/"].iter().any(|folder| name.starts_with(folder));
     for (name, text) in files().into_iter().filter(|(name, _)| is_read(name)) {
+        // EXPLAIN checks the privileges without reading anything. It needs values for the
+        // parameters.
         let query =
             (1..=24).rev().fold(text, |query, number| query.replace(&format!("${number}"), "NULL"));
         let is_denied = reader.batch_execute(&format!("EXPLAIN {query}")).is_err();

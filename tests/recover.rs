@@ -185,7 +185,7 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
         db.expire_leases();
         db.jobctl(["tick", "--worker", "thief", "--shell", "off", "--quiet"]).run().success();
     }
-    // The other runs continue with their first attempts.
+    // The thief takes only the lost runs. The others continue with their first attempts.
     let kept = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'");
     wait_until("the lost job to be killed", || {
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'lease_expired'")

@@ -28,6 +28,8 @@ fn a_waiting_run_gets_the_new_payload_and_time() {
     let db = db_with_definitions();
     let shell = |word| format!(r#"{{"command": ["echo", "{word}"]}}"#);
     let [old, new] = [shell("old"), shell("new")];
+    // A defined job and a built-in one, with an old and a new payload. Each enqueue has the same
+    // live key.
     for (job, old, new) in [("a", "\"old\"", "\"new\""), ("shell", &*old, &*new)] {
         let replaced = |expression: &str| {
             let run = "FROM jobctl.job_runs WHERE status = 'queued'";
@@ -43,9 +45,11 @@ fn a_waiting_run_gets_the_new_payload_and_time() {
                 format!("{{\"id\":{id},\"result\":\"replaced\"}}")
             );
             assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "t|t|7");
+            // Put the old payload and time back.
             answer_to_enqueue(&db, &[job, old, "--on-conflict", "replace", "--in", "1h"]);
             assert_eq!(replaced("payload::text LIKE '%new%', run_at <= now(), priority"), "f|f|7");
         }
+        // Two lines of a batch replace the same run.
         let line = format!(r#"{{"job_type": "{job}", "payload": {new}, {LIVE_KEY}, "#);
         let lines = [r#""on_conflict": "replace"}"#, r#""debounce": "1m", "debounce_max": "2m"}"#];
         let lines = lines.map(|rest| format!("{line}{rest}")).join("\n");
@@ -197,7 +201,7 @@ fn assert_new_run_waits_within(limit: &str) {
         answer_to_enqueue(&db, &["a", "[3]", "--on-conflict", "replace"]),
         second.replace("enqueued", "replaced")
     );
-    // The other enqueues see the run that waits.
+    // An enqueue without a replacement finds the new run, which waits.
     assert_eq!(
         answer_to_enqueue(&db, &["a", "[3]"]),
         second.replace("enqueued\"", "existing\",\"status\":\"queued\"")
@@ -207,7 +211,7 @@ fn assert_new_run_waits_within(limit: &str) {
     gate.open();
     tick.wait().success();
     other.wait().success();
-    // It is not tried again, because the new run has the newer payload.
+    // The replaced run is not tried again, because the new run has the newer payload.
     assert_eq!(db.of_run(1, "status, error_type, attempts"), "cancelled|exit_code|1");
     assert_eq!(db.of_run(2, "status, payload"), "queued|[3]");
 }
@@ -237,17 +241,20 @@ fn a_replaced_run_is_not_retried_beside_the_newer_one() {
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
              locked_until = now() + interval '1 hour', started_at = now()",
     );
+    // Run 1 is running, so a new run, 2, takes its key.
     answer_to_enqueue(&db, &["a", "[2]", "--on-conflict", "replace", "--in", "1h"]);
     let retry =
         |arguments: &[&'static str]| db.jobctl(["retry"]).args(arguments.iter().copied()).run();
     let why = "jobctl: cannot retry run 1: run 2 replaced it; cancel that run first\n";
     retry(&["1", "--force"]).exits(4).stdout("").stderr(why);
+    // Its worker is lost. It ends as cancelled, and is not tried again.
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
     db.jobctl(["show", "1"]).run().success().stdout_has("run 2 replaced it, so it is not tried");
     retry(&["1"]).exits(4).stdout("").stderr(why);
     retry(&["--all-cancelled", "--yes"]).success().stdout("");
 
+    // Run 2 has ended, so run 1 could be retried.
     db.jobctl(["cancel", "2"]).run().success();
     db.jobctl(["show", "1"]).run().success().stdout_has("a newer run replaced it");
     retry(&["--all-cancelled", "--dry-run"]).success().stdout("queued\t1\n");
@@ -344,12 +351,14 @@ fn an_enqueue_can_refuse_a_key_that_has_a_run() {
     let sql = "SELECT jobctl.enqueue('b', key => 'a', on_conflict => 'error')";
     let refused = db.client().simple_query(sql).unwrap_err();
     let refused = refused.as_db_error().unwrap();
-    assert_eq!((refused.code().code(), refused.detail()), ("JC009", Some("a")));
+    assert_eq!(refused.code().code(), "JC009");
+    assert_eq!(refused.detail(), Some("a"));
 }
 
 #[test]
 fn an_error_calls_a_flag_by_its_name_and_a_field_by_its_own() {
     let db = TestDb::new();
+    // Flags, the same as fields of a batch's line, and the error for each.
     for (flags, fields, why, of_line) in [
         (
             "--key k --on-conflict replace",
@@ -417,6 +426,8 @@ fn a_full_definition_still_replaces_its_waiting_run() {
 fn rules_that_make_no_sense_are_rejected() {
     let db = db_with_definitions();
     let live = [("key", "k"), ("key_scope", "live")];
+    // How much of the live key is given, and which rules. Each is tried as flags, fields and
+    // arguments.
     for (key, rest) in [
         (&live[..1], &[("on_conflict", "replace")][..]),
         (&live[..1], &[("debounce", "1s")]),
@@ -461,6 +472,7 @@ fn a_replacement_without_a_time_is_due_now_and_tells_which_values_the_run_keeps(
                 "jobctl: run {id} was waiting, and keeps its {words}; `jobctl edit` changes them\n"
             )
         };
+        // The flags, and which of their values the run keeps although it has another one.
         for (arguments, words) in [
             (&["--priority", "9"][..], "priority"),
             (&["--priority", "9", "--max-attempts", "2"], "priority and max_attempts"),

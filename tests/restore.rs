@@ -19,7 +19,7 @@ pub(crate) fn run(command: &mut Command) -> String {
 #[test]
 fn schema_sql_is_the_migrated_schema() {
     let file = root().join("docs/schema.sql");
-    // Other versions write other text.
+    // Each version of pg_dump writes another text. The file is that of version 15.
     if server::major() != 15 {
         return;
     }
@@ -62,7 +62,7 @@ fn schedules_and_runs_continue_after_a_restore() {
 
 #[test]
 fn schedules_and_runs_continue_after_a_restore_into_a_newer_server() {
-    // The other versions come from the same archive, and one crossing is enough.
+    // The test needs two servers. One pair of versions is enough.
     if server::major() != 15 {
         return;
     }

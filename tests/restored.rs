@@ -141,7 +141,8 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     run(Command::new(program("pg_dump")).arg("--file").arg(&backup).arg(db.url()));
     set_last_ticks_of_database(&db, "15 minutes");
     hosts.iter().for_each(|host| drop(host.tick(&db).success()));
-    assert_eq!((db.status(paid), receipts()), ("succeeded".to_owned(), "charged\n".to_owned()));
+    assert_eq!(db.status(paid), "succeeded");
+    assert_eq!(receipts(), "charged\n");
     db.execute("DROP SCHEMA jobctl CASCADE");
     restore("plain", &backup, &db);
 
@@ -152,7 +153,8 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     // From now on, the event stops all hosts, with or without notes.
     hosts.iter().for_each(|host| assert_starts_nothing(host.tick(&db)));
     assert_starts_nothing(db.jobctl(["tick", "--worker", "web3"]).env("XDG_STATE_HOME", "").run());
-    assert_eq!((db.query(rows), receipts()), (restored, "charged\n".to_owned()));
+    assert_eq!(db.query(rows), restored);
+    assert_eq!(receipts(), "charged\n");
     let events = "SELECT action, host_user IS NULL, reason, detail FROM jobctl.job_events
         WHERE action LIKE '%restore' ORDER BY id";
     assert_eq!(db.query(events), "restore|t||worker web1");
@@ -178,7 +180,8 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     accepted.stderr_has(owner).stderr_has(setval);
     hosts.iter().for_each(|host| drop(host.tick(&db).success()));
     assert_eq!(db.status(lost), "failed", "recovered");
-    assert_eq!((db.status(paid), receipts()), ("cancelled".to_owned(), "charged\n".to_owned()));
+    assert_eq!(db.status(paid), "cancelled");
+    assert_eq!(receipts(), "charged\n");
     let accepted = "restore|t||worker web1\naccept-restore|f|paid ones are cancelled|";
     assert_eq!(db.query(events), accepted);
     db.jobctl(["check"]).run().prints_nowhere("restore");
@@ -358,7 +361,7 @@ fn a_tick_that_ends_late_keeps_the_notes_of_a_later_one() {
     let db = TestDb::new();
     let (host, gate) = (Host::new(&db, "web1"), Gate::new());
     gate.enqueue(&db);
-    // It has no reason to wake again.
+    // This tick has claimed its only run, so it does not wake again.
     let early = host.command(&db).args(["--limit", "1"]).spawn();
     gate.wait_for_starts(1);
     let is_free = "SELECT claiming_tick IS NULL FROM jobctl.job_workers";
@@ -370,7 +373,7 @@ fn a_tick_that_ends_late_keeps_the_notes_of_a_later_one() {
     assert_eq!(fs::read_to_string(host.note()).unwrap(), later);
 }
 
-/// It removes its workers, so the next one would miss them.
+/// A load test removes its workers. A note about them would make the next one miss them.
 #[test]
 fn a_load_test_keeps_no_notes() {
     let (db, state) = (TestDb::new(), temp_dir());
@@ -395,5 +398,6 @@ fn notes_that_no_tick_has_written_for_long_are_deleted() {
     create_file_of_age(&old, 101);
     create_file_of_age(&new, 99);
     host.tick(&db).success();
-    assert_eq!((old.exists(), new.exists()), (false, true));
+    assert!(!old.exists());
+    assert!(new.exists());
 }

@@ -312,7 +312,7 @@ fn overlap_skip_skips_a_time_while_the_last_run_is_not_finished() {
         if overlap == "skip" {
             second.stderr_has("not fired, its last run is not finished");
             assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
-            // Once a tick has run the waiting run, the next time fires.
+            // After a tick has executed the waiting run, the next time fires.
             db.jobctl(["tick"]).run().success();
             db.execute(
                 "UPDATE jobctl.job_runs SET scheduled_for = scheduled_for - interval '1 day'",
@@ -341,7 +341,7 @@ fn a_schedule_with_an_invalid_expression_is_logged_once_and_stops_no_other() {
         .stderr_has("schedule of `broken` does not fire")
         .prints_nowhere("not fired");
     assert_eq!(db.query("SELECT job_type, status FROM jobctl.job_runs"), "whole|succeeded");
-    // It is put off, and does not fill the log.
+    // The broken schedule is put off, so the next tick does not log it again.
     db.jobctl(["tick"]).run().success().stderr("");
 }
 
@@ -421,6 +421,8 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
     let other = "[jobs.b]\nshell = 'true'\n".to_owned();
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
+    // The schedule has 51 due times. The new file, whether `apply` gets `--prune`, and how many
+    // times fire; `None`: the definition does not change, so `apply` says nothing.
     for (after, prune, fires) in [
         (other.clone(), false, Some(0)),
         (other, true, Some(0)),
@@ -461,7 +463,8 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
         db.jobctl(["tick"]).run().success();
         let fired: u64 = number_of_fired_runs(&db).parse().unwrap();
         let Some(fires) = fires else {
-            assert_eq!((planned, applied), (None, None), "{after}");
+            assert_eq!(planned, None, "{after}");
+            assert_eq!(applied, None, "{after}");
             continue;
         };
         for (since, runs) in [planned.unwrap(), applied.unwrap()] {
@@ -548,6 +551,7 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
         for status in STATUSES {
             db.execute("DELETE FROM jobctl.job_runs");
             assert_eq!(call_fire(&db, &[1], 0), "1", "the first is always fired");
+            // The run of this fire is in the status when the second one comes.
             let columns = match status {
                 "running" => {
                     ", attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'"
@@ -642,6 +646,8 @@ fn fire_refuses_another_next_time_than_the_stored_one_and_disabled_or_paused_job
 #[test]
 fn fire_refuses_times_that_no_schedule_yields() {
     let db = TestDb::new();
+    // Returns whether jobctl.fire accepts these arguments, and how many runs it makes. The schedule
+    // is due for two hours: each minute since then is one of its times.
     let fires = |seen: &str, next: &str, times: &str| {
         db.execute(
             "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) - \
@@ -657,6 +663,7 @@ fn fire_refuses_times_that_no_schedule_yields() {
     };
     let (later, seen) = ("next_run_at + interval '1 day'", "next_run_at");
     let none = (false, "0".to_owned());
+    // Each rule allows so many times at once, and not one more.
     for (catch_up, most) in [("skip", 1), ("one", 1), ("all:7", 7), ("all", 100)] {
         db.execute("DELETE FROM jobctl.job_definitions");
         db.apply(&format!(
@@ -687,8 +694,22 @@ fn fire_refuses_times_that_no_schedule_yields() {
         "between two minutes"
     );
     assert_eq!(fires(seen, later, "SELECT NULL::timestamptz"), none, "no time");
-    // With `skip`, only the newest of an array's times is fired. This one has two dimensions.
-    db.execute("UPDATE jobctl.job_definitions SET overlap = 'skip', spread = '1 minute'");
+}
+
+/// The arguments are the times, the delay of their runs, which is at most `spread`, and how many
+/// times were missed, of at most 121 in two hours.
+#[test]
+fn fire_refuses_a_wrong_array_delay_or_number_of_missed_times() {
+    let db = TestDb::new();
+    db.apply(
+        "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'skip'\ncatch_up = 'all'\n\
+         spread = '1m'\n",
+    );
+    let later = "next_run_at + interval '1 day'";
+    db.execute(
+        "UPDATE jobctl.job_definitions
+         SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
+    );
     let changes = |times: &str, delay: &str, missed: &str| {
         db.query(&format!(
             "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, {later}, {times},
@@ -704,11 +725,33 @@ fn fire_refuses_times_that_no_schedule_yields() {
     for missed in ["-1", "122", "9223372036854775807", "NULL"] {
         assert_eq!(changes(times, "0", missed), "f", "{missed}");
     }
+    // The largest true values.
     assert_eq!(changes(times, "1 minute", "120"), "t");
+}
+
+#[test]
+fn fire_refuses_a_next_time_that_no_schedule_yields() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'skip'\n");
+    let fires = |next: &str, times: &str| {
+        db.execute(
+            "UPDATE jobctl.job_definitions
+             SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
+        );
+        let fired = db.query(&format!(
+            "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, {next},
+                 ARRAY({times})::timestamptz[], '0', 0) IS NOT NULL
+             FROM jobctl.job_definitions"
+        ));
+        (fired == "t", db.query("SELECT count(*) FROM jobctl.job_runs"))
+    };
+    let none = (false, "0".to_owned());
     let minute = "next_run_at + interval '1 minute'";
-    assert_eq!(fires(seen, minute, &format!("SELECT {minute}")), none, "next could fire again");
-    for next in [seen, "next_run_at - interval '1 minute'", "next_run_at + interval '1 second'"] {
-        assert_eq!(fires(seen, next, "SELECT next_run_at"), none, "next is {next}");
+    assert_eq!(fires(minute, &format!("SELECT {minute}")), none, "next could fire again");
+    let wrong =
+        ["next_run_at", "next_run_at - interval '1 minute'", "next_run_at + interval '1 s'"];
+    for next in wrong {
+        assert_eq!(fires(next, "SELECT next_run_at"), none, "next is {next}");
     }
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL");
     let first =
@@ -725,6 +768,7 @@ fn fire_refuses_times_that_no_schedule_yields() {
 #[test]
 fn a_fire_computed_from_a_changed_schedule_does_nothing() {
     let db = TestDb::new();
+    // What `apply` may change while a tick computes the times.
     let changes = ["schedule = '* * * * *'", "time_zone = 'Asia/Tokyo'", "catch_up = 'one'"];
     for change in changes {
         db.execute("DELETE FROM jobctl.job_definitions");
@@ -745,7 +789,7 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
                      WHERE state = 'idle in transaction' AND query LIKE '%fire.sql checks them%'",
                 ) == "1"
         });
-        // `apply` changes the schedule after the tick has read it.
+        // The tick has read the schedule and has not fired it yet.
         db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));
         proxy.restore();
         tick.wait().success();
@@ -758,6 +802,7 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
             "t|0",
             "{change}: the tick left it alone"
         );
+        // The next tick fires by the new schedule.
         db.tick_that_starts_nothing().run().success();
         let next = match change {
             "schedule = '* * * * *'" => "next_run_at <= now() + interval '1 minute'",

@@ -45,13 +45,13 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("xmloption", &["document"]),
 ];
 
-/// Other settings of the same categories.
+/// The settings of the same categories that this test does not change, each group with the reason.
 const LEFT_OUT: &[&str] = &[
     // Errors and `doctor` name them.
     "default_transaction_read_only",
     "restrict_nonsystem_relation_kind",
     "session_replication_role",
-    // Other tests set time limits.
+    // Other tests change these time limits.
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
     "lock_timeout",
@@ -317,6 +317,8 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
     );
     let unknown: Vec<_> = settable.lines().filter(|name| !known.contains(name)).collect();
     assert!(unknown.is_empty(), "settings of this PostgreSQL that no test knows: {unknown:?}");
+    // Each setting has one or more values that differ from the default. A round sets one value of
+    // each.
     let usual = answers(&usual);
     let rounds = SETTINGS.iter().map(|(_, values)| values.len()).max().unwrap();
     for round in 0..rounds {
@@ -378,6 +380,7 @@ fn no_locale_of_a_database_changes_an_answer() {
 #[test]
 fn a_transaction_pins_the_settings_that_change_a_meaning() {
     let db = TestDb::new();
+    // The setting, a value that the database sets, and the value in a transaction of jobctl.
     let pins = [
         ("row_security", "on", "off"),
         ("standard_conforming_strings", "off", "on"),
@@ -558,8 +561,9 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
 }
 
+/// Row-level security hides no row from the owner of a table and from a role with BYPASSRLS.
 #[test]
-fn a_role_that_row_level_security_does_not_apply_to_works() {
+fn a_role_that_row_level_security_does_not_apply_to_ticks_and_lists() {
     let db = TestDb::empty();
     let owner = role_that_owns_the_schema(&db);
     let worker = Role::granted(&db, "worker");
@@ -579,6 +583,7 @@ fn no_function_answers_as_if_hidden_rows_did_not_exist() {
     let owner = role_that_owns_the_schema(&db);
     let application = Role::granted(&db, "enqueuer,effects");
     let mut client = application.client();
+    // A policy hides the rows of one table, which the call reads. So the call must fail.
     let calls = [
         ("job_definitions", "SELECT jobctl.enqueue('a')"),
         ("job_runs", "SELECT jobctl.enqueue('a', key => 'k')"),
@@ -600,7 +605,7 @@ fn no_function_answers_as_if_hidden_rows_did_not_exist() {
         assert!(error.message().contains(table), "{call}: {error}");
         show_rows_again(&db, table);
     }
-    // The history of a run that the owner deletes.
+    // The owner deletes a run, and a trigger its history. That must fail, too.
     owner.jobctl(["tick"]).run().success();
     hide_rows(&db, "job_attempts", "false");
     owner.client().batch_execute("DELETE FROM jobctl.job_runs").unwrap_err();

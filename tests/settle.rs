@@ -37,6 +37,7 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
     db.jobctl(["settle", &id, "--reason", "sent by hand"]).env("SUDO_USER", "ana").run().success();
     db.jobctl(["check"]).run().success().stdout("");
     db.jobctl(["check", "--max-dead", "0", "--max-dead-within", "1h"]).run().success();
+    // Commands that report dead runs leave it out, except with `--all`.
     for quiet in [&["list-dead"][..], &["list-dead", "--group"]] {
         db.jobctl(quiet.iter().copied()).run().success().stdout("");
         let all = db.jobctl(quiet.iter().copied()).args(["--all"]).run().success();
@@ -54,13 +55,14 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
     let report = db.jobctl(["report"]).run().success();
     report.stdout_has("All well.").prints_nowhere("jobctl list-dead --job");
     assert_eq!(db.query("SELECT * FROM jobctl.dead_runs"), "");
+    // Commands that list runs show it.
     let list = db.jobctl(["list", "--status", "dead"]).run().success();
     assert!(list.stdout.starts_with(&format!("{id}\tshell\tdead\t")), "{list}");
     let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
     let shown = shown.stdout_has("status:      dead").stdout_has("settled:     2");
     let shown = shown.stdout_has("sent by hand").stdout_has("`jobctl retry ");
     shown.prints_nowhere("`jobctl settle ");
-    // The first time stays.
+    // A second `settle` keeps the time of the first.
     let settled_at = db.of_run(id.parse().unwrap(), "settled_at");
     db.jobctl(["settle", &id]).run().success();
     assert_eq!(db.of_run(id.parse().unwrap(), "settled_at"), settled_at);

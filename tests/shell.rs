@@ -30,6 +30,7 @@ fn output_of_success(db: &TestDb, payload: &Value) -> String {
 #[test]
 fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
     let db = TestDb::new();
+    // The script; the run's status, error type and error; and `exit_code|signal` of the attempt.
     let ends = [
         ("exit 0", "succeeded", "", "", "0|"),
         ("exit 1", "failed", "exit_code", "exit status 1", "1|"),
@@ -118,7 +119,8 @@ fn a_command_reads_only_the_stdin_of_its_payload() {
     // The command does not get the tick's stdin.
     let nothing = db.enqueue(["shell", "--", "cat"]);
     db.jobctl(["tick"]).stdin("not for jobs").run().success();
-    assert_eq!((output(&db, id).as_str(), output(&db, nothing).as_str()), (r#"{"id": 5}"#, ""));
+    assert_eq!(output(&db, id).as_str(), r#"{"id": 5}"#);
+    assert_eq!(output(&db, nothing), "");
 }
 
 #[test]
@@ -133,6 +135,7 @@ fn a_command_has_no_terminal_and_does_not_print_to_the_ticks_output() {
 fn the_environment_names_the_run_and_the_attempt() {
     let db = TestDb::new();
     let script = "env | grep ^JOBCTL_ | sort; exit 1";
+    // The payload can't replace these variables.
     let payload =
         json!({"command": script, "env": {"JOBCTL_RUN_ID": "0", "JOBCTL_SCHEDULED_FOR": "never"}})
             .to_string();
@@ -203,6 +206,7 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
     fs::write(path("plain"), "#!/bin/sh\n").unwrap();
     fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
+    // The payload, and the error of the run.
     let refused = [
         (json!({"command": ["no-such-program"]}), "no such program `no-such-program`"),
         (json!({"command": [path("plain")]}), "program `plain` is not executable"),
@@ -223,9 +227,18 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
         assert_eq!(db.of_attempt(id, 1, "outcome, exit_code, signal, output"), "failed|||");
     }
     assert_eq!(db.status(next), "succeeded");
+}
 
-    // The log and the history have the program as it is written, and where it was looked up.
+/// The error of the run has only the last part of the path, because a viewer reads it.
+#[test]
+fn the_log_and_the_history_say_where_a_missing_program_was_looked_up() {
+    let db = TestDb::new();
+    let directory = temp_dir();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
     let here = directory.path().display();
+    // The payload, the error of the run, and what the log and the history add.
     for (payload, why, note) in [
         (
             json!({"command": ["bin/export"]}),
@@ -267,8 +280,12 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
         assert!(db.of_attempt(id, 1, "error").ends_with(&format!("{why}; {note}")));
         db.jobctl(["cancel", &id.to_string()]).run().success();
     }
+}
 
-    // A script needs no PATH, as with cron.
+#[test]
+fn a_script_needs_no_path() {
+    let (db, directory) = (TestDb::new(), temp_dir());
+    let path = |name: &str| directory.path().join(name).display().to_string();
     let id = db.enqueue_script("true");
     db.jobctl(["tick"]).env("PATH", &path("gone")).run().success();
     assert_eq!(db.status(id), "succeeded");
@@ -278,6 +295,7 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
 fn an_error_shows_only_the_program_name_of_a_command() {
     let db = TestDb::new();
     let viewer = Role::granted(&db, "viewer");
+    // The job, its payload, and the error of the run.
     let runs = [
         ("shell", json!({"command": ["mysql -pS3CRET"]}), "could not start: no such program"),
         (
@@ -394,6 +412,8 @@ fn an_invalid_payload_in_the_table_ends_dead_and_starts_nothing() {
     let db = TestDb::new();
     let directory = temp_dir();
     let touch = format!("touch {}/started", directory.path().display());
+    // The payload, and the error. `enqueue` refuses it, so another way has brought it into the
+    // table.
     let rows = [
         (json!({}), "missing field `command`"),
         (json!([touch]), "must be an object"),
@@ -462,7 +482,8 @@ fn a_command_gets_default_signal_actions_whatever_the_tick_inherited() {
         // The C library reserves 32 and 33; no program can reset them.
         u64::from_str_radix(mask.trim(), 16).unwrap() & !(0b11 << 31)
     };
-    assert_eq!((mask("SigBlk:"), mask("SigIgn:")), (0, 0), "{masks}");
+    assert_eq!(mask("SigBlk:"), 0, "{masks}");
+    assert_eq!(mask("SigIgn:"), 0, "{masks}");
 }
 
 #[test]

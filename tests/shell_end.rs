@@ -63,6 +63,8 @@ fn the_history_notes_a_process_that_jobctl_may_not_signal() {
     let started = format!(
         "{other} & until [ \"$(stat -c %u /proc/$!)\" = 65534 ]; do sleep 0.01; done; echo $!"
     );
+    // A command that ends and leaves such a process, one that times out while it waits for the
+    // process, and one that becomes the process.
     let left = db.enqueue_script(&started);
     let timed_out = enqueue(&db, &format!("{started}; wait"), "1s");
     let itself = db.enqueue([
@@ -102,7 +104,7 @@ fn a_detached_process_delays_no_run_even_if_it_keeps_the_pipe() {
     ));
     db.jobctl(["tick"]).run().success();
     let escaped = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-    // It continues: jobctl can't find a detached process, so the history does not note it.
+    // The process continues. jobctl can't find a detached process, so the history does not note it.
     process::kill(escaped);
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "output, error"), "hi\n|");
@@ -112,6 +114,7 @@ fn a_detached_process_delays_no_run_even_if_it_keeps_the_pipe() {
 #[test]
 fn a_timeout_ends_a_command_and_its_children_and_frees_the_thread() {
     let db = TestDb::new();
+    // The script, and `exit_code|signal` of its shell.
     let scripts = [
         ("echo $$; sleep 600; true", "|15"),
         ("echo $$; sleep 600 | cat", "|15"),
@@ -121,7 +124,7 @@ fn a_timeout_ends_a_command_and_its_children_and_frees_the_thread() {
         ("echo $$; trap 'exit 7' TERM; sleep 600 & wait", "7|"),
     ];
     let runs = scripts.map(|(script, how)| (enqueue(&db, script, "1s"), how));
-    // Needs the thread of a command that has timed out.
+    // All five threads are busy, so this run needs the thread of a command that has timed out.
     let in_time = enqueue(&db, "true", "1h");
     db.jobctl(["tick", "--concurrency", "5"]).run().success();
     for (id, how) in runs {
@@ -159,6 +162,7 @@ fn a_timeout_ends_children_in_groups_of_their_own() {
 #[test]
 fn a_command_that_ignores_sigterm_is_killed() {
     let db = TestDb::new();
+    // The script, and the signal that ended its shell.
     let scripts = [
         ("echo $$; trap '' TERM; sleep 600", "9"),
         ("echo $$; trap '' TERM; while :; do sleep 600; done", "9"),

@@ -134,6 +134,7 @@ attempt:        2
 fn equal_attempts_are_shown_as_one() {
     let db = TestDb::new();
     let id = enqueue_in_status(&db, "failed");
+    // Nine attempts failed. The ninth has another error, and the third was on another worker.
     db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
                  error_type, error, exit_code, output, output_bytes)
@@ -174,6 +175,7 @@ attempt:        9
 "
     );
     assert_eq!(history, expected);
+    // JSON has each attempt.
     let json = db.jobctl(["show", &id.to_string(), "--json"]).run().success().stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["history"].as_array().unwrap().len(), 9);
@@ -183,6 +185,7 @@ attempt:        9
 fn json_has_every_column_the_reason_and_the_history() {
     let db = TestDb::new();
     let id = insert_dead(&db);
+    // The first attempt of this run, with other values for some fields.
     let attempt = |of: Value| {
         let mut all = json!({
             "attempt": 1, "worker": "blue", "started_at": "2026-01-31T07:00:00.000000Z",
@@ -257,28 +260,15 @@ fn show_prints_runs_of_every_status_and_refuses_unknown_ids() {
 fn the_history_has_the_http_status_of_each_answer() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // The HTTP status, the status of the run after it, and the error.
     let statuses = [
-        ("204", "succeeded", None, None),
-        (
-            "301",
-            "dead",
-            Some("HTTP status 301, redirect not followed"),
-            Some(
-                "its failure is permanent, or max_attempts was raised since; so no tick retries it",
-            ),
-        ),
-        (
-            "404",
-            "dead",
-            Some("HTTP status 404"),
-            Some(
-                "its failure is permanent, or max_attempts was raised since; so no tick retries it",
-            ),
-        ),
-        ("429", "failed", Some("HTTP status 429"), None),
-        ("503", "failed", Some("HTTP status 503"), None),
+        ("204", "succeeded", None),
+        ("301", "dead", Some("HTTP status 301, redirect not followed")),
+        ("404", "dead", Some("HTTP status 404")),
+        ("429", "failed", Some("HTTP status 429")),
+        ("503", "failed", Some("HTTP status 503")),
     ];
-    for (status, becomes, error, why) in statuses {
+    for (status, becomes, error) in statuses {
         let payload = json!({"url": server.url(&format!("/status/{status}"))});
         let id = db.enqueue(["http", "--backoff", "fixed:1h", &payload.to_string()]);
         db.jobctl(["tick", "--quiet"]).run().success();
@@ -286,11 +276,17 @@ fn the_history_has_the_http_status_of_each_answer() {
         assert_eq!(fact(&shown, "status"), Some(becomes), "{shown}");
         assert_eq!(fact(&shown, "HTTP status"), Some(status), "{shown}");
         assert_eq!(fact(&shown, "error"), error, "{shown}");
-        if becomes == "failed" {
-            let waits = fact(&shown, "why").unwrap();
-            assert!(waits.starts_with("attempt 2 of 10 is due in "), "{shown}");
-        } else {
-            assert_eq!(fact(&shown, "why"), why, "{shown}");
+        let why = fact(&shown, "why");
+        match becomes {
+            "failed" => {
+                assert!(why.unwrap().starts_with("attempt 2 of 10 is due in "), "{shown}");
+            }
+            "dead" => {
+                let permanent = "its failure is permanent, or max_attempts was raised since; so no \
+                    tick retries it";
+                assert_eq!(why, Some(permanent), "{shown}");
+            }
+            _ => assert_eq!(why, None, "{shown}"),
         }
     }
 }
@@ -325,6 +321,7 @@ fn no_command_shows_secrets_of_built_in_jobs() {
     ] {
         db.jobctl(command.iter().copied()).run().success().prints_nowhere("s3cret");
     }
+    // The query and the values of headers are hidden. The name of a variable and the body are not.
     assert_eq!(
         json_of(&db, call)["payload"],
         json!({
@@ -395,6 +392,7 @@ fn show_prints_the_end_of_a_long_output() {
         fact(&shown, "output"),
         Some("the end of 588895 bytes; --output prints all stored bytes")
     );
+    // The last 20 lines.
     let lines: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("    ")).collect();
     assert_eq!(lines, (99_981..=100_000).map(|n| n.to_string()).collect::<Vec<_>>());
     db.jobctl(["show", &id.to_string(), "--output", "--json"])
@@ -409,10 +407,15 @@ fn show_prints_the_end_of_a_long_output() {
     }
     let whole = db.jobctl(["show", &id.to_string(), "--output"]).run().success();
     assert_eq!(whole.stdout, db.of_attempt(id, 1, "output"));
+}
+
+#[test]
+fn show_cuts_a_long_payload_and_a_long_line() {
+    let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "head", "-c", "9000", "/dev/zero"]);
     db.execute(
-        "UPDATE jobctl.job_runs SET payload = jsonb_set(payload, '{stdin}', to_jsonb(repeat('ü', \
-         5000))) WHERE id = 2",
+        "UPDATE jobctl.job_runs
+         SET payload = jsonb_set(payload, '{stdin}', to_jsonb(repeat('ü', 5000)))",
     );
     let shown = show(&db, id);
     assert!(fact(&shown, "payload").unwrap().ends_with("… (10058 bytes in all)"), "{shown}");

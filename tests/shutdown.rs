@@ -192,7 +192,9 @@ fn a_job_that_ignores_sigterm_is_killed() {
     let tick = tick.wait().success();
     // The job had five seconds after SIGTERM.
     assert!(tick.took >= Duration::from_secs(5), "{tick}");
-    assert_eq!((gate.count("asked"), gate.count("end"), gate.has_processes()), (1, 0, false));
+    assert_eq!(gate.count("asked"), 1);
+    assert_eq!(gate.count("end"), 0);
+    assert!(!gate.has_processes());
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "queued|1|interrupted");
 }
 
@@ -227,7 +229,8 @@ fn signals_of_a_terminal_do_not_reach_the_jobs() {
     db.wait_until_no_tick_has_the_claim_right();
     gate.open();
     tick.wait().success().stderr_has("stopping: ");
-    assert_eq!((gate.count("asked"), gate.count("end")), (0, 1));
+    assert_eq!(gate.count("asked"), 0);
+    assert_eq!(gate.count("end"), 1);
     assert_eq!(db.status(id), "succeeded");
 }
 
@@ -260,7 +263,8 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
     }
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.query("SELECT DISTINCT status, attempts FROM jobctl.job_runs"), "succeeded|1");
-    assert_eq!((gate.count("start"), gate.count("end")), (50, 50));
+    assert_eq!(gate.count("start"), 50);
+    assert_eq!(gate.count("end"), 50);
 }
 
 #[test]
@@ -318,6 +322,8 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
+    // After a hundred quick runs, the tick prefetches many of the next ones. It has one slot, so
+    // one of them starts.
     for (runs, script) in [(100, ":".to_owned()), (40, gate.script())] {
         let payload = serde_json::json!({ "command": script });
         db.execute(&format!(
@@ -328,7 +334,7 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
     let flags = ["--concurrency", "1", "--grace", "0s"];
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);
-    // Before prefetched runs are released.
+    // The job ends before the tick can release the prefetched runs.
     proxy.freeze();
     tick.signal(Signal::TERM);
     wait_until("the job to be ended", || !gate.has_processes());
@@ -397,7 +403,7 @@ fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
         wait_until("the database to be silent", || proxy.is_frozen());
         let asked = Instant::now();
         tick.signal(Signal::TERM);
-        // It holds nothing, so it needs no answer.
+        // The tick holds nothing, so it does not wait for the answer.
         tick.wait().success().stderr("");
         assert!(asked.elapsed() < Duration::from_secs(3), "{text}: took {:?}", asked.elapsed());
     }
@@ -439,6 +445,7 @@ fn a_tick_continues_after_its_stdout_and_stderr_are_closed() {
 
 #[test]
 fn a_release_does_not_undo_the_claim_of_another_worker() {
+    // What may have become of a run between its claim and its release.
     let changes = [
         "locked_by = 'other'",
         "attempts = 2",
@@ -450,6 +457,7 @@ fn a_release_does_not_undo_the_claim_of_another_worker() {
     let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
         wait_event_type = 'Lock'";
+    // The claim waits. After it, a lock of the table is next, and then the release of the tick.
     let blocker = db.block_claims();
     let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
     wait_until("the claim", || db.query(waiting) == "1");
@@ -459,7 +467,7 @@ fn a_release_does_not_undo_the_claim_of_another_worker() {
         other
     });
     wait_until("the lock to be next", || db.query(waiting) == "2");
-    // The claimed runs are released.
+    // The signal stops the tick before it starts a run.
     tick.signal(Signal::TERM);
     drop(blocker);
     let mut other = locking.join().unwrap();

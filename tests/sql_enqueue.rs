@@ -117,6 +117,7 @@ fn unknown_names_and_built_in_jobs_are_rejected() {
 #[test]
 fn bad_values_are_rejected_with_the_right_sqlstate() {
     let db = db_with_definition();
+    // An argument, and the SQLSTATE. 22023 is of jobctl's own checks, the others are of PostgreSQL.
     for (given, code) in [
         ("priority => 2147483648", "42883"),
         ("priority => '2147483648'", "22003"),
@@ -164,6 +165,7 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
         );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    // The last values that are allowed.
     for given in [
         "priority => 2147483647",
         "priority => (-2147483648)",
@@ -212,6 +214,8 @@ fn the_function_and_the_command_line_accept_the_same_values() {
     let db = db_with_definition();
     let of_command =
         |flag: &str, value: &str| db.jobctl(["enqueue", "a", flag, value]).run().status.success();
+    // The argument, the flag, and values of which some are allowed. Here it only matters that both
+    // agree; other tests say which are.
     for (argument, flag, values) in [
         (
             "backoff",
@@ -325,6 +329,7 @@ fn the_function_and_the_command_line_accept_the_same_values() {
 #[test]
 fn the_flags_the_sql_arguments_and_the_batch_fields_of_enqueue_have_the_same_names() {
     let db = db_with_definition();
+    // The help has the flags, and the error of an unknown field has all fields.
     let names =
         db.query("SELECT unnest(proargnames) FROM pg_proc WHERE oid = 'jobctl.enqueue'::regproc");
     let help = jobctl(["enqueue", "--help"]).run().success().stdout;
@@ -336,9 +341,15 @@ fn the_flags_the_sql_arguments_and_the_batch_fields_of_enqueue_have_the_same_nam
         assert!(is_flag || name == "payload", "{name}: {help}");
         assert!(known.contains(&format!("`{name}`")), "{name}: {known}");
     }
+    // The names of the columns are fields, too.
     for column in ["job_type", "idempotency_key"] {
         assert!(known.contains(&format!("`{column}`")), "{column}: {known}");
     }
+}
+
+#[test]
+fn sql_flags_and_both_names_of_a_field_store_the_same_columns() {
+    let db = db_with_definition();
     let rows = "job_type, idempotency_key, run_at > now() + interval '9 minutes', payload";
     let stored =
         |id: &str| db.query(&format!("SELECT {rows} FROM jobctl.job_runs WHERE id = {id}"));
@@ -352,6 +363,7 @@ fn the_flags_the_sql_arguments_and_the_batch_fields_of_enqueue_have_the_same_nam
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     let stored: Vec<_> = batch.stdout.lines().map(stored).collect();
     assert_eq!(stored, ["a|k1|t|{}", "a|k2|t|{}"]);
+    // Both names at once are one field twice.
     for both in
         [r#""job": "a", "job_type": "a""#, r#""job": "a", "key": "k", "idempotency_key": "k""#]
     {
@@ -388,7 +400,8 @@ fn rules_for_predecessors_have_the_names_of_their_flags() {
     }
 }
 
-/// The constraints, the function and the command line have the same invisible characters.
+/// The constraints, the functions and the command line refuse the same invisible characters. Of
+/// each range, the first and the last character and their neighbours are tried.
 #[test]
 fn no_key_or_share_has_an_invisible_character() {
     let db = db_with_definition();
@@ -457,14 +470,17 @@ fn every_text_is_stored_unchanged() {
                 &[&id],
             )
             .unwrap();
-        assert_eq!((stored.get::<_, &str>(0), stored.get::<_, &str>(1)), (text, text));
+        assert_eq!(stored.get::<_, &str>(0), text);
+        assert_eq!(stored.get::<_, &str>(1), text);
+        // The command line finds the run by the same key and payload.
         let payload = serde_json::Value::from(text).to_string();
         assert_eq!(db.enqueue(["a", "--key", text, &payload]), id, "{text}");
         let unknown = client
             .query_one("SELECT jobctl.enqueue($1)", &[&text])
             .expect_err("no such definition");
         let unknown = unknown.as_db_error().unwrap();
-        assert_eq!((unknown.code().code(), unknown.detail()), ("JC003", Some(text)));
+        assert_eq!(unknown.code().code(), "JC003");
+        assert_eq!(unknown.detail(), Some(text));
         db.jobctl(["enqueue", "--", text]).run().exits(2);
         db.jobctl(["once", text, "--", "true"]).run().success();
         assert_eq!(
@@ -521,6 +537,8 @@ fn objects_of_the_caller_are_never_used() {
     let db = db_with_definition();
     let role = Role::granted(&db, "enqueuer,effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
+    // The role puts objects with the names of those that the functions use before them in its path.
+    // A function that uses one writes to trap.sprung, or fails.
     let mut client = role.client();
     client
         .batch_execute(
@@ -547,7 +565,9 @@ fn objects_of_the_caller_are_never_used() {
     let again: i64 =
         client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
     let recorded: bool = client.query_one("SELECT jobctl.record_effect('k')", &[]).unwrap().get(0);
-    assert!(id > 0 && id == again && recorded);
+    assert!(id > 0);
+    assert_eq!(again, id);
+    assert!(recorded);
     let untouched =
         "SELECT (SELECT count(*) FROM trap.sprung) + (SELECT count(*) FROM pg_temp.job_runs)
                             + (SELECT count(*) FROM pg_temp.job_effects)";
@@ -666,6 +686,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
 fn meaningless_rows_are_rejected_by_constraints() {
     let db = db_with_definition();
     db.enqueue(["a"]);
+    // A statement of the owner, and the constraint that rejects it.
     for (statement, constraint) in [
         ("UPDATE jobctl.job_definitions SET name = 'a b'", "name_is_short_and_plain"),
         ("UPDATE jobctl.job_definitions SET name = 'shell'", "name_is_not_built_in"),
@@ -750,10 +771,7 @@ fn meaningless_rows_are_rejected_by_constraints() {
     ] {
         let refused = db.client().batch_execute(statement).expect_err(statement);
         let refused = refused.as_db_error().unwrap();
-        assert_eq!(
-            (refused.code().code(), refused.constraint()),
-            ("23514", Some(constraint)),
-            "{statement}"
-        );
+        assert_eq!(refused.code().code(), "23514", "{statement}");
+        assert_eq!(refused.constraint(), Some(constraint), "{statement}");
     }
 }

@@ -262,6 +262,7 @@ fn json_is_one_object_with_the_same_facts() {
     let finished = db.jobctl(["status", "--json"]).run().success().stderr("");
     let mut json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(finished.stdout.lines().count(), 1);
+    // Take out the values that change with the time, and compare the rest as a whole.
     let mut take = |pointer: &str| json.pointer_mut(pointer).unwrap().take();
     assert_near(&take("/jobs/2/oldest_due_age_seconds").to_string(), 7500.0);
     assert_near(&take("/longest_running/0/run_time_seconds").to_string(), 600.0);
@@ -278,6 +279,8 @@ fn json_is_one_object_with_the_same_facts() {
     }
     let id = take("/longest_running/0/id");
     assert_eq!(db.status(id.as_i64().unwrap()), "running");
+    // The counts are: not due, due, running, failed, dead and succeeded runs. Each job has one
+    // success at most, so the three run times are the same.
     let job = |name: &str, counts: [i64; 6], times: Value, next: Value, state: Value| {
         json!({
             "job_type": name, "not_due_runs": counts[0], "blocked_runs": 0, "due_runs": counts[1],
@@ -488,14 +491,9 @@ fn prometheus_gauges_have_the_same_facts() {
     let samples = parse(&text);
     let runs =
         |job, status| value(&samples, "jobctl_runs", &[("job_type", job), ("status", status)]);
-    assert_eq!(
-        ["queued", "failed", "running", "dead"].map(|status| runs("mail", status)),
-        [3.0, 2.0, 0.0, 0.0].map(Some)
-    );
-    assert_eq!(
-        ["queued", "failed", "running", "dead"].map(|status| runs("backup", status)),
-        [0.0, 0.0, 1.0, 1.0].map(Some)
-    );
+    let statuses = ["queued", "failed", "running", "dead"];
+    assert_eq!(statuses.map(|status| runs("mail", status)), [3.0, 2.0, 0.0, 0.0].map(Some));
+    assert_eq!(statuses.map(|status| runs("backup", status)), [0.0, 0.0, 1.0, 1.0].map(Some));
     let of = |name, job| value(&samples, name, &[("job_type", job)]);
     assert_eq!(of("jobctl_due_runs", "mail"), Some(3.0));
     assert_near(&of("jobctl_oldest_due_age_seconds", "mail").unwrap().to_string(), 7500.0);
@@ -561,6 +559,7 @@ fn a_small_terminal_counts_the_findings_that_it_cuts_and_shows_the_workers() {
         insert_run(&db, &format!("job{job}"), "dead", ", finished_at", ", now()");
     }
     insert_worker(&db, "web7", 3);
+    // Returns the second screen of `status --watch`, after this word was shown.
     let watched = |wanted: &str| {
         let folder = crate::support::temp_dir();
         let typescript = folder.path().join("typescript");
@@ -579,11 +578,13 @@ fn a_small_terminal_counts_the_findings_that_it_cuts_and_shows_the_workers() {
         assert!(screen.lines().count() <= 24, "{screen}");
         screen
     };
+    // Some of the twelve findings are shown, and the rest is counted.
     let screen = watched("Workers");
     let shown = screen.lines().filter(|line| line.contains("dead run of")).count();
     let more = screen.lines().find_map(|line| line.strip_prefix(" and ")?.split(' ').next());
     assert_eq!(shown + more.unwrap().parse::<usize>().unwrap(), 12, "{screen}");
     assert!(screen.contains("web7") && !screen.contains("Flow"), "{screen}");
+    // Without findings, there is room for the flow.
     db.execute("DELETE FROM jobctl.job_runs WHERE status = 'dead'");
     insert_waiting(&db, "mail", "queued", -5);
     let screen = watched("Flow");
@@ -671,6 +672,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     for job in ["good", "good", "good", "bad"] {
         db.enqueue([job]);
     }
+    // Two of the good runs have waited for 45 seconds, and the third starts at once.
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '45 seconds' WHERE id <= 2");
     db.jobctl(["tick"]).run().success();
     assert_eq!(stored_figures(&db), "bad 0 0 1 1 0 0 0 failed; good 3 0 0 0 1 3 3 succeeded");
@@ -683,6 +685,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     db.jobctl(["tick"]).run().success();
     let all = "bad 0 1 2 1 0 0 0 dead; good 3 0 0 0 1 3 3 succeeded";
     assert_eq!(stored_figures(&db), all);
+    // Pruning deletes all runs, and no figure.
     db.jobctl(["prune", "--yes", "--older-than", "0s", "--dead-older-than", "0s"]).run().success();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     assert_eq!(stored_figures(&db), all);
@@ -693,6 +696,7 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     assert_eq!(of("jobctl_retried_attempts_total", "bad"), Some(1.0));
     assert_eq!(of("jobctl_succeeded_total", "good"), Some(3.0));
     assert!(of("jobctl_run_time_seconds_total", "good") > Some(0.0));
+    // Of three waits, one was up to 30 s and all were up to 60 s.
     let within = |bound| {
         value(&samples, "jobctl_wait_seconds_bucket", &[("job_type", "good"), ("le", bound)])
     };
@@ -820,7 +824,7 @@ fn blocked_runs_have_a_column_and_a_status_of_their_own() {
     let status: Value = serde_json::from_str(&status).unwrap();
     let jobs = status["jobs"].as_array().unwrap();
     let mail = jobs.iter().find(|job| job["job_type"] == "mail").unwrap();
-    // As the columns of the other statuses are called.
+    // The JSON names the count of blocked runs like those of the other statuses.
     let counts = ["not_due_runs", "blocked_runs", "due_runs"].map(|name| mail[name].clone());
     assert_eq!(counts, [json!(1), json!(2), json!(0)]);
     let table = db.jobctl(["status", "--format", "table"]).run().success().stdout;
@@ -841,6 +845,8 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
         without_seconds(line)
     };
     assert_eq!(line(), "Safe to stop now: yes, nothing runs; next fire in 3m");
+    // A backup usually takes 10 minutes, and has been running for 90 s. A mail takes one minute,
+    // and has been running for an hour.
     let running = insert_running(&db, "backup", 90);
     insert_running(&db, "mail", 3600);
     insert_waiting(&db, "mail", "queued", -5);
@@ -850,24 +856,28 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
         line(),
         "Safe to stop now: no, 2 run; the longest usually ends in 8m; next fire in 3m"
     );
-    let times = |row: &Value, start: &str| {
+    // Returns the time from the start of a run to its usual end, in seconds.
+    let usual_time = |row: &Value, start: &str| {
         let at = |name: &str| row[name].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
         (at("usual_end_at") - at(start)).num_seconds()
     };
     let shown = db.jobctl(["show", "--json", &running.to_string()]).run().success();
-    assert_eq!(times(&serde_json::from_str(&shown.stdout).unwrap(), "started_at"), 600);
+    assert_eq!(usual_time(&serde_json::from_str(&shown.stdout).unwrap(), "started_at"), 600);
     let listed = db.jobctl(["list", "--json", "--job", "mail"]).run().success();
     let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    // The run that has ended and the one that waits have no usual end.
     assert_eq!(listed[0]["usual_end_at"], Value::Null, "{listed}");
     assert_eq!(listed[1]["usual_end_at"], Value::Null, "{listed}");
-    assert_eq!(times(&listed[2], "started_at"), 60, "{listed}");
+    assert_eq!(usual_time(&listed[2], "started_at"), 60, "{listed}");
     for columns in [80, 120] {
         let shown = on_terminal(&db, columns, "list --status running");
         assert!(shown.contains("USUAL END") && shown.contains("in 8m"), "{shown}");
     }
+    // Only the mail is left, which should have ended an hour ago.
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {running}"));
     let late = line();
     assert!(late.contains(": no, 1 run; the longest usually ended 59m ago; next fire"), "{late}");
+    // A job without a success has no usual run time.
     insert_running(&db, "new", 1);
     assert_eq!(line(), "Safe to stop now: no, 2 run; usual end unknown; next fire in 3m");
     db.execute("DELETE FROM jobctl.job_runs WHERE status = 'running'");

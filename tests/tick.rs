@@ -165,7 +165,8 @@ fn after_max_time_running_jobs_finish_and_no_run_is_claimed() {
     let late = db.enqueue(["shell", "--", "true"]);
     gate.open();
     tick.wait().success();
-    assert_eq!((db.status(long), db.status(late)), ("succeeded".to_owned(), "queued".to_owned()));
+    assert_eq!(db.status(long), "succeeded");
+    assert_eq!(db.status(late), "queued");
 }
 
 #[test]
@@ -394,6 +395,7 @@ fn each_line_about_a_run_has_its_fields() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\n");
+    // Returns the fields of the line that a tick logs about this, except those that all lines have.
     let line = |what: &str| -> Value {
         let tick = db.jobctl(["tick", "--worker", "w", "--log-format", "json"]);
         let log = tick.env("JOBCTL_LOG", "debug").run().success().stderr;
@@ -409,6 +411,7 @@ fn each_line_about_a_run_has_its_fields() {
         line("attempt 1/10: claimed"),
         json!({"run": id, "job": "shell", "attempt": 1, "worker": "w", "status": "running"})
     );
+    // A lost run, whose worker is the one that lost it.
     let id = enqueue_in_status(&db, "running");
     db.execute("UPDATE jobctl.job_runs SET backoff = 'fixed:0s' WHERE status = 'running'");
     db.expire_leases();
@@ -449,10 +452,8 @@ fn a_host_that_runs_no_commands_leaves_them_to_others() {
             "{preview}"
         );
         db.jobctl(["tick", "--shell", shell]).run().success();
-        assert_eq!(
-            (db.status(command), db.of_run(command, "attempts")),
-            ("queued".to_owned(), "0".to_owned())
-        );
+        assert_eq!(db.status(command), "queued");
+        assert_eq!(db.of_run(command, "attempts"), "0");
         assert_eq!(db.status(call), "dead");
         db.jobctl(["tick", "--shell", "any"]).run().success();
         assert_eq!(db.status(command), "succeeded");
@@ -579,19 +580,19 @@ fn a_tick_has_one_connection_and_no_transaction_while_jobs_run() {
 }
 
 #[test]
-fn a_tick_works_even_if_its_log_is_not_read() {
+fn a_tick_whose_log_is_read_late_records_all_results_and_loses_no_line() {
     let db = TestDb::new();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": [\"true\"]}' FROM generate_series(1, 1500)",
     );
-    // More than a pipe holds.
+    // The log of 1500 runs is longer than a pipe can hold.
     let (reader, writer) = std::io::pipe().unwrap();
     let tick = db.jobctl(["tick"]).env("JOBCTL_LOG", "debug").stderr_to(writer.into()).spawn();
     wait_until("all results to be recorded", || {
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'") == "1500"
     });
-    // Nothing is lost.
+    // All lines are still there.
     let lines = BufReader::new(reader).lines().map_while(Result::ok);
     assert_eq!(lines.filter(|line| line.contains(": succeeded after ")).count(), 1500);
     tick.wait().success();
@@ -609,7 +610,7 @@ fn a_tick_at_a_terminal_says_that_its_user_is_another_one() {
             format!("script -qec \"'$jobctl' tick --worker w {flags}\" /dev/null </dev/null");
         let shown = db.script(&tick.replace("ID", &id.to_string())).env("NO_COLOR", "1");
         let shown = shown.run().success().stdout;
-        // It says so before the first job.
+        // The warning comes before the first job.
         let line = shown.lines().find(|line| line.contains("this tick runs jobs as")).map(|line| {
             let log = shown.find("succeeded").unwrap_or(shown.len());
             assert!(shown.find(line).unwrap() < log, "{shown}");

@@ -256,6 +256,7 @@ fn the_server_logs_no_lost_connection_of_commands_that_end() {
 fn the_error_names_the_defect_of_the_servers_certificate() {
     let secured = secured();
     let trust = "or trust this certificate itself";
+    // The server's certificate, the file of trusted authorities, and the error.
     for (name, root, why) in [
         ("version1", "root.crt", "it is X.509 version 1; issue it as version 3 with"),
         (
@@ -300,12 +301,18 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
         secured.certify(name);
         let why = format!("the server's certificate is not acceptable: {why}");
         assert_refused(&secured.verified(root), &why);
+        // A client that trusts one of these certificates itself needs no authority that signed it.
         if ["version1", "authority", "sha224", "own"].contains(&name) {
             let refused = list(&secured.verified(root)).run();
             assert!(name == "own" || refused.stderr.contains(trust), "{refused}");
             assert_opens(&secured.verified(&format!("{name}.crt")));
         }
     }
+}
+
+#[test]
+fn the_error_names_a_host_name_that_the_certificate_does_not_have() {
+    let secured = secured();
     secured.certify("by-address");
     assert_refused(
         &secured.verified("root.crt").replace("db.example.com", "127.0.0.1"),
@@ -349,10 +356,22 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
     ] {
         assert_opens(&with(certificate, key));
     }
+}
+
+#[test]
+fn the_error_names_the_defect_of_a_client_certificate_or_its_key() {
+    let secured = secured();
+    secured.certify("good");
+    let with = |certificate: &str, key: &str| {
+        let (certificate, key) = (file(certificate), file(key));
+        let address = secured.verified("root.crt").replace("app password=s3cret", "certified");
+        format!("{address} sslcert={} sslkey={}", certificate.display(), key.display())
+    };
     let supported = "use an RSA key of 2048 to 8192 bits, or a P-256, P-384 or Ed25519 key";
     let [weak, p521] = ["an RSA key of 1024 bits", "a P-521 key"]
         .map(|kind| format!("it has {kind}; {supported}"));
     let encrypted = "client-encrypted.key: it is encrypted; decrypt it with `openssl pkey -in FILE";
+    // The files of sslcert and sslkey, and the error.
     for (certificate, key, why) in [
         ("client.crt", "other.key", "other.key: it is not the key of sslcert; use that key"),
         ("client.crt", "client-encrypted.key", encrypted),
@@ -437,10 +456,11 @@ fn a_web_server_may_have_the_certificates_that_a_database_server_may_have() {
     let demands = "the server demands a client certificate; http jobs have no client certificate";
     let rejects =
         "the server rejects the handshake: its key or its cipher suites are not supported";
+    // The server's certificate, flags of `openssl s_server`, the host of the URL, and the error.
     let cases = [
         ("good", &["-tls1_2"][..], "localhost", String::new()),
         ("good", &["-tls1_3"], "127.0.0.1", String::new()),
-        // Trusted themselves.
+        // The host trusts these two certificates themselves.
         ("own", &[], "localhost", String::new()),
         ("version1-web", &[], "localhost", String::new()),
         ("p384", &[], "localhost", not_acceptable(&format!("it is self-signed; {trust}"))),

@@ -17,6 +17,7 @@ fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
     let db = TestDb::new();
     let command = ["shell", "--run", "--output", "--", "printenv", "TRACEPARENT"];
     let enqueue = || db.jobctl(["enqueue"]).args(command);
+    // `enqueue` takes the trace of its environment, unless a flag gives another one.
     enqueue().env("TRACEPARENT", TRACE).run().success().stdout(&format!("{TRACE}\n"));
     db.jobctl(["enqueue", "--traceparent", OTHER])
         .args(command)
@@ -24,9 +25,11 @@ fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
         .run()
         .success()
         .stdout(&format!("{OTHER}\n"));
-    // A tick's own variable is not that of its runs.
+    // A run without a trace does not get the one of its tick: the command finds no variable and
+    // fails.
     db.enqueue(["shell", "--", "printenv", "TRACEPARENT"]);
     db.jobctl(["tick"]).env("TRACEPARENT", TRACE).run().stderr_has("exit status 1");
+    // A call sends its trace as a header. The log and the lists have its id.
     let server = HttpServer::start();
     let call = json!({"url": server.url("/echo")}).to_string();
     db.enqueue(["http", &call, "--traceparent", TRACE]);
@@ -56,13 +59,15 @@ fn sql_batches_hooks_and_followers_continue_the_trace_of_their_enqueuer() {
     let first = db.query(&format!("SELECT jobctl.enqueue('a', traceparent => '{TRACE}')"));
     let follower = db.enqueue(["a", "--after", &first]);
     let own = db.enqueue(["a", "--after", &first, "--traceparent", OTHER]);
+    // `late` waits for nothing, because the first run has succeeded by then.
     db.jobctl(["tick"]).run().success();
     let late = db.enqueue(["a", "--after", &first]);
     for (id, expected) in [(follower, TRACE), (own, OTHER), (late, TRACE)] {
         assert_eq!(trace(&db, id), expected, "{id}");
     }
     let hooks = "SELECT count(*), count(traceparent) FROM jobctl.job_runs WHERE job_type = 'sent'";
-    assert_eq!(db.query(hooks), "3|3");
+    assert_eq!(db.query(hooks), "3|3", "each hook has a trace");
+    // In a batch, the flag is the default of the lines.
     let batch = format!(
         "{{\"job_type\": \"a\", \"traceparent\": \"{OTHER}\"}}\n{{\"job_type\": \"shell\", \
          \"payload\": {{\"command\": \"true\"}}}}\n{{\"job_type\": \"a\"}}\n"
@@ -71,14 +76,21 @@ fn sql_batches_hooks_and_followers_continue_the_trace_of_their_enqueuer() {
     let traces: Vec<_> =
         batch.success().stdout.lines().map(|id| trace(&db, id.parse().unwrap())).collect();
     assert_eq!(traces, [OTHER, TRACE, TRACE]);
-    // The newest enqueue decides.
+}
+
+#[test]
+fn a_replaced_run_takes_a_trace_that_the_newer_enqueue_has() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
     let live = |more: &[&str]| {
         let replace = ["a", "--key", "k", "--key-scope", "live", "--in", "1h"];
         db.enqueue(replace.iter().chain(&["--on-conflict", "replace"]).chain(more).copied())
     };
     let id = live(&["--traceparent", OTHER]);
-    assert_eq!((live(&[]), trace(&db, id)), (id, OTHER.to_owned()));
-    assert_eq!((live(&["--traceparent", TRACE]), trace(&db, id)), (id, TRACE.to_owned()));
+    assert_eq!(live(&[]), id);
+    assert_eq!(trace(&db, id), OTHER);
+    assert_eq!(live(&["--traceparent", TRACE]), id);
+    assert_eq!(trace(&db, id), TRACE);
 }
 
 #[test]
@@ -111,6 +123,7 @@ fn a_malformed_trace_is_refused_and_that_of_the_environment_ignored() {
         let error = db.try_query(&enqueue).unwrap_err();
         let error = error.as_db_error().unwrap();
         assert!(error.message().starts_with("traceparent must be as in 00-"), "{wrong}: {error}");
+        // Another program may have set the variable, so the enqueue goes on without a trace.
         let id = db.jobctl(["enqueue", "a"]).env("TRACEPARENT", wrong).run().success().stdout;
         assert_eq!(trace(&db, id.trim().parse().unwrap()), "none", "{wrong}");
     }

@@ -35,6 +35,8 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     db.allow_running_runs_at_end();
     let [queued, running, failed, dead] =
         ["queued", "running", "failed", "dead"].map(|status| enqueue_in_status(&db, status));
+    // An event is `action|run|job|user|reason|detail`. Those of one command are in the order of the
+    // ids.
     act_as_ana(&db, &["retry", &dead.to_string(), &failed.to_string()]);
     assert_eq!(
         take_events(&db),
@@ -50,11 +52,12 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     );
     act_as_ana(&db, &["prune", &queued.to_string()]);
     assert_eq!(take_events(&db), format!("prune|{queued}|shell|ana|drill|was cancelled"));
+    // A prune by age has one event with the numbers, by status and not by id.
     let two = [enqueue_in_status(&db, "succeeded"), enqueue_in_status(&db, "cancelled")];
     assert!(two[0] < two[1]);
     act_as_ana(&db, &["prune", "--older-than", "0s"]);
     assert_eq!(take_events(&db), "prune|||ana|drill|1 cancelled, 1 succeeded");
-    // What changes nothing has no event.
+    // A command that changes nothing writes no event.
     act_as_ana(&db, &["prune", "--older-than", "0s", "--dry-run"]);
     act_as_ana(&db, &["prune", "--older-than", "0s"]);
     db.jobctl(["retry", "999999"]).run().exits(3);
@@ -84,7 +87,8 @@ fn each_change_of_a_definition_writes_its_event() {
     apply(both, &[]);
     assert_eq!(take_events(&db), "add||a|ana|drill|\nadd||b|ana|drill|");
     apply(both, &[]);
-    assert_eq!(take_events(&db), "");
+    assert_eq!(take_events(&db), "", "nothing has changed");
+    // The event of a command or an address only names the key, because the value may be a secret.
     apply(
         "[jobs.a]\nshell = 'false'\ncwd = '/'\ntimeout = '5s'\nschedule = '@yearly'\n
          [jobs.b]\nhttp = { url = 'http://b.example' }\nenabled = false\n",
@@ -211,6 +215,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     };
     apply(&job("5s"));
     apply(&job("10s"));
+    // One run is of the job `a`, and the other in the queue `slow`.
     let [a, b] = ["dead", "dead"].map(|status| enqueue_in_status(&db, status));
     db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = {a}"));
     db.execute(&format!("UPDATE jobctl.job_runs SET queue = 'slow' WHERE id = {b}"));
@@ -222,6 +227,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     db.execute(
         "UPDATE jobctl.job_events SET recorded_at = now() - interval '2 days' WHERE action = 'add'",
     );
+    // Returns the events that match a filter, the newest first, as `ACTION:DETAIL`.
     let trail = |filter: &[&str]| {
         let listed = db.jobctl(["trail", "--json"]).args(filter.iter().copied()).run().success();
         let rows: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
@@ -238,6 +244,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     assert_eq!(words[..6], [pause, release, worker, queue, was, was], "{all}");
     assert_eq!(words[6..], ["change:timeout-\"5s\"-->-\"10s\"", "add:"], "{all}");
     assert!(!all.contains("s3cret"));
+    // A filter, and the events that match it.
     for (filter, wanted) in [
         (&["--limit", "1"][..], pause.to_owned()),
         (&["--by", "BOB"], release.to_owned()),
@@ -252,7 +259,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     ] {
         assert_eq!(trail(filter), wanted, "{filter:?}");
     }
-    // The list of the flag is that of the table.
+    // The flag knows the actions that the constraint of the table allows.
     let refused = db.jobctl(["trail", "--action", "retried"]).run().exits(2);
     let of_table = db.query(
         r"SELECT string_agg(word[1], ', ')
@@ -261,6 +268,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
           WHERE conname = 'action_is_known' AND connamespace = 'jobctl'::regnamespace",
     );
     refused.stderr_has(&format!("[possible values: {of_table}]"));
+    // The table shows the events of one command as one row.
     let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
     shown.stdout_has(" 2 runs ").stdout_has("was dead").stdout_has("drill");
     Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();

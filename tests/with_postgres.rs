@@ -179,6 +179,7 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
         postgres; run as an \
                  administrator: apt-get install --yes --no-install-recommends postgresql; or";
 
+    // The installation succeeds, but brings no programs.
     file("apt-get", "#!/bin/sh\necho \"Unpacking $*\"\n");
     let stderr = run(&[]);
     assert!(
@@ -187,6 +188,7 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
     );
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
 
+    // The installation fails.
     file("apt-get", "#!/bin/sh\necho \"E: no $1\" >&2\nexit 100\n");
     let stderr = run(&[]);
     assert!(
@@ -196,6 +198,7 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
         "{stderr}"
     );
 
+    // Without root, and with a `sudo` that fails, nothing is installed.
     let stderr = run(&["setpriv", "--reuid=nobody", "--clear-groups"]);
     assert!(stderr.starts_with(fails), "{stderr}");
 }
