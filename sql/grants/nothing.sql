@@ -1,5 +1,5 @@
--- Runs first, so that the role keeps only the privileges granted below. Refuses the schema's owner,
--- because the owner would lose its own privileges.
+-- Revokes everything from the role first, so that it keeps only the privileges that the statements
+-- below grant. Refuses the schema's owner, because the owner would lose its own privileges.
 SET LOCAL jobctl.grantee = {role};
 DO $$
 DECLARE

@@ -1,6 +1,6 @@
--- For an operator: sees everything, retries, cancels, edits, settles, pauses, holds and deletes old
--- runs. Only the owner of the schema applies definitions and edits payloads, which can hold
--- commands.
+-- For an operator: reads everything, retries, cancels, edits, settles, pauses and holds, and
+-- deletes old runs. Only the owner of the schema applies definitions and edits payloads, because
+-- both can contain commands.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -30,7 +30,8 @@ GRANT UPDATE (next_run_at, put_off_until, paused_at, resumed_at, updated_at)
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
 GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_holds TO {role};
--- The login and the time of an event are defaults, so no event can name another login.
+-- Not recorded_by and recorded_at: their defaults are the login and the time, so that no event can
+-- name another login.
 GRANT INSERT (action, run_id, job, host_user, reason, detail, operation, before), DELETE
     ON jobctl.job_events
     TO {role};

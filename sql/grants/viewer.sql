@@ -1,4 +1,4 @@
--- For a monitor: sees the state of runs and schedules, but no payload, no command and no output.
+-- For a monitor: reads the state of runs and schedules, but no payload, no command and no output.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON
     jobctl.awaited_runs,

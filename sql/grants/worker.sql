@@ -1,6 +1,6 @@
--- For a host that ticks: changes the status of runs and writes their history. It can add runs only
--- by firing schedules and as hooks of runs that it ends, can't delete runs, and can't change what
--- they execute.
+-- For a host that ticks: changes the status of runs and writes their history. It adds runs only
+-- when it fires schedules, when jobs follow others, and as hooks of runs that it ends. It can't
+-- delete runs or change what they execute.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -18,7 +18,8 @@ GRANT UPDATE (
     finished_at,
     updated_at
 ) ON jobctl.job_runs TO {role};
--- updated_at allows to lock a definition's row while its running runs are counted.
+-- A claim locks a definition while it counts the running runs. This lock needs the privilege to
+-- update a column.
 GRANT UPDATE (rate_next_at, last_share, updated_at) ON jobctl.job_definitions TO {role};
 GRANT UPDATE ON jobctl.job_lock_slots TO {role};
 GRANT INSERT, UPDATE, DELETE ON jobctl.job_share_rates TO {role};
