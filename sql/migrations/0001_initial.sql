@@ -1,14 +1,19 @@
 -- The tables that are the contract: any program may enqueue by inserting into job_runs.
 --
 -- A status is text with a CHECK, not an enum: a new enum value can't be used in the transaction
--- that adds it. Other constraints tie columns to the status and are named for the fact they state.
+-- that adds it. The other constraints are named after the rule that they enforce.
 
--- The role that calls a function. Functions take it as their last parameter, and the caller
--- evaluates the default. Inside a SECURITY DEFINER function, current_user is the function's owner.
--- session_user can not replace it: when a superuser runs VACUUM, PostgreSQL evaluates a table's
--- expressions with the rights of the table's owner. The check accepts only the name of the current
--- role, and no other role may store values of this type. A subquery without rows is NULL without a
--- check, so the functions give NULL no rights.
+-- The role that calls a function. SECURITY DEFINER functions that ask for it take it as their last
+-- parameter: inside them, current_user is the function's owner, but a default is evaluated before
+-- the call.
+--
+-- Not session_user: when a superuser runs VACUUM, PostgreSQL evaluates the expressions of an index
+-- with the rights of the table's owner. So the owner of a table could put a call into an index,
+-- where session_user is then the superuser.
+--
+-- The check accepts only the name of the current role, and no other role may store values of this
+-- type. PostgreSQL does not check the NULL of a subquery without rows, so NULL can get in; the
+-- functions give it no rights.
 CREATE DOMAIN jobctl.caller AS name
     CONSTRAINT caller_is_current_user CHECK ((VALUE = CURRENT_USER) IS TRUE);
 
@@ -22,10 +27,11 @@ CREATE TABLE jobctl.job_definitions (
     kind text NOT NULL
         CONSTRAINT kind_is_known CHECK (kind IN ('shell', 'http')),
     action jsonb NOT NULL,
+    -- 1 MiB: 4 times the 262144 bytes of the longest payload, see payload_is_bounded in job_runs.
     action_bytes integer GENERATED ALWAYS AS (octet_length(action::text)) STORED
         CONSTRAINT action_is_bounded CHECK (action_bytes <= 4 * 262144),
     payload jsonb NOT NULL DEFAULT '{}',
-    -- The same limits as in job_runs: runs of the schedule copy this payload.
+    -- The limits of payload_is_bounded in job_runs, because runs of the schedule copy this payload.
     payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
         CONSTRAINT payload_is_bounded
             CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
@@ -33,7 +39,8 @@ CREATE TABLE jobctl.job_definitions (
     time_zone text NOT NULL DEFAULT 'UTC',
     catch_up text NOT NULL DEFAULT 'one'
         CONSTRAINT catch_up_is_known CHECK (catch_up ~ '^(skip|one|all(:[1-9][0-9]{0,3})?)$'),
-    -- The number of nominal times that one fire may queue.
+    -- How many nominal times one fire may queue. A nominal time is a time of the schedule, without
+    -- the spread.
     most_fires integer GENERATED ALWAYS AS (
         CASE
             WHEN catch_up = 'all' THEN 100
@@ -41,20 +48,22 @@ CREATE TABLE jobctl.job_definitions (
             ELSE 1
         END
     ) STORED,
-    -- A fire makes one run for each worker, or for each of those with such a name.
+    -- A fire queues a run for each worker (each_worker), or for each worker whose name matches one
+    -- of the patterns (workers).
     each_worker boolean NOT NULL DEFAULT false,
     workers text[],
     overlap text NOT NULL DEFAULT 'skip'
         CONSTRAINT overlap_is_known CHECK (overlap IN ('allow', 'skip', 'queue')),
     max_running integer
         CONSTRAINT max_running_is_positive CHECK (max_running > 0),
-    -- How many of its runs may run at once; NULL for any number.
+    -- Generated, and the limit that applies: max_running, or 1 with overlap `queue`; NULL: no
+    -- limit.
     most_running integer
         GENERATED ALWAYS AS (least(max_running, CASE WHEN overlap = 'queue' THEN 1 END)) STORED,
-    -- How many of its attempts may start in which time, as in 60/1m.
+    -- How many attempts may start in a time: 60/1m is 60 a minute.
     rate text
         CONSTRAINT rate_is_known CHECK (rate ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'),
-    -- The average time between two starts.
+    -- Generated: the average time between two starts at this rate.
     rate_interval interval GENERATED ALWAYS AS (
         interval '1 second'
         * (
@@ -63,23 +72,26 @@ CREATE TABLE jobctl.job_definitions (
             / split_part(rate, '/', 1)::float8
         )
     ) STORED,
-    -- How many may start at once after a pause; NULL for as many as the rate names.
+    -- How many attempts may start at once after a pause. NULL: the number in the rate.
+    -- most_at_once, which is generated, is the number that applies.
     burst integer
         CONSTRAINT burst_in_range
             -- With BETWEEN, pg_dump would write it in another way after a restore.
             CHECK (burst IS NULL OR burst >= 1 AND burst <= 999999 AND rate IS NOT NULL),
     most_at_once integer
         GENERATED ALWAYS AS (coalesce(burst, split_part(rate, '/', 1)::integer)) STORED,
-    -- The time from which all starts so far are within the rate. The generic cell rate algorithm
-    -- calls it the theoretical arrival time.
+    -- The next start is on pace at this time or later. An earlier start uses up burst. This is the
+    -- theoretical arrival time of the generic cell rate algorithm.
     rate_next_at timestamptz,
-    -- How many runs of one share may run at once; NULL for any number.
+    -- How many runs of one share may run at once; NULL: any number.
     max_running_per_share integer
         CONSTRAINT max_running_per_share_is_positive CHECK (max_running_per_share > 0),
-    -- As rate, for the runs of each share, see job_share_rates.
+    -- The rate of each share, as in `rate`. job_share_rates has how much of it each share has used
+    -- up.
     rate_per_share text
         CONSTRAINT rate_per_share_is_known
             CHECK (rate_per_share ~ '^[1-9][0-9]{0,5}/[1-9][0-9]{0,5}[smhd]$'),
+    -- Generated: the average time between two starts of a share, and how many may start at once.
     share_interval interval GENERATED ALWAYS AS (
         interval '1 second'
         * (
@@ -97,7 +109,8 @@ CREATE TABLE jobctl.job_definitions (
         GENERATED ALWAYS AS (split_part(rate_per_share, '/', 1)::integer) STORED,
     -- The share of the run that was claimed last. The next claim begins with the share after it.
     last_share text COLLATE "C",
-    -- The lock of its runs, as the file has it: a name, or an object with `name` and `most`.
+    -- The lock of its runs, as in the file: a name, or an object with `name` and `most`. lock_name
+    -- and lock_most are generated from it.
     lock jsonb
         CONSTRAINT lock_is_known CHECK (
             lock IS NULL
@@ -115,7 +128,8 @@ CREATE TABLE jobctl.job_definitions (
             WHEN lock IS NOT NULL THEN 1
         END
     ) STORED,
-    -- Claims find the runs of such a definition by id, see limited_runs.sql.
+    -- Generated: whether a claim must count running runs or starts first. limited_runs finds the
+    -- runs of such definitions.
     is_limited boolean NOT NULL GENERATED ALWAYS AS (
         max_running IS NOT NULL
         OR overlap = 'queue'
@@ -124,37 +138,39 @@ CREATE TABLE jobctl.job_definitions (
         OR rate_per_share IS NOT NULL
         OR lock IS NOT NULL
     ) STORED,
-    -- How many of its runs may wait; NULL for any number. try_enqueue applies it: runs of the
-    -- schedule and inserted rows are counted, but never refused.
+    -- How many runs may wait; NULL: any number. Only try_enqueue refuses or drops runs. Runs of the
+    -- schedule and inserted rows count, but are never refused.
     max_waiting integer
         CONSTRAINT max_waiting_in_range CHECK (max_waiting BETWEEN 1 AND 100000),
     when_full text NOT NULL DEFAULT 'refuse'
         CONSTRAINT when_full_is_known CHECK (when_full IN ('refuse', 'drop_new', 'drop_oldest')),
-    -- What an attempt that asks for a later one puts off: its run, or the whole job, by a hold, see
-    -- hold_snoozed.sql.
+    -- What an attempt that asks for a later one puts off: only its `run`, or the whole `job`, which
+    -- hold_snoozed then holds.
     snooze text NOT NULL DEFAULT 'run'
         CONSTRAINT snooze_is_known CHECK (snooze IN ('run', 'job')),
-    -- Whether its runs read the outputs of the runs that they waited for.
+    -- Whether the runs can read the outputs of the runs that they waited for.
     pass_result boolean NOT NULL DEFAULT false,
-    -- What its runs print: any text, or JSON, which each success must have.
+    -- What the runs print: any text, or JSON. With JSON, an attempt that prints something else
+    -- fails.
     result text NOT NULL DEFAULT 'text'
         CONSTRAINT result_is_known CHECK (result IN ('text', 'json')),
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000),
     timeout interval
         CONSTRAINT timeout_is_positive CHECK (timeout > interval '0'),
-    -- `check` reports the job if it has not succeeded for longer.
+    -- `check` reports the job if it has not succeeded for this long.
     max_age interval
         CONSTRAINT max_age_is_positive CHECK (max_age > interval '0'),
-    -- check reports a run that has been due for longer; NULL for as long as its --max-lag.
+    -- `check` reports a run that has been due for this long; NULL: as long as the flag --max-lag
+    -- says.
     max_lag interval
         CONSTRAINT max_lag_is_positive CHECK (max_lag > interval '0'),
-    -- `check` reports the job after so many failed attempts without a success between them; 0 for
+    -- `check` reports the job after this many failed attempts without a success between them; 0:
     -- never.
     alert_after integer NOT NULL DEFAULT 3
         CONSTRAINT alert_after_in_range CHECK (alert_after BETWEEN 0 AND 1000),
-    -- The least and the most run time that need no look, as in 10m..2h, or `off`; NULL: as those
-    -- of the last successes.
+    -- `check` reports shorter and longer run times than these, as 10m..2h; `off`: none. NULL: it
+    -- compares with the last successes. usual_least and usual_most are generated.
     usual text
         CONSTRAINT usual_is_known
             CHECK (usual ~ '^(off|[1-9][0-9]{0,5}[smhd][.][.][1-9][0-9]{0,5}[smhd])$'),
@@ -171,10 +187,11 @@ CREATE TABLE jobctl.job_definitions (
         interval '1 second' * rtrim(split_part(nullif(usual, 'off'), '..', 2), 'smhd')::float8
         * CASE right(usual, 1) WHEN 's' THEN 1 WHEN 'm' THEN 60 WHEN 'h' THEN 3600 ELSE 86400 END
     ) STORED,
-    -- How long after its time a run may start.
+    -- How long after its first run_at a run may still start.
     expires interval
         CONSTRAINT expires_is_positive CHECK (expires > interval '0'),
-    -- How long runs are kept after their end; NULL for as long as the caller of prune.sql says.
+    -- How long runs, and dead runs (keep_dead), are kept after their end; NULL: as long as the
+    -- caller of prune.sql says.
     keep interval
         CONSTRAINT keep_is_at_most_a_century CHECK (keep BETWEEN interval '0' AND '36500 days'),
     keep_dead interval
@@ -188,50 +205,51 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT queue_is_short_and_plain CHECK (queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     spread interval NOT NULL DEFAULT '0'
         CONSTRAINT spread_is_at_most_a_day CHECK (spread BETWEEN interval '0' AND interval '1 day'),
-    -- Jobs that a run enqueues when it ends, see enqueue_hooks.sql. No foreign keys: pg_dump could
-    -- not order rows that refer to each other. `apply` refuses names without a definition.
+    -- Jobs that are enqueued when a run ends, see enqueue_hooks. No foreign keys: pg_dump could not
+    -- order rows that refer to each other. `apply` refuses names without a definition.
     on_dead text,
     on_success text,
     on_end text,
     has_hooks boolean NOT NULL
         GENERATED ALWAYS AS (num_nonnulls(on_dead, on_success, on_end) > 0) STORED,
-    -- Jobs that this one follows, see enqueue_following.sql, and the rule of its runs in
-    -- job_dependencies. `apply` refuses circles.
+    -- Jobs that this job follows, see enqueue_following. `when` is the rule of its runs in
+    -- job_dependencies. `apply` refuses jobs that follow each other in a circle.
     after text[]
         CONSTRAINT after_has_jobs
             CHECK (cardinality(after) > 0 AND array_position(after, NULL) IS NULL),
     "when" text NOT NULL DEFAULT 'success'
         CONSTRAINT when_is_known CHECK ("when" IN ('success', 'any_end', 'or_cancel')),
-    -- Roles that may enqueue this job, and their members. NULL: every role that may call
+    -- Roles that may enqueue this job; their members may, too. NULL: every role that may call
     -- jobctl.enqueue.
     enqueuers text[]
         CONSTRAINT enqueuers_are_names CHECK (array_position(enqueuers, NULL) IS NULL),
-    -- Limits that an enqueuer may exceed.
+    -- Values that an enqueuer may set less strictly than this definition does.
     enqueue_may_set text[] NOT NULL DEFAULT '{}'
         CONSTRAINT enqueue_may_set_is_known
             CHECK (
                 enqueue_may_set <@ ARRAY['queue', 'priority', 'timeout', 'max_attempts', 'backoff']
             ),
-    -- The name of the file that has the definition; empty for a file without a name. `apply` ends
-    -- only definitions of its own file.
+    -- The name of the file with the definition; empty: the file has no name. `apply` disables only
+    -- definitions of its own file.
     file text NOT NULL DEFAULT ''
         CONSTRAINT file_is_short_and_plain
             CHECK (file ~ '^([A-Za-z0-9_][A-Za-z0-9_.:-]{0,62})?$'),
-    -- The value in the file; a definition that is missing from the file is disabled.
+    -- The value in the file. `apply` disables a definition that is no longer in its file.
     enabled boolean NOT NULL DEFAULT true,
-    -- Set by an operator; `apply` does not end a pause.
+    -- Since when an operator has paused the job. `apply` does not end a pause.
     paused_at timestamptz,
-    -- The end of the last pause, or of the last time without `enabled`: the schedules of
-    -- applications skip earlier times.
+    -- When the job was last resumed or enabled. Schedules of applications skip earlier times.
     resumed_at timestamptz,
-    -- The next nominal time that has not been fired; NULL without a schedule. An INSERT may omit
-    -- it: the first tick computes it.
+    -- The next nominal time to fire. NULL: there is no schedule, or the next tick computes the
+    -- time.
     next_run_at timestamptz
         CONSTRAINT next_run_at_is_a_date
             CHECK (next_run_at >= '0001-01-01 00:00Z' AND next_run_at < '10000-01-01 00:00Z'),
-    -- Ticks ignore the schedule until then, because it could not be fired; next_run_at is kept.
+    -- Ticks ignore the schedule until this time, because they could not fire it. next_run_at stays
+    -- as it is.
     put_off_until timestamptz,
-    -- Nominal times that were not fired: the previous run was not finished, or they were missed.
+    -- How many nominal times queued no run: the previous run was not finished, or no tick fired
+    -- them in time.
     skipped_fires bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -245,7 +263,7 @@ CREATE TABLE jobctl.job_definitions (
     CONSTRAINT a_follower_has_no_schedule CHECK (schedule IS NULL OR after IS NULL)
 );
 
--- Few definitions have one, and each claim of a run with a lock asks.
+-- Each claim of a run with a lock looks for definitions with this lock. Few definitions have one.
 CREATE INDEX job_definitions_lock ON jobctl.job_definitions (lock_name)
     WHERE lock_name IS NOT NULL;
 
@@ -261,9 +279,9 @@ CREATE INDEX job_definitions_following ON jobctl.job_definitions (id)
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
 
--- A claim that takes runs with a lock locks the row of the lock's name, see lock_slot.sql, so that
--- no other claim counts the running ones at the same time. The rows are made once: names cost
--- nothing, however many there are.
+-- Rows that claims lock. A claim of runs with a lock first locks the row of this lock, see
+-- lock_slot, so that no other claim counts the running runs of the lock at the same time. There are
+-- 256 rows for all locks, so any number of lock names costs no rows.
 CREATE TABLE jobctl.job_lock_slots (
     slot integer PRIMARY KEY
 );
@@ -271,53 +289,57 @@ CREATE TABLE jobctl.job_lock_slots (
 INSERT INTO jobctl.job_lock_slots (slot)
 SELECT generate_series(0, 255);
 
--- How far each share has used up its rate. A share without a row has used up nothing.
+-- How much of its rate_per_share each share has used up. A share without a row has used up nothing.
 CREATE TABLE jobctl.job_share_rates (
     definition_id bigint NOT NULL REFERENCES jobctl.job_definitions ON DELETE CASCADE,
     share text COLLATE "C",
-    -- As rate_next_at of the definition.
+    -- The same as rate_next_at of a definition, for the share.
     next_at timestamptz NOT NULL
 );
 
 CREATE UNIQUE INDEX job_share_rates_share ON jobctl.job_share_rates (definition_id, share);
 
--- The rows that say nothing any more.
+-- For deleting rows whose time has passed, which limit nothing.
 CREATE INDEX job_share_rates_old ON jobctl.job_share_rates (definition_id, next_at);
 
 CREATE TABLE jobctl.job_runs (
-    -- Each of the three versions of a run's row has an entry here. The fill factor keeps them on
-    -- one page.
+    -- Usually, a run's row has three versions: enqueued, claimed and ended. Each has an entry in
+    -- this index. The fill factor keeps these entries on one page.
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY WITH (fillfactor = 50),
-    -- No foreign key: a deleted definition leaves its waiting runs, which end dead with a reason.
+    -- No foreign key: if the definition is deleted, its waiting runs stay, and end dead with a
+    -- reason.
     definition_id bigint,
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
     payload jsonb NOT NULL DEFAULT '{}',
-    -- The length of the payload as text; a claim reads this column instead of rendering the
-    -- payload. The text can be much longer than the jsonb, which stores numbers like 1e131000 in
-    -- short: 81 KB become more text than PostgreSQL can send. PostgreSQL computes this column only
-    -- when the payload is written.
+    -- The length of the payload as text. A claim reads this column instead of converting the
+    -- payload to text. PostgreSQL computes it only when the payload is written.
+    -- The text can be much longer than the jsonb, which stores numbers like 1e131000 in a few
+    -- bytes: 81 KB can become more text than PostgreSQL can send.
     payload_bytes integer GENERATED ALWAYS AS (octet_length(payload::text)) STORED
-        -- Stored size: 8 times the input limit, because a list of digits takes 6 times its text.
-        -- Text: 64 times the input limit, because numbers up to 1e308 are written out in full.
+        -- 262144 bytes are the longest payload that `jobctl enqueue` accepts. Stored size: 8 times
+        -- that, because a list of digits takes 6 times the bytes of its text. Text: 64 times that,
+        -- because a number up to 1e308, which has five characters, becomes 309 digits.
         CONSTRAINT payload_is_bounded
             CHECK (pg_column_size(payload) <= 8 * 262144 AND payload_bytes <= 64 * 262144),
     queue text NOT NULL DEFAULT 'default'
-        -- A CHECK is evaluated at every update, so a comparison saves the regular expression. A
-        -- domain would be evaluated only on assignment. But then the parameters of an INSERT would
-        -- have that type, which drivers with strict types do not know.
+        -- Every update evaluates this CHECK, so the comparison saves the regular expression for the
+        -- usual queue.
+        -- Not a domain, although it would be checked only on assignment: the parameters of an
+        -- INSERT would have its type, which drivers with strict types do not know.
         CONSTRAINT queue_is_short_and_plain
             CHECK (queue = 'default' OR queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}$'),
     priority integer NOT NULL DEFAULT 0,
     run_at timestamptz NOT NULL DEFAULT now()
-        -- The times that every language can represent; PostgreSQL has later years, and infinity.
+        -- Only times that every programming language can represent: PostgreSQL also has later
+        -- years, and infinity.
         CONSTRAINT run_at_is_a_date
             CHECK (run_at >= '0001-01-01 00:00Z' AND run_at < '10000-01-01 00:00Z'),
     status text NOT NULL DEFAULT 'queued'
         CONSTRAINT status_is_known
             CHECK (
                 status IN (
-                    -- Waits for other runs, see job_dependencies.
+                    -- The run waits for other runs, see job_dependencies.
                     'blocked',
                     'queued',
                     'running',
@@ -330,14 +352,14 @@ CREATE TABLE jobctl.job_runs (
     attempts integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 10
         CONSTRAINT max_attempts_in_range CHECK (max_attempts BETWEEN 1 AND 1000000),
-    -- How many attempts a shutdown interrupted, or asked to be made later. They do not use up
-    -- max_attempts, at most a hundred of each.
+    -- How many attempts a shutdown interrupted, plus how many asked to be made again later
+    -- (snoozed). Up to 100 of each do not use up max_attempts; more are not counted here.
     uncounted_attempts integer NOT NULL DEFAULT 0,
-    -- Those of them that asked to be made later.
+    -- The snoozed attempts among them.
     snoozed_attempts integer NOT NULL DEFAULT 0
         CONSTRAINT snoozed_attempts_in_range CHECK (snoozed_attempts BETWEEN 0 AND 100),
-    -- The value of max_attempts before a retry raised it. The next retry adds as many again. NULL:
-    -- never retried.
+    -- The max_attempts that the run had before its first retry. A retry of a run without attempts
+    -- left grants this many more. NULL: the run was never retried.
     granted_attempts integer,
     timeout interval
         CONSTRAINT timeout_is_positive CHECK (timeout > interval '0'),
@@ -348,9 +370,10 @@ CREATE TABLE jobctl.job_runs (
         ),
     idempotency_key text
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
-        -- The prefix jobctl-run- is reserved for the keys of runs without a key of their own.
-        -- Scripts would pass a key that begins with - as an option. src/text/plain.rs has the same
-        -- control and invisible characters, which make two keys look alike.
+        -- The prefix jobctl-run- is reserved for the keys that runs without a key get. Commands
+        -- would read a key that begins with - as an option.
+        -- Control and invisible characters would make two keys look alike. src/text/plain.rs has
+        -- the same list.
         CONSTRAINT key_is_plain_and_not_reserved CHECK (
             idempotency_key !~ E'^(-|jobctl-run-)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -358,20 +381,21 @@ CREATE TABLE jobctl.job_runs (
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
         ),
-    -- A retained key is taken while its run is kept, a live key while its run is unfinished. A run
-    -- whose live key a newer run took while it was running has the scope `replaced`: it holds no
-    -- key, and is not tried again. The newer run is not claimed before this one ends. See the
+    -- How long no other run can have the key. `retained`: while this run is kept. `live`: while
+    -- this run is unfinished.
+    -- `replaced`: a newer run took the live key while this run was running. This run then has no
+    -- key, and gets no further attempt. The newer run is not claimed before this run ends. See the
     -- trigger key_scope_only_follows_a_replacement.
     key_scope text NOT NULL DEFAULT 'retained'
         CONSTRAINT key_scope_is_known CHECK (key_scope IN ('retained', 'live', 'replaced')),
     scheduled_for timestamptz,
-    -- The name of the application's schedule that queued it, see job_schedules.
+    -- The name of the application's schedule that queued the run, see job_schedules.
     schedule text COLLATE "C"
         CONSTRAINT schedule_is_1_to_255_bytes CHECK (octet_length(schedule) BETWEEN 1 AND 255),
     -- No attempt starts after this time.
     expires_at timestamptz,
-    -- The tenant or customer for which it runs. Due runs of a limited definition are claimed in
-    -- turns between its shares. Runs without a share are one share together.
+    -- The tenant or customer for which the run is. The shares of a limited definition take turns,
+    -- see limited_runs. All runs without a share count as one share.
     share text COLLATE "C"
         CONSTRAINT share_is_1_to_255_bytes CHECK (octet_length(share) BETWEEN 1 AND 255)
         CONSTRAINT share_is_plain CHECK (
@@ -381,11 +405,11 @@ CREATE TABLE jobctl.job_runs (
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
         ),
-    -- The only worker that may claim it; NULL for any.
+    -- The only worker that may claim the run; NULL: any worker.
     worker text
         CONSTRAINT worker_is_1_to_255_bytes CHECK (octet_length(worker) BETWEEN 1 AND 255),
-    -- Of all runs with this lock, only one runs at a time, or as many as a definition with the lock
-    -- says. A lock of the run's own definition counts instead of this one.
+    -- Only one run with this lock runs at a time, or as many as a definition with the lock allows.
+    -- If the run's own definition has a lock, that lock applies instead.
     lock text
         CONSTRAINT lock_is_1_to_255_bytes CHECK (octet_length(lock) BETWEEN 1 AND 255)
         CONSTRAINT lock_is_plain CHECK (
@@ -402,16 +426,17 @@ CREATE TABLE jobctl.job_runs (
     locked_by text,
     locked_until timestamptz,
     cancel_requested_at timestamptz,
-    -- The end of what the running attempt has printed, written by heartbeats.
+    -- The last part of the output of the running attempt. Heartbeats write it.
     live_output text,
     last_error text,
     error_type text,
     failed_at timestamptz,
     started_at timestamptz,
     finished_at timestamptz,
-    -- Set by an operator that closed a dead run: it stays dead, and is no longer reported.
+    -- When an operator closed the dead run. It stays dead, and is no longer reported.
     settled_at timestamptz,
-    -- The login. current_user would be the owner of the function that enqueues or fires the run.
+    -- The login that enqueued the run. Not current_user, which would be the owner of the function
+    -- that enqueues or fires the run.
     enqueued_by text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -463,8 +488,8 @@ CREATE TABLE jobctl.job_runs (
         AND greatest(octet_length(last_error), octet_length(live_output)) <= 4 * 262144
     )
 )
--- Each run is updated three times. Free space in its page, and early removal of dead rows, keep the
--- claim fast.
+-- Each run gets several row versions. Free space in its page, and early removal of old versions,
+-- keep claims fast.
 WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.01,
@@ -473,19 +498,19 @@ WITH (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- The claim reads this index lane by lane. A lane is a queue and a priority.
+-- A claim reads this index lane by lane; a lane is a queue and a priority.
 CREATE INDEX job_runs_waiting ON jobctl.job_runs (queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed');
 
--- The waiting runs that may expire, see expire.sql.
+-- The pending runs that can expire, see expire.sql.
 CREATE INDEX job_runs_expiring ON jobctl.job_runs (expires_at)
     WHERE expires_at IS NOT NULL AND status IN ('queued', 'failed');
 
--- locked_until is in no index, so that a heartbeat is a heap-only update.
+-- No index has locked_until, so a heartbeat is a heap-only update, which writes no index.
 CREATE INDEX job_runs_running ON jobctl.job_runs (job_type, locked_by)
     WHERE status = 'running';
 
--- See key_scope.
+-- Lets only one run have a key, see key_scope.
 CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
     WHERE idempotency_key IS NOT NULL
         AND (
@@ -493,16 +518,16 @@ CREATE UNIQUE INDEX job_runs_key ON jobctl.job_runs (idempotency_key, key_scope)
             OR (key_scope = 'live' AND status IN ('blocked', 'queued', 'running', 'failed'))
         );
 
--- The ended runs with a key, the newest first; job_runs_key has the others. text_pattern_ops also
--- finds the beginning of a key. An enqueue and a claim add no entry.
+-- Ended runs by their keys, for reading the newest first. job_runs_key has the unfinished runs.
+-- text_pattern_ops also finds keys by their beginning. Enqueues and claims add no entry.
 CREATE INDEX job_runs_ended_key ON jobctl.job_runs (idempotency_key text_pattern_ops, id)
     WHERE idempotency_key IS NOT NULL AND finished_at IS NOT NULL;
 
--- The running runs that lost their key to a run that waits for their end.
+-- Running runs whose live key a newer run took, which waits for their end.
 CREATE INDEX job_runs_replaced ON jobctl.job_runs (idempotency_key)
     WHERE status = 'running' AND key_scope = 'replaced';
 
--- One run per schedule and nominal time, and worker if each has one.
+-- Lets a schedule have only one run for a nominal time, or one for each worker.
 CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (
     definition_id,
     coalesce(schedule, ''),
@@ -511,19 +536,19 @@ CREATE UNIQUE INDEX job_runs_fire ON jobctl.job_runs (
 )
     WHERE scheduled_for IS NOT NULL;
 
--- The unfinished runs of an application's schedule, for overlap `skip`.
+-- Unfinished runs by the application's schedule that queued them, for overlap `skip`.
 CREATE INDEX job_runs_unfinished_of_schedule ON jobctl.job_runs (schedule)
     WHERE schedule IS NOT NULL AND finished_at IS NULL;
 
--- The waiting runs of definitions that limit their runs, see limited_runs.sql; also counts them
--- for max_waiting. The key is the name, not the id: any program may insert runs, and a removed
--- definition may come back.
+-- Pending runs by job, for limited_runs, and for counting them for max_waiting. By the name of the
+-- job, not by the id of its definition: any program may insert runs, and a deleted definition may
+-- be created again.
 CREATE INDEX job_runs_waiting_of_job
     ON jobctl.job_runs (job_type, coalesce(share, ''), queue, priority, run_at, id)
     WHERE status IN ('queued', 'failed') AND job_type NOT IN ('shell', 'http');
 
--- The waiting runs with a lock of their own, see limited_runs.sql. `coalesce` keeps the planner
--- from reading all waiting runs instead.
+-- Pending runs by their own lock, for limited_runs. `coalesce` keeps the planner from reading all
+-- pending runs instead.
 CREATE INDEX job_runs_waiting_for_lock
     ON jobctl.job_runs (lock COLLATE "C", queue, priority, run_at, id)
     WHERE lock IS NOT NULL AND coalesce(status IN ('queued', 'failed'), false);
@@ -531,15 +556,15 @@ CREATE INDEX job_runs_waiting_for_lock
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;
 
--- For pruning.
+-- Dead runs by job, for pruning.
 CREATE INDEX job_runs_dead_of_job ON jobctl.job_runs (job_type, id)
     WHERE status = 'dead';
 
--- For reports, and for counting old runs.
+-- Ended runs by their end, for reports and for counting old runs.
 CREATE INDEX job_runs_finished ON jobctl.job_runs (finished_at, id)
     WHERE finished_at IS NOT NULL;
 
--- The runs of one job, the newest first. Running runs are in job_runs_running instead, so that a
+-- The runs of a job, for reading the newest first. job_runs_running has the running runs, so that a
 -- claim adds no entry here.
 CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id)
     WITH (fillfactor = 50)
@@ -548,8 +573,8 @@ CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id)
 CREATE INDEX job_runs_blocked ON jobctl.job_runs (job_type, id)
     WHERE status = 'blocked';
 
--- The schedules that applications make, see schedule.sql. Runs get their payload and share, and
--- everything else from the definition.
+-- Schedules of applications, which jobctl.schedule stores. The runs get their payload and share
+-- from here, and everything else from the definition.
 CREATE TABLE jobctl.job_schedules (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE
@@ -560,19 +585,19 @@ CREATE TABLE jobctl.job_schedules (
     time_zone text NOT NULL,
     payload jsonb NOT NULL,
     share text COLLATE "C",
-    -- It fires no time before starts_at or after ends_at. The tick that fires the last one deletes
-    -- it.
+    -- No time before starts_at or after ends_at is fired. The tick that fires the last time deletes
+    -- the schedule.
     starts_at timestamptz,
     ends_at timestamptz,
-    -- The next nominal time that has not been fired; NULL: the next tick computes it.
+    -- The next nominal time to fire; NULL: the next tick computes it.
     next_run_at timestamptz,
-    -- As in job_definitions.
+    -- The same as in job_definitions.
     put_off_until timestamptz,
     skipped_fires bigint NOT NULL DEFAULT 0,
-    -- When the next tick looks at it.
+    -- Generated: the first tick after this time looks at the schedule.
     due_at timestamptz NOT NULL
         GENERATED ALWAYS AS (coalesce(put_off_until, next_run_at, '-infinity')) STORED,
-    -- The login that made it, as enqueued_by of its runs.
+    -- The login that stored the schedule, which is also enqueued_by of its runs.
     owner text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
@@ -587,29 +612,33 @@ WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE INDEX job_schedules_due ON jobctl.job_schedules (definition_id, due_at);
 
--- Those that could not be fired, for the finding.
+-- Schedules that could not be fired, for the finding.
 CREATE INDEX job_schedules_put_off ON jobctl.job_schedules (definition_id)
     WHERE put_off_until IS NOT NULL;
 
--- For the limit of each login and job.
+-- For counting the schedules of a login and job, which are limited.
 CREATE INDEX job_schedules_owner ON jobctl.job_schedules (owner, definition_id, id);
 
--- Which runs wait for which. A row that is met stays as long as its run, so that the run can name
--- its predecessors; another one stays until both runs are gone. No foreign keys: see
--- forget_history.
+-- Which runs wait for which others, their predecessors. No foreign keys: forget_history deletes the
+-- rows.
+-- A row in the state `met` is deleted with its run: until then, the run can name its predecessors.
+-- Any other row stays after its run is deleted, until the predecessor ends or is deleted, too.
 CREATE TABLE jobctl.job_dependencies (
     run_id bigint NOT NULL,
     after_id bigint NOT NULL,
-    -- What the run does if its predecessor ends without success: it waits for a retry that succeeds
-    -- (`success`), it starts (`any_end`), or it is cancelled (`or_cancel`).
+    -- What the run does if its predecessor ends without success. `success`: it waits until a retry
+    -- of the predecessor succeeds. `any_end`: it starts nevertheless. `or_cancel`: it is cancelled.
     rule text NOT NULL DEFAULT 'success'
         CONSTRAINT rule_is_known CHECK (rule IN ('success', 'any_end', 'or_cancel')),
-    -- `open`: the predecessor has not ended. `met`: it has, as the rule asks. `stuck`: it has ended
-    -- otherwise, and the run waits. `due`: a tick decides about the run, because the row is new, or
-    -- the statement that recorded the end could not.
+    -- `open`: the predecessor has not ended.
+    -- `met`: it has ended as the rule asks.
+    -- `stuck`: it has ended otherwise, or was deleted, so the run can't start.
+    -- `due`: the row is new, or the predecessor has ended or was deleted. decide_followers sets one
+    -- of the other states.
     state text NOT NULL DEFAULT 'open'
         CONSTRAINT state_is_known CHECK (state IN ('open', 'stuck', 'due', 'met')),
-    -- The attempt with which after_id ended, whose output pass_result reads. NULL: it has not.
+    -- The attempt with which the predecessor (after_id) ended, whose output pass_result reads.
+    -- NULL: it has not ended.
     attempt integer,
     PRIMARY KEY (after_id, run_id),
     CONSTRAINT no_run_waits_for_itself CHECK (run_id <> after_id)
@@ -618,28 +647,28 @@ WITH (autovacuum_vacuum_scale_factor = 0.05);
 
 CREATE INDEX job_dependencies_run ON jobctl.job_dependencies (run_id, after_id);
 
--- A run starts when it has no entry here.
+-- A run with an entry here can't start.
 CREATE INDEX job_dependencies_unmet ON jobctl.job_dependencies (run_id)
     WHERE state <> 'met';
 
--- For ticks and findings.
+-- For ticks, which look for `due` rows, and for findings about stuck runs.
 CREATE INDEX job_dependencies_ended ON jobctl.job_dependencies (state, after_id)
     WHERE state IN ('stuck', 'due');
 
--- Runs that jobs with `after` follow, until a tick enqueues the run that follows them. Transactions
--- that end or fire runs only insert rows, so none of them waits for another.
+-- Runs that jobs with `after` follow. The rows stay until a tick enqueues the run that follows.
+-- Transactions that end or fire runs only insert rows, so none of them waits for another.
 CREATE TABLE jobctl.job_predecessors (
-    -- Not from a sequence, which could be behind its table.
+    -- A uuid, because a sequence can be behind its table.
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    -- The definition that follows.
+    -- The job that follows.
     definition_id bigint NOT NULL,
-    -- The scheduled time of the run. NULL: it has none, and has ended.
+    -- The scheduled time of the run. NULL: the run has no scheduled time, and has ended.
     scheduled_for timestamptz,
     job_type text NOT NULL,
     run_id bigint NOT NULL,
     noted_at timestamptz NOT NULL DEFAULT now(),
-    -- No tick has seen it. The rows of a time for which some job has no run stay, without a tick
-    -- looking at them each time that it wakes.
+    -- No tick has read the row yet. If a job has no run yet for the scheduled time, the other rows
+    -- of that time stay. They are then no longer new, so ticks do not read them in each wake.
     is_new boolean NOT NULL DEFAULT true,
     CONSTRAINT times_are_dates CHECK (
         least(scheduled_for, noted_at) >= '0001-01-01 00:00Z'
@@ -656,8 +685,9 @@ CREATE INDEX job_predecessors_time ON jobctl.job_predecessors (definition_id, sc
 CREATE INDEX job_predecessors_noted ON jobctl.job_predecessors (noted_at)
     WHERE scheduled_for IS NOT NULL;
 
--- The history. There is no foreign key: the statement that changes a run also writes its history,
--- and checking each row would add a tenth to the cost of a run. See forget_history for deletion.
+-- The history of attempts that ended. No foreign key: the statement that ends an attempt also
+-- writes its row here, and the check of the key would add a tenth to the cost of a run.
+-- forget_history deletes the rows of deleted runs.
 CREATE TABLE jobctl.job_attempts (
     run_id bigint NOT NULL,
     attempt integer NOT NULL,
@@ -684,8 +714,9 @@ CREATE TABLE jobctl.job_attempts (
     output text,
     output_bytes bigint NOT NULL DEFAULT 0,
     output_truncated boolean NOT NULL DEFAULT false,
-    -- Why it failed, equal for attempts that fail alike, see failure_cause.sql, and the first
-    -- attempt of its incident, as 17.2: see name_incident.sql, which sets both.
+    -- Of a failed attempt. `cause`: why it failed, the same for attempts that fail alike, see
+    -- failure_cause. `incident`: the first run and attempt of its incident, as 17.2. name_incident
+    -- sets both.
     cause text,
     incident text,
     PRIMARY KEY (run_id, attempt),
@@ -702,21 +733,23 @@ CREATE TABLE jobctl.job_attempts (
     )
 );
 
--- Failed attempts by their end. Successes are not in it, so it costs a successful run nothing.
+-- Failed attempts by their end. Successes are not in this index, so it costs a successful run
+-- nothing.
 CREATE INDEX job_attempts_failed ON jobctl.job_attempts (finished_at, run_id, attempt)
     WHERE outcome IN ('failed', 'lease_expired');
 
--- Failed attempts by their cause, see name_incident.sql.
+-- Failed attempts by their cause, for name_incident.
 CREATE INDEX job_attempts_by_cause ON jobctl.job_attempts (cause, finished_at)
     WHERE incident IS NOT NULL;
 
--- The attempts of an incident.
+-- Failed attempts by their incident.
 CREATE INDEX job_attempts_by_incident ON jobctl.job_attempts (incident, finished_at)
     WHERE incident IS NOT NULL;
 
--- Running runs whose rows other sessions have locked, as a transaction that replaces a run does. A
--- worker keeps leases and results here until it can write them to job_runs. A row counts for the
--- claim that it names; see src/upkeep/stored_results.rs for the rows that do not.
+-- Leases and results of running runs whose rows other sessions have locked, for example a
+-- transaction that replaces a run. A worker stores them here until it can write them to job_runs.
+-- A row applies only to the claim with its run_id, attempt and started_at.
+-- src/upkeep/stored_results.rs deletes rows whose claims are over.
 CREATE TABLE jobctl.job_locked_runs (
     -- No foreign key: its check would wait for the locked row.
     run_id bigint PRIMARY KEY,
@@ -725,7 +758,8 @@ CREATE TABLE jobctl.job_locked_runs (
     -- The time of the claim.
     started_at timestamptz NOT NULL,
     locked_until timestamptz NOT NULL,
-    -- What finish.sql needs. Such a run is not recovered.
+    -- The result of the attempt, for finish.sql; NULL: the attempt is running. A run with a result
+    -- is not recovered as lost.
     result jsonb,
     written_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT times_are_dates CHECK (
@@ -734,38 +768,40 @@ CREATE TABLE jobctl.job_locked_runs (
     )
 );
 
--- Counts of a job's ended runs and attempts, by day. Pruning does not change them. A day may have
--- several rows, which the view daily_figures adds up: ticks do not wait for each other, and no row
--- is written so often that a session with an old snapshot would make it slow.
+-- Counts of a job's ended runs and attempts, by day. Pruning does not change them.
+-- A job may have several rows for a day, which the view daily_figures adds up. So ticks do not wait
+-- for each other's row. A row also gets a limited number of writes: while a session holds an old
+-- snapshot, each write makes the next one slower.
 CREATE TABLE jobctl.job_figures (
-    -- Not from a sequence, which could be behind its table.
+    -- A uuid, because a sequence can be behind its table.
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     job_type text NOT NULL
         CONSTRAINT job_type_is_short CHECK (length(job_type) BETWEEN 1 AND 63),
     -- In UTC.
     day date NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
-    -- The row's number on its day, not unique, and how often it was written.
+    -- The number of the row on its day, which is not unique, and how often the row was written.
     part integer NOT NULL DEFAULT 1,
     writes integer NOT NULL DEFAULT 0,
-    -- Runs that succeeded, died, expired, and were dropped because the definition was full.
+    -- Runs that succeeded, ended dead, expired, or were dropped because the definition was full.
     succeeded bigint NOT NULL DEFAULT 0,
     dead bigint NOT NULL DEFAULT 0,
     expired bigint NOT NULL DEFAULT 0,
     dropped bigint NOT NULL DEFAULT 0,
-    -- Attempts that failed or lost their lease, and those after which the run waited for another.
+    -- Attempts that failed or lost their lease; and those of them after which the run waited for
+    -- another attempt.
     failed_attempts bigint NOT NULL DEFAULT 0,
     retried_attempts bigint NOT NULL DEFAULT 0,
-    -- Of the attempts that succeeded.
+    -- The sum of the run times of attempts that succeeded.
     run_time_seconds float8 NOT NULL DEFAULT 0,
-    -- From due to start, of attempts whose result ended their run.
+    -- The sum of the waits from due to start, of attempts whose result ended their run.
     wait_seconds float8 NOT NULL DEFAULT 0,
-    -- How many of them waited at most 1, 10, 30, 60, 300, 3600 and any number of seconds.
+    -- How many of these attempts waited at most 1, 10, 30, 60, 300, 3600 and any number of seconds.
     waits bigint[] NOT NULL DEFAULT '{0,0,0,0,0,0,0}',
     last_ended_at timestamptz,
     last_status text,
     last_succeeded_at timestamptz,
-    -- How many attempts failed since the job's last success, since when, and the run of the newest;
-    -- for the finding about failing jobs, see failing_jobs.sql.
+    -- The failed attempts since the last success that this row counts: their number, the time of
+    -- the first and the run of the last. For the view failing_jobs.
     failures_in_row bigint NOT NULL DEFAULT 0,
     failing_since timestamptz,
     failing_run bigint
@@ -777,6 +813,7 @@ CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day, part);
 CREATE INDEX job_figures_failing ON jobctl.job_figures (job_type)
     WHERE failing_since IS NOT NULL;
 
+-- Effects that must happen once, as `jobctl once` and jobctl.record_effect record them.
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
@@ -789,7 +826,7 @@ CREATE TABLE jobctl.job_effects (
         ),
     run_id bigint,
     attempt integer,
-    -- The role that recorded the effect, see may_settle.
+    -- The role that recorded the effect. may_settle says which roles may change it.
     recorded_by text NOT NULL DEFAULT CURRENT_USER,
     recorded_at timestamptz NOT NULL DEFAULT now(),
     completed_at timestamptz,
@@ -803,31 +840,34 @@ CREATE TABLE jobctl.job_effects (
     )
 );
 
--- For the finding about effects that did not complete.
+-- Effects that did not complete, for the finding.
 CREATE INDEX job_effects_open ON jobctl.job_effects (recorded_at)
     WHERE completed_at IS NULL;
 
--- For retries of runs that have effects.
+-- Effects by run, for retries of runs that have effects.
 CREATE INDEX job_effects_run ON jobctl.job_effects (run_id)
     WHERE run_id IS NOT NULL;
 
--- One row per worker name. claiming_tick may claim until claiming_until: a lease like that of a
--- run, so that a tick that died does not keep its host from working.
+-- One row per name of a worker. claiming_tick has the claim right until claiming_until, and must
+-- renew it, like the lease of a run. So a tick that crashed does not stop its worker.
 CREATE TABLE jobctl.job_workers (
     worker text PRIMARY KEY,
     version text NOT NULL,
     last_tick_at timestamptz NOT NULL,
     previous_tick_at timestamptz,
-    -- Of the last tick, as recorded_by in job_events.
+    -- The login of the last tick, in the form of recorded_by in job_events.
     login text NOT NULL
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
-    -- The user of the host that the jobs of the last tick got.
+    -- The user of the host as which the last tick ran its jobs.
     os_user text,
-    -- The first tick of the current series; a gap of an hour starts a new series.
+    -- The first tick of the current series of ticks. After an hour without a tick, a new series
+    -- begins.
     ticking_since timestamptz NOT NULL DEFAULT now(),
-    -- How long `check` reports this worker after it stops: as long as it ticked before. So a worker
-    -- that ticked only once, by hand or in its own container, is not reported. After a day of ticks
-    -- it is a century: until it ticks again or `jobctl forget` deletes it.
+    -- Generated: how long `check` reports this worker after its last tick, which is as long as it
+    -- ticked before. So a worker that ticked only once, by hand or in a container of its own, is
+    -- not reported.
+    -- After a day of ticks, it is 100 years: `check` reports the worker until it ticks again, or
+    -- until `jobctl forget` deletes it.
     missed_for interval NOT NULL GENERATED ALWAYS AS (
         CASE
             WHEN NOT isfinite(last_tick_at) OR NOT isfinite(ticking_since) THEN interval '0'
@@ -835,15 +875,16 @@ CREATE TABLE jobctl.job_workers (
             ELSE greatest(last_tick_at - ticking_since, interval '0')
         END
     ) STORED,
-    -- Which runs the tick claims that may claim, or else the last tick: of these queues, empty for
-    -- all, but not of these job types and not of definitions of these kinds.
+    -- Which runs the worker claims: from these queues (empty: all), but not runs of these job types
+    -- or of definitions of these kinds. These are the flags of the tick with the claim right, or
+    -- else of the last tick.
     queues text[] NOT NULL DEFAULT '{}',
     excluded_jobs text[] NOT NULL DEFAULT '{}',
     excluded_kinds text[] NOT NULL DEFAULT '{}',
     claiming_tick text,
     claiming_until timestamptz,
-    -- When the database last took long for an answer to a tick, how long, and since when; a gap of
-    -- ten minutes starts a new time.
+    -- When the database last took long to answer a tick, how long it took, and since when it has
+    -- been slow. After ten minutes without a slow answer, a new period begins.
     slow_at timestamptz,
     slow_seconds float8,
     slow_since timestamptz,
@@ -874,25 +915,26 @@ CREATE TABLE jobctl.job_workers (
 )
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- Claims skip held jobs, queues and workers. Several holds may overlap. Nothing updates a hold, so
--- recorded_by stays true. The view current_holds has those in force.
+-- Holds of jobs, queues and workers, whose runs no claim takes. Several holds may overlap. The view
+-- current_holds has the holds in force. Nothing updates a hold, so recorded_by is always the login
+-- that made it.
 CREATE TABLE jobctl.job_holds (
-    -- Not from a sequence, which could be behind its table.
+    -- A uuid, because a sequence can be behind its table.
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     scope text NOT NULL
         CONSTRAINT scope_is_known CHECK (scope IN ('job', 'queue', 'worker', 'all')),
-    -- The job, the queue or the worker; empty for all.
+    -- The name of the job, the queue or the worker; empty for the scope `all`.
     name text NOT NULL DEFAULT ''
         CONSTRAINT name_is_short CHECK (length(name) <= 255),
     held_at timestamptz NOT NULL DEFAULT now(),
-    -- NULL: until it is released.
+    -- NULL: the hold has no end, and lasts until it is released.
     held_until timestamptz,
-    -- As in job_events.
+    -- The same as in job_events.
     recorded_by text NOT NULL
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
     host_user text,
     reason text,
-    -- The run that asked for a later attempt, and so holds its job. NULL: a person holds it.
+    -- The run that holds its job, because its attempt asked for a later one. NULL: a person holds.
     run_id bigint,
     CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
     CONSTRAINT texts_are_short CHECK (greatest(length(host_user), length(reason)) <= 1000),
@@ -902,8 +944,8 @@ CREATE TABLE jobctl.job_holds (
     )
 );
 
--- The trail: changes by commands. The statement that changes a run or a definition also
--- writes its event. Nothing updates events; `prune` deletes old ones.
+-- The trail: what commands have changed. The statement that changes a run or a definition also
+-- writes its event. Nothing updates events, and `prune` deletes old ones.
 CREATE TABLE jobctl.job_events (
     id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
     recorded_at timestamptz NOT NULL DEFAULT now(),
@@ -915,23 +957,25 @@ CREATE TABLE jobctl.job_events (
                 'remove', 'alert', 'undo'
             )
         ),
-    -- No foreign key: the event outlives its run. NULL for a definition, and if many runs were
-    -- pruned by age.
+    -- NULL: the event is about a definition, or about many runs that were pruned by age. No foreign
+    -- key, because the event stays after its run is deleted.
     run_id bigint,
     job text,
-    -- The login, and the current role if it is another: after SET ROLE, or in a SECURITY DEFINER
-    -- function. `jobctl grants` lets no role set this or the time.
+    -- The login, followed by the current role if that is another one: after SET ROLE, or in a
+    -- SECURITY DEFINER function. `jobctl grants` gives no role the right to write this column or
+    -- the time.
     recorded_by text NOT NULL
         DEFAULT concat_ws(' as ', SESSION_USER, nullif(CURRENT_USER, SESSION_USER)),
-    -- The user and the host of the command, as the command reports them.
+    -- The user and the host, as the command reports them.
     host_user text,
     reason text,
-    -- The old status of the run, the changed keys, or the numbers of pruned runs.
+    -- The old status of the run, the changed keys of the definition, or the numbers of pruned runs.
     detail text,
-    -- The command for many runs that wrote the event: `jobctl undo` takes it.
+    -- The id of the command for many runs that wrote the event. `jobctl undo` takes it.
     operation text
         CONSTRAINT operation_is_short CHECK (octet_length(operation) <= 100),
-    -- The values of the run's columns that it changed; NULL for what can't be undone.
+    -- The old values of the columns of the run that the command changed; NULL: the change can't be
+    -- undone.
     before jsonb,
     CONSTRAINT texts_are_short
         CHECK (greatest(length(host_user), length(reason), length(detail)) <= 1000),
@@ -947,9 +991,9 @@ CREATE INDEX job_events_operation ON jobctl.job_events (operation, id)
 
 CREATE INDEX job_events_definition ON jobctl.job_events (job, id) WHERE run_id IS NULL;
 
--- Each wake looks whether a restore waits to be accepted.
+-- For wakes: each looks for a restore that no operator has accepted.
 CREATE INDEX job_events_restore ON jobctl.job_events (id)
     WHERE action IN ('restore', 'accept-restore');
 
--- For pruning.
+-- Events by time, for pruning.
 CREATE INDEX job_events_recorded ON jobctl.job_events (recorded_at);
