@@ -31,11 +31,12 @@ DECLARE
     any_locks boolean;
     limited record;
     claimed_ids bigint[];
+    -- The end of the scan of a lane: the last run that is due now.
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The scan begins and ends with this run.
+        -- The scan of the lanes begins and ends with this run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -48,7 +49,7 @@ BEGIN
         WHERE run.id = only_run;
         after_queues := coalesce(after_queues, '{}');
     END IF;
-    -- A tick that lingers mostly finds no pending run. The claim takes longer to find that out.
+    -- A tick that lingers usually finds no pending run. This check takes less time than a claim.
     any_pending := EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
@@ -56,7 +57,7 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- If no row is found, each column of `limited` is NULL.
+    -- If the call is left out, each column of `limited` is NULL.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -75,7 +76,8 @@ BEGIN
     skips_runs := false;
     IF any_pending THEN
         WITH RECURSIVE lanes AS (
-            -- The last lane of the previous claim, or a sentinel that sorts before every lane.
+            -- The row before the first lane: the last lane of the previous claim, or the smallest
+            -- queue and priority. It is never due, because `oldest` is infinity.
             SELECT
                 0 AS place,
                 coalesce(lane_queue, '') AS queue,
@@ -91,7 +93,8 @@ BEGIN
                 WHERE run.status IN ('queued', 'failed')
                     AND (run.queue, run.priority) > (
                         lanes.queue,
-                        -- Each excluded queue costs one probe.
+                        -- Skip the other priorities of a queue that this tick does not serve, so
+                        -- that such a queue costs one probe.
                         CASE
                             WHEN cardinality(queues) = 0
                                 OR lanes.queue = ANY (queues)
@@ -194,8 +197,8 @@ BEGIN
                     AND coalesce(run.worker = claim_runs.worker, true)
                     AND run.id <> ALL (excluded_runs)
                     -- `coalesce` hides the comparison from the planner. If most runs are of one
-                    -- job, it would expect that hardly any run passes, and read and sort the whole
-                    -- lane. Each list is read once, into a hash table.
+                    -- job, the planner would expect that few runs pass, and would read and sort the
+                    -- whole lane. Each list is read once, into a hash table.
                     AND NOT coalesce(
                         run.job_type IN (SELECT left_out.job_type FROM left_out),
                         false
@@ -205,8 +208,8 @@ BEGIN
                         false
                     )
                 ORDER BY run.run_at, run.id
-                -- More than the outer limit needs, but without it the planner would sort whole
-                -- lanes.
+                -- The outer limit would be enough, but without this one the planner would sort
+                -- whole lanes.
                 LIMIT at_most
                 FOR NO KEY UPDATE SKIP LOCKED
             ) AS pending
@@ -257,7 +260,7 @@ BEGIN
                     candidate.place_id
             )
         ),
-        -- The claim ends before the first last attempt that must wait for a thread.
+        -- The claim ends before the first run on its last attempt that must wait for a thread.
         chosen AS (
             SELECT
                 ordered.id,
@@ -282,8 +285,8 @@ BEGIN
                 locked_until = now() + make_interval(secs => lease),
                 started_at = now(),
                 updated_at = now()
-            -- The rows are locked, so the id is enough. An array forces the index, where a join
-            -- might read the table.
+            -- The rows are locked, so their status needs no check. An array makes the planner use
+            -- the index, where a join might read the whole table.
             WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
             RETURNING run.id
         )
@@ -334,7 +337,7 @@ BEGIN
         GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
         ON CONFLICT (definition_id, share) DO UPDATE SET
             next_at = excluded.next_at + CASE
-                -- A later time counts as none: the database's clock was ahead when it was written.
+                -- Ignore a later time: it was written while the database's clock was ahead.
                 WHEN used.next_at BETWEEN now() AND now() + (
                     SELECT definition.most_at_once_per_share * definition.share_interval
                     FROM jobctl.job_definitions AS definition
@@ -344,7 +347,8 @@ BEGIN
                 ELSE interval '0'
             END;
         IF FOUND THEN
-            -- A claim deletes more rows than it inserts, so rows of unused shares disappear.
+            -- Rows whose time has passed limit nothing. A claim deletes more of them than it
+            -- inserts, so that their number stays small.
             DELETE FROM jobctl.job_share_rates AS unused
             WHERE (unused.definition_id, unused.share) IN (
                 SELECT old.definition_id, old.share
@@ -400,14 +404,15 @@ BEGIN
             run.cancel_requested_at IS NOT NULL,
             extract(epoch FROM run.expires_at - now())::float8,
             definition.kind,
-            -- Once per job, which may have thousands of runs.
+            -- Only in one row per job, because a job may have thousands of runs.
             CASE
                 WHEN row_number() OVER (PARTITION BY run.job_type ORDER BY run.id) = 1
                     THEN definition.action::text
             END,
             extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8,
             run.backoff,
-            -- Several runs use a live key one after the other, and their effects differ.
+            -- Not a live key: several runs use it one after the other, and each has effects of its
+            -- own.
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             predecessors.after,
@@ -450,7 +455,8 @@ BEGIN
                 WHERE ended.outcome IN ('failed', 'lease_expired')
                     AND ended.status IN ('queued', 'failed')
             ) AS retried_attempts,
-            -- A worker may pass any number, and a sum must not overflow.
+            -- Limit each time to 0 to 1e9 seconds: a worker may pass any number, and the sum must
+            -- not overflow.
             coalesce(
                 sum(least(greatest(ended.run_time, 0), 1e9))
                     FILTER (WHERE ended.run_time IS NOT NULL),
@@ -470,7 +476,8 @@ BEGIN
                 count(*) FILTER (WHERE ended.wait_time <= 3600),
                 count(ended.wait_time)
             ] AS waits,
-            -- The attempts ended at the same time. A death is the most important.
+            -- The attempts of a job ended at the same time, so none is the last. Store the most
+            -- important end: a death, then a success, then a failure.
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
@@ -482,7 +489,8 @@ BEGIN
             AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
-        -- Rows that other ticks have locked are skipped, so no tick waits here.
+        -- Skips rows that other ticks have locked, so that no tick waits here. Adds a row if all
+        -- are locked.
         SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
@@ -490,12 +498,15 @@ BEGIN
         ORDER BY figures.part DESC
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
+        -- A row gets at most 1,000 writes: while a session holds an old snapshot, each write leaves
+        -- a row version that the next one must step over.
         IF NOT FOUND OR newest.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
             VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
             RETURNING id, part, writes, failing_since INTO newest;
         END IF;
-        -- Another row may have the success.
+        -- Whether the job has succeeded since failing_since: another row of the job may have that
+        -- success.
         has_succeeded := counted.failed_attempts > 0
             AND newest.failing_since IS NOT NULL
             AND EXISTS (
@@ -543,7 +554,8 @@ BEGIN
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION
-    -- A result matters more than its figures, even if they take longer than a statement may.
+    -- A result matters more than its figures. So it is also recorded if the figures take longer
+    -- than a statement may, which raises QUERY_CANCELED.
     WHEN OTHERS OR QUERY_CANCELED THEN
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END
@@ -565,7 +577,8 @@ DECLARE
     to_cancel bigint[];
     reasons text[];
 BEGIN
-    -- What a deleted run waited for stays until its predecessor ends, see forget_history.
+    -- forget_history keeps rows of deleted followers whose predecessors had not ended. Now these
+    -- have ended or were deleted.
     DELETE FROM jobctl.job_dependencies AS dependency
     WHERE dependency.run_id = ANY (followers)
         AND (dependency.state = 'due') IS TRUE
@@ -681,10 +694,12 @@ BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
-        -- Claims begin with the earliest time, and this run was not due before.
+        -- Not in the past: claims begin with the earliest time, so this run would start before runs
+        -- that were due earlier.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
-            -- `least` ignores NULL.
+            -- The run keeps the time that it had from run_at to expires_at. `least` ignores NULL,
+            -- so the condition keeps a run without an expiry from getting one.
             WHEN run.expires_at IS NOT NULL
                 THEN least(
                     run.expires_at
@@ -921,7 +936,8 @@ BEGIN
         FOR NO KEY UPDATE SKIP LOCKED
     ));
 EXCEPTION WHEN integrity_constraint_violation THEN
-    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    -- Raise the error without its DETAIL, which shows the row with its payload to the caller and in
+    -- the server's log.
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;
@@ -1044,19 +1060,19 @@ BEGIN
         JOIN jobctl.job_runs AS run
             ON run.id = given.id
         WHERE run.id = ANY (runs)
-            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
-            -- snapshot, all runs of the worker since then are still there.
+            -- A CASE keeps the planner from the index job_runs_running: while any session holds an
+            -- old snapshot, that index keeps all runs of the worker since then.
             AND CASE
                 WHEN way IN ('result', 'lost', 'release')
                     THEN run.status = 'running'
                         AND run.locked_by = given.worker
                         AND run.attempts = given.attempt_number
                         AND run.started_at IS NOT DISTINCT FROM given.claim_time
-                        -- A worker that can't write a locked row keeps its lease in
-                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
-                        -- which is later than now(), contains every lease that was kept in time. A
-                        -- worker that gets its answer after the old lease ended has stopped the
-                        -- job, see src/execute/stop.rs.
+                        -- A worker that can't update a locked row stores its lease in
+                        -- job_locked_runs, but only before the old lease ends. This snapshot is
+                        -- later than now(), so it contains every lease that was stored in time.
+                        -- If the answer arrives after the end of the old lease, the worker has
+                        -- stopped the job, see src/execute/stop.rs.
                         AND (
                             way <> 'lost'
                             OR run.locked_until < now()
@@ -1074,7 +1090,8 @@ BEGIN
                 WHEN way IN ('dropped', 'cancel')
                     THEN run.status IN ('blocked', 'queued', 'failed')
             END
-        -- The rows are locked now, so only a trigger of another program makes the UPDATE skip one.
+        -- The rows stay locked, so only a trigger of another program can make the UPDATE skip one,
+        -- see require_written.
         FOR NO KEY UPDATE OF run
     ),
     changed AS (
@@ -1118,7 +1135,7 @@ BEGIN
                     coalesce(asked.error, run.last_error),
                     coalesce(asked.error_type, run.error_type),
                     CASE
-                        -- A snooze that ends its run is a failure.
+                        -- A snooze that ends its run, because no attempt is left, is a failure.
                         WHEN asked.outcome IN ('failed', 'lease_expired')
                             OR (asked.outcome = 'snoozed' AND next.status = 'dead')
                             OR way = 'unreadable'
@@ -1128,7 +1145,7 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1 if this attempt does not count towards max_attempts.
+                    -- 1: this attempt does not count towards max_attempts. 0: it counts.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
@@ -1150,7 +1167,7 @@ BEGIN
                 ) AS next
             )
         FROM asked
-        -- The array of the ids as a second condition would be read for each run.
+        -- Not also `run.id = ANY (runs)`, which would read the array for each run.
         WHERE run.id = asked.id
         RETURNING
             run.id,
@@ -1205,8 +1222,9 @@ BEGIN
             changed.outcome,
             changed.error_type,
             changed.error,
-            -- The trigger names both. With session_replication_role = replica no trigger fires, and
-            -- each failed attempt is an incident of its own.
+            -- The trigger failures_name_their_incident overwrites both values. With
+            -- session_replication_role = replica, no trigger fires, and each failed attempt is an
+            -- incident of its own.
             CASE
                 WHEN changed.outcome IN ('failed', 'lease_expired')
                     AND current_setting('session_replication_role') = 'replica'
@@ -1224,7 +1242,8 @@ BEGIN
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
-        -- The first of those that fail alike begins an incident.
+        -- In the order of the runs, so that the first of several attempts that fail alike names the
+        -- incident.
         ORDER BY changed.id
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
@@ -1263,22 +1282,24 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
-        PERFORM jobctl.require_written('job_runs', 1, 0);
+        PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
     END IF;
-    -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
+    -- If no run was changed, the arrays are NULL, and count_attempts does nothing, because it is
+    -- STRICT.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
         );
     END IF;
     IF snoozed IS NOT NULL THEN
+        -- Only results can be snoozed, and all results of a call are of one worker.
         PERFORM jobctl.hold_snoozed(snoozed, workers[1]);
     END IF;
     followed := '{}';
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- This check costs less than the call, which most schemas need for no run.
+        -- This check costs less than the call. In most schemas, no definition has `after`.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL
@@ -1382,7 +1403,8 @@ BEGIN
             noted.is_old,
             following.after IS NULL AS is_over,
             coalesce(following.after <@ noted.jobs, false)
-            -- Without a scheduled time, other rows stay for the next run.
+            -- All rows of a scheduled time must be free. Without a scheduled time, a locked row can
+            -- count for the next run instead.
             AND (
                 noted.scheduled_for IS NULL
                 OR noted.rows = (
@@ -1411,7 +1433,8 @@ BEGIN
     seen AS MATERIALIZED (
         SELECT
             found.id,
-            -- Of a scheduled time, a job may have a run for each worker.
+            -- For a scheduled time, follow every run, because a job may have one for each worker.
+            -- Otherwise, follow the newest.
             found.scheduled_for IS NOT NULL OR found.run_id = found.newest AS is_followed,
             due.is_complete
                 OR due.is_over
@@ -1439,7 +1462,7 @@ BEGIN
         RETURNING noted.*, seen.is_followed
     ),
     predecessors AS MATERIALIZED (
-        -- A run may have ended twice.
+        -- A run that was retried may have ended twice, and so have two rows.
         SELECT DISTINCT
             noted.definition_id,
             noted.scheduled_for,
@@ -1450,7 +1473,8 @@ BEGIN
         LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
         WHERE noted.is_followed
             AND noted.job_type = ANY (following.after)
-            -- A run without a scheduled time has ended as asked, even if it was pruned since.
+            -- Leave out deleted runs without a scheduled time: they had ended as `when` asks.
+            -- Deleted runs of a scheduled time stay in, because nothing says how they ended.
             AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
     ),
     new AS (
@@ -1483,7 +1507,7 @@ BEGIN
             coalesce(due.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
             awaited.traceparent,
-            -- An application whose run is followed must not become the owner of this one.
+            -- The schema's owner, because an application must not own the run that follows its run.
             CURRENT_USER
         FROM due
         JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
@@ -1500,8 +1524,8 @@ BEGIN
         ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
-        -- The columns of job_runs_fire, as in fire.sql. Without them, a sequence that is behind its
-        -- table would drop runs in silence.
+        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
+        -- in silence, if the sequence is behind its table.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -1573,7 +1597,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- With another error type, the run died later, and not of this attempt.
+                -- If the error types differ, the run died after this attempt, for another reason.
                 AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
         ) AS death
         CROSS JOIN LATERAL (VALUES
@@ -1584,7 +1608,7 @@ BEGIN
         WHERE definition.has_hooks
             AND hook.job IS NOT NULL
             AND hook.is_due
-            -- In this transaction, and not in an earlier one.
+            -- Only runs that ended in this transaction.
             AND run.finished_at = now()
             AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
@@ -1635,7 +1659,7 @@ BEGIN
                 AND definition.pass_result
             ON CONFLICT DO NOTHING;
         EXCEPTION
-            -- The calling transaction is tried again.
+            -- Raise: the caller repeats the whole transaction.
             WHEN deadlock_detected OR serialization_failure THEN
                 RAISE;
             WHEN OTHERS THEN
@@ -1662,13 +1686,15 @@ BEGIN
         reason := format('no definition `%s`', job);
         RETURN;
     END IF;
-    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
-    -- hooks: this saves the call for definitions that have some.
+    -- Only the ends of runs enqueue a hook. Otherwise an enqueuer could forge alerts, and use up
+    -- the rate of the real ones. A hook has no hooks of its own, so a definition with hooks needs
+    -- no call of is_hook.
     is_hook := definition.enqueuers IS NULL
         AND NOT definition.has_hooks
         AND jobctl.is_hook(job);
     IF NOT definition.enabled
-        -- enqueue_hooks calls as the owner.
+        -- The owner may enqueue runs of a disabled definition, but not as a hook. enqueue_hooks
+        -- also calls as the owner.
         AND (
             key ~ '^jobctl-hook-'
             OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
@@ -1716,8 +1742,9 @@ CREATE FUNCTION jobctl.enqueue_runs(runs jsonb[], tries integer DEFAULT 5, calle
     AS $$
 #variable_conflict use_column
 DECLARE
+    -- The places of runs without an answer: their keys were taken, or their ids.
     open integer[];
-    -- The ids that were tried for them.
+    -- The ids that were tried for the open runs.
     tried bigint[];
     number integer;
     answer record;
@@ -1808,7 +1835,7 @@ BEGIN
         -- OFFSET 0, here and below: each value is computed once, however often it is used.
         CROSS JOIN LATERAL (
             SELECT
-                -- The column of a record can't be the JSON null.
+                -- jsonb_to_record turns the JSON null into NULL, so take it from the line.
                 coalesce(run.payload, line.run -> 'payload', '{}') AS payload,
                 octet_length(run.payload::text) AS payload_bytes,
                 make_interval(secs => run."in") AS run_in,
@@ -1820,7 +1847,8 @@ BEGIN
         ) AS value
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         LEFT JOIN refused ON refused.job = run.job_type
-        -- As a condition of the join, max_waiting would not keep the function from being called.
+        -- The condition on max_waiting is in a subquery: as a condition of the join, it would not
+        -- keep PostgreSQL from calling the function.
         LEFT JOIN (
             LATERAL (
                 SELECT run.job_type AS job
@@ -1868,7 +1896,7 @@ BEGIN
     asked AS MATERIALIZED (
         SELECT
             replaced.*,
-            -- RETURNING does not tell which run has an id that the default chose.
+            -- Choose the ids here: RETURNING does not say which run got which default id.
             CASE
                 WHEN num_nonnulls(replaced.code, replaced.result, replaced.replaced_id) = 0
                     THEN nextval('jobctl.job_runs_id_seq')
@@ -1970,7 +1998,7 @@ BEGIN
             asked.due_at
         FROM asked
         CROSS JOIN LATERAL (
-            -- A join would be slow, because the planner expects ten runs.
+            -- Not a join: the planner expects ten runs, and would compare each with each.
             SELECT asked.id IN (SELECT inserted.id FROM inserted) AS is_inserted
             OFFSET 0
         ) AS new
@@ -2016,7 +2044,8 @@ BEGIN
     IF open = '{}' THEN
         RETURN;
     ELSIF tries < 2 THEN
-        -- These ids are taken, unless a trigger skipped the rows.
+        -- If other runs have these ids, the sequence is behind its table. Otherwise a trigger
+        -- skipped the rows.
         PERFORM jobctl.require_written('job_runs', cardinality(tried), count(*))
         FROM jobctl.job_runs AS run
         WHERE run.id = ANY (tried);
@@ -2086,14 +2115,14 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
                 ELSE right(error, 1000)
             END AS tail,
             CASE error_type
-                -- NULL if this cuts the line.
+                -- NULL if the last line is longer than 1,000 characters.
                 WHEN 'exit_code'
                     THEN substring(right(E'\n' || output, 1000), '[\r\n]([^\r\n]*\S)\s*$')
                 ELSE left(error, 1000)
             END AS line
     ) AS said
-    -- Most texts have no error of the operating system, and a quick look is enough for them.
-    -- COLLATE "C": in Turkish, the lower case of I is not i.
+    -- Most texts have no error of the operating system. For them, LIKE saves the slow regular
+    -- expression. COLLATE "C": in Turkish, the lower case of I is not i.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
@@ -2117,7 +2146,8 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
                 )[1]
         END AS cause
     ) AS system
-    -- Quoted texts and addresses. An apostrophe in a word begins no quoted text.
+    -- Replaces quoted texts and addresses. An apostrophe within a word does not begin a quoted
+    -- text.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(
             said.line,
@@ -2127,13 +2157,13 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
             'g'
         ) AS line
     ) AS unquoted
-    -- Numbers and paths.
+    -- Replaces words with a digit, @, /, = or \, such as numbers, paths and mail addresses.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(unquoted.line, '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*', '#', 'g') AS line
     ) AS unnumbered
-    -- Nothing is left of the last lines of a stack in Java and of an exception in Node.js, and of a
-    -- line without three letters in a row. Not [:alpha:], which depends on the locale: in C, only A
-    -- to Z are letters.
+    -- Empties lines that do not name a cause: the last line of a stack in Java, that of an
+    -- exception in Node.js, and lines without three letters in a row. Not [:alpha:], which depends
+    -- on the locale: in C, only A to Z are letters.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(
             unnumbered.line,
@@ -2160,7 +2190,8 @@ DECLARE
     own jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
-    -- NULL: any worker may run it. As a text, `{NULL}` would depend on the setting array_nulls.
+    -- The worker of each run; NULL: any worker may run it. Not the text `{NULL}`, which depends on
+    -- the setting array_nulls.
     workers text[] := ARRAY[NULL];
     skipped bigint;
 BEGIN
@@ -2190,9 +2221,10 @@ BEGIN
         AND definition.schedule = fire.schedule
         AND definition.time_zone = fire.time_zone
         AND coalesce(fire.seen <= now(), true)
-        -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
-        -- once. Only a schedule that is put off stays where it is, and an application's schedule
-        -- without an end has a next time.
+        -- The checks from here on limit what a worker can invent, because SQL can't compute the
+        -- times of a schedule: each minute fires at most once.
+        -- The next time must be later than the last one, and a full minute. A schedule that is put
+        -- off keeps its time. An application's schedule without an end always has a next time.
         AND CASE
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
@@ -2206,7 +2238,7 @@ BEGIN
         AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
         AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
-        -- A sum of honest numbers never overflows.
+        -- Limit the number, so that the sum of skipped_fires can't overflow.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
         AND NOT EXISTS (
@@ -2226,7 +2258,7 @@ BEGIN
         workers := jobctl.regular_workers(definition.workers);
     END IF;
     IF definition.overlap = 'skip' THEN
-        -- Only the newest of several due times is fired, and only if no run is unfinished.
+        -- Keep the newest of several due times, and the workers without an unfinished run.
         due := due[array_upper(due, 1):];
         workers := ARRAY(
             SELECT pinned
@@ -2259,9 +2291,9 @@ BEGIN
             END
         );
     END IF;
-    -- Seconds, because the length of months and days depends on the time that they are added to. A
-    -- schedule that is put off has no times; its payload may be unreadable, so only this statement
-    -- reads it.
+    -- In seconds, because the length of a month or a day depends on the time that it is added to.
+    -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
+    -- here, so this statement, which is the only one that reads the payload, does not read it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -2298,7 +2330,8 @@ BEGIN
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        -- The columns of job_runs_fire, as in enqueue_following.sql.
+        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
+        -- in silence, if the sequence is behind its table.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -2337,17 +2370,18 @@ CREATE FUNCTION jobctl.forget_history() RETURNS trigger
     AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        -- TRUNCATE fails here if the same command already truncates job_attempts.
+        -- Not TRUNCATE, which fails here if the same command also truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
         DELETE FROM jobctl.job_dependencies;
         DELETE FROM jobctl.job_predecessors;
     ELSE
-        -- An array forces the index, whatever size of the table the planner assumes.
+        -- An array makes the planner use the index, whatever size of the table it assumes.
         DELETE FROM jobctl.job_attempts AS attempt
         WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
         IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
-            -- The end of a predecessor may write to the others, and must not wait for this
-            -- transaction. They go with the predecessor.
+            -- Delete only rows that are met or whose predecessor is gone. The end of a predecessor
+            -- may update the other rows, and would wait for this transaction if it deleted them.
+            -- They stay until their predecessor ends or is deleted.
             DELETE FROM jobctl.job_dependencies AS dependency
             WHERE dependency.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND (
@@ -2406,7 +2440,7 @@ BEGIN
                 AND old.held_until < snoozed.until
             WHERE old.held_until <= now()
                 OR snoozed.job_type IS NOT NULL
-            -- A result must not wait for another tick that deletes the same.
+            -- SKIP LOCKED: a result must not wait for another tick that deletes the same hold.
             FOR UPDATE OF old SKIP LOCKED
         )
     )
@@ -2432,7 +2466,8 @@ CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 BEGIN
-    -- The rest is slow, so the simplest backoffs, all below thirty days, avoid it.
+    -- The check below is slow. The simplest backoffs, which are all shorter than 30 days, need only
+    -- this one.
     IF backoff ~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$' THEN
         RETURN true;
     END IF;
@@ -2443,6 +2478,7 @@ BEGIN
                 ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
             )
             AND bool_and(delay.seconds <= 30 * 86400)
+            -- In `exponential:1m..30m`, the first delay must not be the longer one.
             AND (
                 backoff NOT LIKE 'exponential:%'
                 OR min(delay.seconds) = (array_agg(delay.seconds ORDER BY delay.ordinal))[1]
@@ -2478,27 +2514,30 @@ CREATE FUNCTION jobctl.is_on_day(day timestamp without time zone, part text) RET
     LANGUAGE sql IMMUTABLE
     AS $_$
     SELECT CASE
-        WHEN part = 'l' THEN number.rest = 0
+        WHEN part = 'l' THEN given.days_left = 0
+        -- The last day, or a Friday if only the weekend follows.
         WHEN part = 'lw'
-            THEN number.day < 6 AND number.rest = 0 OR number.day = 5 AND number.rest <= 2
+            THEN given.weekday < 6 AND given.days_left = 0
+                OR given.weekday = 5 AND given.days_left <= 2
         WHEN part ~ '#'
-            THEN number.day = number.first
-                AND ceil(number.of_month / 7) = right(part, 1)::integer
-        WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
-        WHEN number.first <= number.last
-            THEN number.day BETWEEN number.first AND number.last
-        ELSE number.day >= number.first OR number.day <= number.last
+            THEN given.weekday = given.first
+                AND ceil(given.day_of_month / 7) = right(part, 1)::integer
+        WHEN part ~ 'l$' THEN given.weekday = given.first AND given.days_left < 7
+        WHEN given.first <= given.last
+            THEN given.weekday BETWEEN given.first AND given.last
+        ELSE given.weekday >= given.first OR given.weekday <= given.last
     END
     FROM (
+        -- Monday is 1, and Sunday is 7. Without a range, `first` and `last` are the same day.
         SELECT
             array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], left(part, 3)) AS first,
             array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], right(part, 3)) AS last,
-            extract(isodow FROM is_on_day.day)::integer AS day,
-            extract(day FROM is_on_day.day) AS of_month,
+            extract(isodow FROM is_on_day.day)::integer AS weekday,
+            extract(day FROM is_on_day.day) AS day_of_month,
             extract(
                 day FROM date_trunc('month', is_on_day.day) + interval '1 month' - interval '1 day'
-            ) - extract(day FROM is_on_day.day) AS rest
-    ) AS number
+            ) - extract(day FROM is_on_day.day) AS days_left
+    ) AS given
 $_$;
 CREATE FUNCTION jobctl.is_operator(role name) RETURNS boolean
     LANGUAGE sql STABLE
@@ -2562,7 +2601,8 @@ CREATE FUNCTION jobctl.key_conflict(job text, payload jsonb, key text, key_scope
         CASE
             WHEN kind.result = 'existing'
                 AND run.status = 'queued'
-                -- A concurrent enqueue may have begun after this transaction.
+                -- Not now(), which is the start of this transaction: a concurrent enqueue may have
+                -- begun later.
                 AND run.run_at > greatest(key_conflict.run_at, clock_timestamp())
                 THEN run.run_at
         END
@@ -2607,6 +2647,7 @@ DECLARE
     by_lock record;
     allowed record;
     rates_ahead text;
+    -- The first and the last run of the scan of a group: all runs that are due now.
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
@@ -2644,8 +2685,9 @@ BEGIN
         WHERE definition.name <> ALL (excluded_jobs)
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
-            -- A rate that is used up costs no lock and no count. No start can use it up for longer
-            -- than its interval.
+            -- Leave out definitions whose rate allows no start now, before they cost a lock and a
+            -- count. By the rules, the next start is at most one rate_interval away. A later time
+            -- was written while the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -2663,6 +2705,7 @@ BEGIN
                         AND run.status IN ('queued', 'failed')
                     LIMIT 100
                 ) AS first
+                -- If there are 100 runs, there may be more, and one of these may be due.
                 WHERE first.is_due OR first.place = 100
             )
         ORDER BY definition.id
@@ -2677,6 +2720,7 @@ BEGIN
         WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
+    -- Rates whose next start is later than any rule allows begin again.
     restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL
@@ -2705,6 +2749,7 @@ BEGIN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
+        -- The scan of each group begins and ends with this run.
         SELECT run.run_at, run.id, least(run.run_at, now()), run.id
         INTO first_run_at, first_id, last_run_at, last_id
         FROM jobctl.job_runs AS run
@@ -2732,7 +2777,8 @@ BEGIN
                         WHERE run.status = 'running'
                             AND run.job_type = definition.name
                     ),
-                    -- The generic cell rate algorithm (ITU-T I.371).
+                    -- The starts that the rate allows now, by the generic cell rate algorithm
+                    -- (ITU-T I.371).
                     definition.most_at_once
                     - ceil(
                         extract(epoch FROM greatest(definition.rate_next_at - now(), interval '0'))
@@ -2748,12 +2794,16 @@ BEGIN
         ) AS definition
         WHERE definition.most > 0
     ),
+    -- How many groups to read of each definition.
     bounds AS MATERIALIZED (
         SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
         FROM limits
     ),
     groups AS (
-        -- A group that sorts after all of the share that was looked at last.
+        -- The row before the first group of a definition. It is never due, because `oldest` is
+        -- infinity. Its place_in_share is the limit of 50, so the first probe skips the rest of
+        -- this share: the last one that the call before read, or else the share that was claimed
+        -- last.
         SELECT
             limits.id,
             limits.name,
@@ -2762,7 +2812,8 @@ BEGIN
             '' AS queue,
             0 AS priority,
             timestamptz 'infinity' AS oldest,
-            -- The shares from the first one to last_share come after the others.
+            -- The shares up to last_share are the second part: they come after the shares behind
+            -- it.
             coalesce(after.share <= limits.last_share, false) AS is_second_part,
             0 AS place,
             50 AS place_in_share
@@ -2770,7 +2821,9 @@ BEGIN
         LEFT JOIN unnest(after_definitions, after_shares) AS after (id, share)
             ON after.id = limits.id
         UNION ALL
-        -- After the last group of the first part, a row before the first one of the second part.
+        -- After the last group of the first part, next_group is NULL. Then this is the row before
+        -- the first group of the second part: an empty share and queue and the smallest priority
+        -- sort before every group.
         SELECT
             groups.id,
             groups.name,
@@ -2798,9 +2851,12 @@ BEGIN
                 AND run.job_type = groups.name
                 AND run.job_type NOT IN ('shell', 'http')
                 AND (coalesce(run.share, ''), run.queue, run.priority) > (
-                    -- No share has a control character, so this is behind all groups of the share.
+                    -- After 50 groups of a share, skip the rest: no share has a control character,
+                    -- so this text sorts after all groups of the share, and before the next one.
                     groups.share || CASE WHEN groups.place_in_share < 50 THEN '' ELSE E'\x01' END,
                     groups.queue,
+                    -- Skip the other priorities of a queue that this tick does not serve. The queue
+                    -- is empty in the rows before the groups.
                     CASE
                         WHEN groups.queue = ''
                             OR cardinality(queues) = 0
@@ -2816,6 +2872,7 @@ BEGIN
         WHERE groups.place < (SELECT bounds.groups FROM bounds)
             AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
+    -- The running runs of each share, for max_running_per_share.
     running AS MATERIALIZED (
         SELECT
             run.job_type,
@@ -2837,7 +2894,8 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            -- `least` ignores NULL.
+            -- How many runs of the share may start by its maximum and its rate. `least` ignores
+            -- NULL, which means no limit.
             least(
                 limits.max_running_per_share - coalesce(running.runs, 0),
                 limits.most_at_once_per_share - ceil(coalesce(
@@ -2852,7 +2910,8 @@ BEGIN
         LEFT JOIN running
             ON running.job_type = groups.name
                 AND running.share = groups.share
-        -- A later time was written while the database's clock was ahead, or by another rate.
+        -- Ignore a later time: it was written while the database's clock was ahead, or when the
+        -- rate was lower.
         LEFT JOIN jobctl.job_share_rates AS used
             ON used.definition_id = groups.id
             AND used.share = groups.share
@@ -2910,13 +2969,14 @@ BEGIN
                 least(
                     due.most,
                     due.most_of_share,
+                    -- 5,000 runs in all, the same number for each group.
                     (SELECT 5000 / greatest(count(*), 1) + 1 FROM due_groups)
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS pending
     ),
-    -- The number of each run in its share: in each turn, a share has one run.
+    -- The turn of each run: a share has one run in each turn.
     turns AS (
         SELECT
             locked.*,
@@ -2926,7 +2986,7 @@ BEGIN
             ) AS turn
         FROM locked
     ),
-    -- The order in which the shares of a definition take their turns.
+    -- The order of the runs of a definition: by turns, and within a turn by shares.
     in_turn AS (
         SELECT
             turns.*,
@@ -2937,7 +2997,8 @@ BEGIN
         FROM turns
         WHERE coalesce(turns.turn <= turns.most_of_share, true)
     ),
-    -- The run that is first in turn gets the place of the definition's oldest run, and so on.
+    -- The first run in turn gets the place of the definition's oldest run, the second one that of
+    -- the second oldest, and so on.
     placed AS (
         SELECT
             in_turn.*,
@@ -2989,7 +3050,10 @@ BEGIN
     IF NOT has_locks THEN
         RETURN;
     END IF;
+    -- The same for the runs with a lock of their own.
     WITH RECURSIVE groups AS (
+        -- The row before the first group, as above: it begins after the lock that the call before
+        -- read last, and is never due.
         SELECT
             coalesce(
                 (
@@ -3006,7 +3070,14 @@ BEGIN
             50 AS place_in_lock
         WHERE only_run IS NULL
         UNION ALL
-        SELECT run.lock COLLATE "C", run.queue, run.priority, run.run_at, 1000, 1
+        -- For only_run, the only group. Its place is the limit of 1,000, so no group follows it.
+        SELECT
+            run.lock COLLATE "C",
+            run.queue,
+            run.priority,
+            run.run_at,
+            1000 AS place,
+            1 AS place_in_lock
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run
             AND run.lock IS NOT NULL
@@ -3023,7 +3094,8 @@ BEGIN
             SELECT run.lock, run.queue, run.priority, run.run_at
             FROM jobctl.pending_lock_runs AS run
             WHERE (run.lock, run.queue, run.priority) > (
-                -- No lock has a control character, so this is behind all groups of the lock.
+                -- Skip the rest of a lock that is taken or has had 50 groups: no lock has a control
+                -- character, so this text sorts after all groups of the lock.
                 groups.lock || CASE
                     WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
                     ELSE E'\x01'
@@ -3094,7 +3166,7 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- Locks no more runs than the claim may take, so that others can claim the rest meanwhile.
+    -- Locks no more runs than the claim may take, so that other claims can take the rest meanwhile.
     locked AS MATERIALIZED (
         SELECT free.*
         FROM (
@@ -3134,6 +3206,7 @@ BEGIN
     INTO by_lock
     FROM locked;
     IF by_lock.last_lock IS NOT NULL THEN
+        -- The id 0 means that the share is a lock.
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
@@ -3311,7 +3384,7 @@ DECLARE
     reason text;
     zone_name text;
     shown timestamp;
-    -- Differences to UTC before and after the clock change that is near, or the same two.
+    -- The differences to UTC before and after a clock change near the time; equal without a change.
     early interval;
     late interval;
     lower_bound timestamptz;
@@ -3333,10 +3406,13 @@ BEGIN
             END::timestamptz
             THEN 'after is out of range; allowed are the years 1 to 9999'
     END;
-    -- The names that `apply` accepts, see src/zone_data.rs of the crate cron-zone: those of files,
-    -- in their case. PostgreSQL also accepts them in another case, and rules such as CEST-2. The
-    -- setting then shows the name of the file, or the rule in capitals. So only a name without
-    -- small letters but with a digit can be a rule. pg_timezone_names would read 1,200 files.
+    -- Accept the names that `apply` accepts: those of the files of the zone data, in their case,
+    -- see src/zone_data.rs of the crate cron-zone.
+    -- PostgreSQL also accepts a name in another case, and rules such as CEST-2. The setting then
+    -- shows the name of the file, or the rule in capitals. So the comparison below rejects names in
+    -- another case, and rules with small letters. The patterns reject the other rules: texts with a
+    -- digit and without a small letter, except the names of files that look like this.
+    -- pg_timezone_names would read 1,200 files.
     IF reason IS NULL AND time_zone <> 'UTC' THEN
         IF time_zone ~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*$'
             AND (
@@ -3360,12 +3436,13 @@ BEGIN
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'cannot compute a time: ' || reason;
     END IF;
-    -- A day before, because a gap of a day may end after `after`.
+    -- Begin a day earlier: if the clock skips a whole day, a time on that day becomes the end of
+    -- the gap, which may be later than `after`.
     FOR shown IN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            -- Few months have a fifth Monday.
+            -- Several months in a row can lack a fifth Monday.
             after AT TIME ZONE time_zone
                 + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
@@ -3378,7 +3455,7 @@ BEGIN
             )
         ORDER BY candidate.day
     LOOP
-        -- No zone differs from UTC by more.
+        -- No zone differs from UTC by more than 16 hours.
         middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
         early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
         middle := shown AT TIME ZONE 'UTC' + interval '16 hours';
@@ -3390,7 +3467,8 @@ BEGIN
         ) AS candidate (instant)
         WHERE candidate.instant AT TIME ZONE time_zone = shown;
         IF result IS NULL THEN
-            -- The clock skips it. Looks for the second of the change, between these two.
+            -- The clock skips this time. Find the second of the clock change between the two times
+            -- by bisection.
             lower_bound := date_trunc('second', (shown - late) AT TIME ZONE 'UTC');
             result := date_trunc('second', (shown - early) AT TIME ZONE 'UTC');
             WHILE result - lower_bound > interval '1 second' LOOP
@@ -3424,7 +3502,8 @@ BEGIN
         )
         SELECT following.id, planned.scheduled_for, run.job_type, run.id
         FROM jobctl.job_runs AS run
-        -- Schedules of applications have their own times.
+        -- A run of an application's schedule counts as one without a scheduled time, because its
+        -- times are not those of the other jobs.
         CROSS JOIN LATERAL (
             SELECT CASE WHEN run.schedule IS NULL THEN run.scheduled_for END AS scheduled_for
         ) AS planned
@@ -3496,7 +3575,7 @@ BEGIN
                 now()
             )
             ON CONFLICT DO NOTHING;
-        -- The error of a constraint shows the row.
+        -- Raise only the message: the DETAIL of a constraint's error shows the row.
         EXCEPTION WHEN integrity_constraint_violation THEN
             RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = SQLERRM;
         END;
@@ -3526,9 +3605,10 @@ BEGIN
                 key
                 USING ERRCODE = '55000';
         END IF;
-        -- The effect was removed between the two statements, or a trigger skipped the row.
+        -- The effect was removed between the two statements, so try again. Or a trigger skips the
+        -- row, which require_written reports in the end.
     END LOOP;
-    PERFORM jobctl.require_written('job_effects', 1, 0);
+    PERFORM jobctl.require_written('job_effects', chosen => 1, written => 0);
 END
 $_$;
 CREATE FUNCTION jobctl.refuse_update() RETURNS trigger
@@ -3559,6 +3639,7 @@ CREATE FUNCTION jobctl.regular_workers(names text[]) RETURNS text[]
             regular_workers.names IS NULL
             OR EXISTS (
                 SELECT FROM unnest(regular_workers.names) AS pattern
+                -- Escapes the special characters of LIKE, and then replaces * by %.
                 WHERE worker.worker LIKE
                     translate(regexp_replace(pattern, '[\\%_]', '\\\&', 'g'), '*', '%')
             )
@@ -3604,8 +3685,8 @@ BEGIN
                 false
             )
     ),
-    -- Skips locked rows, because waiting would delay all renewals. Also, the new lease would begin
-    -- before the wait, and so be too short.
+    -- Skips locked rows: waiting for one row would delay all renewals. The new lease would also be
+    -- too short, because now() is a time before the wait.
     free AS MATERIALIZED (
         SELECT run.id, held.attempts, held.started_at
         FROM held
@@ -3630,7 +3711,8 @@ BEGIN
         mine.id,
         mine.attempt,
         mine.claimed_at,
-        -- A hash table. A join would compare each with each, because the planner expects one run.
+        -- IN uses a hash table. A join would compare each with each, because the planner expects
+        -- one run.
         coalesce(held.id IN (SELECT renewed.id FROM renewed), false),
         held.id IS NOT NULL,
         held.cancel_requested_at IS NOT NULL
@@ -3681,7 +3763,8 @@ BEGIN
         payload = replace_waiting.payload,
         run_at = greatest(
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
-            -- A due run keeps its place. No other run becomes due in the past, see try_enqueue.
+            -- A due run keeps its place in the order of claims. No other run gets a past time,
+            -- which would put it before runs that were due earlier.
             least(run.run_at, now()),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
@@ -3709,7 +3792,8 @@ BEGIN
     END IF;
     RETURN replaced;
 EXCEPTION WHEN integrity_constraint_violation THEN
-    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    -- Raise the error without its DETAIL, which shows the row with its payload to the caller and in
+    -- the server's log.
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;
@@ -3750,7 +3834,7 @@ CREATE FUNCTION jobctl.results(runs bigint[], caller jobctl.caller DEFAULT CURRE
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-    -- An array, because the planner would expect a thousand rows of a function.
+    -- An array makes the planner use the index: it expects a thousand rows from a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(
@@ -3776,7 +3860,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         run.status = 'blocked'
             AND (
                 stuck.id IS NOT NULL
-                -- The rows that say what it waits for are lost.
+                -- The rows that say for which runs it waits are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS dependency
                     WHERE dependency.run_id = run.id
@@ -3793,7 +3877,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         WHERE blocked.id = ANY (runs)
             AND blocked.status = 'blocked'
     )) AS stuck ON stuck.run_id = run.id
-    -- An array, because the planner would expect a thousand rows of a function.
+    -- An array makes the planner use the index: it expects a thousand rows from a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(
@@ -3821,7 +3905,8 @@ CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average do
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
-            -- Of a job that ran longer ago, no trend is worth reading the figures of a year.
+            -- Read two months: for a job that last ran before that, a trend is not worth reading a
+            -- year of figures.
             AND figures.day > (now() AT TIME ZONE 'UTC')::date - 62
         ORDER BY figures.day DESC
         LIMIT 1
@@ -3831,7 +3916,7 @@ CREATE FUNCTION jobctl.run_time_trend(job text, timeout interval, OUT average do
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
-            -- A job may not run each day.
+            -- Not only the day a week earlier, because a job may not run each day.
             AND figures.day BETWEEN newest.day - 13 AND newest.day - 7
         ORDER BY figures.day DESC
         LIMIT 1
@@ -3864,16 +3949,36 @@ BEGIN
         reason := CASE
             WHEN name IS NULL THEN 'name is NULL'
             WHEN ends <= greatest(starts, now()) THEN 'ends must be later than now and starts'
-            -- Some expressions have no time for decades.
+            -- Not up to 9999, because some expressions have no time for decades.
             WHEN starts >= '9900-01-01 00:00Z'
                 THEN 'starts is out of range; allowed are the years 1 to 9899'
             WHEN ends >= '10000-01-01 00:00Z'
                 THEN 'ends is out of range; allowed are the years 1 to 9999'
         END;
         reason := coalesce(reason, jobctl.wrong_value(
-            definition, payload, octet_length(payload::text), name, starts, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL, NULL, NULL, NULL, NULL, share, NULL, NULL, NULL, caller
+            definition => definition,
+            payload => payload,
+            payload_bytes => octet_length(payload::text),
+            key => name,
+            run_at => starts,
+            run_in => NULL,
+            queue => NULL,
+            max_attempts => NULL,
+            timeout => NULL,
+            backoff => NULL,
+            is_backoff => NULL,
+            key_scope => NULL,
+            on_conflict => NULL,
+            debounce => NULL,
+            debounce_max => NULL,
+            expires_in => NULL,
+            share => share,
+            lock => NULL,
+            worker => NULL,
+            traceparent => NULL,
+            caller => caller
         ));
+        -- The texts of wrong_value name its parameters. Name those of this function instead.
         reason := regexp_replace(regexp_replace(reason, '^key', 'name'), '^run_at', 'starts');
         reason := coalesce(reason, jobctl.schedule_error(schedule, time_zone));
         IF reason IS NOT NULL THEN
@@ -3881,7 +3986,7 @@ BEGIN
             refusal.reason := reason;
         END IF;
     END IF;
-    -- Tries again if another session stores or deletes the schedule meanwhile.
+    -- Tries again if another session has stored or deleted the schedule meanwhile.
     FOR try IN 1..5 LOOP
         EXIT WHEN refusal.code IS NOT NULL;
         stored := jobctl.lock_schedule(name, caller);
@@ -3915,19 +4020,21 @@ BEGIN
                 ends_at = ends,
                 next_run_at = CASE WHEN keeps_time THEN replaced.next_run_at END,
                 put_off_until = NULL,
-                -- The first time is computed from here.
+                -- Ticks compute the first time after updated_at.
                 updated_at = CASE
                     WHEN has_same_times AND replaced.next_run_at IS NULL THEN replaced.updated_at
                     ELSE now()
                 END
             WHERE replaced.id = stored.id;
-            PERFORM jobctl.require_written('job_schedules', 1, FOUND::integer);
+            PERFORM jobctl.require_written(
+                'job_schedules', chosen => 1, written => FOUND::integer
+            );
             RETURN CASE
                 WHEN keeps_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
             END;
         END IF;
-        -- Counts them only if there can be so many: ids are unique.
+        -- Count the schedules only if the ids allow that many: ids are unique.
         IF (
             SELECT max(own.id) - min(own.id)
             FROM jobctl.job_schedules AS own
@@ -3958,8 +4065,8 @@ BEGIN
         END IF;
     END LOOP;
     IF refusal.code IS NULL THEN
-        -- Another session has stored it, unless a trigger skipped the row.
-        PERFORM jobctl.require_written('job_schedules', 1, count(*))
+        -- If no such row exists, no other session has stored it, so a trigger has skipped the row.
+        PERFORM jobctl.require_written('job_schedules', chosen => 1, written => count(*))
         FROM jobctl.job_schedules AS own
         WHERE own.name = schedule.name;
     END IF;
@@ -4001,13 +4108,15 @@ DECLARE
     step integer;
     seconds numeric;
     numbers integer[];
-    -- What the last three fields match; special_days depend on the month.
+    -- What the last three fields match. special_days has `l` and `lw`, whose days depend on the
+    -- month.
     of_month integer[];
     in_months integer[];
     special_days text[] := '{}';
     weekdays text[] := '{}';
     needs_both boolean;
 BEGIN
+    -- Raises the error of a wrong time zone.
     PERFORM jobctl.next_time('00:00', '*', schedule_error.time_zone);
     IF wanted IS NULL THEN
         RETURN 'schedule is NULL';
@@ -4061,7 +4170,8 @@ BEGIN
                 special_days := special_days || lower_item;
                 CONTINUE;
             END IF;
-            -- The star, two values, the step, and what comes after a day of the week.
+            -- The parts: 1 the star, 2 and 3 the ends of a range, 4 the step, 5 the suffix of a day
+            -- of the week (#1 to #5, or l).
             parts := regexp_match(
                 lower_item,
                 replace(
@@ -4070,6 +4180,8 @@ BEGIN
                     '(' || array_to_string(array_prepend('[0-9]+', words), '|') || ')'
                 )
             );
+            -- A number above 1,000 becomes 1,000, which fits an integer, and is too large for every
+            -- field.
             low := CASE
                 WHEN parts[2] ~ '^[0-9]' THEN least(parts[2]::numeric, 1000)::integer
                 WHEN parts[1] IS NULL
@@ -4084,7 +4196,7 @@ BEGIN
                 WHEN place = 5 THEN 6
                 ELSE highest[place]
             END;
-            -- Sunday is also the end of the week: `sat-sun`.
+            -- Sunday is 0, but as the end of a range it is 7: `sat-sun`.
             IF place = 5 AND high = 0 AND low > 0 THEN
                 high := 7;
             END IF;
@@ -4123,9 +4235,10 @@ BEGIN
         of_month := CASE place WHEN 3 THEN numbers ELSE of_month END;
         in_months := CASE place WHEN 4 THEN numbers ELSE in_months END;
     END LOOP;
+    -- As in cron: if both fields restrict the days, a day needs to match only one of them.
     needs_both := fields[3] ~ '^[*]' OR fields[5] ~ '^[*]';
-    -- Reads days only up to the first one that matches. Within 40 years, every date falls on every
-    -- day of the week.
+    -- Read the days of 41 years, up to the first one that matches: within 40 years, every date
+    -- falls on every day of the week.
     IF NOT EXISTS (
         SELECT
         FROM (
@@ -4189,6 +4302,7 @@ BEGIN
         second_message := NULL;
         IF slow IS NULL THEN
             BEGIN
+                -- Reads the texts that a claim reads. If this fails, is_dead stays true.
                 PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
                 FROM jobctl.job_runs AS run
                 LEFT JOIN jobctl.job_definitions AS definition
@@ -4211,10 +4325,10 @@ BEGIN
                         updated_at = now()
                     WHERE run.id = set_aside_unclaimable.id;
                     IF NOT FOUND THEN
-                        PERFORM jobctl.require_written('job_runs', 1, 0);
+                        PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
                     END IF;
                 END IF;
-                -- The run can be claimed.
+                -- The run can be claimed. This error undoes the claim.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
                 WHEN SQLSTATE 'JC000' THEN
@@ -4225,12 +4339,13 @@ BEGIN
             END;
         ELSE
             is_dead := false;
+            -- query_canceled: the claim took longer than a statement may.
             code := '57014';
             message := slow;
         END IF;
         BEGIN
             IF is_dead THEN
-                -- This does not touch the payload.
+                -- This does not read the payload.
                 PERFORM jobctl.end_runs(
                     'unreadable',
                     ARRAY[id],
@@ -4253,7 +4368,8 @@ BEGIN
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now()
             ) THEN
-                PERFORM jobctl.require_written('job_runs', 1, 0);
+                -- The run is still due, so a trigger has skipped the row.
+                PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;
@@ -4271,7 +4387,7 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Without such a row, no run is stuck, and the search is skipped.
+        -- Without such a row, no run is stuck, so the search is left out.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')
@@ -4279,7 +4395,7 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
         UNION
         SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
         FROM chain
-        -- OFFSET 0: one run at a time, by the indexes.
+        -- OFFSET 0 makes the planner read one run at a time, by the indexes.
         CROSS JOIN LATERAL (
             SELECT awaited.id, awaited.status, awaited.is_stuck
             FROM jobctl.awaited_runs AS awaited
@@ -4326,8 +4442,9 @@ DECLARE
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
     payload := coalesce(try_enqueue.payload, '{}');
-    -- A comparison counts 360 days a year, a job's seconds count 365.25: an interval with years and
-    -- negative days could compare as short and last long.
+    -- In seconds: a comparison of intervals counts 360 days a year, but the seconds of a timeout
+    -- 365.25. So an interval with years and negative days could pass the check as short, and last
+    -- long.
     timeout := extract(epoch FROM try_enqueue.timeout) * interval '1 second';
     refusal := jobctl.enqueue_refusal(
         job,
@@ -4341,7 +4458,8 @@ BEGIN
     IF code IS NOT NULL THEN
         RETURN;
     END IF;
-    -- Separate, because an expression that contains this call is slow even if it is not reached.
+    -- A statement of its own: an expression that contains this call is slow, even if it does not
+    -- reach the call.
     IF backoff <> definition.backoff THEN
         is_backoff := jobctl.is_backoff(backoff);
     END IF;
@@ -4355,7 +4473,7 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    -- Without months and days, whose length depends on the time that they are added to.
+    -- In seconds, because the length of a month or a day depends on the time that it is added to.
     run_in := extract(epoch FROM try_enqueue.run_in) * interval '1 second';
     debounce := extract(epoch FROM try_enqueue.debounce) * interval '1 second';
     debounce_max := extract(epoch FROM try_enqueue.debounce_max) * interval '1 second';
@@ -4363,18 +4481,20 @@ BEGIN
         * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + expires_in;
-    -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
+    -- Not in the past: claims begin with the earliest run_at, so the run would start before runs
+    -- that were due earlier.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
-        -- Reads at most max_waiting entries of indexes. A number in a row would be written by all
-        -- enqueues and claims of the job, and they would wait for each other.
+        -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,
+        -- all enqueues and claims of the job would write the same row, and wait for each other.
         PERFORM
         FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
         OFFSET definition.max_waiting - 1;
         is_full := FOUND;
     END IF;
-    -- Tries again if the run with the key vanished or ended between the two statements, or if a
-    -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
+    -- Tries again if the run with the key was deleted or ended between the two statements, or if
+    -- another program inserted a row with this id. If all five ids are taken, the sequence is
+    -- behind its table.
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
@@ -4422,8 +4542,9 @@ BEGIN
             try_enqueue.lock,
             try_enqueue.worker,
             try_enqueue.traceparent,
-            -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
-            -- must not read the hook's output or let the hook wait.
+            -- A run of a hook belongs to the schema's owner. An enqueuer can end a run, to make
+            -- room for its own. It must not read the output of that run's hook, or let the hook
+            -- wait.
             CASE WHEN try_enqueue.key ~ '^jobctl-hook-' THEN CURRENT_USER ELSE SESSION_USER END
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
@@ -4450,14 +4571,15 @@ BEGIN
         END IF;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
-            -- No run ended that could be the job's last one.
+            -- `dropped` is not a status, so last_ended_at and last_status stay as they are: no run
+            -- ended.
             PERFORM jobctl.count_attempts(
-                ARRAY[NULL]::bigint[],
-                ARRAY[definition.name],
-                '{dropped}',
-                '{dropped}',
-                ARRAY[NULL]::float8[],
-                ARRAY[NULL]::float8[]
+                runs => ARRAY[NULL]::bigint[],
+                job_types => ARRAY[definition.name],
+                statuses => '{dropped}',
+                outcomes => '{dropped}',
+                run_times => ARRAY[NULL]::float8[],
+                wait_times => ARRAY[NULL]::float8[]
             );
             RETURN;
         ELSIF is_full THEN
@@ -4470,8 +4592,9 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-    -- The last id is taken, unless a trigger skipped the row.
-    PERFORM jobctl.require_written('job_runs', 1, count(*))
+    -- If another run has the last id, the sequence is behind its table. Otherwise a trigger skipped
+    -- the row.
+    PERFORM jobctl.require_written('job_runs', chosen => 1, written => count(*))
     FROM jobctl.job_runs AS run
     WHERE run.id = currval('jobctl.job_runs_id_seq');
     code := 'JC007';
@@ -4492,7 +4615,7 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM jobctl.job_schedules AS deleted WHERE deleted.id = stored.id;
-    RETURN jobctl.require_written('job_schedules', 1, FOUND::integer);
+    RETURN jobctl.require_written('job_schedules', chosen => 1, written => FOUND::integer);
 END
 $$;
 CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median_seconds double precision, OUT p95_seconds double precision, OUT newest_run bigint, OUT newest_seconds double precision) RETURNS record
@@ -4505,9 +4628,10 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
     WITH success AS (
         SELECT DISTINCT newest.id, newest.attempts
         FROM (
+            -- Larger than every id: the first probe begins at the newest run.
             SELECT 9223372036854775807
             UNION ALL
-            -- + 0: otherwise, the planner may read all runs by id.
+            -- + 0 keeps the planner from reading all runs by id.
             SELECT max(run.id + 0)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
@@ -4518,7 +4642,8 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
             FROM (
                 SELECT run.job_type, run.id, run.attempts, run.status
                 FROM jobctl.job_runs AS run
-                -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
+                -- BETWEEN keeps the planner from reading the runs of all jobs by id, as it may with
+                -- `=`.
                 WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
                     AND run.id < probe.before
@@ -4539,7 +4664,7 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
         max(success.id),
         (array_agg(attempt.took ORDER BY success.id DESC))[1]
     FROM success
-    -- OFFSET 0: reads these attempts by their runs, and not all attempts.
+    -- OFFSET 0 makes the planner read these attempts by their runs, instead of all attempts.
     CROSS JOIN LATERAL (
         SELECT
             extract(
@@ -4572,6 +4697,7 @@ CREATE FUNCTION jobctl.wait_for(runs bigint[], predecessors bigint[], rules text
     AS $$
 #variable_conflict use_column
 DECLARE
+    -- The most runs that one run waits for, and the most that wait for one run.
     most CONSTANT integer := 10000;
     refused record;
 BEGIN
@@ -4582,9 +4708,10 @@ BEGIN
             given.run_id,
             given.id,
             given.rule,
-            -- Before this statement, no run had the id of the new one.
+            -- A run can't wait for itself: before its own enqueue, no run had its id.
             run.id IS NULL OR given.id = given.run_id AS is_missing,
-            -- Perhaps to make room for the run that waits for it.
+            -- This transaction has dropped the predecessor, perhaps to make room for the run that
+            -- waits for it.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
@@ -4662,12 +4789,15 @@ BEGIN
         END AS attempt
         OFFSET 0
     ) AS succeeded
-    -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
+    -- Only runs that this login has enqueued in this transaction: an enqueuer must not keep other
+    -- runs from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')
     ON CONFLICT DO NOTHING;
-    PERFORM jobctl.require_written('job_dependencies', count(*), count(dependency.run_id))
+    PERFORM jobctl.require_written(
+        'job_dependencies', chosen => count(*), written => count(dependency.run_id)
+    )
     FROM unnest(runs, predecessors) AS asked (run_id, after_id)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
@@ -4717,7 +4847,8 @@ BEGIN
             WHERE dependency.run_id = run.id
                 AND dependency.state <> 'met'
         );
-    PERFORM jobctl.require_written('job_runs', count(*), 0)
+    -- A run that is still queued although it must wait was skipped by a trigger.
+    PERFORM jobctl.require_written('job_runs', chosen => count(*), written => 0)
     FROM jobctl.job_runs AS run
     JOIN jobctl.job_dependencies AS dependency
         ON dependency.run_id = run.id
@@ -4733,7 +4864,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A run without a trace of its own continues that of its first predecessor that has one.
+    -- A run without a trace continues the trace of the first predecessor that has one.
     UPDATE jobctl.job_runs AS run
     SET traceparent = predecessor.traceparent
     FROM (
@@ -4764,7 +4895,7 @@ BEGIN
         WHERE run.job_type = job
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        -- The order of job_runs_waiting_of_job keeps the planner from other indexes.
+        -- The order of the index job_runs_waiting_of_job, so that the planner uses this index.
         ORDER BY
             run.job_type,
             coalesce(run.share, ''),
@@ -4866,7 +4997,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            -- enqueue_hooks calls as the owner.
+            -- Only enqueue_hooks uses this prefix, and it calls as the schema's owner.
             OR (
                 key ~ '^jobctl-hook-'
                 AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
@@ -4916,18 +5047,20 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('the definition has the lock %s; leave lock out', definition.lock_name)
-        -- Versions differ only after these parts.
+        -- Accept every version but ff: versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'
             THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
-        -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
-        -- Only the constraints of the table check rows that are inserted directly.
+        -- Limit the text and the stored size: a number with a large exponent is short in jsonb, but
+        -- long as text, which a claim reads. 262144 bytes are 256 KiB, the longest payload that
+        -- `jobctl enqueue` accepts (PAYLOAD_LIMIT in src/job/payload.rs).
+        -- For rows that a program inserts directly, only the constraints of the table apply.
         WHEN payload_bytes > 4 * 262144
             THEN 'payload is longer than 1 MiB'
         WHEN pg_column_size(payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
-        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
-        -- characters.
+        -- PostgreSQL accepts these values, but other JSON readers do not. Each takes more than 100
+        -- characters, so shorter payloads need no search.
         WHEN payload_bytes > 100
             AND payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'

@@ -1,5 +1,5 @@
--- Returns the error and the last line of output of an attempt; NULL for a caller that may not read
--- outputs, such as a viewer. Internal: no part of the contract of the schema.
+-- Returns the error of an attempt, at most 10,000 characters, and the last line of its output. Both
+-- are NULL for a role that may not read outputs, such as a viewer. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.attempt_texts(
     run bigint,
     attempt integer,

@@ -1,48 +1,59 @@
--- queued or failed, and due -> running: claims up to n runs, each with a lease, for the tick that
--- has its worker's claim right. A claim of only one run needs no right, so that `tick --run` never
--- waits for another tick. Internal: no part of the contract of the schema.
+-- Claims due runs for a tick, up to `at_most`: queued or failed -> running. Each claimed run gets a
+-- lease. The tick must have the claim right of its worker. Only the claim of one run by its id
+-- (`only_run`) needs no right, so that `tick --run` never waits for another tick. Internal: only
+-- jobctl calls it.
 --
---   at_most            n
---   lease              seconds
---   queues             empty for all
---   excluded_kinds     of definitions
---   bytes              of payload; the run that exceeds them is the last
---   free_threads       how many of the n can start at once. After these, the claim ends before a
---                      last attempt: if the worker crashed before the start, the run would be dead
---                      without having started
---   after_queues, after_priorities, after_run_at, after_ids: the lanes and the runs after which to
---                      continue; NULL for a full scan
---   lane_queue, lane_priority: full scan of the lanes after this lane; NULL starts at the first one
---   after_definition, after_definitions, after_shares: see limited_runs; NULL leaves out the runs
---                      of limited definitions, less than 0 also those with a lock of their own
---   only_run           NULL for any
---   releases_right     whether to release the claim right if no more runs are due
+-- A lane is a queue and a priority. A full scan reads every lane from its beginning. Other claims
+-- continue in some lanes, after the last run that was claimed there.
 --
--- A row per run, or one row without a run: nothing is due, all slots are taken, or another tick
--- holds the claim right. Each row also says what the claim left out, see limited_runs;
---   skips_runs         whether a trigger made the UPDATE skip a run
---   cut_queue, cut_priority: the last lane that it looked at, if there may be more lanes
---   has_released       whether it released the claim right
+-- Parameters:
+--   lease             seconds
+--   queues            claims only from these queues; empty: from all
+--   excluded_kinds    kinds of definitions whose runs are left out, like excluded_jobs and
+--                     excluded_runs
+--   bytes             of payload; the claim ends with the run that reaches this sum
+--   free_threads      how many of the claimed runs can start at once. After that many, the claim
+--                     ends before a run on its last attempt: if the worker crashed before it
+--                     starts, the run would be dead without having started
+--   only_run          the id of the only run to claim; NULL: any run
+--   releases_right    whether to release the claim right if no more runs are due
 --
--- Order: smaller priority first, then run_at. A lane is a queue and a priority. The claim reads the
--- index job_runs_waiting lane by lane and finds each lane by one probe from the lane before. So it
--- reads neither runs of the future nor other queues. Lanes of one priority are ordered by their
--- oldest run.
+-- Parameters that continue an earlier claim:
+--   after_queues, after_priorities, after_run_at, after_ids: continue in these lanes, after these
+--   runs; NULL: full scan
+--   lane_queue, lane_priority: begin the full scan after this lane; NULL: at the first lane
+--   after_definition    look at the limited definitions with a larger id, see limited_runs; NULL:
+--                       take no runs of limited definitions; -1: also take no runs with a lock of
+--                       their own
+--   after_definitions, after_shares: see limited_runs
 --
--- A claim looks at a thousand lanes at most, which takes some milliseconds. The next claim
--- continues after them. So all lanes have their turn, but priorities order only runs within the
--- same thousand lanes.
+-- Returns a row per claimed run. If it claims none, it returns one row whose id is NULL: no run is
+-- due, limits or holds stop all due runs, or the tick does not have the claim right. Each row also
+-- has
+--   skips_runs      whether a trigger of another program made the UPDATE skip a run
+--   cut_queue, cut_priority: the last lane that the claim read, if there may be more lanes
+--   skipped_job, last_definition, last_definitions, last_shares: see limited_runs
+--   has_released    whether it released the claim right
 --
--- Runs of limited definitions and runs with a lock are found by id, so only a full scan reads over
--- them. So it does over those that are for other workers.
+-- Order: smaller numbers of priority first, then earlier run_at. Lanes of one priority are ordered
+-- by their oldest run. The claim reads the index job_runs_waiting lane by lane, and finds each lane
+-- by one probe from the lane before. So it reads neither future runs nor other queues.
 --
--- While any session holds an old snapshot, claimed runs stay in the index, and each scan from a
+-- A claim reads at most 1,000 lanes, which takes some milliseconds. The next claim continues after
+-- them. So every lane gets its turn, but priorities order only the runs of the same 1,000 lanes.
+--
+-- limited_runs finds the runs of limited definitions and the runs with a lock. The scan of the
+-- lanes reads over these runs, and over runs for other workers. Only a full scan reads over all of
+-- them.
+--
+-- While any session holds an old snapshot, claimed runs stay in the index, so each scan from a
 -- lane's beginning is longer than the one before. A tick that notices this continues after the last
 -- claimed run, and does a full scan only now and then.
 --
 -- SKIP LOCKED: other hosts claim at the same time, and no claim waits for another. NO KEY UPDATE:
--- an application's foreign key to a run may be checked meanwhile. MATERIALIZED: otherwise the
--- planner may run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim fifty.
+-- meanwhile, PostgreSQL can check an application's foreign key to a run. MATERIALIZED: otherwise
+-- the planner may run the subquery once per candidate row of the UPDATE, and LIMIT 1 can claim
+-- fifty.
 CREATE OR REPLACE FUNCTION jobctl.claim_runs(
     worker text,
     tick text,
@@ -114,11 +125,12 @@ DECLARE
     any_locks boolean;
     limited record;
     claimed_ids bigint[];
+    -- The end of the scan of a lane: the last run that is due now.
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The scan begins and ends with this run.
+        -- The scan of the lanes begins and ends with this run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -131,7 +143,7 @@ BEGIN
         WHERE run.id = only_run;
         after_queues := coalesce(after_queues, '{}');
     END IF;
-    -- A tick that lingers mostly finds no pending run. The claim takes longer to find that out.
+    -- A tick that lingers usually finds no pending run. This check takes less time than a claim.
     any_pending := EXISTS (
         SELECT FROM jobctl.job_runs AS run
         WHERE run.status IN ('queued', 'failed')
@@ -139,7 +151,7 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- If no row is found, each column of `limited` is NULL.
+    -- If the call is left out, each column of `limited` is NULL.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -158,7 +170,8 @@ BEGIN
     skips_runs := false;
     IF any_pending THEN
         WITH RECURSIVE lanes AS (
-            -- The last lane of the previous claim, or a sentinel that sorts before every lane.
+            -- The row before the first lane: the last lane of the previous claim, or the smallest
+            -- queue and priority. It is never due, because `oldest` is infinity.
             SELECT
                 0 AS place,
                 coalesce(lane_queue, '') AS queue,
@@ -174,7 +187,8 @@ BEGIN
                 WHERE run.status IN ('queued', 'failed')
                     AND (run.queue, run.priority) > (
                         lanes.queue,
-                        -- Each excluded queue costs one probe.
+                        -- Skip the other priorities of a queue that this tick does not serve, so
+                        -- that such a queue costs one probe.
                         CASE
                             WHEN cardinality(queues) = 0
                                 OR lanes.queue = ANY (queues)
@@ -277,8 +291,8 @@ BEGIN
                     AND coalesce(run.worker = claim_runs.worker, true)
                     AND run.id <> ALL (excluded_runs)
                     -- `coalesce` hides the comparison from the planner. If most runs are of one
-                    -- job, it would expect that hardly any run passes, and read and sort the whole
-                    -- lane. Each list is read once, into a hash table.
+                    -- job, the planner would expect that few runs pass, and would read and sort the
+                    -- whole lane. Each list is read once, into a hash table.
                     AND NOT coalesce(
                         run.job_type IN (SELECT left_out.job_type FROM left_out),
                         false
@@ -288,8 +302,8 @@ BEGIN
                         false
                     )
                 ORDER BY run.run_at, run.id
-                -- More than the outer limit needs, but without it the planner would sort whole
-                -- lanes.
+                -- The outer limit would be enough, but without this one the planner would sort
+                -- whole lanes.
                 LIMIT at_most
                 FOR NO KEY UPDATE SKIP LOCKED
             ) AS pending
@@ -340,7 +354,7 @@ BEGIN
                     candidate.place_id
             )
         ),
-        -- The claim ends before the first last attempt that must wait for a thread.
+        -- The claim ends before the first run on its last attempt that must wait for a thread.
         chosen AS (
             SELECT
                 ordered.id,
@@ -365,8 +379,8 @@ BEGIN
                 locked_until = now() + make_interval(secs => lease),
                 started_at = now(),
                 updated_at = now()
-            -- The rows are locked, so the id is enough. An array forces the index, where a join
-            -- might read the table.
+            -- The rows are locked, so their status needs no check. An array makes the planner use
+            -- the index, where a join might read the whole table.
             WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
             RETURNING run.id
         )
@@ -417,7 +431,7 @@ BEGIN
         GROUP BY definition.id, coalesce(run.share, ''), definition.share_interval
         ON CONFLICT (definition_id, share) DO UPDATE SET
             next_at = excluded.next_at + CASE
-                -- A later time counts as none: the database's clock was ahead when it was written.
+                -- Ignore a later time: it was written while the database's clock was ahead.
                 WHEN used.next_at BETWEEN now() AND now() + (
                     SELECT definition.most_at_once_per_share * definition.share_interval
                     FROM jobctl.job_definitions AS definition
@@ -427,7 +441,8 @@ BEGIN
                 ELSE interval '0'
             END;
         IF FOUND THEN
-            -- A claim deletes more rows than it inserts, so rows of unused shares disappear.
+            -- Rows whose time has passed limit nothing. A claim deletes more of them than it
+            -- inserts, so that their number stays small.
             DELETE FROM jobctl.job_share_rates AS unused
             WHERE (unused.definition_id, unused.share) IN (
                 SELECT old.definition_id, old.share
@@ -483,14 +498,15 @@ BEGIN
             run.cancel_requested_at IS NOT NULL,
             extract(epoch FROM run.expires_at - now())::float8,
             definition.kind,
-            -- Once per job, which may have thousands of runs.
+            -- Only in one row per job, because a job may have thousands of runs.
             CASE
                 WHEN row_number() OVER (PARTITION BY run.job_type ORDER BY run.id) = 1
                     THEN definition.action::text
             END,
             extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8,
             run.backoff,
-            -- Several runs use a live key one after the other, and their effects differ.
+            -- Not a live key: several runs use it one after the other, and each has effects of its
+            -- own.
             CASE WHEN run.key_scope = 'retained' THEN run.idempotency_key END,
             to_char(run.scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
             predecessors.after,

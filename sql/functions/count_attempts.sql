@@ -1,12 +1,15 @@
--- Adds attempts that have just ended to the figures: arrays of equal length, one element an
--- attempt, or a run that expired or was dropped.
+-- Adds attempts that have just ended to the figures of their jobs (job_figures), and runs that
+-- expired or were dropped without an attempt. The arguments are arrays of equal length, one element
+-- per attempt or run. Internal: only jobctl calls it.
 --
---   statuses      of the runs now
+--   statuses      statuses of the runs now
+--   outcomes      outcomes of the attempts; `expired` or `dropped` for a run without an attempt
 --   run_times     seconds; NULL: the attempt did not succeed
---   wait_times    seconds from due to start; NULL: the result did not end the run
+--   wait_times    seconds from due to start; NULL: the attempt did not end its run
 --
--- A function, so that PostgreSQL caches the plans: without the cache these statements cost three
--- times as much. SECURITY DEFINER: a worker can add to figures, but not change them.
+-- A function, so that PostgreSQL caches the plans: without the cache, these statements take three
+-- times as long. STRICT: with a NULL array, as after a call that ended no run, it does nothing.
+-- SECURITY DEFINER: a worker may add to figures, but not change them otherwise.
 CREATE OR REPLACE FUNCTION jobctl.count_attempts(
     runs bigint[],
     job_types text[],
@@ -42,7 +45,8 @@ BEGIN
                 WHERE ended.outcome IN ('failed', 'lease_expired')
                     AND ended.status IN ('queued', 'failed')
             ) AS retried_attempts,
-            -- A worker may pass any number, and a sum must not overflow.
+            -- Limit each time to 0 to 1e9 seconds: a worker may pass any number, and the sum must
+            -- not overflow.
             coalesce(
                 sum(least(greatest(ended.run_time, 0), 1e9))
                     FILTER (WHERE ended.run_time IS NOT NULL),
@@ -62,7 +66,8 @@ BEGIN
                 count(*) FILTER (WHERE ended.wait_time <= 3600),
                 count(ended.wait_time)
             ] AS waits,
-            -- The attempts ended at the same time. A death is the most important.
+            -- The attempts of a job ended at the same time, so none is the last. Store the most
+            -- important end: a death, then a success, then a failure.
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
@@ -74,7 +79,8 @@ BEGIN
             AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
-        -- Rows that other ticks have locked are skipped, so no tick waits here.
+        -- Skips rows that other ticks have locked, so that no tick waits here. Adds a row if all
+        -- are locked.
         SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
@@ -82,12 +88,15 @@ BEGIN
         ORDER BY figures.part DESC
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
+        -- A row gets at most 1,000 writes: while a session holds an old snapshot, each write leaves
+        -- a row version that the next one must step over.
         IF NOT FOUND OR newest.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
             VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
             RETURNING id, part, writes, failing_since INTO newest;
         END IF;
-        -- Another row may have the success.
+        -- Whether the job has succeeded since failing_since: another row of the job may have that
+        -- success.
         has_succeeded := counted.failed_attempts > 0
             AND newest.failing_since IS NOT NULL
             AND EXISTS (
@@ -135,7 +144,8 @@ BEGIN
         WHERE figures.id = newest.id;
     END LOOP;
 EXCEPTION
-    -- A result matters more than its figures, even if they take longer than a statement may.
+    -- A result matters more than its figures. So it is also recorded if the figures take longer
+    -- than a statement may, which raises QUERY_CANCELED.
     WHEN OTHERS OR QUERY_CANCELED THEN
         RAISE WARNING 'jobctl: figures are not counted: %', SQLERRM;
 END

@@ -1,18 +1,25 @@
--- Decides about blocked runs for which a predecessor has ended, was deleted, or is new: blocked ->
--- queued if their last predecessor has ended as its rule asks, see job_dependencies, and blocked ->
--- cancelled if a predecessor cancels them. This is the only place that does. Internal: no part of
--- the contract of the schema.
+-- Decides about blocked runs, the followers, after one of the runs that they wait for has ended,
+-- was deleted or was added. No other function decides this. Internal: only jobctl calls it.
+--   blocked -> queued       all runs that it waits for have ended as its rules ask, see
+--                           job_dependencies
+--   blocked -> cancelled    its rule is `or_cancel`, and a run ended without success
 --
--- It locks the followers, and then looks at what they wait for with a new snapshot. So two
--- transactions that end the last two predecessors can't both miss the other: the one that decides
--- later sees both. Runs that another session has locked stay as they are; the next call decides.
+-- Returns
+--   decides     whether it changed a row
+--   followed    the cancelled runs for which other runs wait, so that the caller decides about
+--               these, too
 --
--- A predecessor that has not ended is locked, too, and gets a new row version: then a transaction
--- that ends it later sees what waits for it, or fails, because its snapshot is older.
+-- It locks the followers, and then reads what they wait for with a new snapshot. So if two
+-- transactions end the last two runs that a follower waits for, the later decision sees both ends.
+-- It skips followers that another session has locked: their rows stay `due`, and the next call
+-- decides.
 --
--- `IS TRUE` keeps the planner from job_dependencies_ended, which has the rows of all runs.
+-- It also locks the predecessors that have not ended, and writes a new version of their rows. Then
+-- a transaction that ends such a run later sees that a follower waits for it, or fails because its
+-- snapshot is older.
 --
--- Returns whether it changed anything, and the cancelled runs that others wait for.
+-- `IS TRUE` keeps the planner from the index job_dependencies_ended, which has the rows of all
+-- runs.
 CREATE OR REPLACE FUNCTION jobctl.decide_followers(
     followers bigint[],
     OUT decides boolean,
@@ -35,7 +42,8 @@ DECLARE
     to_cancel bigint[];
     reasons text[];
 BEGIN
-    -- What a deleted run waited for stays until its predecessor ends, see forget_history.
+    -- forget_history keeps rows of deleted followers whose predecessors had not ended. Now these
+    -- have ended or were deleted.
     DELETE FROM jobctl.job_dependencies AS dependency
     WHERE dependency.run_id = ANY (followers)
         AND (dependency.state = 'due') IS TRUE
@@ -151,10 +159,12 @@ BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
-        -- Claims begin with the earliest time, and this run was not due before.
+        -- Not in the past: claims begin with the earliest time, so this run would start before runs
+        -- that were due earlier.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
-            -- `least` ignores NULL.
+            -- The run keeps the time that it had from run_at to expires_at. `least` ignores NULL,
+            -- so the condition keeps a run without an expiry from getting one.
             WHEN run.expires_at IS NOT NULL
                 THEN least(
                     run.expires_at

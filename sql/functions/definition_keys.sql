@@ -1,4 +1,5 @@
--- Returns a definition in the words of the file; lengths of time are seconds.
+-- Returns a definition as JSON with the keys of the definitions file; durations are in seconds.
+-- Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions)
 RETURNS jsonb
 LANGUAGE sql

@@ -1,6 +1,9 @@
--- blocked, queued or failed -> cancelled: the oldest runs of a job, if more than `most` wait. Drops
--- two at most, one more than an enqueue adds, so that a limit that was exceeded holds again. Skips
--- locked runs, which may be about to start.
+-- Cancels the oldest waiting runs of a job if more than `most` wait: blocked, queued or failed ->
+-- cancelled. try_enqueue calls it for when_full = 'drop_oldest'. Internal: only jobctl calls it.
+--
+-- Drops at most two runs a call, one more than the enqueue added, so that a job with too many
+-- waiting runs shrinks to its limit. Skips runs that another session has locked, because they may
+-- be about to start.
 CREATE OR REPLACE FUNCTION jobctl.drop_oldest(job text, most integer)
 RETURNS void
 LANGUAGE plpgsql
@@ -23,7 +26,8 @@ BEGIN
         FOR NO KEY UPDATE SKIP LOCKED
     ));
 EXCEPTION WHEN integrity_constraint_violation THEN
-    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    -- Raise the error without its DETAIL, which shows the row with its payload to the caller and in
+    -- the server's log.
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;

@@ -1,5 +1,6 @@
--- Returns the result of a recorded effect; NULL if it has none, or is not completed. Raises 42501
--- as record_effect does.
+-- Returns the recorded result of an effect. NULL: the effect is not recorded, is not completed, or
+-- has no result. Raises 42501 if another role recorded the effect, unless the caller is a member of
+-- that role or an operator.
 CREATE OR REPLACE FUNCTION jobctl.effect_result(key text, caller jobctl.caller DEFAULT CURRENT_USER)
 RETURNS text
 LANGUAGE plpgsql

@@ -1,26 +1,37 @@
--- Ends attempts and runs; docs/internals/architecture.md has the table of what each way writes.
--- Internal: no part of the contract of the schema.
+-- Ends attempts and runs in one of eight ways, and writes what follows from that: history, figures,
+-- hooks, and marks for runs that wait. docs/internals/architecture.md has a table of what each way
+-- writes. Internal: only jobctl calls it.
 --
--- `way`: what ends them.
---   result: an attempt ended, as the arrays say         lost: its lease ended without a result
---   release: its claim ends before it started           expired: it did not start in time
---   dropped: the definition was full                    unreadable: no claim can read it
---   cancel: an operator asked for it                    predecessor: a run that it waited for
--- The other arguments are arrays of equal length, one element a run, or NULL. The first three ways
--- end a claim, which worker, attempt and time of the claim name. A worker may claim the same
--- attempt number twice: after a release, or after a failover to a replica without the first claim.
--- The second claim is a later transaction, so its now() is at least a microsecond later. The times
--- can only be equal if the new primary's clock is behind, and even then they must meet in the same
--- microsecond.
+-- `way`, the reason of the end:
+--   result         an attempt ended with the result in the arrays
+--   lost           the lease of an attempt ended without a result
+--   release        a claim ends before its attempt started
+--   expired        the run did not start in time
+--   dropped        the definition was full
+--   unreadable     no claim can read the run
+--   cancel         an operator asked for it
+--   predecessor    a run that it waited for did not end as it asks
 --
--- If an operator asked to cancel a run, or a newer run took its live key, it is not queued or
--- retried. If its max_attempts were lowered meanwhile, it is dead. An attempt that was interrupted
--- uses up none of them, at most a hundred times, nor does one that was snoozed.
+-- The other arguments are arrays of equal length, one element a run, or NULL. For `result`, `lost`
+-- and `release`, the worker, the attempt number and the time of the claim must match: otherwise the
+-- claim is over, and nothing is written.
 --
--- Returns arrays, one element a run that it changed; nothing is written for the others. NULL: it
--- changed none. `followed`: the ended runs that others wait for, or that jobs follow;
--- decide_followers and enqueue_following decide about these, in a later transaction.
--- `queues_runs`: whether other runs may be due now or then.
+-- The attempt number alone does not identify a claim. A worker can claim the same number twice,
+-- after a release or after a failover to a replica that does not have the first claim. The times of
+-- such claims differ by at least a microsecond, unless the clock of the new primary is behind and
+-- both claims fall into the same microsecond.
+--
+-- A run that an operator asked to cancel, or whose live key a newer run took, ends `cancelled`
+-- instead of waiting again. A run without an attempt left ends `dead`, also if its max_attempts was
+-- lowered meanwhile. Up to 100 interrupted and up to 100 snoozed attempts of a run do not count
+-- towards max_attempts.
+--
+-- Returns arrays, one element a run that it changed; NULL if it changed none. Nothing is written
+-- for the other runs. Also returns
+--   expires_first    whether the run expires before its next attempt
+--   followed         the ended runs that others wait for, or that jobs follow. In a later
+--                    transaction, decide_followers and enqueue_following decide about these
+--   queues_runs      whether other runs may be due now, or after these decisions
 CREATE OR REPLACE FUNCTION jobctl.end_runs(
     way text,
     runs bigint[],
@@ -150,19 +161,19 @@ BEGIN
         JOIN jobctl.job_runs AS run
             ON run.id = given.id
         WHERE run.id = ANY (runs)
-            -- A CASE keeps the planner from using job_runs_running: while any session holds an old
-            -- snapshot, all runs of the worker since then are still there.
+            -- A CASE keeps the planner from the index job_runs_running: while any session holds an
+            -- old snapshot, that index keeps all runs of the worker since then.
             AND CASE
                 WHEN way IN ('result', 'lost', 'release')
                     THEN run.status = 'running'
                         AND run.locked_by = given.worker
                         AND run.attempts = given.attempt_number
                         AND run.started_at IS NOT DISTINCT FROM given.claim_time
-                        -- A worker that can't write a locked row keeps its lease in
-                        -- job_locked_runs, but only while the lease still lasts. So this snapshot,
-                        -- which is later than now(), contains every lease that was kept in time. A
-                        -- worker that gets its answer after the old lease ended has stopped the
-                        -- job, see src/execute/stop.rs.
+                        -- A worker that can't update a locked row stores its lease in
+                        -- job_locked_runs, but only before the old lease ends. This snapshot is
+                        -- later than now(), so it contains every lease that was stored in time.
+                        -- If the answer arrives after the end of the old lease, the worker has
+                        -- stopped the job, see src/execute/stop.rs.
                         AND (
                             way <> 'lost'
                             OR run.locked_until < now()
@@ -180,7 +191,8 @@ BEGIN
                 WHEN way IN ('dropped', 'cancel')
                     THEN run.status IN ('blocked', 'queued', 'failed')
             END
-        -- The rows are locked now, so only a trigger of another program makes the UPDATE skip one.
+        -- The rows stay locked, so only a trigger of another program can make the UPDATE skip one,
+        -- see require_written.
         FOR NO KEY UPDATE OF run
     ),
     changed AS (
@@ -224,7 +236,7 @@ BEGIN
                     coalesce(asked.error, run.last_error),
                     coalesce(asked.error_type, run.error_type),
                     CASE
-                        -- A snooze that ends its run is a failure.
+                        -- A snooze that ends its run, because no attempt is left, is a failure.
                         WHEN asked.outcome IN ('failed', 'lease_expired')
                             OR (asked.outcome = 'snoozed' AND next.status = 'dead')
                             OR way = 'unreadable'
@@ -234,7 +246,7 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1 if this attempt does not count towards max_attempts.
+                    -- 1: this attempt does not count towards max_attempts. 0: it counts.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
@@ -256,7 +268,7 @@ BEGIN
                 ) AS next
             )
         FROM asked
-        -- The array of the ids as a second condition would be read for each run.
+        -- Not also `run.id = ANY (runs)`, which would read the array for each run.
         WHERE run.id = asked.id
         RETURNING
             run.id,
@@ -311,8 +323,9 @@ BEGIN
             changed.outcome,
             changed.error_type,
             changed.error,
-            -- The trigger names both. With session_replication_role = replica no trigger fires, and
-            -- each failed attempt is an incident of its own.
+            -- The trigger failures_name_their_incident overwrites both values. With
+            -- session_replication_role = replica, no trigger fires, and each failed attempt is an
+            -- incident of its own.
             CASE
                 WHEN changed.outcome IN ('failed', 'lease_expired')
                     AND current_setting('session_replication_role') = 'replica'
@@ -330,7 +343,8 @@ BEGIN
             changed.is_truncated
         FROM changed
         WHERE changed.outcome IS NOT NULL
-        -- The first of those that fail alike begins an incident.
+        -- In the order of the runs, so that the first of several attempts that fail alike names the
+        -- incident.
         ORDER BY changed.id
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
@@ -369,22 +383,24 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
-        PERFORM jobctl.require_written('job_runs', 1, 0);
+        PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
     END IF;
-    -- The function is STRICT: if no run was changed, the arrays are NULL, and it does nothing.
+    -- If no run was changed, the arrays are NULL, and count_attempts does nothing, because it is
+    -- STRICT.
     IF way NOT IN ('release', 'cancel', 'predecessor') THEN
         PERFORM jobctl.count_attempts(
             ids, jobs, counted_statuses, counted_outcomes, run_times, wait_times
         );
     END IF;
     IF snoozed IS NOT NULL THEN
+        -- Only results can be snoozed, and all results of a call are of one worker.
         PERFORM jobctl.hold_snoozed(snoozed, workers[1]);
     END IF;
     followed := '{}';
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- This check costs less than the call, which most schemas need for no run.
+        -- This check costs less than the call. In most schemas, no definition has `after`.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL

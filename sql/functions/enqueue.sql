@@ -1,22 +1,25 @@
--- The function for applications. They need only the privilege to call it: the definition says what
--- is run. All arguments but the job are optional, and are best given by name:
--- SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
--- They have the names of the flags of `jobctl enqueue`. run_in is `in`, which SQL wants in quotes,
--- and after_rule is after_any_end or or_cancel.
---
--- Errors; the DETAIL is the job, but the key for JC004 and JC009:
--- JC003 no such definition
--- JC004 the key belongs to a run with another job or payload
--- 22023 an argument is wrong
--- 42501 the definition names other enqueuers or is a hook, or a limit is exceeded
--- 55000 the definition is disabled
--- 55P03 another transaction holds the key for too long
--- JC007 the sequence is behind its table
--- JC008 the definition is full
--- JC009 the key has a run, and on_conflict is `error`
--- JC010 no such run in `after`
---
+-- Enqueues a run of a definition in the transaction of an application, and returns the run's id.
 -- Returns NULL if the definition is full and drops new runs.
+--
+-- The application needs only the privilege to call this function: the definition says what is
+-- executed. Only `job` is required. Give the other arguments by name:
+--   SELECT jobctl.enqueue('send_weekly_report', '{"user_id": 5}', key => 'weekly:5:2026-01-05')
+--
+-- The arguments have the names of the flags of `jobctl enqueue`. Two arguments do the same as
+-- others: `run_in` is `in` without the quotes that SQL needs, and after_rule => 'any_end' is
+-- after_any_end => true.
+--
+-- Errors; the DETAIL is the job, or the key for JC004 and JC009:
+--   JC003  no such definition
+--   JC004  the key belongs to a run with another job or payload
+--   JC007  the sequence is behind its table
+--   JC008  the definition is full, or could only drop a run that `after` names
+--   JC009  the key has a run, and on_conflict is `error`
+--   JC010  no such run in `after`
+--   22023  an argument is wrong
+--   42501  the definition names other enqueuers or is a hook, or a limit is exceeded
+--   55000  the definition is disabled
+--   55P03  another open transaction has held the key for longer than 2 seconds
 CREATE OR REPLACE FUNCTION jobctl.enqueue(
     job text,
     payload jsonb DEFAULT '{}',

@@ -1,17 +1,28 @@
--- Enqueues jobs that follow others, each at most once per time, if every job in their `after` has a
--- run for that time, see job_predecessors. All its runs of a scheduled time count; without one, the
--- newest does. The new run is blocked, and decide_followers decides about it as about any other.
+-- Enqueues runs of jobs that follow other jobs, which are the jobs with `after` in their
+-- definitions. Reads job_predecessors, where each run that a job follows has a row. Returns whether
+-- it deleted a row there. Internal: only jobctl calls it.
 --
--- A job follows each run once, because this function deletes the rows of job_predecessors. It
--- leaves out a scheduled time if another session has locked one of its rows, which stay new. It
--- also deletes the rows of definitions that follow nothing now, all but the newest row of a job,
--- and those of a scheduled time after a week, because then some job was not fired for it. A call
--- looks at ten thousand rows.
+--   definitions    arrays of equal length: a job that follows others,
+--   times          and a scheduled time; NULL stands for the runs without a scheduled time
 --
--- Reads definitions and locks none, so an application that has locked one delays nothing.
+-- A job gets a run for a time once every job in its `after` has a row for that time. For a
+-- scheduled time, the new run waits for all these runs. Without a scheduled time, it waits for the
+-- newest run of each job. It is blocked, and decide_followers decides about it as about any blocked
+-- run.
 --
--- SECURITY DEFINER: a tick may not enqueue. It chooses only which of the due times to handle now.
--- Returns whether a row was deleted. Internal: no part of the contract of the schema.
+-- Deletes the rows that it used, so that a job follows each run once. Also deletes rows without
+-- use:
+--   - rows of a definition that was deleted, disabled or paused, or has lost its `after`
+--   - without a scheduled time: all rows of a job but the newest
+--   - with a scheduled time: rows after a week, because some job was never fired for that time
+--
+-- If another session has locked a row of a scheduled time, the function enqueues nothing for that
+-- time. The locked row stays new, so the next call tries again. A call reads at most 10,000 rows.
+--
+-- Reads definitions but locks none, so an application that has locked one delays nothing.
+--
+-- SECURITY DEFINER: a tick may not enqueue. Its arguments only choose which due times are handled
+-- now.
 CREATE OR REPLACE FUNCTION jobctl.enqueue_following(definitions bigint[], times timestamptz[])
 RETURNS boolean
 LANGUAGE plpgsql
@@ -53,7 +64,8 @@ BEGIN
             noted.is_old,
             following.after IS NULL AS is_over,
             coalesce(following.after <@ noted.jobs, false)
-            -- Without a scheduled time, other rows stay for the next run.
+            -- All rows of a scheduled time must be free. Without a scheduled time, a locked row can
+            -- count for the next run instead.
             AND (
                 noted.scheduled_for IS NULL
                 OR noted.rows = (
@@ -82,7 +94,8 @@ BEGIN
     seen AS MATERIALIZED (
         SELECT
             found.id,
-            -- Of a scheduled time, a job may have a run for each worker.
+            -- For a scheduled time, follow every run, because a job may have one for each worker.
+            -- Otherwise, follow the newest.
             found.scheduled_for IS NOT NULL OR found.run_id = found.newest AS is_followed,
             due.is_complete
                 OR due.is_over
@@ -110,7 +123,7 @@ BEGIN
         RETURNING noted.*, seen.is_followed
     ),
     predecessors AS MATERIALIZED (
-        -- A run may have ended twice.
+        -- A run that was retried may have ended twice, and so have two rows.
         SELECT DISTINCT
             noted.definition_id,
             noted.scheduled_for,
@@ -121,7 +134,8 @@ BEGIN
         LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
         WHERE noted.is_followed
             AND noted.job_type = ANY (following.after)
-            -- A run without a scheduled time has ended as asked, even if it was pruned since.
+            -- Leave out deleted runs without a scheduled time: they had ended as `when` asks.
+            -- Deleted runs of a scheduled time stay in, because nothing says how they ended.
             AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
     ),
     new AS (
@@ -154,7 +168,7 @@ BEGIN
             coalesce(due.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
             awaited.traceparent,
-            -- An application whose run is followed must not become the owner of this one.
+            -- The schema's owner, because an application must not own the run that follows its run.
             CURRENT_USER
         FROM due
         JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
@@ -171,8 +185,8 @@ BEGIN
         ) AS awaited
         WHERE due.is_complete
         ORDER BY due.scheduled_for, following.id
-        -- The columns of job_runs_fire, as in fire.sql. Without them, a sequence that is behind its
-        -- table would drop runs in silence.
+        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
+        -- in silence, if the sequence is behind its table.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING

@@ -1,13 +1,17 @@
--- Enqueues the hooks of runs that this transaction has ended: the jobs that the definitions name in
--- on_dead, on_success and on_end. The calling statement has written the history of their attempts.
--- A hook has no hooks. A hook that can't be enqueued is a warning, because the end of the run
--- matters more; ticks log it. Returns whether any was enqueued.
+-- Enqueues the hooks of runs that this transaction has ended: the jobs that their definitions name
+-- in on_dead, on_success and on_end. Returns whether it enqueued any. Internal: only jobctl calls
+-- it.
 --
--- The key of a hook's run names the hook, the run and the time of its end. try_enqueue reserves the
--- prefix, so no enqueuer can take such a key or make this function wait for it.
+-- end_runs calls it after it has written the history, because a hook's payload names the last
+-- attempt. A hook has no hooks of its own. If a hook can't be enqueued, the function only raises a
+-- WARNING, which ticks log: the end of the run matters more.
 --
--- SECURITY DEFINER: a role that may end runs may not enqueue. It can still choose the error of a
--- run and end it, so it can enqueue the hooks of that run with this text.
+-- The key of a hook's run contains the hook, the run and the time of its end. try_enqueue reserves
+-- the prefix jobctl-hook-. So no enqueuer can use such a key, or make this function wait for its
+-- own transaction.
+--
+-- SECURITY DEFINER: a role that may end runs may not enqueue. It can only choose the error of a run
+-- and end it, which enqueues the hooks of that run with this text.
 CREATE OR REPLACE FUNCTION jobctl.enqueue_hooks(runs bigint[])
 RETURNS boolean
 LANGUAGE plpgsql
@@ -59,7 +63,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- With another error type, the run died later, and not of this attempt.
+                -- If the error types differ, the run died after this attempt, for another reason.
                 AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
         ) AS death
         CROSS JOIN LATERAL (VALUES
@@ -70,7 +74,7 @@ BEGIN
         WHERE definition.has_hooks
             AND hook.job IS NOT NULL
             AND hook.is_due
-            -- In this transaction, and not in an earlier one.
+            -- Only runs that ended in this transaction.
             AND run.finished_at = now()
             AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
@@ -121,7 +125,7 @@ BEGIN
                 AND definition.pass_result
             ON CONFLICT DO NOTHING;
         EXCEPTION
-            -- The calling transaction is tried again.
+            -- Raise: the caller repeats the whole transaction.
             WHEN deadlock_detected OR serialization_failure THEN
                 RAISE;
             WHEN OTHERS THEN

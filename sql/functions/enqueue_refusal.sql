@@ -1,6 +1,9 @@
--- Returns why a role may not enqueue a run of a definition, or NULLs. `exceeded`: see
--- exceeded_limit. Without a definition, all its columns are NULL. Internal: no part of the contract
--- of the schema.
+-- Returns why a role may not enqueue a run of a definition: the SQLSTATE and the text, or two NULLs
+-- if it may. Internal: only jobctl calls it.
+--
+--   definition    only NULLs: there is no such definition
+--   exceeded      the limit that the run exceeds, see exceeded_limit; NULL: none
+--   key           of the run; the prefix jobctl-hook- marks the run of a hook
 CREATE OR REPLACE FUNCTION jobctl.enqueue_refusal(
     job text,
     definition jobctl.job_definitions,
@@ -22,13 +25,15 @@ BEGIN
         reason := format('no definition `%s`', job);
         RETURN;
     END IF;
-    -- Otherwise an enqueuer could forge alerts, and use up the rate of the real ones. A hook has no
-    -- hooks: this saves the call for definitions that have some.
+    -- Only the ends of runs enqueue a hook. Otherwise an enqueuer could forge alerts, and use up
+    -- the rate of the real ones. A hook has no hooks of its own, so a definition with hooks needs
+    -- no call of is_hook.
     is_hook := definition.enqueuers IS NULL
         AND NOT definition.has_hooks
         AND jobctl.is_hook(job);
     IF NOT definition.enabled
-        -- enqueue_hooks calls as the owner.
+        -- The owner may enqueue runs of a disabled definition, but not as a hook. enqueue_hooks
+        -- also calls as the owner.
         AND (
             key ~ '^jobctl-hook-'
             OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE

@@ -1,12 +1,14 @@
--- Enqueues many runs as try_enqueue does one, also runs of built-in jobs if the role may insert
--- rows. try_enqueue decides about runs of definitions with max_waiting. Internal: no part of the
--- contract of the schema.
+-- Enqueues many runs by the rules of try_enqueue, for `jobctl enqueue --batch`. Also enqueues runs
+-- of the built-in jobs, if the role may insert rows of job_runs. Applications enqueue single runs,
+-- for which try_enqueue is a third faster. Internal: only jobctl calls it.
 --
--- `runs`: a JSON object each, with the fields of `NewRun` in src/store/enqueue.rs; an absent field
--- stands for the default. `tries`: see the loop in try_enqueue. Returns arrays, one element a run,
--- of the answers of try_enqueue. Ids ascend in the order of the runs.
+--   runs     JSON objects with the fields of `NewRun` in src/store/enqueue.rs; a missing field has
+--            its default
+--   tries    how often to insert a run while other sessions take and release its key, as in the
+--            loop of try_enqueue
 --
--- Applications enqueue single runs, for which try_enqueue is a third faster.
+-- Returns the answers of try_enqueue as arrays, one element a run. Ids ascend in the order of the
+-- runs. For definitions with max_waiting, the function calls try_enqueue for each run.
 CREATE OR REPLACE FUNCTION jobctl.enqueue_runs(
     runs jsonb[],
     tries integer DEFAULT 5,
@@ -29,8 +31,9 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    -- The places of runs without an answer: their keys were taken, or their ids.
     open integer[];
-    -- The ids that were tried for them.
+    -- The ids that were tried for the open runs.
     tried bigint[];
     number integer;
     answer record;
@@ -121,7 +124,7 @@ BEGIN
         -- OFFSET 0, here and below: each value is computed once, however often it is used.
         CROSS JOIN LATERAL (
             SELECT
-                -- The column of a record can't be the JSON null.
+                -- jsonb_to_record turns the JSON null into NULL, so take it from the line.
                 coalesce(run.payload, line.run -> 'payload', '{}') AS payload,
                 octet_length(run.payload::text) AS payload_bytes,
                 make_interval(secs => run."in") AS run_in,
@@ -133,7 +136,8 @@ BEGIN
         ) AS value
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         LEFT JOIN refused ON refused.job = run.job_type
-        -- As a condition of the join, max_waiting would not keep the function from being called.
+        -- The condition on max_waiting is in a subquery: as a condition of the join, it would not
+        -- keep PostgreSQL from calling the function.
         LEFT JOIN (
             LATERAL (
                 SELECT run.job_type AS job
@@ -181,7 +185,7 @@ BEGIN
     asked AS MATERIALIZED (
         SELECT
             replaced.*,
-            -- RETURNING does not tell which run has an id that the default chose.
+            -- Choose the ids here: RETURNING does not say which run got which default id.
             CASE
                 WHEN num_nonnulls(replaced.code, replaced.result, replaced.replaced_id) = 0
                     THEN nextval('jobctl.job_runs_id_seq')
@@ -283,7 +287,7 @@ BEGIN
             asked.due_at
         FROM asked
         CROSS JOIN LATERAL (
-            -- A join would be slow, because the planner expects ten runs.
+            -- Not a join: the planner expects ten runs, and would compare each with each.
             SELECT asked.id IN (SELECT inserted.id FROM inserted) AS is_inserted
             OFFSET 0
         ) AS new
@@ -329,7 +333,8 @@ BEGIN
     IF open = '{}' THEN
         RETURN;
     ELSIF tries < 2 THEN
-        -- These ids are taken, unless a trigger skipped the rows.
+        -- If other runs have these ids, the sequence is behind its table. Otherwise a trigger
+        -- skipped the rows.
         PERFORM jobctl.require_written('job_runs', cardinality(tried), count(*))
         FROM jobctl.job_runs AS run
         WHERE run.id = ANY (tried);

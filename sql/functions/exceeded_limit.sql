@@ -1,6 +1,8 @@
--- Returns which limit of its definition a run to enqueue exceeds, if enqueue_may_set does not allow
--- that. An http call without its own timeout ends after 30 seconds. No settings, as for
--- wrong_value. Internal: no part of the contract of the schema.
+-- Returns which value of a run to enqueue exceeds the limit of the definition, although
+-- enqueue_may_set does not allow that: `queue`, `priority`, `max_attempts`, `backoff` or `timeout`.
+-- Returns NULL if no value does. The limit of an http call without a timeout is 30 seconds, after
+-- which it ends. Has no SET clause, so that the planner can inline it, see wrong_value. Internal:
+-- only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.exceeded_limit(
     definition jobctl.job_definitions,
     queue text,

@@ -1,8 +1,13 @@
--- Returns why an attempt failed, equal for attempts that fail alike: an error of the operating
--- system at the end of the last line of a command's output or of the error, whichever program wrote
--- it; else that line, with `#` for numbers, quoted texts, addresses and paths, so that a viewer may
--- read it; else, if no word is left of it, the error. Internal: no part of the contract of the
--- schema.
+-- Returns the cause of a failed attempt: a text that is the same for attempts that fail alike.
+-- name_incident compares it. Internal: only jobctl calls it.
+--
+-- The last line is that of the output if a command failed with an exit code, otherwise the error.
+-- The cause is the first of these that exists, at most 200 characters:
+--   1. for a signal or an HTTP status: the error
+--   2. an error of the operating system at the end of the last line, whichever program wrote it
+--   3. the last line, if a word is left; with `#` for each number, quoted text, address and path,
+--      so that viewers may read it
+--   4. the error
 CREATE OR REPLACE FUNCTION jobctl.failure_cause(error_type text, error text, output text)
 RETURNS text
 LANGUAGE sql
@@ -26,14 +31,14 @@ AS $$
                 ELSE right(error, 1000)
             END AS tail,
             CASE error_type
-                -- NULL if this cuts the line.
+                -- NULL if the last line is longer than 1,000 characters.
                 WHEN 'exit_code'
                     THEN substring(right(E'\n' || output, 1000), '[\r\n]([^\r\n]*\S)\s*$')
                 ELSE left(error, 1000)
             END AS line
     ) AS said
-    -- Most texts have no error of the operating system, and a quick look is enough for them.
-    -- COLLATE "C": in Turkish, the lower case of I is not i.
+    -- Most texts have no error of the operating system. For them, LIKE saves the slow regular
+    -- expression. COLLATE "C": in Turkish, the lower case of I is not i.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
@@ -57,7 +62,8 @@ AS $$
                 )[1]
         END AS cause
     ) AS system
-    -- Quoted texts and addresses. An apostrophe in a word begins no quoted text.
+    -- Replaces quoted texts and addresses. An apostrophe within a word does not begin a quoted
+    -- text.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(
             said.line,
@@ -67,13 +73,13 @@ AS $$
             'g'
         ) AS line
     ) AS unquoted
-    -- Numbers and paths.
+    -- Replaces words with a digit, @, /, = or \, such as numbers, paths and mail addresses.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(unquoted.line, '[^\s:;,()]*[0-9@/=\\][^\s:;,()]*', '#', 'g') AS line
     ) AS unnumbered
-    -- Nothing is left of the last lines of a stack in Java and of an exception in Node.js, and of a
-    -- line without three letters in a row. Not [:alpha:], which depends on the locale: in C, only A
-    -- to Z are letters.
+    -- Empties lines that do not name a cause: the last line of a stack in Java, that of an
+    -- exception in Node.js, and lines without three letters in a row. Not [:alpha:], which depends
+    -- on the locale: in C, only A to Z are letters.
     CROSS JOIN LATERAL (
         SELECT regexp_replace(
             unnumbered.line,

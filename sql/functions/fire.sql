@@ -1,14 +1,23 @@
--- Fires a schedule, of a definition or of an application: moves next_run_at forward from `seen`,
--- which may be NULL, and queues a run for each of `times`, or one for each worker. If several ticks
--- fire the same times, only the first one succeeds. With overlap `skip`, a time is left out while
--- an earlier run of the schedule is not finished. A schedule that can't be fired is put off:
--- next_run_at stays at `seen`. An application's schedule without a next time has ended, and is
--- deleted. Returns the ids of the runs.
+-- Fires a schedule of a definition or of an application: queues runs for its due times, and moves
+-- its next_run_at forward. Returns the ids of the runs. Internal: only jobctl calls it.
+--
+--   seen             the next_run_at that the tick read; NULL: the schedule has none yet
+--   schedule, time_zone: the expression and the zone from which the tick computed the times
+--   next             the new next_run_at
+--   times            the nominal times to queue, with one run each, or with one run for each worker
+--   delay            the spread: how much later than its time each run is due
+--   missed           how many nominal times the tick leaves out, because they were missed
+--   put_off_until    NULL, or: the schedule can't be fired, so ticks ignore it until then. `next`
+--                    is then `seen`, and `times` is empty
+--   schedule_id      the schedule of an application; NULL: that of the definition
+--
+-- With overlap `skip`, only the newest time is fired, and only while no earlier run of the schedule
+-- is unfinished. An application's schedule without a next time has ended, so it is deleted.
 --
 -- Returns NULL and changes nothing if another tick fired first or is firing, if the schedule is not
--- due, or if its expression or time zone differs from the arguments. The same applies to times that
--- no schedule yields: in the future, before `seen`, between two minutes, or more than catch_up
--- allows.
+-- due, or if its expression or time zone is not that of the arguments. So several ticks fire a time
+-- only once. Also returns NULL for times that no schedule has: in the future, before `seen`, not at
+-- a full minute, or more of them than catch_up allows.
 CREATE OR REPLACE FUNCTION jobctl.fire(
     definition_id bigint,
     seen timestamptz,
@@ -27,7 +36,8 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
--- New plans would triple the time of a call. Plans of an empty table must not read a full one.
+-- Keeps the plans: new plans would triple the time of a call. A kept plan was perhaps made for an
+-- empty table, so it must not read whole tables.
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 SET jit = off
@@ -38,7 +48,8 @@ DECLARE
     own jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
-    -- NULL: any worker may run it. As a text, `{NULL}` would depend on the setting array_nulls.
+    -- The worker of each run; NULL: any worker may run it. Not the text `{NULL}`, which depends on
+    -- the setting array_nulls.
     workers text[] := ARRAY[NULL];
     skipped bigint;
 BEGIN
@@ -68,9 +79,10 @@ BEGIN
         AND definition.schedule = fire.schedule
         AND definition.time_zone = fire.time_zone
         AND coalesce(fire.seen <= now(), true)
-        -- SQL cannot read a schedule, so a worker could make times up: each minute fires at most
-        -- once. Only a schedule that is put off stays where it is, and an application's schedule
-        -- without an end has a next time.
+        -- The checks from here on limit what a worker can invent, because SQL can't compute the
+        -- times of a schedule: each minute fires at most once.
+        -- The next time must be later than the last one, and a full minute. A schedule that is put
+        -- off keeps its time. An application's schedule without an end always has a next time.
         AND CASE
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
@@ -84,7 +96,7 @@ BEGIN
         AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
         AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
-        -- A sum of honest numbers never overflows.
+        -- Limit the number, so that the sum of skipped_fires can't overflow.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
         AND NOT EXISTS (
@@ -104,7 +116,7 @@ BEGIN
         workers := jobctl.regular_workers(definition.workers);
     END IF;
     IF definition.overlap = 'skip' THEN
-        -- Only the newest of several due times is fired, and only if no run is unfinished.
+        -- Keep the newest of several due times, and the workers without an unfinished run.
         due := due[array_upper(due, 1):];
         workers := ARRAY(
             SELECT pinned
@@ -137,9 +149,9 @@ BEGIN
             END
         );
     END IF;
-    -- Seconds, because the length of months and days depends on the time that they are added to. A
-    -- schedule that is put off has no times; its payload may be unreadable, so only this statement
-    -- reads it.
+    -- In seconds, because the length of a month or a day depends on the time that it is added to.
+    -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
+    -- here, so this statement, which is the only one that reads the payload, does not read it.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -176,7 +188,8 @@ BEGIN
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        -- The columns of job_runs_fire, as in enqueue_following.sql.
+        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
+        -- in silence, if the sequence is behind its table.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING

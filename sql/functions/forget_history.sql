@@ -1,5 +1,6 @@
--- Deletes the history of deleted runs, and what they wait for. Runs that wait for a deleted one go
--- on as their rules say.
+-- Deletes what belongs to deleted runs: their attempts, and the rows of job_dependencies that say
+-- what they waited for. Marks the runs that wait for a deleted run, and decide_followers then
+-- decides by their rules.
 CREATE OR REPLACE FUNCTION jobctl.forget_history()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -9,17 +10,18 @@ SET row_security = off
 AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        -- TRUNCATE fails here if the same command already truncates job_attempts.
+        -- Not TRUNCATE, which fails here if the same command also truncates job_attempts.
         DELETE FROM jobctl.job_attempts;
         DELETE FROM jobctl.job_dependencies;
         DELETE FROM jobctl.job_predecessors;
     ELSE
-        -- An array forces the index, whatever size of the table the planner assumes.
+        -- An array makes the planner use the index, whatever size of the table it assumes.
         DELETE FROM jobctl.job_attempts AS attempt
         WHERE attempt.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted));
         IF EXISTS (SELECT FROM jobctl.job_dependencies) THEN
-            -- The end of a predecessor may write to the others, and must not wait for this
-            -- transaction. They go with the predecessor.
+            -- Delete only rows that are met or whose predecessor is gone. The end of a predecessor
+            -- may update the other rows, and would wait for this transaction if it deleted them.
+            -- They stay until their predecessor ends or is deleted.
             DELETE FROM jobctl.job_dependencies AS dependency
             WHERE dependency.run_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND (

@@ -1,7 +1,9 @@
--- Holds the jobs of these runs until they are due again, if their definitions say so. This
--- transaction has recorded that an attempt of each run on this worker asked for a later one. A job
--- that is held as long or longer stays as it is; a shorter hold by another run is replaced. Only
--- end_runs calls this.
+-- Holds the jobs of snoozed runs until these runs are due again, if the definition has snooze =
+-- 'job'. A snoozed run is one whose attempt asked for a later attempt. end_runs calls this function
+-- after it has recorded these attempts of `worker`. Internal: only jobctl calls it.
+--
+-- A job that is already held for as long, or longer, keeps its hold. A shorter hold by a run is
+-- replaced. Also deletes all holds that have ended.
 CREATE OR REPLACE FUNCTION jobctl.hold_snoozed(runs bigint[], worker text)
 RETURNS void
 LANGUAGE plpgsql
@@ -40,7 +42,7 @@ BEGIN
                 AND old.held_until < snoozed.until
             WHERE old.held_until <= now()
                 OR snoozed.job_type IS NOT NULL
-            -- A result must not wait for another tick that deletes the same.
+            -- SKIP LOCKED: a result must not wait for another tick that deletes the same hold.
             FOR UPDATE OF old SKIP LOCKED
         )
     )

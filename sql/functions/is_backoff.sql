@@ -1,4 +1,5 @@
--- Returns whether a text is a backoff; src/job/backoff.rs has the same grammar.
+-- Returns whether a text is a valid backoff. src/job/backoff.rs has the same grammar. Internal:
+-- only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_backoff(backoff text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -6,7 +7,8 @@ IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- The rest is slow, so the simplest backoffs, all below thirty days, avoid it.
+    -- The check below is slow. The simplest backoffs, which are all shorter than 30 days, need only
+    -- this one.
     IF backoff ~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$' THEN
         RETURN true;
     END IF;
@@ -17,6 +19,7 @@ BEGIN
                 ' *([0-9][0-9 ]*(ms|[smhdw]) *)+'
             )
             AND bool_and(delay.seconds <= 30 * 86400)
+            -- In `exponential:1m..30m`, the first delay must not be the longer one.
             AND (
                 backoff NOT LIKE 'exponential:%'
                 OR min(delay.seconds) = (array_agg(delay.seconds ORDER BY delay.ordinal))[1]

@@ -1,5 +1,5 @@
--- Returns whether the job is a hook: a definition, also a disabled one, names it in on_dead,
--- on_success or on_end.
+-- Returns whether a definition, even a disabled one, names this job as a hook: in on_dead,
+-- on_success or on_end. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_hook(job text)
 RETURNS boolean
 LANGUAGE sql

@@ -1,31 +1,39 @@
--- Returns whether a day is one of a part of a schedule's days: `mon`, `mon-fri`, `mon#1`, `monl`,
--- `l` or `lw`, in lower case. No settings, as for wrong_value. Internal: no part of the contract of
--- the schema.
+-- Returns whether a day matches one part of a schedule's list of days. The part is in lower case.
+-- Has no SET clause, which would make a call slower. Internal: only jobctl calls it.
+--   mon        each Monday
+--   mon-fri    the days from Monday to Friday; sat-mon crosses the end of the week
+--   mon#1      the first Monday of the month
+--   monl       the last Monday of the month
+--   l          the last day of the month
+--   lw         the last day of the month from Monday to Friday
 CREATE OR REPLACE FUNCTION jobctl.is_on_day(day timestamp, part text)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE
 AS $$
     SELECT CASE
-        WHEN part = 'l' THEN number.rest = 0
+        WHEN part = 'l' THEN given.days_left = 0
+        -- The last day, or a Friday if only the weekend follows.
         WHEN part = 'lw'
-            THEN number.day < 6 AND number.rest = 0 OR number.day = 5 AND number.rest <= 2
+            THEN given.weekday < 6 AND given.days_left = 0
+                OR given.weekday = 5 AND given.days_left <= 2
         WHEN part ~ '#'
-            THEN number.day = number.first
-                AND ceil(number.of_month / 7) = right(part, 1)::integer
-        WHEN part ~ 'l$' THEN number.day = number.first AND number.rest < 7
-        WHEN number.first <= number.last
-            THEN number.day BETWEEN number.first AND number.last
-        ELSE number.day >= number.first OR number.day <= number.last
+            THEN given.weekday = given.first
+                AND ceil(given.day_of_month / 7) = right(part, 1)::integer
+        WHEN part ~ 'l$' THEN given.weekday = given.first AND given.days_left < 7
+        WHEN given.first <= given.last
+            THEN given.weekday BETWEEN given.first AND given.last
+        ELSE given.weekday >= given.first OR given.weekday <= given.last
     END
     FROM (
+        -- Monday is 1, and Sunday is 7. Without a range, `first` and `last` are the same day.
         SELECT
             array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], left(part, 3)) AS first,
             array_position('{mon,tue,wed,thu,fri,sat,sun}'::text[], right(part, 3)) AS last,
-            extract(isodow FROM is_on_day.day)::integer AS day,
-            extract(day FROM is_on_day.day) AS of_month,
+            extract(isodow FROM is_on_day.day)::integer AS weekday,
+            extract(day FROM is_on_day.day) AS day_of_month,
             extract(
                 day FROM date_trunc('month', is_on_day.day) + interval '1 month' - interval '1 day'
-            ) - extract(day FROM is_on_day.day) AS rest
-    ) AS number
+            ) - extract(day FROM is_on_day.day) AS days_left
+    ) AS given
 $$;

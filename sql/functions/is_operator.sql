@@ -1,4 +1,5 @@
--- Returns whether a role may act on all runs: it is an operator or the schema's owner.
+-- Returns whether a role may act on all runs, as operators and the schema's owner may. They are the
+-- roles that may update cancel_requested_at. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_operator(role name)
 RETURNS boolean
 LANGUAGE sql

@@ -1,5 +1,6 @@
--- Returns whether the effects of a recorder are those of a role: it recorded them itself, or is a
--- member of the recorder. Superusers are members of each role, so that does not count for them.
+-- Returns whether `role` recorded the effects of `recorded_by`: it is this role, or a member of it.
+-- A superuser is a member of every role, but only its own effects count as recorded by it.
+-- Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_own_effect(role name, recorded_by text)
 RETURNS boolean
 LANGUAGE sql

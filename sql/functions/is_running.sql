@@ -1,4 +1,4 @@
--- Returns whether this attempt of a run is executing now.
+-- Returns whether this attempt of a run is running now. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_running(run_id bigint, attempt integer)
 RETURNS boolean
 LANGUAGE sql

@@ -1,4 +1,5 @@
--- Stops a role from completing or removing an effect of another role.
+-- Raises an error if a role completes or removes an effect that another role recorded, unless
+-- may_settle allows that.
 CREATE OR REPLACE FUNCTION jobctl.keep_effect()
 RETURNS trigger
 LANGUAGE plpgsql

@@ -1,8 +1,10 @@
--- Returns the answer to an enqueue whose key has a run, as try_enqueue returns it. No row: no run
--- has the key any more, or it can be replaced now. Payloads of other jobs are not compared.
+-- Returns the answer to an enqueue whose key already has a run, with the columns of try_enqueue:
+-- the existing run, or a refusal. No row: the key is free meanwhile or the run can be replaced, so
+-- the caller tries again. If a run of another job has the key, the answer does not depend on its
+-- payload. Internal: only jobctl calls it.
 --
--- A statement of its own, because an INSERT can't see the run that it conflicts with. No settings,
--- as for wrong_value. Internal: no part of the contract of the schema.
+-- A statement of its own, because an INSERT can't see the run that it conflicts with. Has no SET
+-- clause, so that the planner can inline it, see wrong_value.
 CREATE OR REPLACE FUNCTION jobctl.key_conflict(
     job text,
     payload jsonb,
@@ -34,7 +36,8 @@ AS $$
         CASE
             WHEN kind.result = 'existing'
                 AND run.status = 'queued'
-                -- A concurrent enqueue may have begun after this transaction.
+                -- Not now(), which is the start of this transaction: a concurrent enqueue may have
+                -- begun later.
                 AND run.run_at > greatest(key_conflict.run_at, clock_timestamp())
                 THEN run.run_at
         END

@@ -1,5 +1,5 @@
--- Returns the last line that is not blank within the last 1000 characters of an output; NULL
--- without one. Internal: no part of the contract of the schema.
+-- Returns the last line of an output that is not blank, if it is within the last 1,000 characters.
+-- Returns NULL if there is none. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.last_line(output text)
 RETURNS text
 LANGUAGE sql

@@ -1,32 +1,53 @@
--- The due runs of limited definitions that are within the limits, and the due runs with a lock that
--- may start, for claim_runs. Internal: no part of the contract of the schema.
+-- Returns the due runs that limits and locks let start now, for claim_runs: runs of limited
+-- definitions, and runs with a lock of their own. A definition is limited (is_limited) if it has a
+-- lock, or limits how many of its runs may run at once or start in a time, in all or per share.
+-- Internal: only jobctl calls it.
 --
--- First locks definitions that limit their runs and seem to have due runs, until the end of the
--- transaction, so that no other claim counts their runs at the same time. Then counts in a later
--- snapshot. Skips definitions that another claim has locked. A call looks at 1,000 definitions and
--- locks 50. It looks at 100 runs of each: if none of them is due, another may be.
+-- Steps:
+--   1. Locks the limited definitions that seem to have due runs, until the end of the transaction,
+--      so that no other claim counts their running runs at the same time. Skips definitions that
+--      another claim has locked.
+--   2. Counts their running runs with a later snapshot, and locks the runs that may start. Skips
+--      runs that another session has locked.
+--   3. Locks the runs with a lock of their own that may start.
+--   4. within_locks leaves out the runs whose lock is taken, also the locks of definitions.
 --
--- The shares of a definition take turns, a run a turn. They begin after the share that was claimed
--- last, by name.
+-- Turns: the shares of a definition take turns, one run a turn, in the order of their names. The
+-- first is the share after the one that was claimed last. Each run gets a place in the order of the
+-- runs of all jobs: the first run in turn gets the place of the definition's oldest run, the second
+-- one that of the second oldest run. So turns change the order within a job, but not when the job
+-- gets its turn.
 --
--- A group is a share, a queue and a priority. A probe of job_runs_waiting_of_job finds each group
--- from the one before. A call looks at a thousand groups, which takes some milliseconds, but at 50
--- of each definition in any case, and at no more than 50 of one share. The next call looks at the
--- shares after them. A call locks some thousand runs at most, and skips runs that another session
--- has locked.
+-- Groups: a group is a share, a queue and a priority. The function finds each group by one probe of
+-- the index job_runs_waiting_of_job from the group before (a loose index scan). It finds runs with
+-- a lock of their own in the same way, by the index job_runs_waiting_for_lock, as if each lock were
+-- a share of a definition with the id 0, but without turns. A lock that is taken costs one probe.
 --
--- The runs with a lock of their own are in no scan of a lane. They are found lock by lock, as if
--- the locks were the shares of a definition with the id 0, and without turns. A lock whose runs
--- all run costs one probe. within_locks decides in the end, also about the locks of definitions.
+-- A call is limited, and the next call continues after it:
+--   - 1,000 definitions that it reads, 50 that it locks
+--   - 100 waiting runs of each definition, to see whether one is due; if there are more and none of
+--     the 100 is due, one of the rest may be
+--   - 1,000 groups of definitions, but at least 50 of each definition, and 1,000 groups of locks,
+--     which takes some milliseconds
+--   - 50 groups of one share or lock
+--   - about 5,000 runs that it locks
 --
--- Returns arrays, one element a run in the order of turns, with its place among the runs of all
--- jobs. The first run in turn gets the place of the job's oldest run, the second that of the second
--- oldest. So turns do not change when the job is served. Returns also
---   skipped_job       the first name of a definition that another session has locked, or the job
---                     of a run whose lock another claim counts
---   last_definition   the last definition that this call looked at, if there may be more
---   last_definitions, last_shares: the last share that this call looked at, of each definition that
---                     has more
+-- Parameters:
+--   at_most              how many runs the claim may take
+--   after_definition     read definitions with a larger id; NULL: none, only runs with a lock of
+--                        their own
+--   after_definitions    last_definitions of the call before,
+--   after_shares         and its last_shares
+--
+-- Returns arrays, one element a run, in the order of turns. `place_priorities`, `place_queues`,
+-- `place_run_at` and `place_ids` are the places of the runs. Also returns
+--   skipped_job         the first name of a definition that another session has locked, or the job
+--                       of a run whose lock another claim counts
+--   last_definition     the last definition that this call read, if there may be more
+--   last_definitions    arrays of equal length: the definitions that have more shares than this
+--                       call read,
+--   last_shares         and the last share that it read of each. For the definition 0, the last
+--                       lock
 CREATE OR REPLACE FUNCTION jobctl.limited_runs(
     worker text,
     at_most integer,
@@ -67,6 +88,7 @@ DECLARE
     by_lock record;
     allowed record;
     rates_ahead text;
+    -- The first and the last run of the scan of a group: all runs that are due now.
     first_run_at timestamptz := '-infinity';
     first_id bigint := 0;
     last_run_at timestamptz := now();
@@ -104,8 +126,9 @@ BEGIN
         WHERE definition.name <> ALL (excluded_jobs)
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
-            -- A rate that is used up costs no lock and no count. No start can use it up for longer
-            -- than its interval.
+            -- Leave out definitions whose rate allows no start now, before they cost a lock and a
+            -- count. By the rules, the next start is at most one rate_interval away. A later time
+            -- was written while the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -123,6 +146,7 @@ BEGIN
                         AND run.status IN ('queued', 'failed')
                     LIMIT 100
                 ) AS first
+                -- If there are 100 runs, there may be more, and one of these may be due.
                 WHERE first.is_due OR first.place = 100
             )
         ORDER BY definition.id
@@ -137,6 +161,7 @@ BEGIN
         WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
+    -- Rates whose next start is later than any rule allows begin again.
     restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL
@@ -165,6 +190,7 @@ BEGIN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
+        -- The scan of each group begins and ends with this run.
         SELECT run.run_at, run.id, least(run.run_at, now()), run.id
         INTO first_run_at, first_id, last_run_at, last_id
         FROM jobctl.job_runs AS run
@@ -192,7 +218,8 @@ BEGIN
                         WHERE run.status = 'running'
                             AND run.job_type = definition.name
                     ),
-                    -- The generic cell rate algorithm (ITU-T I.371).
+                    -- The starts that the rate allows now, by the generic cell rate algorithm
+                    -- (ITU-T I.371).
                     definition.most_at_once
                     - ceil(
                         extract(epoch FROM greatest(definition.rate_next_at - now(), interval '0'))
@@ -208,12 +235,16 @@ BEGIN
         ) AS definition
         WHERE definition.most > 0
     ),
+    -- How many groups to read of each definition.
     bounds AS MATERIALIZED (
         SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
         FROM limits
     ),
     groups AS (
-        -- A group that sorts after all of the share that was looked at last.
+        -- The row before the first group of a definition. It is never due, because `oldest` is
+        -- infinity. Its place_in_share is the limit of 50, so the first probe skips the rest of
+        -- this share: the last one that the call before read, or else the share that was claimed
+        -- last.
         SELECT
             limits.id,
             limits.name,
@@ -222,7 +253,8 @@ BEGIN
             '' AS queue,
             0 AS priority,
             timestamptz 'infinity' AS oldest,
-            -- The shares from the first one to last_share come after the others.
+            -- The shares up to last_share are the second part: they come after the shares behind
+            -- it.
             coalesce(after.share <= limits.last_share, false) AS is_second_part,
             0 AS place,
             50 AS place_in_share
@@ -230,7 +262,9 @@ BEGIN
         LEFT JOIN unnest(after_definitions, after_shares) AS after (id, share)
             ON after.id = limits.id
         UNION ALL
-        -- After the last group of the first part, a row before the first one of the second part.
+        -- After the last group of the first part, next_group is NULL. Then this is the row before
+        -- the first group of the second part: an empty share and queue and the smallest priority
+        -- sort before every group.
         SELECT
             groups.id,
             groups.name,
@@ -258,9 +292,12 @@ BEGIN
                 AND run.job_type = groups.name
                 AND run.job_type NOT IN ('shell', 'http')
                 AND (coalesce(run.share, ''), run.queue, run.priority) > (
-                    -- No share has a control character, so this is behind all groups of the share.
+                    -- After 50 groups of a share, skip the rest: no share has a control character,
+                    -- so this text sorts after all groups of the share, and before the next one.
                     groups.share || CASE WHEN groups.place_in_share < 50 THEN '' ELSE E'\x01' END,
                     groups.queue,
+                    -- Skip the other priorities of a queue that this tick does not serve. The queue
+                    -- is empty in the rows before the groups.
                     CASE
                         WHEN groups.queue = ''
                             OR cardinality(queues) = 0
@@ -276,6 +313,7 @@ BEGIN
         WHERE groups.place < (SELECT bounds.groups FROM bounds)
             AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
+    -- The running runs of each share, for max_running_per_share.
     running AS MATERIALIZED (
         SELECT
             run.job_type,
@@ -297,7 +335,8 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            -- `least` ignores NULL.
+            -- How many runs of the share may start by its maximum and its rate. `least` ignores
+            -- NULL, which means no limit.
             least(
                 limits.max_running_per_share - coalesce(running.runs, 0),
                 limits.most_at_once_per_share - ceil(coalesce(
@@ -312,7 +351,8 @@ BEGIN
         LEFT JOIN running
             ON running.job_type = groups.name
                 AND running.share = groups.share
-        -- A later time was written while the database's clock was ahead, or by another rate.
+        -- Ignore a later time: it was written while the database's clock was ahead, or when the
+        -- rate was lower.
         LEFT JOIN jobctl.job_share_rates AS used
             ON used.definition_id = groups.id
             AND used.share = groups.share
@@ -370,13 +410,14 @@ BEGIN
                 least(
                     due.most,
                     due.most_of_share,
+                    -- 5,000 runs in all, the same number for each group.
                     (SELECT 5000 / greatest(count(*), 1) + 1 FROM due_groups)
                 )
             )
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS pending
     ),
-    -- The number of each run in its share: in each turn, a share has one run.
+    -- The turn of each run: a share has one run in each turn.
     turns AS (
         SELECT
             locked.*,
@@ -386,7 +427,7 @@ BEGIN
             ) AS turn
         FROM locked
     ),
-    -- The order in which the shares of a definition take their turns.
+    -- The order of the runs of a definition: by turns, and within a turn by shares.
     in_turn AS (
         SELECT
             turns.*,
@@ -397,7 +438,8 @@ BEGIN
         FROM turns
         WHERE coalesce(turns.turn <= turns.most_of_share, true)
     ),
-    -- The run that is first in turn gets the place of the definition's oldest run, and so on.
+    -- The first run in turn gets the place of the definition's oldest run, the second one that of
+    -- the second oldest, and so on.
     placed AS (
         SELECT
             in_turn.*,
@@ -449,7 +491,10 @@ BEGIN
     IF NOT has_locks THEN
         RETURN;
     END IF;
+    -- The same for the runs with a lock of their own.
     WITH RECURSIVE groups AS (
+        -- The row before the first group, as above: it begins after the lock that the call before
+        -- read last, and is never due.
         SELECT
             coalesce(
                 (
@@ -466,7 +511,14 @@ BEGIN
             50 AS place_in_lock
         WHERE only_run IS NULL
         UNION ALL
-        SELECT run.lock COLLATE "C", run.queue, run.priority, run.run_at, 1000, 1
+        -- For only_run, the only group. Its place is the limit of 1,000, so no group follows it.
+        SELECT
+            run.lock COLLATE "C",
+            run.queue,
+            run.priority,
+            run.run_at,
+            1000 AS place,
+            1 AS place_in_lock
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run
             AND run.lock IS NOT NULL
@@ -483,7 +535,8 @@ BEGIN
             SELECT run.lock, run.queue, run.priority, run.run_at
             FROM jobctl.pending_lock_runs AS run
             WHERE (run.lock, run.queue, run.priority) > (
-                -- No lock has a control character, so this is behind all groups of the lock.
+                -- Skip the rest of a lock that is taken or has had 50 groups: no lock has a control
+                -- character, so this text sorts after all groups of the lock.
                 groups.lock || CASE
                     WHEN groups.place_in_lock < 50 AND groups.lock <> ALL (full_locks) THEN ''
                     ELSE E'\x01'
@@ -554,7 +607,7 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- Locks no more runs than the claim may take, so that others can claim the rest meanwhile.
+    -- Locks no more runs than the claim may take, so that other claims can take the rest meanwhile.
     locked AS MATERIALIZED (
         SELECT free.*
         FROM (
@@ -594,6 +647,7 @@ BEGIN
     INTO by_lock
     FROM locked;
     IF by_lock.last_lock IS NOT NULL THEN
+        -- The id 0 means that the share is a lock.
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;

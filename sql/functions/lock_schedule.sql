@@ -1,6 +1,6 @@
--- Locks an application's schedule and returns its row; NULLs if there is none. Raises an error if
--- it belongs neither to the login nor to a role of the caller, unless the caller is an operator.
--- Internal: no part of the contract of the schema.
+-- Locks the schedule of an application and returns its row, or only NULLs if there is none. Raises
+-- 42501 if the schedule belongs to another login, unless the caller is a member of the owner's role
+-- or an operator. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.lock_schedule(name text, caller name)
 RETURNS jobctl.job_schedules
 LANGUAGE plpgsql

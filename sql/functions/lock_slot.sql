@@ -1,5 +1,6 @@
--- Returns the row of job_lock_slots for a lock. Several locks may have the same: then two claims at
--- the same moment don't both take runs of them. Internal: no part of the contract of the schema.
+-- Returns the number of the row of job_lock_slots that a claim locks for this lock. Locks can share
+-- a row: then only one of two claims at the same moment takes runs with these locks. Internal: only
+-- jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.lock_slot(lock text)
 RETURNS integer
 LANGUAGE sql

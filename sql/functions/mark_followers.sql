@@ -1,6 +1,6 @@
--- Marks what waits for these runs, because they have ended or were deleted: decide_followers
--- decides about it. Returns those of the runs that others wait for. Internal: no part of the
--- contract of the schema.
+-- Marks as `due` all rows of job_dependencies that wait for these runs, because the runs have ended
+-- or were deleted. decide_followers then decides about the runs that wait. Returns those of `runs`
+-- for which another run waits. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.mark_followers(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

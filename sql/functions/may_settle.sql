@@ -1,5 +1,5 @@
 -- Returns whether a role may complete or remove an effect that another role recorded: it is an
--- operator or has that role's privileges.
+-- operator, or has the privileges of that role. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.may_settle(role name, recorded_by text)
 RETURNS boolean
 LANGUAGE sql

@@ -1,5 +1,5 @@
--- Returns how many runs with a lock may run at once: one, unless enabled definitions with it say
--- more; then the least of their numbers. Internal: no part of the contract of the schema.
+-- Returns how many runs with this lock may run at once: the smallest lock_most of the enabled
+-- definitions with the lock, or one if there is none. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.most_with_lock(lock text)
 RETURNS integer
 LANGUAGE sql

@@ -1,6 +1,10 @@
--- Names the cause and the incident of each attempt that failed. It is in the incident of the newest
--- attempt that failed alike, at most 30 minutes before or after it, whatever their jobs, shares and
--- workers; else it begins an incident. Two that fail first, at the same moment, may begin two.
+-- Writes the cause and the incident of an attempt that failed. An incident is a group of attempts
+-- that failed alike, over all jobs, shares and workers.
+--
+-- An attempt joins the incident of the newest attempt with the same cause and error type that ended
+-- at most 30 minutes before or after it. Otherwise, it begins an incident, whose name is its run
+-- and attempt, as 17.2. If two attempts are the first to fail alike in two open transactions, each
+-- begins an incident.
 CREATE OR REPLACE FUNCTION jobctl.name_incident()
 RETURNS trigger
 LANGUAGE plpgsql

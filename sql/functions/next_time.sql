@@ -1,8 +1,10 @@
--- Returns the first time after `after` at which a clock in the time zone shows this time of day on
--- one of the days: `*`, or a list such as `mon,wed`, `mon-fri`, `mon#1`, `friL`, `L` or `LW`, whose
--- parts mean what they mean in a schedule. Clock changes are treated as for
--- schedules with fixed times: a time that the clock skips is right after the gap, and of a time
--- that occurs twice, the first one counts. PostgreSQL's AT TIME ZONE does neither.
+-- Returns the first time later than `after` at which a clock in the time zone shows the time of day
+-- `at` on one of the days. The days are `*`, or a list such as `mon,wed`, `mon-fri`, `mon#1`,
+-- `friL`, `L` or `LW`; its parts mean what they mean in a schedule.
+--
+-- At clock changes, the function does what schedules with fixed times do: a time that the clock
+-- skips becomes the end of the gap, and of a time that occurs twice, the first one counts.
+-- PostgreSQL's AT TIME ZONE does neither.
 CREATE OR REPLACE FUNCTION jobctl.next_time(
     at time,
     days text DEFAULT '*',
@@ -14,7 +16,8 @@ LANGUAGE plpgsql
 STABLE
 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
--- The function sets it to test a name; the caller's value comes back at the end.
+-- The function changes this setting to test the name of a zone. This line restores the caller's
+-- value at the end.
 SET timezone = 'UTC'
 AS $$
 DECLARE
@@ -23,7 +26,7 @@ DECLARE
     reason text;
     zone_name text;
     shown timestamp;
-    -- Differences to UTC before and after the clock change that is near, or the same two.
+    -- The differences to UTC before and after a clock change near the time; equal without a change.
     early interval;
     late interval;
     lower_bound timestamptz;
@@ -45,10 +48,13 @@ BEGIN
             END::timestamptz
             THEN 'after is out of range; allowed are the years 1 to 9999'
     END;
-    -- The names that `apply` accepts, see src/zone_data.rs of the crate cron-zone: those of files,
-    -- in their case. PostgreSQL also accepts them in another case, and rules such as CEST-2. The
-    -- setting then shows the name of the file, or the rule in capitals. So only a name without
-    -- small letters but with a digit can be a rule. pg_timezone_names would read 1,200 files.
+    -- Accept the names that `apply` accepts: those of the files of the zone data, in their case,
+    -- see src/zone_data.rs of the crate cron-zone.
+    -- PostgreSQL also accepts a name in another case, and rules such as CEST-2. The setting then
+    -- shows the name of the file, or the rule in capitals. So the comparison below rejects names in
+    -- another case, and rules with small letters. The patterns reject the other rules: texts with a
+    -- digit and without a small letter, except the names of files that look like this.
+    -- pg_timezone_names would read 1,200 files.
     IF reason IS NULL AND time_zone <> 'UTC' THEN
         IF time_zone ~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*$'
             AND (
@@ -72,12 +78,13 @@ BEGIN
     IF reason IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'cannot compute a time: ' || reason;
     END IF;
-    -- A day before, because a gap of a day may end after `after`.
+    -- Begin a day earlier: if the clock skips a whole day, a time on that day becomes the end of
+    -- the gap, which may be later than `after`.
     FOR shown IN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            -- Few months have a fifth Monday.
+            -- Several months in a row can lack a fifth Monday.
             after AT TIME ZONE time_zone
                 + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
@@ -90,7 +97,7 @@ BEGIN
             )
         ORDER BY candidate.day
     LOOP
-        -- No zone differs from UTC by more.
+        -- No zone differs from UTC by more than 16 hours.
         middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
         early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
         middle := shown AT TIME ZONE 'UTC' + interval '16 hours';
@@ -102,7 +109,8 @@ BEGIN
         ) AS candidate (instant)
         WHERE candidate.instant AT TIME ZONE time_zone = shown;
         IF result IS NULL THEN
-            -- The clock skips it. Looks for the second of the change, between these two.
+            -- The clock skips this time. Find the second of the clock change between the two times
+            -- by bisection.
             lower_bound := date_trunc('second', (shown - late) AT TIME ZONE 'UTC');
             result := date_trunc('second', (shown - early) AT TIME ZONE 'UTC');
             WHILE result - lower_bound > interval '1 second' LOOP

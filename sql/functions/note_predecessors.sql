@@ -1,7 +1,8 @@
--- Inserts rows of job_predecessors for jobs that follow these runs, see enqueue_following: new runs
--- with a scheduled time, and runs without one that have ended as `when` asks. Returns the inserted
--- runs. It only inserts rows, so it waits for no other transaction. Internal: no part of the
--- contract of the schema.
+-- Notes which of these runs other jobs follow: inserts rows into job_predecessors, which
+-- enqueue_following reads. Returns the noted runs. Internal: only jobctl calls it.
+--
+-- A new run with a scheduled time is noted at once, and a run without one when it has ended as
+-- `when` asks. The function only inserts rows, so it waits for no other transaction.
 CREATE OR REPLACE FUNCTION jobctl.note_predecessors(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -19,7 +20,8 @@ BEGIN
         )
         SELECT following.id, planned.scheduled_for, run.job_type, run.id
         FROM jobctl.job_runs AS run
-        -- Schedules of applications have their own times.
+        -- A run of an application's schedule counts as one without a scheduled time, because its
+        -- times are not those of the other jobs.
         CROSS JOIN LATERAL (
             SELECT CASE WHEN run.schedule IS NULL THEN run.scheduled_for END AS scheduled_for
         ) AS planned

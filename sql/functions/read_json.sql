@@ -1,6 +1,5 @@
--- Returns a text as JSON. Returns NULL if it is not JSON, for example the output of a run that
--- ended before its definition got `result = "json"`. Internal: no part of the contract of the
--- schema.
+-- Returns a text as JSON. Returns NULL if it is not JSON, as the output of a run that ended before
+-- its definition got `result = "json"`. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.read_json(text text)
 RETURNS jsonb
 LANGUAGE plpgsql

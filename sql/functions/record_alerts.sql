@@ -1,5 +1,5 @@
--- Records the problems that `jobctl check` reported, an event each. SECURITY DEFINER lets a viewer
--- record alerts, and write no other event. Internal: no part of the contract of the schema.
+-- Records each problem that `jobctl check` reported as an event. SECURITY DEFINER: so a viewer can
+-- record alerts, but no other events. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.record_alerts(
     host_user text,
     delivery text,

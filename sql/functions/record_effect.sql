@@ -1,9 +1,14 @@
--- Records an effect in the caller's transaction. Returns true the first time. Returns false if the
--- effect is already there: then the caller must not repeat it. If a role that the caller is not a
--- member of recorded the key, raises 42501, also for operators and superusers. So no role can make
--- another role skip its effect unnoticed. Raises 22023 for a key or result that can't be recorded,
--- 55P03 if another transaction, or `once` in an attempt that runs now, uses the key, and 55000 if
--- `once` left the key open.
+-- Records an effect in the caller's transaction. Returns true if the effect is new. Returns false
+-- if it was recorded before: then the caller must not repeat it.
+--
+-- Errors:
+--   22023  the key or the result can't be recorded
+--   42501  another role recorded the key, and the caller is not a member of that role. Also for
+--          operators and superusers: otherwise a role could make another role skip its effect
+--          unnoticed
+--   55P03  the key is in use: another open transaction records it, or `once` has begun it in an
+--          attempt that is running now
+--   55000  the key is open: `once` has begun it, and it is unknown whether the effect happened
 CREATE OR REPLACE FUNCTION jobctl.record_effect(
     key text,
     result text DEFAULT NULL,
@@ -41,7 +46,7 @@ BEGIN
                 now()
             )
             ON CONFLICT DO NOTHING;
-        -- The error of a constraint shows the row.
+        -- Raise only the message: the DETAIL of a constraint's error shows the row.
         EXCEPTION WHEN integrity_constraint_violation THEN
             RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = SQLERRM;
         END;
@@ -71,8 +76,9 @@ BEGIN
                 key
                 USING ERRCODE = '55000';
         END IF;
-        -- The effect was removed between the two statements, or a trigger skipped the row.
+        -- The effect was removed between the two statements, so try again. Or a trigger skips the
+        -- row, which require_written reports in the end.
     END LOOP;
-    PERFORM jobctl.require_written('job_effects', 1, 0);
+    PERFORM jobctl.require_written('job_effects', chosen => 1, written => 0);
 END
 $$;

@@ -1,7 +1,11 @@
--- Workers may update `attempts` and `uncounted_attempts`. Without these triggers a worker could
--- start a run more often than they allow. Only a release may decrement the first, and only the end
--- of an attempt may raise the second. AFTER and WHEN, because a BEFORE trigger would lock each row
--- of a claim a second time.
+-- Raises the error of the triggers below, which protect three columns of runs from roles that may
+-- update them.
+--
+-- Workers may update `attempts` and `uncounted_attempts`. Without these triggers, a worker could
+-- start a run more often than max_attempts allows. Only a release may decrease `attempts`, and only
+-- the end of an attempt may increase `uncounted_attempts`.
+--
+-- AFTER with a WHEN condition: a BEFORE trigger would lock each row of a claim a second time.
 CREATE OR REPLACE FUNCTION jobctl.refuse_update()
 RETURNS trigger
 LANGUAGE plpgsql

@@ -1,6 +1,7 @@
--- Returns the workers for which a fire makes a run each: those that have ticked at least twice, the
--- last time within an hour, and that no person holds without an end. `names`: patterns in which *
--- stands for any characters; NULL for all. Internal: no part of the contract of the schema.
+-- Returns the workers for which `fire` queues a run each. They have ticked at least twice, the last
+-- time within an hour, and no person holds them without an end. Internal: only jobctl calls it.
+--
+--   names    patterns for the workers, in which * stands for any characters; NULL: all workers
 CREATE OR REPLACE FUNCTION jobctl.regular_workers(names text[])
 RETURNS text[]
 LANGUAGE sql
@@ -22,6 +23,7 @@ AS $$
             regular_workers.names IS NULL
             OR EXISTS (
                 SELECT FROM unnest(regular_workers.names) AS pattern
+                -- Escapes the special characters of LIKE, and then replaces * by %.
                 WHERE worker.worker LIKE
                     translate(regexp_replace(pattern, '[\\%_]', '\\\&', 'g'), '*', '%')
             )

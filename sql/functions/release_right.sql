@@ -1,5 +1,4 @@
--- Releases a worker's claim right if that tick has it. Internal: no part of the contract of the
--- schema.
+-- Releases the claim right of a worker if this tick has it. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.release_right(worker text, tick text)
 RETURNS void
 LANGUAGE sql

@@ -1,10 +1,13 @@
--- running -> running: renews the leases that a tick holds. Internal: no part of the contract of the
--- schema.
+-- Renews the leases that a tick holds: running -> running. Internal: only jobctl calls it.
 --
--- runs, attempt_numbers, claim_times: the claims, see end_runs
--- lease: seconds
--- A row per claim. `renewed` false and `held` true: another session has locked the row; try again.
--- `held` false: another worker has the lease, or the run is gone; the tick stops the job.
+--   runs, attempt_numbers, claim_times    the claims, see end_runs
+--   lease                                 seconds
+--
+-- Returns a row per claim:
+--   held and renewed         the lease lasts longer now
+--   held, but not renewed    another session has locked the row; the tick tries again
+--   not held                 another worker has the lease, or the run was deleted; the tick stops
+--                            the job
 CREATE OR REPLACE FUNCTION jobctl.renew_leases(
     worker text,
     runs bigint[],
@@ -48,8 +51,8 @@ BEGIN
                 false
             )
     ),
-    -- Skips locked rows, because waiting would delay all renewals. Also, the new lease would begin
-    -- before the wait, and so be too short.
+    -- Skips locked rows: waiting for one row would delay all renewals. The new lease would also be
+    -- too short, because now() is a time before the wait.
     free AS MATERIALIZED (
         SELECT run.id, held.attempts, held.started_at
         FROM held
@@ -74,7 +77,8 @@ BEGIN
         mine.id,
         mine.attempt,
         mine.claimed_at,
-        -- A hash table. A join would compare each with each, because the planner expects one run.
+        -- IN uses a hash table. A join would compare each with each, because the planner expects
+        -- one run.
         coalesce(held.id IN (SELECT renewed.id FROM renewed), false),
         held.id IS NOT NULL,
         held.cancel_requested_at IS NOT NULL

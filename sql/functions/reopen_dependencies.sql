@@ -1,8 +1,11 @@
--- Prepares the retry of cancelled runs that waited for others. A predecessor that met `any_end`
--- without success may be retried, too, so its row becomes due: decide_followers decides about it
--- again. Returns those of the runs that the retry must block, because a predecessor has not ended
--- as the rule asks. SECURITY DEFINER: operators can't write dependencies. Internal: no part of the
--- contract of the schema.
+-- Prepares the retry of cancelled runs that waited for other runs, the predecessors. Returns those
+-- runs that the retry must block, because a predecessor has not ended as the rule asks. Internal:
+-- only jobctl calls it.
+--
+-- A predecessor that ended without success met `any_end`, but it may be retried, too. So its row
+-- becomes due, and decide_followers decides about it again.
+--
+-- SECURITY DEFINER: operators may not write dependencies.
 CREATE OR REPLACE FUNCTION jobctl.reopen_dependencies(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

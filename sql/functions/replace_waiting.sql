@@ -1,11 +1,14 @@
--- Gives a waiting run with a live key a new payload, a new expiry, and a new time, which for
--- debounced runs is at most `debounce_max` after its creation. A share, a lock, a worker and a
--- trace replace the old one unless they are NULL. The run becomes that of the newest login, which
--- gave the payload. Returns the run's id. Waits for an open claim of the run. A failed run keeps
--- its backoff.
+-- Gives the waiting run of a job with this live key a new payload, a new time and a new expiry, and
+-- returns its id. Internal: only jobctl calls it.
 --
--- Returns NULL if no run of the job waits with this key. If a run of the job is running with it,
--- and `takes_key` is true, that run loses the key, so that a new run can have it.
+--   debounce_max    the new time is at most this long after the run's creation
+--   share, lock, worker, traceparent: NULL: the run keeps its old value
+--   takes_key       whether a running run of the job with this key loses it, so that a new run can
+--                   have it
+--
+-- Returns NULL if no such run waits. A failed run does not start before its backoff ends. The run
+-- then belongs to the login that gave the newest payload. If another transaction is claiming the
+-- run, the function waits for that transaction.
 CREATE OR REPLACE FUNCTION jobctl.replace_waiting(
     job text,
     key text,
@@ -33,7 +36,8 @@ BEGIN
         payload = replace_waiting.payload,
         run_at = greatest(
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
-            -- A due run keeps its place. No other run becomes due in the past, see try_enqueue.
+            -- A due run keeps its place in the order of claims. No other run gets a past time,
+            -- which would put it before runs that were due earlier.
             least(run.run_at, now()),
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
@@ -61,7 +65,8 @@ BEGIN
     END IF;
     RETURN replaced;
 EXCEPTION WHEN integrity_constraint_violation THEN
-    -- Its DETAIL would show the row, and so the payload, to the caller and in the server's log.
+    -- Raise the error without its DETAIL, which shows the row with its payload to the caller and in
+    -- the server's log.
     RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
 END
 $$;

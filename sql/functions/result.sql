@@ -1,4 +1,4 @@
--- Returns what `results` returns, for one run.
+-- Returns the row of one run that `results` returns for many.
 CREATE OR REPLACE FUNCTION jobctl.result(
     run bigint,
     caller jobctl.caller DEFAULT CURRENT_USER

@@ -1,7 +1,10 @@
--- Returns what runs have printed in their last attempt: of runs that the login or a role of the
--- caller enqueued, and of all runs if the caller may read outputs. `result` is what a succeeded
--- run wrote to stdout, if its definition says that this is JSON. SECURITY DEFINER: an enqueuer
--- reads no table.
+-- Returns the output of the last attempt of each of these runs. A role that may read outputs gets
+-- all runs. Another role gets only runs that its login, or a role of which it is a member,
+-- enqueued.
+--
+--   result    the stdout of a run that succeeded, if its definition says that it prints JSON
+--
+-- SECURITY DEFINER: an enqueuer may not read the tables.
 CREATE OR REPLACE FUNCTION jobctl.results(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -35,7 +38,7 @@ AS $$
         ON attempt.run_id = run.id
         AND attempt.attempt = run.attempts
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-    -- An array, because the planner would expect a thousand rows of a function.
+    -- An array makes the planner use the index: it expects a thousand rows from a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(

@@ -1,8 +1,13 @@
--- Returns the states of runs, for `jobctl wait` and programs that wait: of runs that the login or a
--- role of the caller enqueued, and of all runs if the caller may read their status. The exit
--- code and the signal are those of the last attempt. A blocked run is stuck if it has a
--- stuck_predecessor, or if nothing says for which run it waits. SECURITY DEFINER: an enqueuer reads
--- no table, and learns no error, output or payload here, and no id of another run.
+-- Returns the state of each of these runs, for `jobctl wait` and programs that wait. A role that
+-- may read the status of runs gets all runs. Another role gets only runs that its login, or a role
+-- of which it is a member, enqueued.
+--
+--   exit_code, signal    of the last attempt
+--   stuck                the run is blocked and can't start, because of a stuck_predecessor or
+--                        because the rows that say for which runs it waits are lost
+--
+-- SECURITY DEFINER: an enqueuer may not read the tables. It gets no error, output or payload here,
+-- and no id of another run.
 CREATE OR REPLACE FUNCTION jobctl.run_states(
     runs bigint[],
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -34,7 +39,7 @@ AS $$
         run.status = 'blocked'
             AND (
                 stuck.id IS NOT NULL
-                -- The rows that say what it waits for are lost.
+                -- The rows that say for which runs it waits are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS dependency
                     WHERE dependency.run_id = run.id
@@ -51,7 +56,7 @@ AS $$
         WHERE blocked.id = ANY (runs)
             AND blocked.status = 'blocked'
     )) AS stuck ON stuck.run_id = run.id
-    -- An array, because the planner would expect a thousand rows of a function.
+    -- An array makes the planner use the index: it expects a thousand rows from a function.
     WHERE run.id = ANY (ARRAY(
         SELECT visible.id
         FROM jobctl.visible_runs(

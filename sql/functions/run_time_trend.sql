@@ -1,8 +1,12 @@
--- Returns the trend of a job's average run time a day, in seconds. `average`: of the newest day
--- with a success, within two months. `average_before`: of the last such day 7 to 13 days earlier;
--- NULL if the two differ by less than a fifth or less than a second. `days`: between the two.
--- `days_to_timeout`: until the average reaches the timeout at this pace; NULL if it does not grow.
--- Internal: no part of the contract of the schema.
+-- Returns how the average run time of a job on a day has changed in about a week. Times are
+-- seconds. Internal: only jobctl calls it.
+--
+--   average            of the newest day with a success in the last two months
+--   average_before     of the last such day 7 to 13 days earlier; NULL if there is none, or if the
+--                      two differ by less than a fifth or less than a second
+--   days               the days between the two
+--   days_to_timeout    the days until the average reaches the timeout, if it grows as before; NULL
+--                      if it does not grow, or has reached it
 CREATE OR REPLACE FUNCTION jobctl.run_time_trend(
     job text,
     "timeout" interval,
@@ -29,7 +33,8 @@ AS $$
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
-            -- Of a job that ran longer ago, no trend is worth reading the figures of a year.
+            -- Read two months: for a job that last ran before that, a trend is not worth reading a
+            -- year of figures.
             AND figures.day > (now() AT TIME ZONE 'UTC')::date - 62
         ORDER BY figures.day DESC
         LIMIT 1
@@ -39,7 +44,7 @@ AS $$
         FROM jobctl.daily_figures AS figures
         WHERE figures.job_type = run_time_trend.job
             AND figures.succeeded > 0
-            -- A job may not run each day.
+            -- Not only the day a week earlier, because a job may not run each day.
             AND figures.day BETWEEN newest.day - 13 AND newest.day - 7
         ORDER BY figures.day DESC
         LIMIT 1

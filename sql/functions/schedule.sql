@@ -1,14 +1,16 @@
--- Stores a schedule of an application in the caller's transaction: ticks queue runs of the job, as
--- for a schedule of its definition. The same name replaces the schedule; if its expression and
--- time zone stay the same, or a time is due, its next time stays, too. Returns what happened, and
--- when its next time is known. The payload and the share are those of its runs.
+-- Stores a schedule of an application in the caller's transaction: ticks queue runs of the job at
+-- its times, with its payload and share. Returns what happened, and when its next time is known.
 --
--- Errors; the DETAIL is the job, but the name if the schedule belongs to another login:
--- JC003 no such definition
--- 22023 an argument is wrong; the message names the field of the expression
--- 42501 the role may not enqueue the job, or another login has the name
--- 55000 the definition is disabled
--- 53400 the login has 100,000 schedules of this job
+-- The same name replaces the schedule of that name. It keeps its next time if that time is due, or
+-- if the expression, the time zone and `starts` stay the same.
+--
+-- Errors; the DETAIL is the job, or the name if the schedule belongs to another login:
+--   JC003  no such definition
+--   22023  an argument is wrong; the message names the field of the expression
+--   42501  the role may not enqueue the job, or another login has the name
+--   53400  the login has 100,000 schedules of this job
+--   55000  the definition is disabled
+--   55P03  other open transactions store or delete a schedule of this name
 CREATE OR REPLACE FUNCTION jobctl.schedule(
     name text,
     job text,
@@ -46,16 +48,36 @@ BEGIN
         reason := CASE
             WHEN name IS NULL THEN 'name is NULL'
             WHEN ends <= greatest(starts, now()) THEN 'ends must be later than now and starts'
-            -- Some expressions have no time for decades.
+            -- Not up to 9999, because some expressions have no time for decades.
             WHEN starts >= '9900-01-01 00:00Z'
                 THEN 'starts is out of range; allowed are the years 1 to 9899'
             WHEN ends >= '10000-01-01 00:00Z'
                 THEN 'ends is out of range; allowed are the years 1 to 9999'
         END;
         reason := coalesce(reason, jobctl.wrong_value(
-            definition, payload, octet_length(payload::text), name, starts, NULL, NULL, NULL, NULL,
-            NULL, NULL, NULL, NULL, NULL, NULL, NULL, share, NULL, NULL, NULL, caller
+            definition => definition,
+            payload => payload,
+            payload_bytes => octet_length(payload::text),
+            key => name,
+            run_at => starts,
+            run_in => NULL,
+            queue => NULL,
+            max_attempts => NULL,
+            timeout => NULL,
+            backoff => NULL,
+            is_backoff => NULL,
+            key_scope => NULL,
+            on_conflict => NULL,
+            debounce => NULL,
+            debounce_max => NULL,
+            expires_in => NULL,
+            share => share,
+            lock => NULL,
+            worker => NULL,
+            traceparent => NULL,
+            caller => caller
         ));
+        -- The texts of wrong_value name its parameters. Name those of this function instead.
         reason := regexp_replace(regexp_replace(reason, '^key', 'name'), '^run_at', 'starts');
         reason := coalesce(reason, jobctl.schedule_error(schedule, time_zone));
         IF reason IS NOT NULL THEN
@@ -63,7 +85,7 @@ BEGIN
             refusal.reason := reason;
         END IF;
     END IF;
-    -- Tries again if another session stores or deletes the schedule meanwhile.
+    -- Tries again if another session has stored or deleted the schedule meanwhile.
     FOR try IN 1..5 LOOP
         EXIT WHEN refusal.code IS NOT NULL;
         stored := jobctl.lock_schedule(name, caller);
@@ -97,19 +119,21 @@ BEGIN
                 ends_at = ends,
                 next_run_at = CASE WHEN keeps_time THEN replaced.next_run_at END,
                 put_off_until = NULL,
-                -- The first time is computed from here.
+                -- Ticks compute the first time after updated_at.
                 updated_at = CASE
                     WHEN has_same_times AND replaced.next_run_at IS NULL THEN replaced.updated_at
                     ELSE now()
                 END
             WHERE replaced.id = stored.id;
-            PERFORM jobctl.require_written('job_schedules', 1, FOUND::integer);
+            PERFORM jobctl.require_written(
+                'job_schedules', chosen => 1, written => FOUND::integer
+            );
             RETURN CASE
                 WHEN keeps_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
             END;
         END IF;
-        -- Counts them only if there can be so many: ids are unique.
+        -- Count the schedules only if the ids allow that many: ids are unique.
         IF (
             SELECT max(own.id) - min(own.id)
             FROM jobctl.job_schedules AS own
@@ -140,8 +164,8 @@ BEGIN
         END IF;
     END LOOP;
     IF refusal.code IS NULL THEN
-        -- Another session has stored it, unless a trigger skipped the row.
-        PERFORM jobctl.require_written('job_schedules', 1, count(*))
+        -- If no such row exists, no other session has stored it, so a trigger has skipped the row.
+        PERFORM jobctl.require_written('job_schedules', chosen => 1, written => count(*))
         FROM jobctl.job_schedules AS own
         WHERE own.name = schedule.name;
     END IF;

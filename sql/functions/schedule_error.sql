@@ -1,12 +1,12 @@
--- Returns why a schedule's expression is wrong, or NULL. The rules are those of a definition's
--- schedule, see src/schedule/expression.rs. Raises an error for a wrong time zone. Internal: no
--- part of the contract of the schema.
+-- Returns why the expression of a schedule is wrong, or NULL if it is valid. The rules are those of
+-- the schedules of definitions, see src/expression.rs of the crate cron-zone. Raises an error if
+-- the time zone is wrong. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.schedule_error(expression text, time_zone text)
 RETURNS text
 LANGUAGE plpgsql
 STABLE
 SET search_path = pg_catalog, pg_temp
--- New plans would double the time of a call.
+-- Keeps the plans, because new plans would double the time of a call.
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -36,13 +36,15 @@ DECLARE
     step integer;
     seconds numeric;
     numbers integer[];
-    -- What the last three fields match; special_days depend on the month.
+    -- What the last three fields match. special_days has `l` and `lw`, whose days depend on the
+    -- month.
     of_month integer[];
     in_months integer[];
     special_days text[] := '{}';
     weekdays text[] := '{}';
     needs_both boolean;
 BEGIN
+    -- Raises the error of a wrong time zone.
     PERFORM jobctl.next_time('00:00', '*', schedule_error.time_zone);
     IF wanted IS NULL THEN
         RETURN 'schedule is NULL';
@@ -96,7 +98,8 @@ BEGIN
                 special_days := special_days || lower_item;
                 CONTINUE;
             END IF;
-            -- The star, two values, the step, and what comes after a day of the week.
+            -- The parts: 1 the star, 2 and 3 the ends of a range, 4 the step, 5 the suffix of a day
+            -- of the week (#1 to #5, or l).
             parts := regexp_match(
                 lower_item,
                 replace(
@@ -105,6 +108,8 @@ BEGIN
                     '(' || array_to_string(array_prepend('[0-9]+', words), '|') || ')'
                 )
             );
+            -- A number above 1,000 becomes 1,000, which fits an integer, and is too large for every
+            -- field.
             low := CASE
                 WHEN parts[2] ~ '^[0-9]' THEN least(parts[2]::numeric, 1000)::integer
                 WHEN parts[1] IS NULL
@@ -119,7 +124,7 @@ BEGIN
                 WHEN place = 5 THEN 6
                 ELSE highest[place]
             END;
-            -- Sunday is also the end of the week: `sat-sun`.
+            -- Sunday is 0, but as the end of a range it is 7: `sat-sun`.
             IF place = 5 AND high = 0 AND low > 0 THEN
                 high := 7;
             END IF;
@@ -158,9 +163,10 @@ BEGIN
         of_month := CASE place WHEN 3 THEN numbers ELSE of_month END;
         in_months := CASE place WHEN 4 THEN numbers ELSE in_months END;
     END LOOP;
+    -- As in cron: if both fields restrict the days, a day needs to match only one of them.
     needs_both := fields[3] ~ '^[*]' OR fields[5] ~ '^[*]';
-    -- Reads days only up to the first one that matches. Within 40 years, every date falls on every
-    -- day of the week.
+    -- Read the days of 41 years, up to the first one that matches: within 40 years, every date
+    -- falls on every day of the week.
     IF NOT EXISTS (
         SELECT
         FROM (

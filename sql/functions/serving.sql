@@ -1,8 +1,13 @@
--- Returns whether workers claim due runs of this job in this queue. Internal: no part of the
--- contract of the schema.
---   tick_age    seconds after its last tick until a worker is silent
--- `served`: a worker that ticks serves the queue. `accepted`: such a worker also runs the job.
--- `served_by_held` and `accepted_by_held` are the same of workers that a person holds.
+-- Returns whether any worker claims due runs of this job in this queue. Internal: only jobctl calls
+-- it.
+--
+--   tick_age    seconds after its last tick until a worker counts as silent
+--
+--   served      a worker that ticks and is not held serves the queue
+--   accepted    such a worker also runs the job
+--   served_by_held, accepted_by_held: the same of workers that a person holds. For them, tick_age
+--   does not count: a host may be stopped while its worker is held, and `check` must not report its
+--   queue for that
 CREATE OR REPLACE FUNCTION jobctl.serving(
     job text,
     queue text,

@@ -1,8 +1,17 @@
--- Tries to claim each of these runs as a claim does it, and undoes that. A run that a trigger or a
--- constraint rejects, or for which a trigger makes the UPDATE skip it, is put off, and one that
--- can't be read ends dead. Returns these runs with the error, and the error of that second change
--- if it was rejected, too. `slow` is the error of runs whose claim took too long: it is not tried
--- again. A function, because one statement a run would be slow.
+-- Finds out which of these runs can't be claimed, and sets those aside, so that they do not stop
+-- the claims of other runs. Tries to claim each run in a subtransaction as a claim does, and undoes
+-- that. Internal: only jobctl calls it.
+--   cannot be claimed    a trigger or a constraint rejects the claim, or a trigger skips the row:
+--                        the run is put off
+--   cannot be read       its payload or action can't be read as text: the run ends dead
+--
+--   slow    the error of runs whose claim took too long: these are put off without a try; NULL: try
+--           each run
+--
+-- Returns a row per run that can't be claimed or read, with the error. `second_code` and
+-- `second_message` are the error of setting it aside, if the database rejects that, too.
+--
+-- A function, because one statement per run would be slow.
 CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(
     worker text,
     runs bigint[],
@@ -29,6 +38,7 @@ BEGIN
         second_message := NULL;
         IF slow IS NULL THEN
             BEGIN
+                -- Reads the texts that a claim reads. If this fails, is_dead stays true.
                 PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
                 FROM jobctl.job_runs AS run
                 LEFT JOIN jobctl.job_definitions AS definition
@@ -51,10 +61,10 @@ BEGIN
                         updated_at = now()
                     WHERE run.id = set_aside_unclaimable.id;
                     IF NOT FOUND THEN
-                        PERFORM jobctl.require_written('job_runs', 1, 0);
+                        PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
                     END IF;
                 END IF;
-                -- The run can be claimed.
+                -- The run can be claimed. This error undoes the claim.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
                 WHEN SQLSTATE 'JC000' THEN
@@ -65,12 +75,13 @@ BEGIN
             END;
         ELSE
             is_dead := false;
+            -- query_canceled: the claim took longer than a statement may.
             code := '57014';
             message := slow;
         END IF;
         BEGIN
             IF is_dead THEN
-                -- This does not touch the payload.
+                -- This does not read the payload.
                 PERFORM jobctl.end_runs(
                     'unreadable',
                     ARRAY[id],
@@ -93,7 +104,8 @@ BEGIN
                     AND run.status IN ('queued', 'failed')
                     AND run.run_at <= now()
             ) THEN
-                PERFORM jobctl.require_written('job_runs', 1, 0);
+                -- The run is still due, so a trigger has skipped the row.
+                PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             second_code := SQLSTATE;

@@ -1,6 +1,9 @@
--- Returns the first dead, cancelled or deleted run for which each of these blocked runs waits,
--- directly or through other blocked runs. Returns no row for a run without one. Looks at 10,000
--- rows of job_dependencies at most, the nearest first, which takes some hundredths of a second.
+-- Returns a row for each of these blocked runs that waits for a dead, cancelled or deleted run,
+-- directly or through other blocked runs: `run_id` is the blocked run, `id` and `status` are those
+-- of the run that it waits for. If there are several, returns the one with the smallest id.
+--
+-- Reads at most 10,000 rows of job_dependencies, those of the nearest runs first, which takes some
+-- hundredths of a second.
 CREATE OR REPLACE FUNCTION jobctl.stuck_predecessor(runs bigint[])
 RETURNS TABLE (run_id bigint, id bigint, status text)
 LANGUAGE sql
@@ -11,7 +14,7 @@ AS $$
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Without such a row, no run is stuck, and the search is skipped.
+        -- Without such a row, no run is stuck, so the search is left out.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')
@@ -19,7 +22,7 @@ AS $$
         UNION
         SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
         FROM chain
-        -- OFFSET 0: one run at a time, by the indexes.
+        -- OFFSET 0 makes the planner read one run at a time, by the indexes.
         CROSS JOIN LATERAL (
             SELECT awaited.id, awaited.status, awaited.is_stuck
             FROM jobctl.awaited_runs AS awaited

@@ -1,6 +1,7 @@
--- Returns the last attempt of a run that succeeded; NULL if none did. A run with such an attempt
--- counts as succeeded for the runs that wait for it, also while `retry --again` repeats it, and
--- however that ends. Internal: no part of the contract of the schema.
+-- Returns the number of the last attempt of a run that succeeded, or NULL if none did. A run with
+-- such an attempt counts as succeeded for the runs that wait for it. That stays so while `retry
+-- --again` repeats it, and whatever the result of the repetition is. Internal: only jobctl calls
+-- it.
 CREATE OR REPLACE FUNCTION jobctl.succeeded_attempt(run bigint)
 RETURNS integer
 LANGUAGE sql

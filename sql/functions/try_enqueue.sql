@@ -1,17 +1,22 @@
 -- Enqueues a run of a definition in the caller's transaction. The definition's values apply where
--- no others are given. The same key with the same job and payload returns the same run, unless
--- on_conflict says otherwise.
+-- the arguments are NULL. If a run with the same key, job and payload exists, it returns that run,
+-- unless on_conflict says otherwise.
 --
--- Returns the run's id and a result: `enqueued`, `existing`, `replaced`, or `dropped` without an
--- id, if the definition is full and drops new runs. For an existing run, returns its status, and
--- its time if it is queued for a later time than this one. Returns the code and the reason of a
--- refusal.
--- The reason tells no more than the errors of `enqueue`: if another job's run has the key, only
--- that the key is taken. The checks come before the INSERT because a failed CHECK shows the whole
--- row, including the payload, to the caller and in the server's log. The INSERT is not guarded: it
--- shows values of the caller, and each guard would cost a subtransaction.
+-- Returns
+--   id              the run; NULL for `dropped`, and after a refusal
+--   result          `enqueued`, `existing` or `replaced`; `dropped` if the definition is full and
+--                   drops new runs; NULL after a refusal
+--   code, reason    the SQLSTATE and the text of a refusal. They contain no more than the errors of
+--                   `enqueue`: if a run of another job has the key, only that the key is taken
+--   status          of an existing run
+--   due_at          of an existing run that is queued for a later time than this enqueue asked for
 --
--- If another open transaction has the key, waits for it, but no longer than the lock timeout.
+-- All checks come before the INSERT: the error of a CHECK shows the whole row with its payload, to
+-- the caller and in the server's log. No EXCEPTION block guards the INSERT, because that costs a
+-- subtransaction. Its error could show only values of the caller.
+--
+-- If another open transaction has the key, the function waits for it, but not longer than
+-- lock_timeout.
 CREATE OR REPLACE FUNCTION jobctl.try_enqueue(
     job text,
     payload jsonb,
@@ -59,8 +64,9 @@ DECLARE
 BEGIN
     SELECT * INTO definition FROM jobctl.job_definitions WHERE name = try_enqueue.job;
     payload := coalesce(try_enqueue.payload, '{}');
-    -- A comparison counts 360 days a year, a job's seconds count 365.25: an interval with years and
-    -- negative days could compare as short and last long.
+    -- In seconds: a comparison of intervals counts 360 days a year, but the seconds of a timeout
+    -- 365.25. So an interval with years and negative days could pass the check as short, and last
+    -- long.
     timeout := extract(epoch FROM try_enqueue.timeout) * interval '1 second';
     refusal := jobctl.enqueue_refusal(
         job,
@@ -74,7 +80,8 @@ BEGIN
     IF code IS NOT NULL THEN
         RETURN;
     END IF;
-    -- Separate, because an expression that contains this call is slow even if it is not reached.
+    -- A statement of its own: an expression that contains this call is slow, even if it does not
+    -- reach the call.
     IF backoff <> definition.backoff THEN
         is_backoff := jobctl.is_backoff(backoff);
     END IF;
@@ -88,7 +95,7 @@ BEGIN
         code := '22023';
         RETURN;
     END IF;
-    -- Without months and days, whose length depends on the time that they are added to.
+    -- In seconds, because the length of a month or a day depends on the time that it is added to.
     run_in := extract(epoch FROM try_enqueue.run_in) * interval '1 second';
     debounce := extract(epoch FROM try_enqueue.debounce) * interval '1 second';
     debounce_max := extract(epoch FROM try_enqueue.debounce_max) * interval '1 second';
@@ -96,18 +103,20 @@ BEGIN
         * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + expires_in;
-    -- Claims begin with the earliest run_at: a time in the past would pass the runs that wait.
+    -- Not in the past: claims begin with the earliest run_at, so the run would start before runs
+    -- that were due earlier.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
-        -- Reads at most max_waiting entries of indexes. A number in a row would be written by all
-        -- enqueues and claims of the job, and they would wait for each other.
+        -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,
+        -- all enqueues and claims of the job would write the same row, and wait for each other.
         PERFORM
         FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
         OFFSET definition.max_waiting - 1;
         is_full := FOUND;
     END IF;
-    -- Tries again if the run with the key vanished or ended between the two statements, or if a
-    -- program chose this id itself. If the sequence is behind its table, all five ids are taken.
+    -- Tries again if the run with the key was deleted or ended between the two statements, or if
+    -- another program inserted a row with this id. If all five ids are taken, the sequence is
+    -- behind its table.
     FOR try IN 1..5 LOOP
         IF replaces THEN
             id := jobctl.replace_waiting(
@@ -155,8 +164,9 @@ BEGIN
             try_enqueue.lock,
             try_enqueue.worker,
             try_enqueue.traceparent,
-            -- A hook belongs to the owner: an enqueuer that ends a run, to make room for its own,
-            -- must not read the hook's output or let the hook wait.
+            -- A run of a hook belongs to the schema's owner. An enqueuer can end a run, to make
+            -- room for its own. It must not read the output of that run's hook, or let the hook
+            -- wait.
             CASE WHEN try_enqueue.key ~ '^jobctl-hook-' THEN CURRENT_USER ELSE SESSION_USER END
         WHERE NOT is_full
         ON CONFLICT DO NOTHING
@@ -183,14 +193,15 @@ BEGIN
         END IF;
         IF is_full AND definition.when_full = 'drop_new' THEN
             result := 'dropped';
-            -- No run ended that could be the job's last one.
+            -- `dropped` is not a status, so last_ended_at and last_status stay as they are: no run
+            -- ended.
             PERFORM jobctl.count_attempts(
-                ARRAY[NULL]::bigint[],
-                ARRAY[definition.name],
-                '{dropped}',
-                '{dropped}',
-                ARRAY[NULL]::float8[],
-                ARRAY[NULL]::float8[]
+                runs => ARRAY[NULL]::bigint[],
+                job_types => ARRAY[definition.name],
+                statuses => '{dropped}',
+                outcomes => '{dropped}',
+                run_times => ARRAY[NULL]::float8[],
+                wait_times => ARRAY[NULL]::float8[]
             );
             RETURN;
         ELSIF is_full THEN
@@ -203,8 +214,9 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-    -- The last id is taken, unless a trigger skipped the row.
-    PERFORM jobctl.require_written('job_runs', 1, count(*))
+    -- If another run has the last id, the sequence is behind its table. Otherwise a trigger skipped
+    -- the row.
+    PERFORM jobctl.require_written('job_runs', chosen => 1, written => count(*))
     FROM jobctl.job_runs AS run
     WHERE run.id = currval('jobctl.job_runs_id_seq');
     code := 'JC007';

@@ -1,5 +1,6 @@
--- Deletes a schedule of an application in the caller's transaction. Runs that it has queued stay.
--- Returns whether there was one.
+-- Deletes a schedule of an application in the caller's transaction, and returns whether it existed.
+-- Runs that the schedule has queued stay. Raises 42501 if it belongs to another login, as
+-- `schedule` does.
 CREATE OR REPLACE FUNCTION jobctl.unschedule(
     name text,
     caller jobctl.caller DEFAULT CURRENT_USER
@@ -18,6 +19,6 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM jobctl.job_schedules AS deleted WHERE deleted.id = stored.id;
-    RETURN jobctl.require_written('job_schedules', 1, FOUND::integer);
+    RETURN jobctl.require_written('job_schedules', chosen => 1, written => FOUND::integer);
 END
 $$;

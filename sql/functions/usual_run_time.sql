@@ -1,8 +1,13 @@
--- Returns the usual run time of a job: the median and the 95th percentile of its last successes, at
--- most 30, and the newest of these runs with its time; NULL without a success. A time ends with the
--- command, not with the record of its result. Two index probes read at most 1,000 runs each: the
--- first from the newest run on, the second from the newest running run on, because many pending
--- runs may fill the first. Internal: no part of the contract of the schema.
+-- Returns the usual run time of a job, from its last successes, at most 30. Each column but
+-- `successes` is NULL if there is none. Internal: only jobctl calls it.
+--
+--   median_seconds, p95_seconds: the median and the 95th percentile of the run times
+--   newest_run, newest_seconds: the newest of these runs, and its run time
+--
+-- A run time ends with the command, not when its result was recorded.
+--
+-- Two index probes read at most 1,000 runs each. The first begins at the newest run of the job. It
+-- may find only pending runs, so the second begins at the newest running run.
 CREATE OR REPLACE FUNCTION jobctl.usual_run_time(
     job text,
     OUT successes bigint,
@@ -21,9 +26,10 @@ AS $$
     WITH success AS (
         SELECT DISTINCT newest.id, newest.attempts
         FROM (
+            -- Larger than every id: the first probe begins at the newest run.
             SELECT 9223372036854775807
             UNION ALL
-            -- + 0: otherwise, the planner may read all runs by id.
+            -- + 0 keeps the planner from reading all runs by id.
             SELECT max(run.id + 0)
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
@@ -34,7 +40,8 @@ AS $$
             FROM (
                 SELECT run.job_type, run.id, run.attempts, run.status
                 FROM jobctl.job_runs AS run
-                -- BETWEEN: with an equal sign, the planner may read the runs of all jobs by id.
+                -- BETWEEN keeps the planner from reading the runs of all jobs by id, as it may with
+                -- `=`.
                 WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
                     AND run.id < probe.before
@@ -55,7 +62,7 @@ AS $$
         max(success.id),
         (array_agg(attempt.took ORDER BY success.id DESC))[1]
     FROM success
-    -- OFFSET 0: reads these attempts by their runs, and not all attempts.
+    -- OFFSET 0 makes the planner read these attempts by their runs, instead of all attempts.
     CROSS JOIN LATERAL (
         SELECT
             extract(

@@ -1,6 +1,6 @@
--- Returns those of these runs that the login or a role of the caller enqueued; if `or_all`, each
--- run that exists. SESSION_USER is the login also within functions of the owner. Internal: no part
--- of the contract of the schema.
+-- Returns those of these runs that the caller may see: the runs that its login, or a role of which
+-- it is a member, enqueued. With `or_all`, returns all of these runs that exist. SESSION_USER is
+-- the login even within functions of the schema's owner. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.visible_runs(runs bigint[], caller name, or_all boolean)
 RETURNS TABLE (id bigint)
 LANGUAGE sql

@@ -1,16 +1,23 @@
--- Lets runs that this transaction has enqueued wait for other runs: one pair an element. The runs
--- are blocked until their predecessors have ended as the rules ask, see job_dependencies. Returns
--- the run, the code and the reason of a refusal.
+-- Makes runs that this transaction has enqueued wait for other runs, their predecessors. A run is
+-- blocked until its predecessors have ended as the rules ask, see job_dependencies.
 --
--- A predecessor may end before this transaction commits, by a transaction that does not see these
--- rows. So they are due, and the next tick decides about the runs; no lock keeps a predecessor from
--- starting. Two kinds of rows need no tick. No other transaction sees the runs that this one has
--- enqueued, so none can end them. And a run that has succeeded once has met every rule, see
--- succeeded_attempt.
+-- The arguments are arrays of equal length: runs[i] waits for predecessors[i] by rules[i].
 --
--- SECURITY DEFINER: a role that may enqueue reads no table. It can only name predecessors that
--- run_states shows to it, and learns of others as much as of missing ones. For a job with
--- pass_result, these are the runs whose outputs it may read.
+-- Returns one row: the refused run with the code and the reason, or three NULLs if nothing was
+-- refused.
+--
+-- A predecessor may end before this transaction commits. The transaction that ends it does not see
+-- the rows that this one inserts, and no lock keeps a predecessor from starting. So the rows begin
+-- as `due`, and the next tick decides about the runs. Two kinds of rows need no tick:
+--   - The predecessor was enqueued by this transaction, too: no other transaction sees it, so none
+--     can end it. The row is `open`.
+--   - The predecessor has succeeded once, which meets every rule, see succeeded_attempt. The row is
+--     `met`.
+--
+-- SECURITY DEFINER: an enqueuer may not read the tables. It can only name predecessors that
+-- run_states shows to it. For other runs, the answer is the same as for missing ones. If a job has
+-- pass_result, its runs read the outputs of their predecessors, so the enqueuer can only name runs
+-- whose outputs it may read.
 CREATE OR REPLACE FUNCTION jobctl.wait_for(
     runs bigint[],
     predecessors bigint[],
@@ -27,6 +34,7 @@ SET row_security = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    -- The most runs that one run waits for, and the most that wait for one run.
     most CONSTANT integer := 10000;
     refused record;
 BEGIN
@@ -37,9 +45,10 @@ BEGIN
             given.run_id,
             given.id,
             given.rule,
-            -- Before this statement, no run had the id of the new one.
+            -- A run can't wait for itself: before its own enqueue, no run had its id.
             run.id IS NULL OR given.id = given.run_id AS is_missing,
-            -- Perhaps to make room for the run that waits for it.
+            -- This transaction has dropped the predecessor, perhaps to make room for the run that
+            -- waits for it.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
@@ -117,12 +126,15 @@ BEGIN
         END AS attempt
         OFFSET 0
     ) AS succeeded
-    -- Only runs of this transaction: no enqueuer may keep the runs of others from starting.
+    -- Only runs that this login has enqueued in this transaction: an enqueuer must not keep other
+    -- runs from starting.
     WHERE run.enqueued_by = SESSION_USER
         AND run.created_at = now()
         AND run.status IN ('queued', 'blocked')
     ON CONFLICT DO NOTHING;
-    PERFORM jobctl.require_written('job_dependencies', count(*), count(dependency.run_id))
+    PERFORM jobctl.require_written(
+        'job_dependencies', chosen => count(*), written => count(dependency.run_id)
+    )
     FROM unnest(runs, predecessors) AS asked (run_id, after_id)
     JOIN jobctl.job_runs AS run ON run.id = asked.run_id
     JOIN jobctl.job_runs AS predecessor ON predecessor.id = asked.after_id
@@ -172,7 +184,8 @@ BEGIN
             WHERE dependency.run_id = run.id
                 AND dependency.state <> 'met'
         );
-    PERFORM jobctl.require_written('job_runs', count(*), 0)
+    -- A run that is still queued although it must wait was skipped by a trigger.
+    PERFORM jobctl.require_written('job_runs', chosen => count(*), written => 0)
     FROM jobctl.job_runs AS run
     JOIN jobctl.job_dependencies AS dependency
         ON dependency.run_id = run.id
@@ -188,7 +201,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A run without a trace of its own continues that of its first predecessor that has one.
+    -- A run without a trace continues the trace of the first predecessor that has one.
     UPDATE jobctl.job_runs AS run
     SET traceparent = predecessor.traceparent
     FROM (

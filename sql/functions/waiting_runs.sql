@@ -1,5 +1,5 @@
--- Returns the runs of a definition that wait, due or not, as max_waiting counts them: at most this
--- many, or all for NULL. Internal: no part of the contract of the schema.
+-- Returns the waiting runs of a definition, due or not, as max_waiting counts them. Returns at most
+-- `most` of them; NULL: all. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.waiting_runs(job text, most integer)
 RETURNS SETOF bigint
 LANGUAGE plpgsql
@@ -15,7 +15,7 @@ BEGIN
         WHERE run.job_type = job
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        -- The order of job_runs_waiting_of_job keeps the planner from other indexes.
+        -- The order of the index job_runs_waiting_of_job, so that the planner uses this index.
         ORDER BY
             run.job_type,
             coalesce(run.share, ''),

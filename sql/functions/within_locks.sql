@@ -1,7 +1,9 @@
--- Returns those of the runs that their locks let start, in the given order. Runs without a lock
--- are among them. Keeps each lock's slot locked until the end of the transaction, and counts the
--- running runs in a later snapshot. Leaves out runs whose slot another claim has locked, and
--- returns the job of one of them, `skipped_job`. Internal: no part of the contract of the schema.
+-- Returns those of `runs` that their locks let start, in the given order; runs without a lock are
+-- always among them. Internal: only jobctl calls it.
+--
+-- Locks the slot of each lock until the end of the transaction, and then counts the running runs
+-- with a later snapshot. So no two claims count the same lock at the same time. Leaves out runs
+-- whose slot another claim has locked. `skipped_job` is the job of one of these, or NULL.
 CREATE OR REPLACE FUNCTION jobctl.within_locks(INOUT runs bigint[], OUT skipped_job text)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp

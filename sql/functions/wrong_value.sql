@@ -1,9 +1,13 @@
--- Returns why a value of a run to enqueue is wrong, or NULL. `definition` has only NULLs for a
--- built-in job. `payload_bytes` is the length of the payload as text. `is_backoff` is NULL if the
--- backoff is the definition's. Internal: no part of the contract of the schema.
+-- Returns why a value of a run to enqueue is wrong, or NULL if all are valid. Internal: only jobctl
+-- calls it.
 --
--- The function has no settings, so the planner copies its text into the statements that use it: a
--- call per run would double the time of a batch. The calling functions pin the search path.
+--   definition       only NULLs for a built-in job
+--   payload_bytes    the length of the payload as text
+--   is_backoff       whether `backoff` is valid; NULL: it is the definition's, which was checked
+--                    before
+--
+-- The function has no SET clause, so that the planner can inline it into the statements that use
+-- it: a call per run would double the time of a batch. The calling functions pin the search path.
 CREATE OR REPLACE FUNCTION jobctl.wrong_value(
     definition jobctl.job_definitions,
     payload jsonb,
@@ -53,7 +57,7 @@ AS $$
                 '\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
                 '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3'
                 '\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]')
-            -- enqueue_hooks calls as the owner.
+            -- Only enqueue_hooks uses this prefix, and it calls as the schema's owner.
             OR (
                 key ~ '^jobctl-hook-'
                 AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
@@ -103,18 +107,20 @@ AS $$
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('the definition has the lock %s; leave lock out', definition.lock_name)
-        -- Versions differ only after these parts.
+        -- Accept every version but ff: versions differ only after these parts.
         WHEN traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
             OR traceparent ~ '^ff|-0{32}-|-0{16}-'
             THEN 'traceparent must be as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
-        -- Numbers with large exponents are small in jsonb but large as text, which a claim reads.
-        -- Only the constraints of the table check rows that are inserted directly.
+        -- Limit the text and the stored size: a number with a large exponent is short in jsonb, but
+        -- long as text, which a claim reads. 262144 bytes are 256 KiB, the longest payload that
+        -- `jobctl enqueue` accepts (PAYLOAD_LIMIT in src/job/payload.rs).
+        -- For rows that a program inserts directly, only the constraints of the table apply.
         WHEN payload_bytes > 4 * 262144
             THEN 'payload is longer than 1 MiB'
         WHEN pg_column_size(payload) > 8 * 262144
             THEN 'payload takes more than 2 MiB'
-        -- PostgreSQL accepts these values, but no JSON reader can. Each takes more than a hundred
-        -- characters.
+        -- PostgreSQL accepts these values, but other JSON readers do not. Each takes more than 100
+        -- characters, so shorter payloads need no search.
         WHEN payload_bytes > 100
             AND payload @? 'strict $.**{64 to last} ? (@.type() == "array" || @.type() == "object")'
             THEN 'payload is nested deeper than 64'
