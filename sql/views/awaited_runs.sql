@@ -1,4 +1,6 @@
--- Runs that unfinished ones wait for or have waited for, which may read their results.
+-- The predecessors of unfinished runs: a row for each run that an unfinished run waits for or has
+-- waited for. The unfinished run may read its results, so `prune` keeps it. `is_stuck`: the
+-- unfinished run is blocked, and its predecessor has ended without the success that it waits for.
 CREATE OR REPLACE VIEW jobctl.awaited_runs AS
 SELECT
     dependency.after_id AS id,
@@ -6,7 +8,7 @@ SELECT
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     coalesce(predecessor.status, 'deleted') AS status,
-    -- A predecessor that was retried since may still succeed, so the follower is not stuck.
+    -- A predecessor that was retried since then may still succeed, so its status counts, too.
     (dependency.state = 'stuck' OR (dependency.state = 'due' AND dependency.rule = 'success'))
         AND follower.status = 'blocked'
         AND coalesce(predecessor.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck

@@ -1,7 +1,9 @@
--- A run that asks for a later attempt holds its job from then on, while it waits for that attempt:
--- not after its end or deletion, nor if an operator gave it another time. If `held_at` is still to
--- come, the database's clock was ahead, and the hold does not count. The hold of a person does
--- until its end.
+-- The holds that are in force. A person's hold is in force until it ends or is released.
+--
+-- A run that asks for a later attempt may hold its job until that attempt. Such a hold is in force
+-- while its run waits for this attempt: it ends when the run ends, is deleted, or gets another time
+-- from an operator. If its `held_at` is in the future, the database's clock was ahead, and the hold
+-- does not count.
 CREATE OR REPLACE VIEW jobctl.current_holds AS
 SELECT
     hold.id,
@@ -14,7 +16,7 @@ SELECT
     hold.reason,
     hold.run_id
 FROM jobctl.job_holds AS hold
--- OFFSET: otherwise the planner may read all pending runs instead.
+-- OFFSET 0: otherwise the planner may read all pending runs, not only those of holds.
 LEFT JOIN LATERAL (
     SELECT run.run_at
     FROM jobctl.job_runs AS run

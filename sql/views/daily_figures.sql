@@ -1,4 +1,6 @@
--- What became of the runs of each job, by day: adds up the rows of job_figures.
+-- The counts of each job by day, in UTC. Adds up the rows of job_figures, which may have several
+-- for a day. `waits` counts attempts by the time from due to start: at most 1, 10, 30, 60, 300,
+-- 3600 and any number of seconds. Each count includes the ones before it.
 CREATE OR REPLACE VIEW jobctl.daily_figures AS
 SELECT
     job_type,

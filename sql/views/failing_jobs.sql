@@ -1,7 +1,9 @@
--- The jobs with a failed attempt since their last success: how many, since when, and the run that
--- failed last, which waits or runs. `is_lasting`: the command could not be started or found, so
--- another attempt soon does not help. Leaves out jobs whose last failed run is dead, which
--- dead_runs has, or was cancelled.
+-- The jobs whose attempts have failed since their last success: how many, since when, and the run
+-- that failed last. Only jobs are here whose last failed run still waits or runs. If that run is
+-- dead, dead_runs has it. If it was cancelled, it will not be tried again.
+--
+-- `is_lasting`: the command could not be started, or its shell could not execute it (126) or find
+-- it (127), so another attempt soon will fail, too.
 CREATE OR REPLACE VIEW jobctl.failing_jobs AS
 SELECT
     run.job_type,

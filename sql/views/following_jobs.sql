@@ -1,5 +1,9 @@
--- The jobs with `after` and the times for which a tick has something to do, see enqueue_following:
--- a row is new, or the rows of a scheduled time are a week old.
+-- The jobs with `after`, and the scheduled times, for which a tick must call enqueue_following:
+-- - A row of job_predecessors is new. If each job in `after` now has a run for the time, the call
+--   enqueues a run.
+-- - The rows of a time are a week old. Some job in `after` will have no run for that time any more,
+--   so the call deletes the rows.
+-- `job_type` is NULL if the definition was deleted. Then the call deletes its rows.
 CREATE OR REPLACE VIEW jobctl.following_jobs AS
 SELECT DISTINCT
     noted.definition_id,

@@ -1,8 +1,12 @@
--- The claims of running runs. The lease of a claim is in its run, or in job_locked_runs while the
--- run is locked; the later end counts. A claim with a result is over, but the result could not be
--- recorded: its row is locked, or that took too long. A lease is lost if it has ended without a
--- result: the next tick recovers its run. `is_ahead`: it ends later than any tick may ask for,
--- because the database's clock was ahead; the next tick shortens it.
+-- The claims of running runs, and how long their leases last.
+--
+-- `locked_until`: the end of the lease. It is in the run, or in job_locked_runs if another session
+-- had locked the run. The later of the two counts.
+-- `has_result`: the attempt has ended, but its result is in job_locked_runs, because it could not
+-- be written to the run: the row was locked, or the update took too long.
+-- `is_lost`: the lease has ended without a result. The next tick recovers the run.
+-- `is_ahead`: the lease ends later than any tick may ask for, which is a day, because the
+-- database's clock was ahead. The next tick shortens the lease.
 CREATE OR REPLACE VIEW jobctl.leases AS
 SELECT
     run.id,

@@ -14,5 +14,5 @@ SELECT
 FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
-    -- The database's clock may have been ahead.
+    -- A start in the future was written while the database's clock was ahead: it counts, too.
     AND run.started_at NOT BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute';

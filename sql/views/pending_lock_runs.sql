@@ -1,5 +1,6 @@
--- The pending runs with a lock of their own, which the index job_runs_waiting_for_lock has.
--- `coalesce` keeps the planner from reading all pending runs instead.
+-- The pending runs with a lock of their own, not only that of their definition. The index
+-- job_runs_waiting_for_lock has exactly these. `coalesce` is part of its condition, and keeps the
+-- planner from reading all pending runs instead.
 CREATE OR REPLACE VIEW jobctl.pending_lock_runs AS
 SELECT
     id,

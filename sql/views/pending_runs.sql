@@ -1,6 +1,6 @@
--- Queued and failed runs, which a worker starts when they are due. This is the definition of "due":
--- whatever shows or counts due runs reads it here, and a claim takes no other runs. An expired run
--- is not due: the next tick cancels it.
+-- The queued and failed runs, which a worker starts when they are due. This is the definition of
+-- "due": all code that shows or counts due runs uses this view, and a claim takes no other runs. An
+-- expired run is not due, because the next tick cancels it.
 CREATE OR REPLACE VIEW jobctl.pending_runs AS
 SELECT
     id,

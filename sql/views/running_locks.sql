@@ -1,4 +1,5 @@
--- The locks of running runs: how many run, and how many may.
+-- The locks of running runs: how many runs have each of them now, and how many may have it at once.
+-- The lock of a run's definition counts instead of the run's own.
 CREATE OR REPLACE VIEW jobctl.running_locks AS
 SELECT
     effective.lock,

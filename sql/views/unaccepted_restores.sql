@@ -1,4 +1,4 @@
--- The restore that a tick has noticed and no operator has accepted; at most one row.
+-- The restore of a backup that a tick has noticed and no operator has accepted; at most one row.
 CREATE OR REPLACE VIEW jobctl.unaccepted_restores AS
 SELECT recorded_at, detail
 FROM jobctl.job_events
