@@ -1,10 +1,12 @@
--- What a tick must know before it changes anything: how many runs the worker's other ticks hold,
--- whether some definition limits how many of its runs may run at once or some pending run has a
--- lock of its own, and when a tick noticed a restore that no operator has accepted; see
--- src/job/seen_ticks.rs. It is not part of wake.sql, because planning it would cost each tick
--- without work a millisecond.
+-- Reads what a tick must know before it changes anything. Always one row:
+--   held         runs that the worker's other ticks hold
+--   limits       whether some definition limits its runs, or some pending run has its own lock
+--   restored_at  when a tick noticed the restore of a backup that no operator has accepted, see
+--                src/job/seen_ticks.rs
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at: the claims of this tick
--- Always one row.
+--
+-- Not part of wake.sql for two reasons. It must see the claims of the tick that had the claim right
+-- before. And planning it would cost each tick without work a millisecond.
 SELECT
     count(*)::integer AS held,
     EXISTS (

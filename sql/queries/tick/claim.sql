@@ -1,5 +1,5 @@
--- Claims due runs: queued or failed -> running. The function claim_runs explains the parameters,
--- and the rows, of which there is always one.
+-- Claims due runs: queued or failed -> running. claim_runs.sql explains the parameters and columns.
+-- Returns at least one row, even if it claims no run.
 -- $1  worker              $2  tick              $3  at_most            $4  lease, seconds
 -- $5  queues              $6  excluded_jobs     $7  excluded_kinds     $8  excluded_runs
 -- $9  after_queues        $10 after_priorities  $11 after_run_at       $12 after_ids
@@ -8,10 +8,25 @@
 -- $21 releases_right
 SELECT *
 FROM jobctl.claim_runs(
-    $1::text, $2::text, $3::integer, $4::float8,
-    $5::text[], $6::text[], $7::text[], $8::bigint[],
-    $9::text[], $10::integer[], $11::timestamptz[], $12::bigint[],
-    $13::bigint, $14::integer, $15::text, $16::integer,
-    $17::bigint, $18::bigint[], $19::text[], $20::bigint,
-    $21::boolean
+    worker => $1::text,
+    tick => $2::text,
+    at_most => $3::integer,
+    lease => $4::float8,
+    queues => $5::text[],
+    excluded_jobs => $6::text[],
+    excluded_kinds => $7::text[],
+    excluded_runs => $8::bigint[],
+    after_queues => $9::text[],
+    after_priorities => $10::integer[],
+    after_run_at => $11::timestamptz[],
+    after_ids => $12::bigint[],
+    bytes => $13::bigint,
+    free_threads => $14::integer,
+    lane_queue => $15::text,
+    lane_priority => $16::integer,
+    after_definition => $17::bigint,
+    after_definitions => $18::bigint[],
+    after_shares => $19::text[],
+    only_run => $20::bigint,
+    releases_right => $21::boolean
 )

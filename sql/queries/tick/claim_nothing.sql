@@ -1,5 +1,5 @@
--- Claims no run: fails if a trigger of the statement, or a missing right, rejects each claim. If it
--- succeeds, a claim can fail only because of the runs that it takes.
+-- Performs the UPDATE of a claim on no row. Fails if a missing privilege, or a trigger of the whole
+-- statement, rejects every claim. If it succeeds, a claim can fail only because of its runs.
 UPDATE jobctl.job_runs
 SET
     status = 'running',

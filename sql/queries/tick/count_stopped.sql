@@ -1,8 +1,9 @@
--- Counts what a tick leaves alone on purpose: due runs that a hold keeps from this worker, due
--- runs that this host must not execute, and due schedules that are paused.
--- $1  queues, empty for all    $2  worker    $3  limit of runs
+-- Counts what a tick leaves alone on purpose. Always one row:
+--   held       due runs that a hold keeps from this worker
+--   excluded   due runs that this host must not execute
+--   schedules  due schedules that are paused
+-- $1  queues, empty for all    $2  worker    $3  limit: the counts of runs stop there
 -- $4  excluded_jobs            $5  excluded_kinds of definitions
--- Always one row.
 WITH due AS NOT MATERIALIZED (
     SELECT
         run.job_type,

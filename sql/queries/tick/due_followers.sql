@@ -1,10 +1,13 @@
--- Blocked runs that a tick must decide about, see decide_followers.sql.
+-- Finds blocked runs that a tick must decide about, because a predecessor has ended. See
+-- decide_followers.sql.
 -- $1  edges: how many rows of job_dependencies to read
--- $2  ended: only what waits for these runs; NULL for all
+-- $2  ended: only runs that wait for these runs; NULL for all
 -- $3  rejected: blocked runs to leave out
 -- Zero rows: no blocked run can be released or cancelled now.
--- A statement without `ended` begins at a random row: the rows of one role must not delay those of
--- others for long.
+--
+-- Without `ended`, reads from a random place (`start`) to the end, and then from the beginning:
+-- even if one role has thousands of rows, they do not delay those of other roles for long. With
+-- `ended`, `start` is NULL, and only the last part of `due` finds rows.
 WITH range AS (
     SELECT
         min(dependency.after_id)

@@ -1,6 +1,7 @@
--- Schedules whose next nominal time is due or unknown, the oldest first. fire.sql checks them
--- again.
--- $1  limit    $2  with_applications: also those that applications made
+-- Finds schedules that may have to fire: their next nominal time is due, or not computed yet. A
+-- nominal time is one that the cron expression yields, before `spread` delays its run. fire.sql
+-- checks the schedules again.
+-- $1  limit    $2  with_applications: whether to include schedules that applications made
 -- Zero rows: no schedule has to fire now.
 WITH due AS (
     (
@@ -19,7 +20,8 @@ WITH due AS (
             AND definition.paused_at IS NULL
             AND definition.schedule IS NOT NULL
             AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-            -- A later time was written while the database's clock was ahead, and does not count.
+            -- Schedules are put off for at most an hour. A later time was written while the
+            -- database's clock was ahead, and does not count.
             AND (
                 definition.put_off_until IS NULL
                 OR definition.put_off_until
@@ -65,15 +67,15 @@ SELECT
     due.stored_at,
     due.starts_at,
     due.ends_at,
-    -- A later time was written while the database's clock was ahead.
+    -- A time in the future was written while the database's clock was ahead: ignore it.
     CASE
         WHEN due.schedule_id IS NOT NULL AND definition.resumed_at <= now() + interval '1 minute'
             THEN definition.resumed_at
     END AS resumed_at
 FROM due
 JOIN jobctl.job_definitions AS definition ON definition.id = due.id
--- Those of applications come after the definitions' own, and jobs take turns, so that none keeps
--- the others waiting.
+-- The schedules of definitions come before those of applications. The jobs of applications take
+-- turns, so that a job with many schedules does not delay the others.
 ORDER BY
     due.schedule_id IS NOT NULL,
     row_number() OVER (

@@ -1,6 +1,6 @@
--- queued or failed, and expired -> cancelled. Skips locked runs.
+-- Cancels expired runs: queued or failed -> cancelled. Skips runs that other sessions have locked.
 -- $1  ids
--- A row per ended run. A missing run is locked, or another tick has claimed or ended it.
+-- A row per cancelled run. A missing run is locked, or another tick has claimed or ended it.
 SELECT unnest(ended.ids) AS id
 FROM jobctl.end_runs(
     way => 'expired',

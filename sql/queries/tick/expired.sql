@@ -1,7 +1,9 @@
--- Pending runs that expired, of the ten thousand that expired first. expire.sql checks them again.
+-- Finds pending runs that have expired. expire.sql checks them again.
 -- $1  limit
 -- Zero rows: no run has to be cancelled.
--- In random order: if the database rejects many of these runs, each tick tries others first.
+--
+-- Takes random ones of the ten thousand that expired first: if the database rejects many of these
+-- runs, each tick tries others first.
 SELECT expired.id
 FROM (
     SELECT run.id

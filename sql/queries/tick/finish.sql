@@ -1,13 +1,13 @@
--- running -> succeeded, failed, dead, cancelled or queued: the results of attempts, see
+-- Records the results of attempts: running -> succeeded, failed, dead, cancelled or queued. See
 -- end_runs.sql.
--- $1  worker; then arrays of equal length, one element an attempt:
+-- $1  worker; the others are arrays of equal length, one element an attempt:
 -- $2  ids             $3  attempts       $4  statuses         $5  next_attempt_in, seconds
 -- $6  outcomes        $7  error_types    $8  errors           $9  details of errors
 -- $10 exit_codes      $11 signals        $12 http_statuses    $13 outputs
 -- $14 output_bytes    $15 truncated      $16 started_ago      $17 ended_ago, seconds
--- $18 claimed_at: times of the claim_times, which are in started_at
--- A row per attempt that is recorded now, with the status of its run. Nothing is written for a
--- missing attempt: its lease is lost, or it was recorded before, see recorded_before.sql.
+-- $18 claimed_at: the times of the claims, which are in started_at of the runs
+-- A row per attempt that is recorded now, with the status of its run. A missing attempt has lost
+-- its lease, or was recorded before, see recorded_before.sql.
 SELECT
     recorded.id,
     recorded.attempt,

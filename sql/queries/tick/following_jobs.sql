@@ -1,4 +1,5 @@
--- Jobs that follow others, and the times for which they are due, see enqueue_following.sql.
+-- Lists the jobs that follow others, and the times for which a tick must call enqueue_following. An
+-- empty `job_type`: the definition was deleted.
 -- Zero rows: no job has to follow a run now.
 SELECT
     following.definition_id,

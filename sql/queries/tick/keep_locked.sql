@@ -1,8 +1,9 @@
--- running -> running: keeps leases and results of runs whose rows other sessions have locked.
+-- Stores the leases and results of running runs in job_locked_runs, because other sessions have
+-- locked the rows of these runs. The runs stay as they are.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, times of the claims
--- $5  lease, seconds    $6  results; NULL: the job still runs
--- A row per kept claim. A missing claim has no lease any more: then the lock may be that of a
--- recovery.
+-- $5  lease, seconds    $6  results; NULL: the job still runs, and only its lease is stored
+-- A row per claim whose lease or result was stored. Nothing is stored for a claim whose lease has
+-- ended, because the session that has locked the row may be a tick that recovers the run.
 WITH mine AS (
     SELECT *
     FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[], $6::jsonb[])
@@ -27,7 +28,7 @@ kept AS (
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id
     WHERE run.id = ANY ($2::bigint[])
-        -- `coalesce` as in renew_leases.sql.
+        -- `coalesce` keeps the planner from using job_runs_running, see end_runs.sql.
         AND coalesce(
             run.status = 'running'
                 AND run.locked_by = $1::text
@@ -47,7 +48,8 @@ kept AS (
         locked_until = excluded.locked_until,
         result = excluded.result,
         written_at = excluded.written_at
-    -- After a lost answer, the worker may renew the lease of a claim whose result is stored.
+    -- A renewal must not remove the result of its claim. If the answer to the statement that stored
+    -- the result was lost, the worker may still renew the lease.
     WHERE excluded.result IS NOT NULL
         OR kept.result IS NULL
         OR kept.attempt <> excluded.attempt

@@ -1,5 +1,5 @@
--- The latest tick of a worker, even if it was before the database's clock was set back; NULL for an
--- unknown worker. And the time.
+-- Reads the time of a worker's latest tick, and the time now. A tick counts even if the database's
+-- clock was set back after it. NULL: the worker is unknown.
 -- $1  worker
 -- Always one row.
 SELECT

@@ -1,7 +1,7 @@
--- Locks runs until the end of the transaction, so that the tick can write them. Returns those that
--- another session has locked.
+-- Locks runs until the end of the transaction, so that the tick can write them. Returns the runs
+-- that other sessions have locked.
 -- $1  ids
--- Zero rows: this transaction has locked all of them.
+-- Zero rows: this transaction has locked all of them. A deleted run is not returned either.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run

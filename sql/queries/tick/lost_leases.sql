@@ -1,7 +1,8 @@
--- Runs whose lease expired. recover.sql checks them again. And runs whose lease ends later than any
--- tick may ask for (`is_ahead`). shorten_leases.sql checks them again.
+-- Finds the runs whose leases have expired, for recover.sql, and those whose leases end later than
+-- any tick may ask for (`is_ahead`), for shorten_leases.sql. Both check the runs again.
 -- $1  limit    $2  rejected: ids of runs to skip
--- Zero rows: all leases are as a tick may have them.
+-- Zero rows: no lease has to be recovered or shortened.
+--
 -- In random order: if the database rejects many of these runs, each tick tries others first.
 SELECT
     run.id,
@@ -16,7 +17,7 @@ FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
     AND run.id <> ALL ($2::bigint[])
-    -- What recover.sql recovers, so that no other lease is read.
+    -- The conditions of recover.sql and shorten_leases.sql.
     AND (lease.is_lost OR lease.is_ahead)
 ORDER BY random()
 LIMIT $1::bigint

@@ -1,8 +1,9 @@
--- Records attempts whose leases were lost, unless the history has them already.
--- $1  worker; then arrays of equal length, one element an attempt:
+-- Writes attempts that have lost their leases to the history, unless it has them already.
+-- $1  worker; the others are arrays of equal length, one element an attempt:
 -- $2  ids    $3  attempts    $4  started_ago, seconds
--- Nothing is written if the run is deleted or locked by another session. Nor if a failover lost the
--- claim and a later claim has the same number: the later claim writes the history.
+-- Skips a run that was deleted or that another session has locked. Also skips a run that is running
+-- with this attempt number: a failover lost the claim, a later claim got its number, and that claim
+-- will write the history.
 INSERT INTO jobctl.job_attempts (
     run_id,
     attempt,

@@ -1,5 +1,5 @@
--- Records that a tick found an older database than before. Does nothing if that is recorded and not
--- accepted.
+-- Records that a tick found an older database than its host remembers: a backup was restored. Does
+-- nothing if there is such a record and no operator has accepted it.
 -- $1  worker
 INSERT INTO jobctl.job_events (action, detail)
 SELECT 'restore', 'worker ' || $1::text

@@ -1,5 +1,5 @@
--- Records that the database took long for an answer. Of slow answers less than 10 minutes apart,
--- the longest time is kept.
+-- Records that the database took long for an answer. Slow answers less than 10 minutes apart are
+-- one series, of which the start and the longest time are kept.
 -- $1  worker    $2  took, seconds
 UPDATE jobctl.job_workers AS worker
 SET

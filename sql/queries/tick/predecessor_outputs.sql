@@ -1,5 +1,5 @@
--- The results of the runs that a run waited for, as a JSON array: the ends of their outputs, of all
--- together 262,144 characters.
+-- Returns the results of the runs that a run waited for, as a JSON array. Only the last characters
+-- of each output are returned: an equal part of 262,144.
 -- $1  run
 -- One row.
 SELECT

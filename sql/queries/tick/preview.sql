@@ -1,5 +1,5 @@
--- The runs that a claim would claim now if no definition had limits, in the same order. Locks
--- nothing.
+-- Lists the due runs that a claim would take now, in the same order, if there were no limits and no
+-- locks. Locks nothing itself.
 -- $1  queues, empty for all            $2  excluded_jobs    $3  limit
 -- $4  excluded_kinds of definitions    $5  excluded_runs
 -- $6  worker    $7  only_run: NULL for any
@@ -32,6 +32,7 @@ WHERE run.is_due
             ('job', run.job_type)
         )
     )
+    -- A run that took the live key of a running one waits for its end.
     AND NOT EXISTS (
         SELECT FROM jobctl.job_runs AS replaced
         JOIN jobctl.job_runs AS newer

@@ -1,14 +1,19 @@
--- Finds attempts whose results were recorded by an earlier statement whose answer was lost.
--- $1  worker; then arrays of equal length, one element an attempt:
+-- Finds attempts that an earlier statement has recorded, although its answer was lost.
+-- $1  worker; the others are arrays of equal length, one element an attempt:
 -- $2  ids         $3  attempts    $4  statuses
 -- $5  outcomes    $6  errors      $7  details of errors
--- $8  claimed_at, times of the claims; the history of a number belongs to its last claim
--- Another worker that took the lease has written a different history.
+-- $8  claimed_at, times of the claims
 -- A row per recorded attempt. A missing attempt was not recorded: its lease is lost.
+--
+-- An attempt counts as recorded if the history has it with the same worker and result: a worker
+-- that took over the lease has written another one. A worker may claim the same attempt number
+-- twice, see end_runs.sql. The history has only the last of these claims. So the time of the claim
+-- must be that of the run, until a later attempt begins.
 SELECT
     ended.run_id AS id,
     ended.attempt,
     ended.claimed_at,
+    -- end_runs may have ended the run, although the tick asked for another status.
     CASE
         WHEN run.attempts = ended.attempt AND run.status IN ('dead', 'cancelled') THEN run.status
         ELSE ended.status
@@ -25,6 +30,7 @@ JOIN jobctl.job_attempts AS attempt
     AND attempt.worker = $1::text
     AND (
         attempt.outcome = ended.outcome
+        -- end_runs records a snooze as a failure if it ends the run.
         OR (attempt.outcome = 'failed' AND ended.outcome = 'snoozed')
     )
     AND attempt.error IS NOT DISTINCT FROM coalesce(ended.detail, ended.error)

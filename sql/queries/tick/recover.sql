@@ -1,7 +1,7 @@
--- running, lease expired -> cancelled if an operator asked for that or a newer run took the live
--- key, else dead if no attempt is left, else failed.
+-- Recovers runs whose leases expired: running -> failed, or dead if no attempt is left. A run is
+-- cancelled instead if an operator asked for that, or if a newer run took its live key.
 -- $1  ids    $2  attempts    $3  next_attempt_in, seconds    $4  error
--- A row per recovered run. A worker that renewed its lease in time keeps its run.
+-- A row per recovered run. A missing run is locked, or its worker renewed the lease in time.
 WITH free AS MATERIALIZED (
     SELECT
         run.id,
@@ -18,7 +18,7 @@ WITH free AS MATERIALIZED (
     WHERE run.status = 'running'
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ),
-asked AS (
+arrays AS (
     SELECT
         array_agg(free.id) AS ids,
         array_agg(free.locked_by) AS workers,
@@ -32,17 +32,17 @@ asked AS (
     FROM free
 )
 SELECT recovered.id, recovered.status, recovered.expires_first
-FROM asked
+FROM arrays
 CROSS JOIN LATERAL jobctl.end_runs(
     way => 'lost',
-    runs => asked.ids,
-    workers => asked.workers,
-    attempt_numbers => asked.attempts,
-    claim_times => asked.claim_times,
-    next_attempt_in => asked.next_attempt_in,
-    errors => asked.errors,
-    outputs => asked.outputs,
-    started_ago => asked.started_ago
+    runs => arrays.ids,
+    workers => arrays.workers,
+    attempt_numbers => arrays.attempts,
+    claim_times => arrays.claim_times,
+    next_attempt_in => arrays.next_attempt_in,
+    errors => arrays.errors,
+    outputs => arrays.outputs,
+    started_ago => arrays.started_ago
 ) AS ended
 CROSS JOIN LATERAL unnest(ended.ids, ended.statuses, ended.expires_first)
     AS recovered (id, status, expires_first)

@@ -1,11 +1,11 @@
--- running -> queued: releases claims that were never started. Their attempts do not count and leave
--- no history. A run that an operator asked to cancel, or whose live key a newer run took, is
--- cancelled instead.
--- $1  worker    $2  ids    $3  attempts    $4  claimed_at
--- If the answer to a release is lost, it is sent again. Meanwhile a tick may have claimed the same
--- attempt number, so the times are compared, see end_runs.sql.
--- One row: the cancelled runs that others wait for, and whether other runs may be due now. Nothing
--- is written for a run whose lease is lost.
+-- Releases claims that were never started: running -> queued. Their attempts do not count and leave
+-- no history. A run is cancelled instead if an operator asked for that, or if a newer run took its
+-- live key.
+-- $1  worker    $2  ids    $3  attempts
+-- $4  claimed_at, times of the claims. They tell claims apart: a release is sent again if its
+--     answer is lost, and meanwhile a tick may have claimed the run with the same attempt number.
+-- One row: the cancelled runs that other runs wait for, and whether other runs may be due now. A
+-- run whose lease is lost stays as it is.
 SELECT ended.followed, ended.queues_runs
 FROM jobctl.end_runs(
     way => 'release',

@@ -1,6 +1,9 @@
--- Puts off the runs that can't be claimed, and ends those that can't be read.
--- $1  worker    $2  runs    $3  put_off_for, seconds    $4  slow: the error if claims take too long
--- A row per such run. A missing run can be claimed, and stays as it is.
+-- Tries to claim each of these runs, and undoes that. Puts off the runs that can't be claimed, and
+-- ends those that can't be read.
+-- $1  worker    $2  runs    $3  put_off_for, seconds
+-- $4  slow: the error of a claim that took too long; then puts off the runs without a trial
+-- A row per run that can't be claimed: the error, and the second error if the run could not be put
+-- off or ended. The other runs stay as they are.
 SELECT
     aside.id,
     aside.is_dead,
@@ -9,8 +12,8 @@ SELECT
     aside.second_code,
     aside.second_message
 FROM jobctl.set_aside_unclaimable(
-    $1::text,
-    $2::bigint[],
-    make_interval(secs => $3::float8),
-    $4::text
+    worker => $1::text,
+    runs => $2::bigint[],
+    put_off_for => make_interval(secs => $3::float8),
+    slow => $4::text
 ) AS aside

@@ -1,9 +1,14 @@
--- running -> running: shortens leases that end later than any tick may ask for, because the
--- database's clock was ahead. Skips locked runs.
+-- Shortens the leases of running runs that end later than any tick may ask for, because the
+-- database's clock was ahead. Skips runs that other sessions have locked.
 -- $1  ids
 -- A row per shortened lease: seconds until it ends.
--- Its worker may still hold it, so it lasts for as long as that tick can have asked for: a day, or
--- the time since the claim if the clock was ahead then, too.
+--
+-- The worker may still hold the lease, so it must not end too soon. It lasts for another day, the
+-- longest that a tick may ask for. If it was shorter from the claim to its end, it lasts for that
+-- long again: then the clock was ahead at the claim, too.
+--
+-- The lease may also be in job_locked_runs, where the later end counts, see the view leases. So
+-- that row gets the same end.
 WITH free AS MATERIALIZED (
     SELECT
         run.id,

@@ -1,6 +1,6 @@
--- running -> running: stores what jobs have printed so far, for people who look.
+-- Stores what running jobs have printed so far, so that people can read it.
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at, times of the claims    $5  outputs
--- A row per stored output; the others' rows are locked, or their leases lost.
+-- A row per stored output. A missing run is locked by another session, or has lost its lease.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run
@@ -13,7 +13,7 @@ FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[], $5::text[])
     AS mine (id, attempt, claimed_at, output)
 JOIN free ON free.id = mine.id
 WHERE run.id = mine.id
-    -- `coalesce` as in renew_leases.sql.
+    -- `coalesce` keeps the planner from using job_runs_running, see end_runs.sql.
     AND coalesce(
         run.status = 'running'
             AND run.locked_by = $1::text

@@ -1,8 +1,9 @@
--- Rows of job_locked_runs that are done with: those whose result can be recorded, because no
--- session has locked the run any more, and those whose claim is over. take_stored.sql checks the
--- locks again.
+-- Finds rows of job_locked_runs that take_stored.sql may take: those with a result, if no session
+-- has locked their run any more, and those whose claim is over. take_stored.sql checks the locks
+-- again.
 -- $1  limit
--- Zero rows: each kept row is still needed, or its run is still locked.
+-- Zero rows: each row is still needed, or its run is still locked.
+--
 -- In random order: if the database rejects many of these results, each tick tries others first.
 WITH free AS MATERIALIZED (
     SELECT run.id

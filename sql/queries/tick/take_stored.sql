@@ -1,7 +1,8 @@
--- Takes a stored result, so that finish.sql records it in the same transaction. Locks its run.
+-- Takes a row from job_locked_runs and locks its run, so that finish.sql can record the result in
+-- the same transaction.
 -- $1  id    $2  attempt    $3  claimed_at
--- A row: the result, NULL for a lease alone, and how long ago it was stored. Zero rows: another
--- session has locked the run, or has taken the result.
+-- One row: the result, and how many seconds ago it was stored. A NULL result: the row had only a
+-- lease. Zero rows: another session has locked the run, or has taken the row.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run

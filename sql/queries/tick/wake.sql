@@ -1,21 +1,25 @@
--- Records a tick, and checks whether any run is pending. Takes or renews the worker's claim right,
--- unless another tick of the worker has it. A tick without work runs only this statement, so it
--- does not look for due runs.
+-- Records a tick, and finds out which work there is. If a run is pending, takes or renews the
+-- worker's claim right, unless another tick of the worker has it. If none is, releases the right. A
+-- tick without work runs only this statement, so it does not look for due runs.
 -- $1  worker    $2  tick    $3  version    $4  lasts: seconds of the right
 -- $5  keep: whether to take the right even if no run is pending
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions    $9  os_user
--- Times that no rule can have written are ignored, because the database's clock was ahead: no claim
--- right lasts for ten minutes, no lease for longer than a day, and no schedule is put off for more
--- than an hour.
--- Always one row; claiming_tick is the tick that has the right now. src/job/seen_ticks.rs compares
--- previous_tick_at, which is a column, because planning a look at the former row takes longer.
+-- Always one row. `claiming_tick` is the tick that has the right now.
+--
+-- Times that no rule can have written are ignored, because the database's clock was ahead: a claim
+-- right lasts for less than ten minutes, a lease for at most a day, and a schedule is put off for
+-- at most an hour.
+--
+-- src/job/seen_ticks.rs compares previous_tick_at, the worker's latest tick before this one. It is
+-- a column, because planning a look at the former row takes longer.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
         ) AS pending,
+        -- A lease that has ended, or ends too late.
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
@@ -63,7 +67,8 @@ reported AS (
         login = excluded.login,
         os_user = excluded.os_user,
         last_tick_at = excluded.last_tick_at,
-        -- If the database's clock was ahead, the latest tick is not the last one.
+        -- The latest time of all ticks. The last tick may have an earlier one, if the database's
+        -- clock was set back before it.
         previous_tick_at = greatest(worker.previous_tick_at, worker.last_tick_at),
         ticking_since = CASE
             WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
