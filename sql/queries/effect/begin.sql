@@ -1,4 +1,5 @@
--- Records an effect before it happens, so that a crash during the effect is visible.
+-- Records an effect, an action that must happen only once, before it happens. So the record also
+-- shows an effect during which the program crashed.
 -- $1  key    $2  run, NULL outside of a job    $3  attempt
 -- One row: the time of the record. NULL: the key was recorded before.
 WITH begun AS (

@@ -1,8 +1,8 @@
--- Reads a recorded effect. A separate statement, because the statement that conflicted with the
--- record can't see it.
+-- Reads a recorded effect. A separate statement, because begin.sql can't see the record with which
+-- it conflicted.
 -- $1  key    $2  run, NULL outside of a job    $3  attempt
 -- Zero rows: no effect has this key, or it was removed meanwhile. `used_by`: the run whose attempt
--- recorded it, if that still runs and is not that of the caller.
+-- recorded the effect, if this attempt still runs and is not the caller.
 SELECT
     effect.recorded_at,
     jobctl.is_own_effect(current_user, effect.recorded_by) AS is_own,

@@ -1,4 +1,4 @@
--- The effects that began and did not complete, the oldest first.
+-- Lists the open effects, which began and did not complete, the oldest first.
 SELECT
     effect.key,
     effect.run_id,

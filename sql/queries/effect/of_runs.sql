@@ -1,4 +1,4 @@
--- The completed effects of runs: `once` does not run their commands again.
+-- Counts the completed effects of runs, because `once` does not run their commands again.
 -- $1  ids of runs
 -- Zero rows: these runs have no completed effect.
 SELECT

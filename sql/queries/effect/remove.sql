@@ -1,4 +1,4 @@
--- Removes an open effect, which did not happen.
+-- Removes the record of an open effect that did not happen.
 -- $1  key    $2  recorded, the recorded_at of the caller's record; NULL: any
 -- Zero rows: the effect is not open, or another caller recorded it again meanwhile.
 DELETE FROM jobctl.job_effects AS effect

@@ -1,2 +1,2 @@
--- Raises the error of an effect that a trigger of another program keeps from being recorded.
-SELECT jobctl.require_written('job_effects', 1, 0)
+-- Raises an error: a trigger of another program keeps an effect from being recorded.
+SELECT jobctl.require_written('job_effects', chosen => 1, written => 0)

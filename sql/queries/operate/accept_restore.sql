@@ -1,10 +1,13 @@
--- Accepts a restored database: ticks that remember a newer one start runs again. The ids of runs
--- that were enqueued since the backup must not come again, because keys contain them, such as
--- jobctl-run-17, which HTTP receivers and hosts have seen. So the sequence goes on by a
--- million, or a tenth if that is more. Only the owner of the schema may do that.
+-- Accepts a database that was restored from a backup. Ticks had stopped starting runs, because
+-- their hosts remember a newer database. After this they go on.
 -- $1  host_user    $2  reason    $3  unnoticed: accept it even if no tick has noticed the restore
--- Returns how many ids must be skipped, and whether they are. Zero rows: no tick has noticed a
--- restore that is not accepted.
+-- One row: how many ids new runs must skip, and whether this login could skip them. Zero rows: no
+-- tick has noticed a restore that is not accepted.
+--
+-- New runs must not get the ids of runs that were enqueued after the backup, because keys contain
+-- ids: HTTP receivers and hosts have seen a key such as jobctl-run-17. So the sequence skips a
+-- million ids, or a tenth of the newest id if that is more. Only the owner of the schema may set
+-- it.
 WITH accepted AS (
     INSERT INTO jobctl.job_events (action, host_user, reason)
     SELECT 'accept-restore', $1::text, $2::text

@@ -1,8 +1,11 @@
--- Makes the definitions equal to the file. An unchanged definition is not updated, unless its
--- schedule was put off. A changed schedule continues at the next nominal time given here, unless an
--- earlier time is due and not fired.
--- $1  definitions: a JSON array, in the words of the columns, next_run_at included
--- A row per added or changed definition: its keys before (NULL: added) and now, as in the file.
+-- Makes the definitions equal to the file. An unchanged definition is not updated, except to end
+-- the delay of a schedule that was put off.
+-- $1  definitions: a JSON array. The fields are columns of job_definitions, with next_run_at
+-- A row per added or changed definition: its keys before (NULL: it was added) and now, as in the
+-- file.
+--
+-- A changed schedule continues at the given next_run_at, except if a time of the old schedule is
+-- due and has not been fired. Then that time comes first.
 WITH wanted AS (
     SELECT * FROM jsonb_populate_recordset(NULL::jobctl.job_definitions, $1::jsonb)
 ),
@@ -149,6 +152,7 @@ applied AS (
         enqueuers = excluded.enqueuers,
         enqueue_may_set = excluded.enqueue_may_set,
         enabled = excluded.enabled,
+        -- With another rate or burst, the earlier starts do not count.
         rate_next_at = CASE
             WHEN (definition.rate, definition.burst)
                 IS NOT DISTINCT FROM (excluded.rate, excluded.burst)
@@ -175,7 +179,7 @@ applied AS (
         END,
         put_off_until = NULL,
         updated_at = now()
-    -- The keys leave out what only another program stores in an action.
+    -- Compares the whole action, too, because another program may store more in it than the keys.
     WHERE (definition.action, jobctl.definition_keys(definition))
         IS DISTINCT FROM (excluded.action, jobctl.definition_keys(excluded))
         OR definition.put_off_until IS NOT NULL

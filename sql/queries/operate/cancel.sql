@@ -1,5 +1,5 @@
--- blocked, queued or failed -> cancelled. For a running run only the request is recorded: its
--- worker sees it at the next heartbeat.
+-- Cancels runs: blocked, queued or failed -> cancelled. For a running run, records only the
+-- request: its worker sees this at the next heartbeat and stops the job.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation, for undo.sql
 -- A row per existing id: its status before, and whether the request was granted.
@@ -57,16 +57,17 @@ trail AS (
 ended AS MATERIALIZED (
     SELECT
     FROM jobctl.end_runs(
-        'cancel',
-        ARRAY(SELECT asked.id FROM asked WHERE asked.granted AND asked.status <> 'running')
+        way => 'cancel',
+        runs => ARRAY(SELECT asked.id FROM asked WHERE asked.granted AND asked.status <> 'running')
     )
 )
 SELECT asked.id, asked.status, asked.granted, false AS is_blocked
 FROM asked
+-- PostgreSQL executes a SELECT in WITH only if it is read.
 CROSS JOIN ended
--- end_runs finds its own.
+-- Only for running runs. For the others, end_runs checks that each row was written.
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM asked WHERE asked.granted AND asked.status = 'running'),
-    (SELECT count(*) FROM requested)
+    chosen => (SELECT count(*) FROM asked WHERE asked.granted AND asked.status = 'running'),
+    written => (SELECT count(*) FROM requested)
 )

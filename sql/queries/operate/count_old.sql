@@ -1,12 +1,12 @@
--- The number of runs that repeated calls of prune.sql would delete, by status.
+-- Counts the runs that repeated calls of prune.sql would delete, by status.
 -- $1  keep    $2  keep_dead: seconds after their end until runs are old, if no definition says it
--- A status without such runs has no row.
+-- A status without old runs has no row.
 SELECT
     run.status,
     count(*) AS runs
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
--- The part of the index that has all old runs: the shortest of all times, and older.
+-- Reads only the part of the index that can have old runs, by the shortest time of all.
 WHERE run.finished_at < now() - least(
     make_interval(secs => least($1::float8, $2::float8)),
     (

@@ -1,7 +1,7 @@
--- The answers that a request for runs would get; nothing changes.
+-- Returns the answers that a request for runs would get. Changes nothing.
 -- $1  ids    $2  from: statuses that a run may have
 -- A row per existing id: its status, whether the request would be granted, and whether a retry
--- would let it wait for other runs.
+-- would block the run until other runs have ended.
 SELECT
     run.id,
     run.status,

@@ -1,15 +1,15 @@
--- blocked, queued, failed or dead: changes values that were given at enqueue. NULL keeps a value.
+-- Changes values of blocked, queued, failed or dead runs that were given at enqueue. A NULL keeps
+-- the value. If run_at changes, expires_at moves by the same time.
 -- $1  ids      $2  from: statuses that a run may have    $3  host_user    $4  reason
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
 -- $11 backoff  $12 operation, for undo.sql
--- expires_at moves with run_at.
 -- A row per existing id: its status, and whether it has these values now.
 WITH wanted AS (
     SELECT
         $5::text AS queue,
         $6::integer AS priority,
-        -- A time in the past would pass the runs that are due already.
+        -- With a time in the past, the run would start before runs that are due already.
         CASE WHEN num_nonnulls($7::timestamptz, $8::float8) > 0
             THEN greatest($7::timestamptz, now() + make_interval(secs => coalesce($8::float8, 0)))
         END AS run_at,
@@ -48,7 +48,7 @@ granted AS (
         asked.id,
         asked.job_type,
         asked.before,
-        -- The limit of texts_are_short.
+        -- 1000 is the limit of the constraint texts_are_short.
         left(concat_ws(
             ', ',
             CASE WHEN wanted.queue <> asked.queue
@@ -139,7 +139,7 @@ SELECT
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM granted WHERE granted.detail <> ''),
-    (SELECT count(*) FROM edited)
+    chosen => (SELECT count(*) FROM granted WHERE granted.detail <> ''),
+    written => (SELECT count(*) FROM edited)
 )
 LEFT JOIN granted ON granted.id = asked.id

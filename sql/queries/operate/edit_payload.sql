@@ -1,7 +1,7 @@
--- queued, failed or dead: replaces the payload. It can hold a command, so only the schema's owner
--- has this privilege.
+-- Replaces the payload of blocked, queued, failed or dead runs. It can hold a command, so only the
+-- schema's owner has the privilege for this.
 -- $1  ids, locked by edit.sql    $2  payload    $3  host_user    $4  reason, for the trail
--- $5  operation. It can't be undone, because viewers read the trail.
+-- $5  operation. The event has no old payload for an undo, because viewers read the trail.
 WITH edited AS (
     UPDATE jobctl.job_runs AS run
     SET
@@ -16,5 +16,9 @@ trail AS (
     SELECT 'edit', edited.id, edited.job_type, $3::text, $4::text, 'payload', $5::text
     FROM edited
 )
-SELECT jobctl.require_written('job_runs', cardinality($1::bigint[]), count(*))
+SELECT jobctl.require_written(
+    'job_runs',
+    chosen => cardinality($1::bigint[]),
+    written => count(*)
+)
 FROM edited

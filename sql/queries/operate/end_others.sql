@@ -1,11 +1,11 @@
--- Disables or deletes definitions that their file no longer has. The schedules of a disabled
--- definition stop, and only the owner can enqueue it. A claim ends the waiting runs of a deleted
--- one as dead.
--- $1  names in the file    $2  file, its name    $3  removes    $4  host_user
--- $5  reason, for the trail
+-- Disables or deletes the definitions that their file no longer has. The schedules of a disabled
+-- definition stop, and only the owner can enqueue it. The waiting runs of a deleted definition end
+-- dead when a tick claims them.
+-- $1  names in the file    $2  file, its name    $3  removes: whether to delete; else disables
+-- $4  host_user    $5  reason, for the trail
 -- A row per definition that was disabled or deleted: its name, whether it had an enabled schedule,
--- of its own or of an application, how many waiting runs a claim will end, and whether these lose
--- hooks.
+-- of its own or of an application, how many waiting runs will end dead, and whether the definition
+-- had hooks, which these runs lose.
 WITH asked AS MATERIALIZED (
     SELECT definition.name
     FROM jobctl.job_definitions AS definition
@@ -80,8 +80,8 @@ SELECT ended.name, ended.is_scheduled, ended.waiting, ended.has_hooks
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_definitions',
-    (SELECT count(*) FROM asked),
-    (SELECT count(*) FROM ended)
+    chosen => (SELECT count(*) FROM asked),
+    written => (SELECT count(*) FROM ended)
 )
 LEFT JOIN ended ON ended.name = asked.name
 ORDER BY ended.name

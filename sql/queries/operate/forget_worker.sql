@@ -1,7 +1,7 @@
 -- Deletes a worker that does not tick and holds no run, and its holds. A worker that never ticked
--- may have holds, too.
+-- may have holds, too: then deletes only these.
 -- $1  worker    $2  host_user    $3  reason
--- One row: whether it was deleted. Zero rows: no such worker.
+-- One row: whether anything was deleted. Zero rows: no such worker.
 WITH known AS MATERIALIZED (
     SELECT worker.worker, worker.last_tick_at
     FROM jobctl.job_workers AS worker

@@ -1,7 +1,8 @@
--- Holds a job, a queue, a worker or all of them: claims skip it. Deletes holds that ended.
+-- Holds a job, a queue, a worker or all runs, so that claims skip them. Also deletes holds that
+-- have ended.
 -- $1  scope    $2  name, empty for all    $3  lasts, seconds; NULL: until it is released
 -- $4  host_user    $5  reason
--- One row: until when.
+-- One row: when the hold ends.
 WITH ended AS (
     DELETE FROM jobctl.job_holds AS hold
     WHERE hold.held_until <= now()
@@ -22,5 +23,5 @@ trail AS (
     )
 )
 SELECT held.held_until
-FROM jobctl.require_written('job_holds', 1, (SELECT count(*) FROM held))
+FROM jobctl.require_written('job_holds', chosen => 1, written => (SELECT count(*) FROM held))
 LEFT JOIN held ON true

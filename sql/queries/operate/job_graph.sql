@@ -1,4 +1,5 @@
--- Lists the enabled definitions, and the jobs that each follows and enqueues.
+-- Lists the enabled definitions, each with the jobs that it follows and those that it enqueues when
+-- its runs end.
 SELECT
     definition.name,
     definition.schedule,

@@ -1,8 +1,10 @@
 -- Locks runs until the end of the transaction, so that an operation can change or delete them.
--- Returns those that another session has locked.
+-- Returns the runs that other sessions have locked.
 -- $1  ids
--- Zero rows: this transaction has locked all of them. The lock is the strongest, because remove.sql
--- deletes runs; that of tick/lock_runs.sql lets foreign keys to a run be checked meanwhile.
+-- Zero rows: this transaction has locked all of them.
+--
+-- FOR UPDATE is the strongest lock, because remove.sql deletes runs. tick/lock_runs.sql takes a
+-- weaker one, during which foreign keys to a run can be checked.
 WITH free AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run

@@ -1,4 +1,4 @@
--- The newest run of a job that does not run.
+-- Finds the newest run of a job, apart from running runs.
 -- $1  job
 SELECT max(run.id)
 FROM jobctl.job_runs AS run

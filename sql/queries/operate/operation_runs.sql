@@ -1,4 +1,4 @@
--- The runs that an operation changed, by id.
+-- Lists the runs that an operation changed, by id.
 -- $1  operation
 SELECT DISTINCT event.run_id
 FROM jobctl.job_events AS event

@@ -44,7 +44,7 @@ SELECT
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_definitions',
-    (SELECT count(*) FROM asked),
-    (SELECT count(*) FROM paused)
+    chosen => (SELECT count(*) FROM asked),
+    written => (SELECT count(*) FROM paused)
 )
 LEFT JOIN paused ON true

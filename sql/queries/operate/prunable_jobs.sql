@@ -1,7 +1,8 @@
--- The jobs that may have old runs: one of the first hundred was created long ago. Jumps from job to
--- job in job_runs_job.
+-- Lists the jobs that may have old runs: one of the job's first hundred runs was created long ago.
+-- Finds each job by one probe of the index job_runs_job after the previous one (a loose index
+-- scan).
 -- $1  keep    $2  keep_dead: seconds after their end until runs are old, if no definition says it
--- A row per job, with the seconds that hold for it.
+-- A row per job, with the seconds that its definition or the parameters say.
 WITH RECURSIVE job AS (
     (
         SELECT run.job_type
@@ -38,8 +39,8 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT run.created_at
         FROM jobctl.job_runs AS run
-        -- Only job_runs_job has this order. By that of the ids, the planner would read the whole
-        -- history before the first run of a new job.
+        -- This order makes the planner use the index job_runs_job. With ORDER BY id, it would read
+        -- the whole history before the first run of a new job.
         WHERE run.job_type BETWEEN job.job_type AND job.job_type
             AND run.status <> 'running'
         ORDER BY run.job_type, run.id

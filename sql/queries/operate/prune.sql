@@ -1,6 +1,6 @@
--- succeeded, dead or cancelled -> deleted: runs that are old. Skips locked runs. A trigger deletes
--- their history. Keeps runs that an unfinished one waits or has waited for. Writes one event, with
--- the number of runs.
+-- Deletes old runs: succeeded, dead or cancelled -> deleted. A trigger deletes their history. Skips
+-- runs that other sessions have locked, and runs for which an unfinished run waits or has waited.
+-- Writes one event, with the number of runs.
 -- $1  ids    $2  keep    $3  keep_dead: seconds after their end until runs are old, if no
 --     definition says it
 -- $4  host_user    $5  reason, for the trail
@@ -12,9 +12,11 @@ WITH old AS MATERIALIZED (
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
     WHERE run.id = ANY ($1::bigint[])
-        -- A run that was retried since has not finished. `greatest` ignores NULL.
+        -- A run that was retried since then has not finished. Its finished_at is NULL, which
+        -- `greatest` below ignores.
         AND run.finished_at IS NOT NULL
-        -- A run with a young row is kept: so old_runs.sql need not read the youngest rows.
+        -- A run that was created lately is young, even if its finished_at is long ago. So
+        -- old_runs.sql can stop at the first young run.
         AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
             WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
             ELSE coalesce(definition.keep, make_interval(secs => $2::float8))
@@ -53,7 +55,7 @@ SELECT
         THEN (
             deleted.columns || jsonb_build_object(
                 'history',
-                -- The statement still sees what the trigger deletes.
+                -- The trigger has deleted these rows, but the snapshot of the statement has them.
                 ARRAY(
                     SELECT to_jsonb(ended) - 'run_id'
                     FROM jobctl.job_attempts AS ended
@@ -66,8 +68,8 @@ SELECT
 FROM old
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM old),
-    (SELECT count(*) FROM deleted)
+    chosen => (SELECT count(*) FROM old),
+    written => (SELECT count(*) FROM deleted)
 )
 LEFT JOIN deleted ON deleted.id = old.id
 ORDER BY deleted.id

@@ -1,4 +1,4 @@
--- Deletes those of these workers that still are as old_workers.sql has found them.
+-- Deletes these workers, if the conditions of old_workers.sql still hold for them.
 -- $1  names
 DELETE FROM jobctl.job_workers AS worker
 WHERE worker.worker = ANY ($1::text[])

@@ -1,5 +1,10 @@
--- Records problems that were reported.
+-- Records the problems that `jobctl check` has reported.
 -- $1  host_user
--- $2  delivery: the receiver, and whether it got them
--- $3  jobs    $4  details: the lines, of equal length
-SELECT jobctl.record_alerts($1, $2, $3::text[], $4::text[])
+-- $2  delivery: the receiver, and whether it got the report
+-- $3  jobs    $4  details: the reported lines, of equal length
+SELECT jobctl.record_alerts(
+    host_user => $1::text,
+    delivery => $2::text,
+    jobs => $3::text[],
+    details => $4::text[]
+)

@@ -1,4 +1,4 @@
--- Ends the holds of a job, a queue, a worker or all of them. Other holds stay.
+-- Ends the holds of one scope and name, such as all holds of a job. Other holds stay.
 -- $1  scope    $2  name, empty for all    $3  host_user    $4  reason
 -- A row per ended hold that was in force.
 WITH ended AS (

@@ -1,4 +1,4 @@
--- succeeded, dead or cancelled -> deleted. A trigger deletes the history.
+-- Deletes runs: succeeded, dead or cancelled -> deleted. A trigger deletes the history.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation
 -- A row per existing id: its status, and whether it was deleted.
@@ -41,6 +41,6 @@ SELECT
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM asked WHERE asked.granted),
-    (SELECT count(*) FROM removed)
+    chosen => (SELECT count(*) FROM asked WHERE asked.granted),
+    written => (SELECT count(*) FROM removed)
 )

@@ -1,12 +1,13 @@
--- Raises an error if apply.sql did not write a definition: a trigger of another program skipped it.
--- A statement of its own, because apply.sql does not see the rows that it wrote.
+-- Raises an error if apply.sql did not write a definition, because a trigger of another program
+-- skipped it. A separate statement, because apply.sql does not see the rows that it wrote.
 -- $1  definitions: as in apply.sql
 SELECT jobctl.require_written(
     'job_definitions',
-    count(*),
-    count(*) FILTER (
+    chosen => count(*),
+    written => count(*) FILTER (
         WHERE CASE
             WHEN definition.id IS NULL THEN false
+            -- This transaction has written the row.
             WHEN definition.xmin = pg_current_xact_id()::xid THEN true
             ELSE jobctl.definition_keys(definition) = jobctl.definition_keys(wanted)
         END

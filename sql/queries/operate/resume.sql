@@ -1,8 +1,10 @@
--- Resumes a schedule at the next nominal time from now. The times of the pause are skipped.
--- $1  name    $2  next nominal time; NULL without a schedule    $3  schedule of that time
--- $4  time_zone of that schedule    $5  host_user    $6  reason, for the trail
--- Returns the next time. If the schedule was not paused, the time can only become earlier.
--- Zero rows: no such definition, or its schedule was changed meanwhile.
+-- Resumes a schedule at its next nominal time from now. The times during the pause are skipped. If
+-- the schedule was not paused, its next time can only become earlier.
+-- $1  name    $2  next nominal time; NULL without a schedule
+-- $3  schedule    $4  time_zone: $2 was computed from these two
+-- $5  host_user    $6  reason, for the trail
+-- One row: the next time; NULL for a disabled definition. Zero rows: no such definition, or its
+-- schedule was changed meanwhile.
 WITH asked AS MATERIALIZED (
     SELECT definition.id
     FROM jobctl.job_definitions AS definition
@@ -38,7 +40,7 @@ SELECT CASE WHEN resumed.enabled THEN resumed.next_run_at END AS next_run_at
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_definitions',
-    (SELECT count(*) FROM asked),
-    (SELECT count(*) FROM resumed)
+    chosen => (SELECT count(*) FROM asked),
+    written => (SELECT count(*) FROM resumed)
 )
 LEFT JOIN resumed ON true

@@ -1,14 +1,17 @@
--- Any status of `from` -> queued, due now. A cancelled run goes back to what it was: blocked if it
--- waited for other runs that have not ended as it asks, and at its time if that is still to come. A
--- retry of a blocked run lets it start. A running run is taken from its worker. If no attempt is
--- left, as many are added as the run had at first. A retried run expires only if it keeps its time.
--- A run that a newer one replaced gets its live key back.
+-- Retries runs: any status in `from` -> queued, due now.
+-- - A cancelled run goes back to what it was: blocked if it waits for runs that have not ended as
+--   it asks, and due at its own time if that is in the future.
+-- - A blocked run no longer waits for other runs.
+-- - A running run is taken from its worker.
+-- - A run without an attempt left gets as many more as it had at first.
+-- - A run expires only if it keeps its time.
+-- - A run that a newer one replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
--- $5  cancelled_now: whether cancelled runs are due now, too, and wait for no other runs
--- $6  unsettled: whether settled runs are left out    $7  operation, for undo.sql
+-- $5  cancelled_now: whether cancelled runs, too, are due now and wait for no other runs
+-- $6  unsettled: whether to leave out settled runs    $7  operation, for undo.sql
 -- A row per existing id that is not left out: its status before, whether it was retried, and
--- whether it is blocked now. If the status allows it and the run was not retried, another run has
--- its live key.
+-- whether it is blocked now. If its status is in `from` but it was not retried, another run has its
+-- live key.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -19,7 +22,7 @@ WITH asked AS MATERIALIZED (
         run.live_output,
         run.idempotency_key,
         run.key_scope,
-        -- Why it was cancelled. Other errors are of an attempt, and stay.
+        -- The error is why the run was cancelled, so a retry removes it. Errors of attempts stay.
         coalesce(run.error_type, '') IN ('expired', 'dropped', 'predecessor') AS has_cancel_error,
         jsonb_build_object(
             'status', run.status,
@@ -44,9 +47,9 @@ granted AS MATERIALIZED (
     SELECT asked.*
     FROM asked
     WHERE asked.status = ANY ($2::text[])
-        -- A later run may have taken the live key, after this run ended or by replacing it. If one
-        -- takes it while this statement runs, job_runs_key rejects the statement, and jobctl sends
-        -- it again.
+        -- A later run may have taken the live key, after this run ended or by replacing it. Only a
+        -- live, unfinished run holds the key. If one takes it while this statement runs,
+        -- job_runs_key rejects the statement, and jobctl sends it again.
         AND NOT EXISTS (
             SELECT FROM jobctl.job_runs AS heir
             WHERE heir.idempotency_key = asked.idempotency_key
@@ -55,7 +58,9 @@ granted AS MATERIALIZED (
                 AND asked.key_scope <> 'retained'
                 AND heir.id <> asked.id
         )
-        -- If several of these runs ended with the same key, only the newest gets it back.
+        -- If several of these runs had the same key, only the newest gets it back. None of them
+        -- holds the key now: they have ended, or still run after a newer run replaced them. A
+        -- running run that holds the key is the heir above.
         AND NOT EXISTS (
             SELECT FROM asked AS newer
             WHERE newer.idempotency_key = asked.idempotency_key
@@ -91,7 +96,7 @@ retried AS (
         END,
         max_attempts = CASE
             WHEN run.attempts >= run.max_attempts + run.uncounted_attempts
-                -- The limit of max_attempts_in_range.
+                -- 1000000 is the limit of the constraint max_attempts_in_range.
                 THEN least(
                     run.attempts - run.uncounted_attempts
                         + coalesce(run.granted_attempts, run.max_attempts),
@@ -184,7 +189,7 @@ SELECT
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM granted),
-    (SELECT count(*) FROM retried)
+    chosen => (SELECT count(*) FROM granted),
+    written => (SELECT count(*) FROM retried)
 )
 LEFT JOIN retried ON retried.id = asked.id

@@ -1,5 +1,5 @@
--- dead -> dead and settled: kept in the history, and no longer reported. A settled run keeps its
--- time.
+-- Settles dead runs: they stay dead and in the history, but are no longer reported. A run that was
+-- settled before keeps the time of that.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation, for undo.sql
 -- A row per existing id: its status, and whether it is settled now.
@@ -17,8 +17,9 @@ WITH asked AS MATERIALIZED (
 settled AS (
     UPDATE jobctl.job_runs AS run
     SET
-        -- The status of `run`, not of `asked`: PostgreSQL first checks constraints against the row
-        -- version in this statement's snapshot, which may be older than the locked one.
+        -- Checks the status of `run`, although `asked` has checked it. PostgreSQL first computes
+        -- this from the row version in the statement's snapshot, in which the run may not be dead
+        -- yet, and the constraint only_dead_is_settled would fail.
         settled_at = CASE WHEN run.status = 'dead' THEN coalesce(run.settled_at, now()) END,
         updated_at = now()
     FROM asked
@@ -40,6 +41,6 @@ SELECT
 FROM asked
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM asked WHERE asked.granted),
-    (SELECT count(*) FROM settled)
+    chosen => (SELECT count(*) FROM asked WHERE asked.granted),
+    written => (SELECT count(*) FROM settled)
 )

@@ -1,6 +1,6 @@
--- Restores the values of runs that an operation changed, if nothing has changed them since. A run
--- that was blocked is queued if the runs that it waited for have ended as it asked. This also
--- restores the end of a run, which otherwise only the function end_runs writes.
+-- Restores the values of runs that an operation changed, if nothing has changed the runs since
+-- then. A run that was blocked is queued instead if the runs for which it waited have ended as it
+-- asks. This can also restore the end of a run, which otherwise only the function end_runs writes.
 -- $1  ids    $2  operation    $3  host_user    $4  reason, for the trail
 -- A row per existing id of a run that the operation changed: its status before, and whether its
 -- values were restored.
@@ -17,7 +17,8 @@ WITH asked AS MATERIALIZED (
         FROM jobctl.job_events AS changed
         WHERE changed.run_id = run.id
             AND changed.operation = $2::text
-        -- An edit of a payload beside other values is an event of its own.
+        -- An edit of a payload and other values writes two events. That of the payload has no
+        -- `before` and can't be undone.
         ORDER BY changed.before IS NULL, changed.id DESC
         LIMIT 1
     ) AS event
@@ -63,7 +64,7 @@ undone AS (
         AND asked.is_untouched
     RETURNING run.id, run.job_type, run.finished_at IS NOT NULL AS is_final
 ),
--- While it had not ended, other runs may have begun to wait for its end.
+-- The undo ends runs again. Since the operation, other runs may have begun to wait for their ends.
 marked AS MATERIALIZED (
     SELECT jobctl.mark_followers(
         ARRAY(
@@ -88,10 +89,11 @@ trail AS (
 )
 SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS is_blocked
 FROM asked
+-- PostgreSQL executes a SELECT in WITH only if it is read.
 CROSS JOIN marked
 CROSS JOIN jobctl.require_written(
     'job_runs',
-    (SELECT count(*) FROM asked WHERE asked.is_untouched),
-    (SELECT count(*) FROM undone)
+    chosen => (SELECT count(*) FROM asked WHERE asked.is_untouched),
+    written => (SELECT count(*) FROM undone)
 )
 LEFT JOIN undone ON undone.id = asked.id

@@ -1,6 +1,6 @@
--- Lists the roles that do not exist, but that `enqueuers` of these definitions name.
+-- Lists the roles that `enqueuers` of these definitions name, but that do not exist.
 -- $1  names
--- A row per role, with the first and the number of its definitions.
+-- A row per role, with the first of its definitions and their number.
 SELECT
     enqueuer.role,
     min(definition.name) AS job,

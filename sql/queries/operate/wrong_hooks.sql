@@ -1,6 +1,6 @@
--- Lists hooks and predecessors of enabled definitions that name a job without a definition, and
--- hooks of definitions that are hooks themselves.
--- A row per such name; `served` is a job whose hook the definition is.
+-- Lists the wrong names in definitions: hooks and predecessors (`after`) of enabled definitions
+-- that name a job without a definition, and hooks of definitions that are hooks themselves.
+-- A row per name. `served`: a job whose hook the definition is.
 SELECT
     definition.name AS job,
     named.key,
