@@ -1,5 +1,5 @@
--- Those of these attempts whose error or last line of output has a text, in any case of letters
--- as in list_ids.sql, in the given order.
+-- Returns those of the given attempts whose error or last line of output contains a text, in the
+-- given order. Upper and lower case do not matter, see list_ids.sql.
 -- $1  run_ids    $2  attempts, of equal length    $3  error: the text    $4  limit; NULL for all
 SELECT given.run_id, given.attempt
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS given (run_id, attempt, place)

@@ -1,5 +1,5 @@
--- The columns of a statement, for an answer without rows: one row of NULLs. The statement replaces
--- the one in parentheses.
+-- Names the columns of a statement whose answer has no rows, by one row of NULLs. The caller puts
+-- the statement in place of the text in parentheses.
 SELECT listed.*
 FROM (VALUES (true)) AS one
 LEFT JOIN (TABLE jobctl.job_runs) AS listed ON false

@@ -1,10 +1,9 @@
--- The failed attempts that match, the latest end first.
+-- Lists the failed attempts that match, the latest end first. Reads only columns that a viewer may
+-- read.
 -- $1  since    $2  until, exclusive; NULL for no bound
--- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type
---     NULL for any, like the others
--- $8  incident; NULL for any
+-- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type    $8  incident
+--     NULL for any
 -- $9  limit; NULL for all
--- Reads only columns that a viewer may read.
 SELECT attempt.run_id, attempt.attempt
 FROM jobctl.job_attempts AS attempt
 JOIN jobctl.job_runs AS run

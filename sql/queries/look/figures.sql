@@ -1,5 +1,5 @@
--- The figures of each job since its first run, by job. Pruning does not lower them. Days are in
--- UTC.
+-- Adds up the figures of each job since its first run, by job. Pruning does not lower them. Days
+-- are in UTC.
 -- $1  job; NULL for all
 SELECT
     figures.job_type,

@@ -1,5 +1,5 @@
--- The problems of the work: a row per finding, a JSON object with its code and the facts of its
--- sentence, see `Fact` in src/store/status.rs.
+-- Finds the problems of the work. A row per finding: a JSON object with its code and the facts for
+-- its sentence, see `Fact` in src/store/status.rs.
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
 -- $3  lag: seconds after which a due run, a due schedule, an expired lease, a stored result or a
@@ -7,6 +7,9 @@
 -- $4  running: seconds that a run may be running; NULL for any number
 -- $5  dead: seconds after which a dead run no longer counts; NULL for never
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
+--
+-- The database's clock may have been ahead. So a time that is more than a minute in the future is
+-- wrong: problems count as old, and successes do not count.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -90,7 +93,7 @@ pending AS (
                 run.is_due
                     AND run.run_at
                         < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
-                    -- The others are those of worker_silent.
+                    -- Late runs that are pinned to a silent worker are in worker_silent.
                     AND (
                         run.worker IS NULL
                         OR run.worker IN (
@@ -98,6 +101,7 @@ pending AS (
                         )
                     )
                     AS is_late,
+                -- The database's clock was ahead at the last update, which computed run_at.
                 run.run_at > now()
                     AND run.updated_at > now() + interval '1 minute'
                     AS is_ahead
@@ -121,8 +125,10 @@ dead AS (
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
 ),
--- The usual run times of the jobs that may have an unusual run. Fewer than five successes say too
--- little. For most jobs, the figures say in less time that they are always short.
+-- The usual run times, for run_unusual. Fewer than five successes say too little.
+-- They are read only for jobs that may have an unusual run: one with a least run time, one that has
+-- been running for a minute, or one that takes a second on average. The figures say that in less
+-- time than the attempts.
 usual AS MATERIALIZED (
     SELECT
         definition.name,
@@ -154,7 +160,7 @@ usual AS MATERIALIZED (
         )
 ),
 found (facts) AS (
-    -- The ticks that noticed the restore start nothing.
+    -- Ticks start nothing until an operator accepts the restore.
     SELECT jsonb_build_object(
         'code', 'restore_unaccepted',
         'since_at', restore.recorded_at,
@@ -162,14 +168,15 @@ found (facts) AS (
     )
     FROM jobctl.unaccepted_restores AS restore
     UNION ALL
-    -- A setting of this role alone stops no tick.
+    -- Ticks use other roles and sessions, so a setting of only this one does not stop them.
     SELECT jsonb_build_object('code', 'database_read_only')
     FROM pg_settings AS setting
     WHERE current_setting('default_transaction_read_only')::boolean
         AND setting.name = 'default_transaction_read_only'
         AND setting.source NOT IN ('user', 'database user', 'client', 'session')
     UNION ALL
-    -- No worker ticks. The named worker is the last that did.
+    -- No worker ticks. The named worker is the last that did. `is_new`: none ever did, and the
+    -- schema is so new that there was no time for a first tick.
     SELECT jsonb_build_object(
         'code', 'worker_missing',
         'worker', latest.worker,
@@ -185,6 +192,8 @@ found (facts) AS (
     WHERE ticking.workers = 0
         AND latest.is_held IS NOT TRUE
     UNION ALL
+    -- A worker does not tick, but others do. It has due runs that only it may claim, or it ticked
+    -- regularly until lately, see `missed_for` of job_workers.
     SELECT jsonb_build_object(
         'code', 'worker_silent',
         'worker', coalesce(worker.worker, pinned.worker),
@@ -253,9 +262,10 @@ found (facts) AS (
                 WHEN pending.is_held THEN NULL
                 WHEN NOT pending.served AND NOT pending.served_by_held AND ticking.workers > 0
                     THEN 'queue_unserved'
+                -- definition_missing has them.
                 WHEN NOT pending.defined THEN NULL
                 WHEN pending.accepted THEN 'runs_overdue'
-                -- The workers that serve the queue exclude the job: --shell.
+                -- All workers that serve the queue exclude the job, as --shell may do.
                 WHEN pending.served AND NOT pending.accepted_by_held THEN 'job_unserved'
             END AS code
         ) AS judged
@@ -276,7 +286,7 @@ found (facts) AS (
         -- A tick puts off a run whose claim the database rejects, so it is never late.
         ('runs_rejected', pending.put_off, pending.put_off_id),
         ('runs_snoozing', pending.snoozing, pending.snoozing_id),
-        -- Their times were computed from a later one than now.
+        -- The database's clock was ahead when these runs got their times, so they wait too long.
         ('clock_ahead', pending.ahead, pending.ahead_id)
     ) AS problem (code, runs, run_id)
     WHERE problem.runs > 0
@@ -315,7 +325,6 @@ found (facts) AS (
         ('lease_lost', CASE WHEN lease.is_lost THEN lease.locked_until END),
         ('results_unrecorded', lease.result_at)
     ) AS late (code, since_at)
-    -- The database's clock may have been ahead.
     WHERE late.since_at
             NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
         AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
@@ -333,7 +342,7 @@ found (facts) AS (
         AND definition.next_run_at < now() - make_interval(secs => $3::float8)
         AND ticking.workers > 0
     UNION ALL
-    -- A tick puts off a schedule of an application that it can't fire.
+    -- Schedules of applications. A tick puts off a schedule that it can't fire: it is broken.
     SELECT jsonb_build_object(
         'code', CASE WHEN found.is_broken THEN 'schedule_broken' ELSE 'schedule_late' END,
         'job_type', definition.name,
@@ -418,8 +427,9 @@ found (facts) AS (
         LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = awaited.id
         WHERE awaited.is_stuck
         UNION ALL
-        -- A restore of some tables alone may lack what these wait for. Then most runs lack it, so
-        -- some of them are enough.
+        -- Blocked runs without a row that says for which run they wait. It was lost, as in a
+        -- restore of only some tables. Then most blocked runs lack theirs, so looking at some is
+        -- enough.
         SELECT run.job_type AS job, run.id, NULL AS since
         FROM (
             SELECT blocked.job_type, blocked.id
@@ -437,6 +447,7 @@ found (facts) AS (
     WHERE $1::text[] IS NULL OR stuck.job = ANY ($1::text[])
     GROUP BY stuck.job
     UNION ALL
+    -- No tick has decided about blocked runs, although a predecessor has ended.
     SELECT jsonb_build_object(
         'code', 'runs_unreleased',
         'job_type', follower.job_type,
@@ -450,10 +461,9 @@ found (facts) AS (
     WHERE dependency.state = 'due'
         AND follower.status = 'blocked'
         AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
-        -- The database's clock may have been ahead.
         AND predecessor.finished_at
             NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
-        -- After another end, a run with the rule `success` stays blocked: runs_stuck has it.
+        -- With the rule `success`, a run stays blocked after another end: runs_stuck has it.
         AND (predecessor.status = 'succeeded' OR dependency.rule <> 'success')
     GROUP BY follower.job_type
     UNION ALL
@@ -471,6 +481,7 @@ found (facts) AS (
             NOT BETWEEN now() - make_interval(secs => $4::float8) AND now() + interval '1 minute'
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     UNION ALL
+    -- A run has been running for longer than usual.
     SELECT jsonb_build_object(
         'code', 'run_unusual',
         'job_type', run.job_type,
@@ -493,6 +504,7 @@ found (facts) AS (
             END
         )
     UNION ALL
+    -- The newest success was shorter than usual.
     SELECT jsonb_build_object(
         'code', 'run_unusual',
         'job_type', usual.name,
@@ -508,6 +520,7 @@ found (facts) AS (
             CASE WHEN usual.known_median >= 10 THEN usual.known_median / 10 END
         )
     UNION ALL
+    -- The average run time grows, and will reach the timeout within a week.
     SELECT jsonb_build_object(
         'code', 'run_unusual',
         'job_type', definition.name,
@@ -556,7 +569,6 @@ found (facts) AS (
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = definition.name
             AND definition.max_age IS NOT NULL
-            -- The database's clock may have been ahead.
             AND figures.last_succeeded_at <= now() + interval '1 minute'
     ) AS success ON true
     CROSS JOIN LATERAL (
@@ -574,7 +586,8 @@ found (facts) AS (
         AND (definition.paused_at IS NULL OR definition.schedule IS NULL)
         AND coalesce(counted.since_at, '-infinity') < now() - definition.max_age
     UNION ALL
-    -- One run that hangs would stop all later ones.
+    -- A scheduled job without a timeout whose runs do not overlap: one that hangs would stop all
+    -- later ones.
     SELECT jsonb_build_object('code', 'timeout_missing', 'job_type', definition.name)
     FROM definition
     WHERE definition.enabled
@@ -584,8 +597,9 @@ found (facts) AS (
         AND definition.kind = 'shell'
         AND definition.timeout IS NULL
     UNION ALL
-    -- By default, `jobctl prune` keeps no run for longer, except those that their definition or the
-    -- database keeps. A small history needs no pruning.
+    -- Nothing prunes the history: more than 1,000 runs ended over 100 days ago, and 10 days longer
+    -- ago than their definition keeps them. By default, `jobctl prune` keeps runs for at most 90
+    -- days. A small history needs no pruning.
     SELECT jsonb_build_object('code', 'prune_missing', 'since_at', oldest.finished_at)
     FROM (
         SELECT ended.finished_at
@@ -614,7 +628,8 @@ found (facts) AS (
     WHERE relation.reltuples > 100000
         AND $1::text[] IS NULL
     UNION ALL
-    -- While its attempt runs, the command may still run. Outside of a job, nothing says until when.
+    -- The attempt that began an effect has ended, or the effect began more than a day ago. Outside
+    -- of a job, only its age shows that the command does not run any more.
     SELECT jsonb_build_object(
         'code', 'effect_open',
         'since_at', min(effect.recorded_at),
@@ -634,8 +649,9 @@ SELECT
     found.facts
     || jsonb_build_object('last_line', why.last_line, 'cause', why.cause)
 FROM found
--- What the newest failed attempt of the run said. A viewer reads only its cause, which for another
--- failure than an exit status is like the error.
+-- The last line that the newest failed attempt of the run printed. A viewer may only read its
+-- cause, which is that line without values. Failures other than an exit status have the cause in
+-- the error.
 LEFT JOIN LATERAL (
     SELECT
         words.last_line,

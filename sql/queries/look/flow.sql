@@ -1,12 +1,14 @@
--- What came and went in the last 10 minutes and the last hour: a row for each job with any, or with
--- due or running runs, by name, and first a row without a name for all jobs. An attempt that
--- failed counts as a start, too.
--- $1  job; NULL for all, and only then for all jobs together
+-- Counts the runs that came and went in the last 10 minutes and in the last hour. A row for each
+-- job with such runs, or with due or running ones, by name. Before them comes a row without a name
+-- for all jobs together, if there are several. A failed attempt counts as a start, too.
+-- $1  job; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- `trend` compares the runs that became due in 10 minutes with those that began or ended then, if
--- any run is due. `empty_in_seconds` is the time until none is due at this pace, NULL if that is
--- never. `at_best_seconds` is that time at the definition's rate, if nothing new comes. Both are
--- NULL while a hold, or the lack of a worker, keeps one of the due runs from starting.
+-- Some columns:
+--   trend             if any run is due: compares the runs that became due in 10 minutes (`came`)
+--                     with those that started or ended (`left`)
+--   empty_in_seconds  the time until no run is due, at this pace; NULL: never
+--   at_best_seconds   the time until no run is due, at the definition's rate, if no more come
+-- The last two are also NULL while a hold, or the lack of a worker, keeps a due run from starting.
 WITH pending AS (
     SELECT
         grouped.job_type,
@@ -41,9 +43,9 @@ WITH pending AS (
             count(*) FILTER (
                 WHERE run.is_due AND run.run_at > now() - interval '10 minutes'
             ) AS came_10m,
-            -- The failure has moved run_at, so an earlier time at which a run was due is not known.
-            -- A run after its first attempt is taken to have been due since its enqueue. After a
-            -- later attempt, it was due only briefly.
+            -- A failure moves run_at, so the time at which the failed attempt was due is lost. A
+            -- run that failed once counts as due since its enqueue. A run that failed again was
+            -- due only briefly, so it neither came nor left.
             count(*) FILTER (
                 WHERE run.failed_at > now() - interval '10 minutes'
                     AND run.created_at <= now() - interval '10 minutes'
@@ -163,6 +165,7 @@ summed AS (
         max(flow.longest) AS longest
     FROM flow
     GROUP BY GROUPING SETS ((flow.job_type), ())
+    -- The row of all jobs only if all were asked for and there are several.
     HAVING flow.job_type IS NOT NULL
         OR $1::text IS NULL AND count(*) > 1
 )
@@ -185,6 +188,7 @@ SELECT
     END AS trend,
     CASE
         WHEN summed.due > 0 AND NOT summed.is_stopped
+            -- The divisor is how many runs fewer there are after 600 seconds.
             THEN summed.due * 600.0::float8
                 / nullif(greatest(summed.left_10m - summed.came_10m, 0), 0)
     END AS empty_in_seconds,

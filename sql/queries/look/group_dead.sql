@@ -1,5 +1,5 @@
--- Dead runs counted by job and error type, the largest group first, and the error of the newest run
--- of each.
+-- Counts these dead runs by job and error type, the largest group first, and reads the error of the
+-- newest run of each group.
 -- $1  ids
 WITH counted AS (
     SELECT

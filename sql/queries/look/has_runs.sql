@@ -1,4 +1,5 @@
--- Whether any run of a job is kept. Each branch has an index.
+-- Returns whether a job has any run. Both parts use an index: one has the running runs, the other
+-- one all other runs.
 -- $1  job, defined or not
 SELECT
     EXISTS (

@@ -1,6 +1,6 @@
--- Counts the running runs of these targets, and checks their holds.
+-- Counts the running runs of these targets, and checks that the targets are held.
 -- $1  scopes    $2  names, empty for all; of equal length
--- One row: how many run, and whether each target is held. If one is not, its runs can start.
+-- One row: how many run, and whether each target is held. If one is not, its runs can still start.
 SELECT
     (
         SELECT count(*)

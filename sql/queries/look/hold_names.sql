@@ -1,4 +1,5 @@
--- The workers or the queues that a hold can name. Of queues that only pending runs name, just $2.
+-- Lists the workers or the queues that a hold can name. Of the queues that only pending runs name,
+-- checks just the given one, because reading all these runs would take long.
 -- $1  scope    $2  name
 SELECT known.name
 FROM (

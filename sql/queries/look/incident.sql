@@ -1,5 +1,5 @@
--- The incident of a failed attempt, and the ends of its first and its last attempt. An incident
--- keeps its name when the attempt that it is named after is deleted.
+-- Reads the incident of a failed attempt, and when its first and its last attempt ended. An
+-- incident is named after its first attempt, and keeps this name when that attempt is deleted.
 -- $1  run_id    $2  attempt
 -- Zero rows: this attempt did not fail.
 SELECT

@@ -1,7 +1,8 @@
--- The runs whose last failed attempt is in an incident; no row if there is no such incident.
--- Attempt 0 stands for a run that died without a failed attempt, see list_incidents.sql.
+-- Returns the ids of the runs whose last failed attempt is in an incident. Attempt 0 stands for a
+-- run that died without a failed attempt, see list_incidents.sql.
 -- $1  incident; NULL for none
 -- $2  run_id    $3  attempt
+-- One row. Zero rows: there is no such incident.
 SELECT coalesce(
     array_agg(member.run_id) FILTER (
         WHERE NOT EXISTS (

@@ -1,4 +1,4 @@
--- The jobs of runs.
+-- Lists the jobs of these runs.
 -- $1  ids
 SELECT DISTINCT run.job_type
 FROM jobctl.job_runs AS run

@@ -1,7 +1,7 @@
--- The run that keeps others from a key.
+-- Finds the run that holds a key, so that no other run can have it.
 -- $1  key
 -- $2  scope
--- Zero rows: no run has the key, so it is free.
+-- Zero rows: the key is free.
 SELECT run.id
 FROM jobctl.job_runs AS run
 WHERE run.idempotency_key = $1::text

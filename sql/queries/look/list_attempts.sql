@@ -1,11 +1,11 @@
--- The history of a run, the oldest attempt first.
+-- Lists the attempts of a run that have ended, the oldest first.
 -- $1  id    $2  characters from the end of each output; NULL for all
 SELECT
     attempt.attempt,
     attempt.worker,
     attempt.started_at,
     attempt.finished_at,
-    -- The database's clock may have been ahead at the start.
+    -- If the database's clock was ahead at the start, the time is 0, and not negative.
     round(
         extract(
             epoch FROM greatest(attempt.finished_at, attempt.started_at) - attempt.started_at

@@ -1,5 +1,7 @@
--- The definitions with the keys of the file, by name, and the events that paused or disabled them.
--- $1  name; NULL for all
+-- Lists the definitions by name: their keys as in the file, and the events that paused or disabled
+-- them.
+-- $1  name; NULL for all. Only with a name, also counts the schedules of applications: there may be
+--     many
 SELECT
     definition.name AS job_type,
     jobctl.definition_keys(definition)::text AS keys,

@@ -1,5 +1,5 @@
--- The trail of a run or of a definition: the last hundred events, the oldest first.
--- $1  run    $2  definition; the other is NULL
+-- Lists the events of a run or of a definition: the last hundred, the oldest first.
+-- $1  run    $2  definition; one of the two is NULL
 SELECT
     latest.recorded_at,
     latest.action,

@@ -1,4 +1,4 @@
--- These failed attempts, in their order, with the status of their runs now.
+-- Reads the given failed attempts, in their order, with the present status of their runs.
 -- $1  run_ids    $2  attempts, of equal length
 -- Texts are cut, because workers may write long ones.
 SELECT

@@ -1,4 +1,4 @@
--- The holds that are in force, the oldest first.
+-- Lists the holds that are in force, the oldest first.
 SELECT
     hold.scope,
     hold.name,

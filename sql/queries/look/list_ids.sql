@@ -1,23 +1,25 @@
--- The ids of matching runs, the newest first or the latest end first.
+-- Lists the ids of matching runs: the newest first, or the latest end first.
 -- $1  job    $2  queue    $3  key    $4  key_prefix    $5  share    $6  error_type
--- $7  error, a text in the last error, or in the last line of the last output if that attempt
---     failed, in any case of letters
+-- $7  error: a text in the last error, or in the last line of the last output if that attempt
+--     failed. Upper and lower case do not matter
 -- $8  paths of the payload, with dots, and their    $9  values
 -- $10 enqueued_by    $11 worker of an attempt; NULL for any, like the others
 -- $12 since    $13 until, exclusive; NULL for no bound. Both compare the end of a run, or its
---              creation while it has not ended.
--- $14 unsettled: whether settled runs are left out, and runs that a tick or a newer run cancelled.
---     An error type selects those that a tick cancelled.
--- $15 statuses; NULL for any    $16 had_failures: whether only such runs match
--- $17 latest_end_first: whether the latest of these times comes first    $18 limit; NULL for all
+--     creation if it has not ended
+-- $14 unsettled: whether to leave out settled runs, and runs that a tick or a newer run cancelled.
+--     With an error type, those that a tick cancelled are not left out
+-- $15 statuses; NULL for any    $16 had_failures: whether only runs with a failed attempt match
+-- $17 latest_end_first: whether to order by the time of $12, the latest first; else by id
+-- $18 limit; NULL for all
 -- $19 ids: only these runs; NULL for any
 --
--- Texts are searched in lower case: the letters A to Z by COLLATE "C", since I and i do not belong
--- together in Turkish, and then the others by the locale of the database.
+-- Texts are compared in lower case. First COLLATE "C" lowers the letters A to Z, because in Turkish
+-- I and i are different letters. Then the locale of the database lowers the others.
 --
--- Running runs are separate because they have an index of their own. They are few. The others are
--- read in the order of an index, until enough of them match. Waiting runs are separate if there is
--- a window, a key or a status: then an index finds them, and another one finds the ended runs.
+-- Ended runs are read in the order of an index, until enough of them match. Running runs are few
+-- and have an index of their own, so they are read separately. Waiting runs are read with the ended
+-- ones, or separately if there is a window, a key or a status: then one index finds the waiting
+-- runs and another one the ended runs.
 WITH matching AS NOT MATERIALIZED (
     SELECT run.*
     FROM jobctl.job_runs AS run
@@ -37,7 +39,7 @@ WITH matching AS NOT MATERIALIZED (
         AND ($6::text IS NULL OR run.error_type = $6::text)
         AND (
             $7::text IS NULL
-            -- Only such a run has an error.
+            -- Only a run with an error type has an error.
             OR run.error_type IS NOT NULL
                 AND (
                     strpos(
@@ -57,7 +59,7 @@ WITH matching AS NOT MATERIALIZED (
                         WHERE attempt.run_id = run.id
                             AND attempt.attempt = run.attempts
                             AND attempt.outcome IN ('failed', 'lease_expired')
-                            -- Most outputs do not have the text, and this is faster.
+                            -- Most outputs do not have the text, and this finds out faster.
                             AND strpos(output.tail, lowered.asked) > 0
                             AND strpos(jobctl.last_line(output.tail), lowered.asked) > 0
                     )
@@ -101,16 +103,17 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
-        -- The separate waiting runs are below.
+        -- In these cases, `waiting` has the waiting runs.
         AND (
             num_nonnulls(
                 $3::text, $4::text, $12::timestamptz, $13::timestamptz, $15::text[]
             ) = 0
             OR run.finished_at IS NOT NULL
         )
-        -- With `=`, the planner would leave the job out of the order, and not use its index.
+        -- With `=`, the planner would drop the job from ORDER BY, and not use the index with it.
         AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
-        -- A search through all runs ends at the worker's first one.
+        -- A search by worker through all runs ends at the first run of this worker. For
+        -- a worker without runs it begins at the largest bigint, so it finds nothing.
         AND run.id >= CASE
             WHEN $11::text IS NOT NULL
                 AND coalesce($12::timestamptz, $13::timestamptz) IS NULL
@@ -148,7 +151,7 @@ ended_or_waiting AS (
         -- Only the indexes of the job have this order.
         CASE WHEN $1::text IS NOT NULL AND NOT $17::boolean THEN run.job_type END DESC,
         run.id DESC
-    -- The planner may not see that no ended run matches.
+    -- If the statuses are of runs that have not ended, the planner may not see that none matches.
     LIMIT CASE
         WHEN NOT $15::text[] && ARRAY['succeeded', 'dead', 'cancelled'] THEN 0
         ELSE $18::bigint
@@ -161,7 +164,8 @@ waiting AS NOT MATERIALIZED (
         AND ($1::text IS NULL OR run.job_type = $1::text)
         AND run.created_at >= coalesce($12::timestamptz, '-infinity')
         AND run.created_at < coalesce($13::timestamptz, 'infinity')
-        -- The condition of job_runs_key, which is true for each of them.
+        -- The condition of the index job_runs_key, so that the planner uses it. It is true for each
+        -- waiting run.
         AND (
             $3::text IS NULL
             OR run.key_scope = 'retained'
@@ -179,7 +183,7 @@ FROM (
         AND run.created_at >= coalesce($12::timestamptz, '-infinity')
         AND run.created_at < coalesce($13::timestamptz, 'infinity')
     UNION ALL
-    -- Separate, because each has an index of its own.
+    -- Pending and blocked runs have an index each.
     (
         SELECT waiting.id, waiting.at
         FROM waiting

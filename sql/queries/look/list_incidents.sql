@@ -1,14 +1,23 @@
--- Incidents, see name_incident.sql, with the counts of their attempts that match. Incidents of the
--- same jobs with the same cause are one row, a trickle, if less than 8 hours lie between the end of
--- one and the begin of the next: as long as a shift. What fails each night, or twice a day, stays a
--- row each time. Rows with dead runs that are not settled come first, then those with runs that
--- still wait or run, then the others; those with the most such runs first, then the latest. A run
--- counts for the incident of its last failed attempt. A row names its newest incident with dead
--- runs; without one, the newest with runs that still wait or run; else the newest. Reads only
--- columns that a viewer may read.
+-- Lists incidents: failed attempts with the same cause at about the same time, see
+-- name_incident.sql.
+--
+-- Rows: incidents of the same jobs with the same cause are one row (a trickle) if less than 8 hours
+-- lie between the end of one and the begin of the next. 8 hours is a shift. So a failure that comes
+-- each night, or twice a day, is a row each time. Counts are of the attempts that match.
+--
+-- Order: first the rows with dead runs that are not settled, then those with runs that still wait
+-- or run, then the others. Among these, those with the most such runs first, then the latest.
+--
+-- Runs: a run counts as dead, waiting, recovered or settled only for the incident of its last
+-- failed attempt.
+--
+-- Name: a row has the name of its newest incident with dead runs; without one, of the newest with
+-- runs that still wait or run; else of the newest.
+--
+-- Reads only columns that a viewer may read.
 -- $1  since      $2  until, exclusive; NULL for no bound
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
--- $5  with_unstarted: also runs that died without a failed attempt; each is an incident
+-- $5  with_unstarted: whether to add runs that died without a failed attempt, an incident each
 -- $6  limit
 WITH failed AS (
     SELECT
@@ -41,6 +50,7 @@ members AS (
     WHERE $3::bigint[] IS NULL
         OR wanted.run_id IS NOT NULL
     UNION ALL
+    -- Attempt 0 stands for a run that died without a failed attempt.
     SELECT
         run.id || '.0' AS incident,
         run.id AS run_id,
@@ -98,6 +108,7 @@ incidents AS (
     FROM failures AS failure
     GROUP BY failure.incident, failure.error_type, failure.cause
 ),
+-- Whether at least 8 hours are between an incident and all earlier ones of its kind.
 pauses AS (
     SELECT
         incident.*,
@@ -108,6 +119,7 @@ pauses AS (
         ) >= interval '8 hours' AS begins_a_trickle
     FROM incidents AS incident
 ),
+-- Numbers the trickles: each long pause begins the next one.
 trickles AS (
     SELECT
         pause.incident,
@@ -125,6 +137,7 @@ counted AS (
         (array_agg(
             failure.incident
             ORDER BY
+                -- See "Name" above.
                 CASE WHEN failure.is_dead THEN 1 WHEN failure.is_unfinished THEN 2 ELSE 3 END,
                 failure.finished_at DESC,
                 failure.run_id DESC,
@@ -183,6 +196,7 @@ FROM counted
 LEFT JOIN LATERAL jobctl.attempt_texts(counted.newest[1][1], counted.newest[1][2]::integer) AS words
     ON true
 ORDER BY
+    -- See "Order" above.
     CASE WHEN counted.dead > 0 THEN 1 WHEN counted.waiting > 0 THEN 2 ELSE 3 END,
     counted.dead DESC,
     counted.waiting DESC,

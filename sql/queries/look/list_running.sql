@@ -1,4 +1,4 @@
--- The longest running runs; runs without a start come last.
+-- Lists the running runs, the longest running first. Runs without a start come last.
 -- $1  job; NULL for all    $2  limit
 SELECT
     run.id,
@@ -8,7 +8,7 @@ SELECT
     extract(epoch FROM greatest(now(), run.started_at) - run.started_at)::float8
         AS run_time_seconds,
     lease.locked_until,
-    -- The columns above are the fields of `status`.
+    -- The columns above `now` are the fields of `status`.
     now() AS now,
     run.attempts,
     run.max_attempts + run.uncounted_attempts AS max_attempts,

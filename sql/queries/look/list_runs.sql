@@ -1,4 +1,4 @@
--- Runs in the order of their ids, and the duration of the last attempt.
+-- Reads the given runs in their order, with the duration of the last attempt.
 -- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
 WITH usual AS MATERIALIZED (
@@ -27,7 +27,7 @@ SELECT
     run.started_at,
     run.failed_at,
     run.finished_at,
-    -- The database's clock may have been ahead at the start.
+    -- If the database's clock was ahead at the start, the time is 0, and not negative.
     round(extract(epoch FROM CASE
         WHEN run.status = 'running' THEN greatest(now(), run.started_at) - run.started_at
         ELSE greatest(attempt.finished_at, attempt.started_at) - attempt.started_at

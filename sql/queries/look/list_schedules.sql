@@ -1,6 +1,7 @@
--- The definitions and their schedules, by name, each before the next schedules of applications.
+-- Lists the definitions by name, each with its schedule. After each come the next of the schedules
+-- that applications made for it.
 -- $1  name; NULL for all
--- $2  with_figures: how the last runs ended, and the usual run time
+-- $2  with_figures: whether to read how the last runs ended, and the usual run time
 -- $3  applications: how many schedules of applications to return for each job
 WITH definition AS MATERIALIZED (
     SELECT

@@ -1,12 +1,13 @@
--- Events of all runs, definitions, queues and workers, the newest first.
+-- Lists events of all runs, definitions, queues and workers, the newest first.
 -- $1  since    $2  until, exclusive; NULL for no bound
--- $3  by, a text in the user, the host or the login, in any case of letters, see list_ids.sql
--- $4  action; NULL for any but alerts    $5  job    $6  queue    $7  worker; NULL for any
+-- $3  by: a text in the user, the host or the login. Upper and lower case do not matter, see
+--     list_ids.sql
+-- $4  action; NULL for all except alerts    $5  job    $6  queue    $7  worker; NULL for any
 -- $8  limit
--- $9  grouped: events of runs that one command wrote are one row. `run_id` is then their number, as
---     12 runs; the job and the detail are NULL if they differ.
--- The event of a queue holds or releases it, or changes a run that is in it now. The event of a
--- worker is about the worker, or was written by its ticks.
+-- $9  grouped: whether the events of runs that one command wrote become one row. Its `run_id` is
+--     the number of runs, as `12 runs`. Its job and detail are NULL if they differ.
+-- An event is about a queue if it holds or releases the queue, or changes a run that is in it now.
+-- It is about a worker if it names the worker, or if a tick of the worker wrote it.
 WITH matching AS (
     SELECT event.*
     FROM jobctl.job_events AS event
@@ -21,7 +22,7 @@ WITH matching AS (
     WHERE event.recorded_at >= coalesce($1::timestamptz, '-infinity')
         AND event.recorded_at < coalesce($2::timestamptz, 'infinity')
         AND ($3::text IS NULL OR strpos(lowered.users, lowered.asked) > 0)
-        -- Alerts are no changes.
+        -- Without an action, leave out alerts, because they change nothing.
         AND event.action = coalesce($4::text, nullif(event.action, 'alert'))
         AND ($5::text IS NULL OR event.job = $5::text)
         AND (
@@ -38,7 +39,7 @@ WITH matching AS (
             OR event.detail IN ('worker ' || $7::text, $7::text)
             OR event.host_user = $7::text
         )
-        -- The newest event stands for its command.
+        -- Of the events of a command, return only the newest.
         AND NOT (
             $9::boolean
             AND $6::text IS NULL

@@ -1,4 +1,5 @@
--- The output of an attempt of a run. That of a running attempt is what its worker last sent.
+-- Reads the output of an attempt of a run. Of a running attempt, it is what its worker has sent so
+-- far.
 -- $1  id    $2  attempt; NULL for the running one, or else for the last finished one
 -- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
 SELECT

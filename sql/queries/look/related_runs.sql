@@ -1,6 +1,7 @@
--- The runs that wait for a run, or for which it waits, directly or through others; or waited, if
--- the waiting one still exists.
--- $1  id    $2  followers: else predecessors    $3  direct: only directly
+-- Finds the runs that wait for a run, or for which it waits, directly or through other runs. Also
+-- finds those that have waited, as long as the run that waited exists.
+-- $1  id    $2  followers: whether to find the runs that wait; else those for which it waits
+-- $3  direct: whether to leave out runs that are related only through other runs
 WITH RECURSIVE related (id) AS (
     SELECT $1::bigint
     UNION

@@ -1,4 +1,4 @@
--- Lists what runs have printed in their last attempts, of those that the login may see.
+-- Reads what the given runs have printed in their last attempts. Only runs that the login may see.
 -- $1  ids
 -- A row per run.
 SELECT result.id, result.output

@@ -1,4 +1,4 @@
--- About how many runs there are; negative if it is unknown.
+-- Estimates how many runs there are. A negative number: unknown.
 SELECT relation.reltuples::bigint AS runs
 FROM pg_class AS relation
 WHERE relation.oid = 'jobctl.job_runs'::regclass

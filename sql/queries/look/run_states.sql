@@ -1,4 +1,4 @@
--- Lists the states of runs that the login may see.
+-- Reads the states of the given runs. Only runs that the login may see.
 -- $1  ids
 -- A row per run.
 SELECT

@@ -1,6 +1,6 @@
--- Finds sequences that would return ids that are already in their tables, or that other tables
--- know. Subscribers of logical replication have such sequences, because it replicates tables but
--- not sequences.
+-- Finds sequences that would return ids that were used before: ids in their own tables, or ids of
+-- deleted runs that other tables name. Subscribers of logical replication have such sequences,
+-- because it replicates tables but not sequences.
 -- A row per such sequence: its table, and the statement that corrects it.
 SELECT
     sequence.table_name,
@@ -12,7 +12,7 @@ FROM (
         runs.last_value + runs.is_called::integer AS next,
         greatest(
             (SELECT max(run.id) FROM jobctl.job_runs AS run),
-            -- Of deleted runs.
+            -- These tables may name runs that were deleted.
             (SELECT max(attempt.run_id) FROM jobctl.job_attempts AS attempt),
             (SELECT max(effect.run_id) FROM jobctl.job_effects AS effect),
             (SELECT max(event.run_id) FROM jobctl.job_events AS event)

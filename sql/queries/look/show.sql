@@ -1,5 +1,5 @@
--- A run and the facts that decide when it starts: its definition, the number of running runs of its
--- job, the number of due runs that come first, and when a worker last looked.
+-- Reads a run, and the facts that decide when it starts: its definition, its limits and holds, the
+-- runs for which it waits, the due runs that come first, and when a worker last looked.
 -- $1  id    $2  tick_age: seconds after its last tick until a worker is silent
 -- Zero rows: no such run.
 WITH workers AS (
@@ -11,7 +11,7 @@ WITH workers AS (
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
 ),
--- Limits or holds let no run of these jobs start now.
+-- The jobs of which no run can start now, because of limits or holds.
 full_jobs AS MATERIALIZED (
     SELECT definition.name
     FROM jobctl.job_definitions AS definition
@@ -36,7 +36,7 @@ full_jobs AS MATERIALIZED (
     FROM jobctl.current_holds AS hold
     WHERE hold.scope = 'job'
 ),
--- The runs that it waits for.
+-- The runs for which the run waits or waited.
 predecessors AS MATERIALIZED (
     SELECT
         dependency.after_id AS id,
@@ -47,7 +47,7 @@ predecessors AS MATERIALIZED (
     FROM jobctl.job_dependencies AS dependency
     LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = dependency.after_id
     CROSS JOIN LATERAL (SELECT coalesce(predecessor.status, 'deleted') AS status) AS ended
-    -- The predecessor has ended as the rule asks, and the next tick records that.
+    -- is_released: the predecessor has ended as the rule asks, and the next tick will record that.
     CROSS JOIN LATERAL (
         SELECT
             dependency.state = 'due'
@@ -59,7 +59,7 @@ predecessors AS MATERIALIZED (
     ) AS released
     WHERE dependency.run_id = $1::bigint
 ),
--- The runs that it waits or waited for, also through others.
+-- The runs for which the run waits or waited, directly or through other runs.
 chain AS MATERIALIZED (
     SELECT known.id
     FROM (
@@ -138,7 +138,7 @@ SELECT
             )
         ORDER BY chain.id
     ) AS roots,
-    -- The columns above are the fields of `show`.
+    -- The columns above `now` are the fields of `show`.
     now() AS now,
     coalesce(definition.schedule IS NOT NULL AND NOT definition.enabled, false) AS disabled,
     CASE WHEN definition.schedule IS NOT NULL THEN definition.paused_at END AS paused_at,
@@ -153,8 +153,8 @@ SELECT
     ) AS running_of_lock,
     definition.rate,
     definition.rate_per_share,
-    -- A later time was written while the database's clock was ahead. The next tick corrects it.
-    -- `least` ignores NULL.
+    -- A later time than `least` allows was written while the database's clock was ahead. The next
+    -- tick corrects it.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
             THEN least(
@@ -197,7 +197,8 @@ SELECT
             AND sibling.share IS NOT DISTINCT FROM run.share
     ) AS running_of_share,
     (
-        -- If more than these come first, it is not known how many of them can start.
+        -- Only a thousand earlier runs are read. If there are so many, more may follow them, so it
+        -- is not known how many of all can start.
         SELECT CASE
             WHEN count(*) = 1000 THEN 1000
             ELSE count(*) FILTER (
@@ -214,7 +215,8 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    -- Of the runs of its queue that ended last after a start, within 10 minutes.
+    -- The average time between two ends of runs of its queue: of the last thousand, within 10
+    -- minutes. Cancelled runs do not count, because they may not have started.
     (
         SELECT
             CASE
@@ -227,7 +229,7 @@ SELECT
             WHERE ended.finished_at > now() - interval '10 minutes'
                 AND ended.queue = run.queue
                 AND ended.status <> 'cancelled'
-                -- Only a due run waits for others.
+                -- Only for a due run, because only it waits for other runs of the queue.
                 AND EXISTS (
                     SELECT FROM jobctl.pending_runs AS pending
                     WHERE pending.id = run.id
@@ -256,7 +258,8 @@ CROSS JOIN LATERAL (SELECT coalesce(definition.lock_name, run.lock) AS lock) AS 
 LEFT JOIN jobctl.job_share_rates AS used
     ON used.definition_id = definition.id
     AND used.share = coalesce(run.share, '')
--- A lock on a row is known by the transaction that took it. Several lockers stay unknown.
+-- The server process whose transaction has locked the row: xmax of the row is its transaction. If
+-- several transactions share the lock, xmax names all of them at once, and they stay unknown.
 CROSS JOIN LATERAL (
     SELECT
         min(lock.pid) FILTER (WHERE lock.transactionid = run.xmax) AS of_run,

@@ -1,8 +1,9 @@
--- The state of every job that has a definition, or unfinished, dead or recently succeeded runs. A
--- queued or failed run counts as `due` or as `not_due`. A settled run does not count. Run times are
--- of the newest 200 successes within 24 hours, because reading their attempts takes longer than
--- counting the runs.
+-- Reads the state of every job that has a definition, or unfinished, dead or recently succeeded
+-- runs. A queued or failed run counts as `due` or as `not_due`. A settled run does not count.
 -- $1  job; NULL for all
+-- Run times are those of the newest 200 successes within 24 hours. Reading the attempts of more
+-- would take longer than counting the runs.
+-- The runs that count. `since`: due since then, or running since then.
 WITH standing AS (
     SELECT run.job_type, run.status, run.is_due, run.run_at AS since
     FROM jobctl.pending_runs AS run

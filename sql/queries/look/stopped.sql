@@ -3,9 +3,11 @@
 -- $1  jobs; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
 -- $3  lag: seconds after which a due run is late, unless its definition has another max_lag
--- `runs` is the number of due runs that a hold keeps from starting. `keeps_late` says that one of
--- them is late and belongs to a job with a schedule. `max_age` is in seconds. `run_id` is the run
--- that asked for a later attempt, and so holds its job.
+-- Some columns:
+--   runs        the due runs that a hold keeps from starting
+--   keeps_late  whether one of them is late and belongs to a job with a schedule
+--   max_age     seconds
+--   run_id      the run that asked for a later attempt, and so holds its job
 WITH due AS MATERIALIZED (
     SELECT
         grouped.*,
@@ -60,7 +62,7 @@ CROSS JOIN LATERAL (
     WHERE CASE hold.scope
         WHEN 'job' THEN due.job_type = hold.name
         WHEN 'queue' THEN due.queue = hold.name
-        -- Other workers may start the runs of a held one.
+        -- The hold of a worker keeps a run from starting if no other worker may start it.
         WHEN 'worker' THEN (worker.queues = '{}' OR due.queue = ANY (worker.queues))
             AND NOT (
                 SELECT serving.accepted

@@ -1,27 +1,34 @@
--- The jobs that a report shows: with a run, a failed attempt or a dropped run in the window, with a
--- running or pending run, with an enabled definition, or with a problem. Jobs with a problem come
--- first, then those with failures, then those with the most runs.
--- $1  bins: their starts    $2  width: of a bin, seconds
--- $3  by_day: read the figures of days in UTC, which count no cancelled run, and not the runs
+-- Lists the jobs that a report shows: those with a run, a failed attempt or a dropped run in the
+-- window, with a running or pending run, with an enabled definition, or with a problem. Jobs with a
+-- problem come first, then those with failures, then those with the most runs.
+-- $1  bins: their starts. A bin is a part of the window
+-- $2  width: of a bin, seconds
+-- $3  by_day: whether to read the figures of days in UTC instead of the runs. They count no
+--     cancelled run
 -- $4  troubled: jobs with a problem       $5  limit
--- `failed` counts attempts that did not end their run, in the bin of their end. `bins` has an
--- object for each bin with any; `index` counts from 0, `began` is the place in bins of the earliest
--- start of a run or attempt that took longer than a bin, and `longest` is the longest time from the
--- claim to the record of a success, in seconds. `total` and `all_...` count all jobs. `dropped` is
--- of the days of the window. See run_time_trend.sql for the last columns.
+--
+-- `bins` has an object for each bin in which something ended:
+--   index    the place of the bin, from 0
+--   failed   attempts that did not end their run, in the bin of their end
+--   began    the earliest start of a run or attempt that took longer than a bin, in bins after the
+--            start of the first one
+--   longest  the longest time from the claim to the record of a success, in seconds
+-- `total` and `all_...` count all jobs, also those beyond the limit. `dropped` counts whole days of
+-- the window. The last columns are those of run_time_trend.sql.
 WITH ended AS (
     SELECT
         run.job_type AS job,
         bin.place - 1 AS bin,
+        -- The runs of a row have one status. They are counted in the column of this status.
         run.runs * (run.status = 'succeeded')::integer AS succeeded,
         0 AS failed,
         run.runs * (run.status = 'dead')::integer AS dead,
         run.runs * (run.status = 'cancelled')::integer AS cancelled,
-        -- A run that was cancelled while it waited has the start of an earlier attempt.
+        -- The start of a cancelled run may be that of an earlier attempt, after which it waited.
         CASE WHEN run.status <> 'cancelled' THEN run.began END AS began,
         CASE WHEN run.status = 'succeeded' THEN run.longest END AS longest
     FROM unnest($1::timestamptz[]) WITH ORDINALITY AS bin (start, place)
-    -- Each bin reads its own part of the index: finding the bin of each run takes longer.
+    -- Reads each bin's part of the index. Finding the bin of each run would take longer.
     CROSS JOIN LATERAL (
         SELECT
             run.job_type,

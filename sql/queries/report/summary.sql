@@ -1,7 +1,7 @@
--- The numbers of the report.
+-- Reads the numbers at the head of the report.
 -- $1  silent_after: seconds after its last tick until a worker is silent
--- Always one row. `..._7d` are runs that ended on this day, in UTC, and the six before it, and
--- `..._before` those of the seven days before them.
+-- Always one row. `..._7d` count the runs that ended today, in UTC, or in the six days before.
+-- `..._before` count those of the seven days before that.
 SELECT
     current_database()::text AS database,
     EXISTS (SELECT FROM jobctl.job_runs) OR EXISTS (SELECT FROM jobctl.job_definitions) AS used,
