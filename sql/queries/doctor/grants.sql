@@ -1,14 +1,17 @@
--- Finds grants that weaken the role matrix. Reads only catalogs, which every role may read.
--- $1  matrix: the GRANT statements of each set, the viewer's first
--- A row per finding: `kind`, `name` (quoted for SQL) and `has`:
---  role: has a privilege, or may grant one, that is in none of its sets. A role has the sets of
---        which it has all privileges, and may have a part of the viewer's. PUBLIC must have none
---  member: belongs to predefined roles that can access all tables
---  attribute: a role of the matrix has attributes that bypass the privileges of tables: REPLICATION
---        copies the whole server, and before version 16 CREATEROLE gives membership in the owner
---  owner: has members, which have all its rights; superusers are left out
--- Roles with the rights of the schema's owner are left out of all but the last.
--- Zero rows: nothing weakens the matrix.
+-- Finds roles with more privileges than `jobctl grants` gives. Reads only catalogs, which every
+-- role may read.
+-- $1  matrix: the GRANT statements of each set (viewer, worker and so on), the viewer's first
+-- A row per finding: its `kind`, the `name` of the role, quoted for SQL, and what it `has`:
+--   role       a privilege, or the right to grant one, that no set of the role has. A role has the
+--              sets of which it has all privileges. It may also have a part of the viewer's. PUBLIC
+--              may have nothing
+--   member     a membership in predefined roles that can access all tables
+--   attribute  attributes that bypass the privileges of tables, of a role that has some privilege
+--              in the schema: REPLICATION copies the whole server, and before version 16 CREATEROLE
+--              gives membership in the owner
+--   owner      members: each has all rights of the schema's owner. Superusers are left out
+-- The first three leave out roles that have the rights of the schema's owner.
+-- Zero rows: no role has more than the sets.
 WITH schema AS (
     SELECT
         namespace.oid,
@@ -22,11 +25,12 @@ relations AS (
         relation.oid,
         relation.relname::text AS name,
         relation.relacl AS privileges,
-        -- The matrix grants on ALL TABLES cover tables and views.
+        -- What a grant on ALL TABLES covers.
         relation.relkind IN ('r', 'v') AS is_table
     FROM schema
     JOIN pg_class AS relation ON relation.relnamespace = schema.oid
 ),
+-- The privileges of each set, read from its GRANT statements.
 matrix AS MATERIALIZED (
     SELECT DISTINCT
         set.number,
@@ -43,6 +47,7 @@ matrix AS MATERIALIZED (
     LEFT JOIN LATERAL regexp_matches(privilege[2], '\w+', 'g') AS listed ON true
     LEFT JOIN relations ON object[1] = 'ALL TABLES' AND relations.is_table
 ),
+-- The access lists of all objects.
 granted AS (
     SELECT 'SCHEMA' AS object, NULL::text AS column_name, schema.privileges
     FROM schema
@@ -55,12 +60,13 @@ granted AS (
     JOIN pg_attribute AS attribute
         ON attribute.attrelid = relations.oid AND NOT attribute.attisdropped
     UNION ALL
-    -- The default without an ACL: every role may call a function.
+    -- A function without an access list has the default one: every role may call it.
     SELECT function.proname, NULL, coalesce(function.proacl, acldefault('f', function.proowner))
     FROM schema
     JOIN pg_proc AS function ON function.pronamespace = schema.oid
     UNION ALL
-    -- Likewise every role may store values of a domain. Tables make types too.
+    -- By default, every role may store values of a domain. Only domains (d), because each table
+    -- also has a type.
     SELECT type.typname, NULL, coalesce(type.typacl, acldefault('T', type.typowner))
     FROM schema
     JOIN pg_type AS type ON type.typnamespace = schema.oid AND type.typtype = 'd'
@@ -69,6 +75,7 @@ granted AS (
     FROM schema
     JOIN pg_default_acl AS later ON later.defaclnamespace = schema.oid
 ),
+-- The privileges that roles have. The grantee 0 is PUBLIC.
 held AS MATERIALIZED (
     SELECT
         acl.grantee,
@@ -82,6 +89,7 @@ held AS MATERIALIZED (
         ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
     END
 ),
+-- The sets of which a role has all privileges.
 complete AS (
     SELECT held.grantee, matrix.number
     FROM matrix
@@ -92,6 +100,7 @@ complete AS (
         SELECT count(*) FROM matrix AS other WHERE other.number = matrix.number
     )
 ),
+-- The privileges that a role may have: those of its sets, and of the viewer's set, number 1.
 given AS (
     SELECT complete.grantee, matrix.object, matrix.privilege, matrix.column_name
     FROM complete
@@ -101,6 +110,7 @@ given AS (
     FROM held
     JOIN matrix ON matrix.number = 1 AND held.grantee <> 0
 ),
+-- The other privileges.
 beyond AS (
     SELECT
         held.grantee,

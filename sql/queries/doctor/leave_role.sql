@@ -1,5 +1,7 @@
--- Returns the role of this transaction, and goes on as the login: the server shows a session only
--- to its login and the members of it. The role of ALTER ROLE ... SET role is not a member.
+-- Returns the role of this transaction, and sets the role back to the login. PostgreSQL shows the
+-- details of a session only to its login and to members of the login. A role that ALTER ROLE ...
+-- SET role has set is usually not a member.
 SELECT role.name
+-- OFFSET 0 and the comparison make PostgreSQL read current_user before set_config changes it.
 FROM (SELECT current_user::text AS name OFFSET 0) AS role
 CROSS JOIN LATERAL set_config('role', CASE WHEN role.name <> '' THEN 'none' END, true)

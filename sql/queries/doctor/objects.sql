@@ -1,15 +1,19 @@
 -- Compares the objects of the schema with those that `migrate` makes. Reads only catalogs, which
 -- every role may read.
--- $1  definitions: docs/schema.sql, as pg_dump writes it. Needs plain_texts.sql;
---     chr(59) is the semicolon at the end of each
--- A row per deviation: `kind`, `object`, and the `statement` that removes it:
---  changed, missing: an object of jobctl; no statement
---  foreign: not an object of jobctl. Indexes that only make queries faster are left out
---  hidden: a table with row level security, which fails the sessions that it applies to
---  event trigger: can run code in `migrate`; those of extensions are left out
+-- $1  definitions: docs/schema.sql, as pg_dump writes it
+-- A row per difference: its `kind`, the `object`, and the `statement` that removes it:
+--   changed, missing  an object of jobctl that differs or does not exist. The statement is empty
+--   foreign           not an object of jobctl. Indexes that only make queries faster are left out
+--   hidden            a table with row level security, which makes the sessions fail that it
+--                     applies to
+--   event trigger     can run code in `migrate`. Those of extensions are left out
 -- Zero rows: the schema is as the migrations made it.
+--
+-- plain_texts.sql must run first in the transaction, so that PostgreSQL writes names and values as
+-- in docs/schema.sql. chr(59) is a semicolon: a query file has only one statement, so a test allows
+-- no semicolon in it.
 WITH expected AS MATERIALIZED (
-    -- Only versions before 16 write the table before a column of a view.
+    -- Before version 16, PostgreSQL writes the columns of a view with their tables (`job_runs.id`).
     SELECT regexp_replace($1::text, '\mjob_\w+[.]', '', 'g') AS text
 ),
 relations AS (
@@ -56,6 +60,7 @@ table_lines AS (
     UNION ALL
     SELECT
         fact.conrelid,
+        -- The largest smallint: constraints come after all columns.
         32767,
         fact.conname,
         'CONSTRAINT ' || quote_ident(fact.conname) || ' ' || pg_get_constraintdef(fact.oid)
@@ -63,7 +68,9 @@ table_lines AS (
     JOIN pg_constraint AS fact ON fact.conrelid = relations.oid
     WHERE fact.contype = 'c'
 ),
--- `head` is in the text of an object of jobctl with this name, `text` only if nothing changed.
+-- The objects of the schema as pg_dump writes them. The expected text contains the `head` of each
+-- object of jobctl, and the whole `text` if the object has not changed. NULL: it is foreign, or has
+-- a property that no object of jobctl has.
 definitions AS (
     SELECT
         'table ' || relations.name AS object,

@@ -1,5 +1,4 @@
--- The actions that the current role may perform, read from the catalogs, which every role may read.
--- One row.
+-- Reads from the catalogs, which every role may read, what the current role may do. One row.
 SELECT
     coalesce(has_schema_privilege(to_regnamespace('jobctl'), 'USAGE'), false) AS enters,
     coalesce(functions.enqueues, false) AS enqueues,
@@ -24,6 +23,7 @@ FROM (
 ) AS functions
 CROSS JOIN (
     SELECT
+        -- For other tables, CASE returns NULL, which bool_and ignores.
         bool_and(CASE relname
             WHEN 'job_runs'
                 THEN has_table_privilege(oid, 'SELECT')

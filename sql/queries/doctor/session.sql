@@ -1,5 +1,5 @@
--- The properties of this session and its server. Needs no schema and no privilege. One row.
--- $1  role
+-- Reads the properties of this session and its server. Needs no schema and no privilege. One row.
+-- $1  role: the one that leave_role.sql has returned; only passed on
 SELECT
     pg_backend_pid() AS pid,
     extract(epoch FROM now() - activity.backend_start)::float8 AS age,
@@ -9,7 +9,7 @@ SELECT
     $1::text AS role,
     current_database()::text AS database,
     current_setting('server_encoding') AS encoding,
-    -- This transaction sets another one.
+    -- reset_val: the session's own time zone, because this transaction has set another one.
     (
         SELECT setting.reset_val FROM pg_settings AS setting
         WHERE setting.name = 'TimeZone'

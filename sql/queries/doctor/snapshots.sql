@@ -1,6 +1,6 @@
--- The sessions, prepared transactions and replication slots that stop vacuum from removing dead
--- rows, the one with the oldest snapshot first. Not every role sees the sessions of other roles,
--- see sees_sessions.sql.
+-- Lists the sessions, prepared transactions and replication slots that keep vacuum from removing
+-- dead rows, the oldest snapshot first. Not every role sees the sessions of other roles, see
+-- sees_sessions.sql.
 SELECT
     holder.kind,
     holder.name,

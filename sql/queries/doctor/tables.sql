@@ -1,5 +1,5 @@
--- The size and the vacuuming of the tables, the largest first. Numbers of rows are estimates of
--- ANALYZE and of the statistics, which every role may read.
+-- Lists the tables with their sizes and their last vacuum, the largest first. The numbers of rows
+-- are estimates of the statistics, which every role may read.
 SELECT
     relation.relname::text AS name,
     pg_size_pretty(pg_total_relation_size(relation.oid)) AS size,

@@ -1,8 +1,9 @@
--- The offsets of time zones by the database's own zone data, in seconds east of UTC.
--- $1  zones    $2  instants, one for each
--- A row per zone and instant. NULL: the database does not know the zone. AT TIME ZONE would read
--- names such as CET as abbreviations without summer time. The TimeZone setting reads them as zones;
--- it is set for this transaction only.
+-- Returns the offsets of time zones by the database's own zone data, in seconds east of UTC.
+-- $1  zones    $2  instants, one for each zone
+-- A row per zone and instant. NULL: the database does not know the zone.
+--
+-- The TimeZone setting is set for each zone, for this transaction only. AT TIME ZONE would read
+-- names such as CET as abbreviations, which have no summer time.
 WITH known AS MATERIALIZED (
     SELECT zone.name
     FROM pg_catalog.pg_timezone_names AS zone

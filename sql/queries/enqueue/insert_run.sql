@@ -1,8 +1,9 @@
--- Inserts a run of a built-in job without a key. insert_keyed_run.sql is the same statement with a
--- key. They stay two: a run without a key conflicts with no run, and ON CONFLICT would make its
--- enqueue a tenth slower.
+-- Inserts a run of a built-in job without a key.
 -- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
--- Returns the id. Zero rows: a trigger skipped the row, and enqueue_runs finds that.
+-- Returns the id. Zero rows: a trigger skipped the row. Then enqueue_runs raises the error.
+--
+-- insert_keyed_run.sql is the same statement with a key. There are two, because only a key can
+-- conflict, and ON CONFLICT would make an enqueue without a key a tenth slower.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
     payload,

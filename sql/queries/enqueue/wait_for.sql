@@ -1,5 +1,6 @@
--- Lets the runs that this transaction has enqueued wait for others.
--- $1  runs    $2  predecessors    $3  rules: one pair an element
--- One row: the run, the code and the reason of a refusal; NULLs: all wait.
+-- Lets runs that this transaction has enqueued wait for other runs. The arguments are arrays of
+-- equal length: each run waits for the predecessor at its place, by the rule there.
+-- $1  runs    $2  predecessors    $3  rules
+-- One row: the refused run, with the code and the reason. All NULL: no run was refused.
 SELECT refusal.run_id, refusal.code, refusal.reason
 FROM jobctl.wait_for($1::bigint[], $2::bigint[], $3::text[]) AS refusal

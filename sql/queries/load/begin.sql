@@ -1,6 +1,6 @@
--- Adds the definition of a load test. It is the lock of the test, because updated_at is renewed
--- while the test runs, see renew.sql. A test that was killed leaves its definition. The next test
--- takes it over with a new id, so the old test can't renew it any more.
+-- Adds the definition of a load test, which is also its lock: the test renews updated_at while it
+-- runs, see renew.sql. A test that was killed leaves its definition. After 30 seconds, the next
+-- test takes it over with a new id, so the old test can't renew it any more.
 -- Returns the id. Zero rows: another test runs, or a definition with other contents has the name.
 INSERT INTO jobctl.job_definitions AS definition (name, kind, action, queue, max_attempts)
 VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load', 1)
@@ -12,7 +12,7 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE definition.kind = excluded.kind
     AND definition.action = excluded.action
     AND definition.queue = excluded.queue
-    -- A time to come is that of a clock that was ahead.
+    -- A time in the future was written while the database's clock was ahead: it counts as old.
     AND definition.updated_at
         NOT BETWEEN now() - interval '30 seconds' AND now() + interval '1 minute'
 RETURNING definition.id

@@ -1,5 +1,5 @@
--- The figures of a load test, from its runs that are not running. One row. Rates and wait times are
--- NULL if too few runs were enqueued or started.
+-- Computes the figures of a load test from its runs that are not running. One row. Rates and wait
+-- times are NULL if too few runs were enqueued or started.
 WITH run AS (
     SELECT
         run.status,
@@ -19,6 +19,7 @@ span AS (
 SELECT
     count(*) AS runs,
     count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
+    -- A span with n runs has n - 1 intervals between them.
     round((count(*) - 1) / span.enqueues, 1)::float8 AS enqueues_per_second,
     round((count(run.started_at) - 1) / span.claims, 1)::float8 AS claims_per_second,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY run.wait_time)

@@ -1,5 +1,5 @@
--- Deletes everything of a load test except its runs: workers, figures, events and, at the end, the
--- definition.
+-- Deletes the workers, figures and events of a load test. With an id, also deletes its definition,
+-- at the end of the test. remove_runs.sql has deleted the runs before.
 -- $1  id of the definition; NULL keeps it
 WITH worker AS (
     DELETE FROM jobctl.job_workers AS worker

@@ -1,7 +1,7 @@
--- any status -> deleted: runs of the load test. A trigger deletes their history. The caller holds
--- the lock of the test's definition, see renew.sql. A worker that still has a claim loses it.
--- $1  most
--- The number of deleted rows; fewer than the maximum: no more are left.
+-- Deletes runs of the load test, whatever their status. A trigger deletes their history. The caller
+-- holds the lock of the test, see renew.sql. A worker that still has a claim loses it.
+-- $1  most: the maximum of the runs that are not running, and also of those that are
+-- The number of deleted rows. If it is less than the maximum, no more runs are left.
 DELETE FROM jobctl.job_runs AS run
 WHERE run.id = ANY (ARRAY(
     (

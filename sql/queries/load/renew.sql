@@ -1,4 +1,4 @@
--- Renews a load test, and counts its runs that have not ended.
+-- Renews the lock of a load test, see begin.sql, and counts its runs that have not ended.
 -- $1  id of the test's definition
 -- Zero rows: another test took over the definition, or it was removed.
 UPDATE jobctl.job_definitions AS definition

@@ -1,3 +1,3 @@
 -- Frees the space of the deleted runs, and corrects the planner's statistics. Runs outside of a
--- transaction. Skips a table that autovacuum works on now.
+-- transaction. SKIP_LOCKED: skips a table on which autovacuum works now.
 VACUUM (SKIP_LOCKED, ANALYZE) jobctl.job_runs, jobctl.job_attempts

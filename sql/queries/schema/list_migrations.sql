@@ -1,8 +1,9 @@
--- Lists the applied migrations, functions and views, whether their texts are still the same, and
--- which of their objects are missing or altered.
--- Functions and views have no version.
--- $1  versions    $2  names    $3  texts
--- $4  altered: functions, views and triggers that are not as `migrate` made them
+-- Lists the applied migrations, functions and views: whether their texts are `unchanged`, and which
+-- of their objects are `missing` or altered. Functions and views have no version.
+-- $1  versions    $2  names    $3  texts: those of this program
+-- $4  altered: objects that differ from docs/schema.sql, which is the schema after all migrations.
+--     While a migration is not applied yet, objects of earlier migrations may rightly differ. So
+--     they count as altered only when all are applied.
 SELECT
     applied.version,
     applied.name,
@@ -30,8 +31,7 @@ SELECT
             WHERE relation.relnamespace = 'jobctl'::regnamespace
         )
             OR lower(created[1] COLLATE "C") || ' ' || created[2] = ANY ($4::text[])
-            -- $4 compares with the schema after all migrations: a missing one may change a table.
-            AND (applied.version IS NULL OR newest.is_applied)
+            AND (applied.version IS NULL OR schema.is_current)
     ) AS missing
 FROM jobctl.schema_migrations AS applied
 LEFT JOIN unnest($1::integer[], $2::text[], $3::text[]) AS known (version, name, text)
@@ -39,7 +39,7 @@ LEFT JOIN unnest($1::integer[], $2::text[], $3::text[]) AS known (version, name,
     OR (known.version IS NULL AND applied.version IS NULL AND known.name = applied.name)
 CROSS JOIN (
     SELECT max(migration.version) >= (SELECT max(version) FROM unnest($1::integer[]) AS version)
-        AS is_applied
+        AS is_current
     FROM jobctl.schema_migrations AS migration
-) AS newest
+) AS schema
 ORDER BY applied.version, applied.name

@@ -1,4 +1,5 @@
--- The schema and its objects that have privileges: catalog and oid in one number each.
+-- Lists the schema and its objects that have privileges. Each is one number: the oid of its catalog
+-- in the upper 32 bits, and its own oid in the lower 32 bits.
 SELECT object.classid::bigint << 32 | object.objid::bigint
 FROM pg_namespace AS namespace
 CROSS JOIN LATERAL (

@@ -1,16 +1,19 @@
--- The state of the schema before a migration.
--- `owner`: the owner of the schema.
--- `is_trusted`: the current role has the rights of that owner. A superuser has the rights of every
--- role, but trusts only another superuser: code of the owner would run with the superuser's rights.
--- `creators`: roles that may create objects in the schema without the rights of its owner.
--- `strangers`: objects whose owner lacks the rights of the schema's owner, or is a superuser while
--- that owner is not. Before the first migration: all objects in the schema.
--- `missing_grant`: the statement that lets the current role create the schema.
--- pg_depend lists all objects of a schema. Default privileges are listed too, but with deptype 'a',
--- because they are dropped with it. Objects of the role that initdb created (10) have no row in
--- pg_shdepend.
--- A trigger's function runs with the rights of the role that writes the table. So a trigger
--- counts as a stranger if the owner of its function lacks the rights of the schema's owner.
+-- Reads the state of the schema before a migration. One row:
+--   owner          the owner of the schema
+--   is_trusted     whether the current role has the rights of that owner. A superuser has the
+--                  rights of every role, but trusts only another superuser, because code of the
+--                  owner would run with the superuser's rights
+--   creators       roles that may create objects in the schema without the rights of its owner
+--   strangers      objects whose owner lacks the rights of the schema's owner, or is a superuser
+--                  although the schema's owner is not. Before the first migration: all objects in
+--                  the schema
+--   missing_grant  the statement that lets the current role create the schema
+--
+-- A trigger's function runs with the rights of the role that writes the table. So a trigger is a
+-- stranger if the owner of its function lacks the rights of the schema's owner.
+--
+-- pg_depend lists all objects of a schema. It also lists default privileges, but with deptype 'a',
+-- because they are dropped with the schema.
 WITH schema AS (
     SELECT
         namespace.oid,
@@ -23,6 +26,7 @@ WITH schema AS (
     FROM pg_namespace AS namespace
     WHERE namespace.nspname = 'jobctl'
 ),
+-- The roles that may own objects of the schema: they have the rights of its owner.
 trusting AS (
     SELECT role.oid, role.rolname AS name
     FROM schema
@@ -36,6 +40,7 @@ objects AS (
         object.classid,
         object.objid,
         object.objsubid,
+        -- Objects of the role that initdb created (10) have no row in pg_shdepend.
         coalesce(owned.refobjid, 10) NOT IN (SELECT trusting.oid FROM trusting) AS is_strange
     FROM schema
     JOIN pg_depend AS object

@@ -1,7 +1,10 @@
--- The statements that give the objects of a migration their privileges.
--- Default privileges may have granted rights on a new object to any role: they are revoked, because
--- `jobctl grants` decides what a role may do. A function with new parameters is a new object; it
--- takes over the grants of the one with its name, which is dropped.
+-- Returns the statements that correct the privileges of the objects that a migration made, in
+-- order:
+--   1  Revoke everything. Default privileges may have granted any role rights on a new object, but
+--      `jobctl grants` decides what a role may do.
+--   2  Grant on a new function what the function of the same name had. A function with other
+--      parameters is a new object.
+--   3  Drop that former function.
 -- $1  before: the objects before the migration, see list_objects.sql
 WITH objects AS (
     SELECT
