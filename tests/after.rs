@@ -51,7 +51,7 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     tick(&db);
     assert_eq!(statuses(&db), "succeeded queued blocked");
     let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
-    let steps = format!("\n`jobctl list --before {mail}` shows what it waits for\n");
+    let steps = format!("\n`jobctl list --before {mail}` shows the runs that it waits for\n");
     let why = format!("waits for 1 of 2 runs (1 queued); the first is run {second}");
     shown.stdout_has(&why).stdout_has(&steps);
     db.make_waiting_runs_due();
@@ -304,8 +304,8 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
         .stdout_has("after rule:  any_end");
     // A new wait says it at once, and each says it once.
     let says = format!(
-        "jobctl: run {last} can't start: a run that comes first is dead, cancelled or deleted; \
-         `jobctl show {last}` says which\n"
+        "jobctl: run {last} can't start: a run that must succeed first is dead, cancelled or \
+         deleted; `jobctl show {last}` says which\n"
     );
     let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
     db.jobctl(["wait", &last, "--timeout", "1s"])
@@ -343,8 +343,8 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
     let db = db_with_two_jobs();
     let says = |id: i64| {
         format!(
-            "jobctl: run {id} can't start: a run that comes first is dead, cancelled or deleted; \
-             `jobctl show {id}` says which\n"
+            "jobctl: run {id} can't start: a run that must succeed first is dead, cancelled or \
+             deleted; `jobctl show {id}` says which\n"
         )
     };
     let enqueue = |words: &[&str]| db.jobctl(["enqueue", "mail"]).args(words.iter().copied()).run();
@@ -380,7 +380,8 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
     let enqueuer = Role::granted(&db, "enqueuer");
     db.execute(&format!("UPDATE jobctl.job_runs SET enqueued_by = '{}'", enqueuer.name()));
     let words = ["enqueue", "mail", "--after", &bad.to_string()];
-    enqueuer.jobctl(words).run().success().stderr_has("can't start: a run that comes first");
+    let stuck = "can't start: a run that must succeed first";
+    enqueuer.jobctl(words).run().success().stderr_has(stuck);
 }
 
 #[test]

@@ -373,8 +373,8 @@ fn apply_warns_of_unknown_roles_and_of_variables_that_are_not_replaced() {
     ));
     let unknown = |role: &str, whose: &str| {
         format!(
-            "jobctl: no role `{role}`, which `enqueuers` of job {whose} name; create it, or \
-             correct the name\n"
+            "jobctl: `enqueuers` of job {whose} name role `{role}`, which does not exist; create \
+             it, or correct the name\n"
         )
     };
     let header = |name: &str| {

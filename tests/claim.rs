@@ -264,7 +264,8 @@ fn a_tick_that_gets_fewer_threads_than_its_concurrency_executes_all_runs() {
         program.display()
     );
     let tick = db.jobctl(["tick", "--concurrency", "40"]).after(&limited).through(&proxy);
-    tick.run().success().stderr_has("threads instead of 40").prints_nowhere("panicked");
+    let line = "cannot run 40 jobs at a time, only ";
+    tick.run().success().stderr_has(line).prints_nowhere("panicked");
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
         "succeeded|1|40"
@@ -372,7 +373,7 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     // The first tick releases the claim right soon after its last claim.
     db.wait_until_no_tick_has_the_claim_right();
     let is_full = |tick: Finished| {
-        tick.success().stderr_has("other ticks of this worker use all of --concurrency");
+        tick.success().stderr_has("of other ticks of this worker use all of --concurrency");
     };
     is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
     assert_eq!(number_of_running_runs(&db), 2);
@@ -465,7 +466,8 @@ fn a_claim_whose_release_is_rejected_keeps_no_other_from_being_released() {
     tick.signal(Signal::TERM);
     wait_until("the others to be released", || number_of_running_runs(&db) == 2);
     gate.open();
-    let line = "run 103: cannot release claims: no; another tick recovers it after its lease";
+    let line = "run 103: cannot release claims: no; another tick recovers the run when its lease \
+                ends";
     tick.wait().exits(1).stderr_has(line);
     assert_eq!(db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'"), "103");
 }

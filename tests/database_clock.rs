@@ -60,8 +60,8 @@ fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
     let mut tick = db.jobctl(["tick"]).run().success();
     for (id, ends_in) in [(early, "1d"), (ahead, "2m")] {
         tick = tick.stderr_has(&format!(
-            "run {id}: its lease ends in {ends_in}, and not later, because the database's clock \
-             was ahead; if its worker is gone: `jobctl retry --force {id}`\n"
+            "run {id}: its lease now ends in {ends_in}, because its old end came from a clock of \
+             the database that was ahead; if its worker is gone: `jobctl retry --force {id}`\n"
         ));
     }
     assert_eq!(tick.stderr.lines().count(), 2, "{tick}");
@@ -84,7 +84,7 @@ fn a_lease_beside_a_locked_row_lasts_no_longer_either() {
         "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
          SELECT id, 1, 'dead', started_at, now() + interval '2 days' FROM jobctl.job_runs",
     );
-    db.jobctl(["tick"]).run().success().stderr_has("its lease ends in 1d, and not later");
+    db.jobctl(["tick"]).run().success().stderr_has("its lease now ends in 1d");
     let is_bounded = "SELECT locked_until <= now() + interval '1 day' FROM jobctl.leases";
     assert_eq!(db.status(id), "running");
     assert_eq!(db.query(is_bounded), "t");

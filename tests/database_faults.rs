@@ -115,7 +115,7 @@ fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
     gate.open();
     let what = format!("run {id} shell attempt 1/10: succeeded after ");
     let tick = tick.wait().exits(5).stderr_has(&what);
-    let tick = tick.stderr_has("; the result may not be recorded: the answer was lost; if it is");
+    let tick = tick.stderr_has("; the database did not confirm the result");
     tick.prints_nowhere("result not recorded");
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
@@ -442,7 +442,7 @@ fn a_result_that_the_database_rejects_loses_no_other_result() {
     gate.wait_for_starts(3);
     gate.open();
     let tick = tick.wait().success();
-    let line = "run 1 shell attempt 1/10: cannot record results: refused; stored for later";
+    let line = "run 1 shell attempt 1/10: cannot record results: refused; the result is kept";
     assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
@@ -476,7 +476,7 @@ fn a_run_whose_result_the_database_rejects_takes_no_slot_of_concurrency() {
     let first = db.enqueue(["shell", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).run().success();
-    tick.stderr_has("cannot record results: refused; stored for later");
+    tick.stderr_has("cannot record results: refused; the result is kept");
     let second = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).args(flags).run().success().prints_nowhere("--concurrency");
     assert_eq!([first, second].map(|id| db.status(id)), ["running", "succeeded"], "{tick}");
@@ -614,7 +614,7 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
         End {
             columns: "priority = 0",
             skipped: "succeeded",
-            line: "run 1 shell attempt 1/10: cannot record results: WHY; stored for later",
+            line: "run 1 shell attempt 1/10: cannot record results: WHY; the result is kept",
             statuses: ["running", "succeeded"],
             then: "succeeded|1",
         },
@@ -1006,7 +1006,7 @@ fn a_renewal_that_the_database_rejects_loses_no_other_lease() {
     let tick = tick.wait().success();
     assert_eq!(
         tick.stderr
-            .matches("run 1: cannot renew leases: no; another tick recovers it after its lease")
+            .matches("run 1: cannot renew leases: no; another tick recovers the run when its lease")
             .count(),
         1,
         "{tick}"
@@ -1144,7 +1144,7 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
     gate.open();
     let tick = tick.wait().exits(7);
     let tick = tick.stderr_has(&format!("run {id} shell attempt 1/10: succeeded after "));
-    let tick = tick.stderr_has("; result not recorded, so it will run again; another tick");
+    let tick = tick.stderr_has("; result not recorded, so the run will start again; another tick");
     tick.stderr_has(
         "permission denied for function end_runs; `jobctl grants --role ROLE --as SET` prints \
          what a role needs",

@@ -134,7 +134,7 @@ fn list_warns_at_a_terminal_of_a_filter_that_may_read_all_of_many_runs() {
     let warns = |arguments: &str| {
         let (shown, done) = crate::retry::answer_at_terminal(&db, arguments, "n");
         drop(done.success());
-        shown.contains("this may read all 1,234,567 runs; --since narrows them down")
+        shown.contains("this may read all 1,234,567 runs; add --since to read fewer")
     };
     set_estimate(1_234_567);
     for filter in ["--share a", "--key 'a*'", "--error a", "--payload a=1", "--enqueued-by a"] {

@@ -693,11 +693,11 @@ fn a_wrong_after_is_refused() {
         ("after = [7]", "must be a string"),
         (
             "schedule = '@daily'\nafter = ['b']",
-            "excludes `schedule`: the job has the times of those that it follows",
+            "excludes `schedule`: the job has the times of the jobs in `after`",
         ),
         (
             "each_worker = true\nafter = ['b']",
-            "excludes `each_worker`: the job has the times of those that it follows",
+            "excludes `each_worker`: the job has the times of the jobs in `after`",
         ),
     ] {
         let line = 3 + keys.matches('\n').count();

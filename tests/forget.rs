@@ -54,7 +54,7 @@ fn a_held_worker_that_never_ticked_is_forgotten() {
     db.jobctl(["hold", "--worker", "web9"]).run().success();
     db.jobctl(["forget", "web9"]).run().success().stdout("web9\tforgotten\n").stderr("");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "0");
-    db.jobctl(["forget", "web9"]).run().exits(3).stderr_has("no worker has ticked by this name");
+    db.jobctl(["forget", "web9"]).run().exits(3).stderr_has("no worker with this name has ticked");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn forget_needs_a_known_worker_and_an_operator() {
     let db = TestDb::new();
     insert_stopped_worker(&db, "web1");
     db.jobctl(["forget", "wbe1"]).run().exits(3).stdout("").stderr(
-        "jobctl: cannot forget wbe1: no worker has ticked by this name; did you mean `web1`?\n",
+        "jobctl: cannot forget wbe1: no worker with this name has ticked; did you mean `web1`?\n",
     );
     db.jobctl(["forget", ""]).run().exits(2);
     for role in ["viewer", "worker"] {

@@ -406,8 +406,8 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(
         "[jobs.b]\nshell = 'true'\non_dead = 'c'\n[jobs.c]\nshell = 'true'\n",
-        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file does not \
-         have it, see --prune",
+        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file no \
+         longer has `a`, and --prune removes it",
     );
     db.execute("DELETE FROM jobctl.job_definitions");
     refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");
@@ -427,8 +427,9 @@ fn apply_says_that_runs_of_a_removed_definition_have_no_hooks() {
     let file = |more: &str| format!("{HOOKS}{more}");
     let hooked = "[jobs.bad]\nshell = 'exit 1'\non_dead = 'alert'\non_end = 'ping'\n";
     let prune = |file: &str| db.jobctl(["apply", "-", "--prune", "--yes"]).stdin(file).run();
-    let without =
-        |runs: &str| format!("jobctl: {runs} of removed definitions end dead without a hook\n");
+    let without = |runs: &str| {
+        format!("jobctl: {runs} of removed definitions will be dead, and enqueue no hooks\n")
+    };
     for (runs, says) in [(0, None), (1, Some("1 waiting run")), (2, Some("2 waiting runs"))] {
         db.apply(&file(hooked));
         for _ in 0..runs {

@@ -561,7 +561,7 @@ fn a_warning_names_the_cause() {
         jobctl: -:5: cron refuses a variable without a value; write `\"\"`\n";
     import(crontab, &[]).exits(1).stderr(causes);
     let system = "@daily /srv/backup --all\n0 5 3 * * * * root backup\n0 0 5 * * 1 root backup\n";
-    let cause = "is not a user; without --system, lines name none\n";
+    let cause = "is not a user; if the lines name no users, omit --system\n";
     let causes = ["/srv/backup", "*", "1"].iter().zip(1..);
     let causes: String =
         causes.map(|(word, line)| format!("jobctl: -:{line}: `{word}` {cause}")).collect();

@@ -156,7 +156,7 @@ fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
         tick.wait()
             .exits(5)
             .stderr_has(&format!("run {id} shell attempt 1/10: {what}"))
-            .stderr_has("; result not recorded, so it will run again");
+            .stderr_has("; result not recorded, so the run will start again");
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
     }
 }

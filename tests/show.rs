@@ -547,8 +547,8 @@ fn the_definition_explains_why_a_due_run_waits() {
     // Operators may expect a paused or disabled schedule to stop its runs; `show` says that it does
     // not.
     for (change, says) in [
-        ("SET paused_at = now()", "paused; this run is not affected"),
-        ("SET enabled = false", "disabled; this run is not affected"),
+        ("SET paused_at = now()", "paused, which does not stop this run"),
+        ("SET enabled = false", "disabled, which does not stop this run"),
     ] {
         assert_eq!(fact(&show(&db, id), "schedule").is_some(), change.contains("enabled"));
         db.execute(&format!("UPDATE jobctl.job_definitions {change} WHERE name = 'any'"));

@@ -15,8 +15,8 @@ fn script_that_ignores_sigterm(gate: &Gate) -> String {
     format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
 }
 
-const UNRECORDED: &str =
-    "; result not recorded, so it will run again; another tick recovers it after its lease";
+const UNRECORDED: &str = "; result not recorded, so the run will start again; another tick \
+     recovers the run when its lease ends";
 
 #[test]
 fn an_idle_tick_ends_at_once_on_any_signal() {

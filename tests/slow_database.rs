@@ -169,7 +169,7 @@ fn figures_that_take_too_long_delay_no_result() {
     let tick = db.jobctl(["tick"]).args(SHORT_LEASE).run().success();
     let tick = tick
         .stderr_has("figures are not counted: canceling statement due to statement timeout")
-        .prints_nowhere("stored for later");
+        .prints_nowhere("the result is kept");
     assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "succeeded"], "{tick}");
 }
 

@@ -332,7 +332,7 @@ fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
     tick.signal(Signal::TERM);
     db.wait_until_no_tick_has_the_claim_right();
     let [_, shown] = beside("--concurrency 2");
-    let line = "runs are due, but other ticks of this worker use all of --concurrency, ";
+    let line = "runs are due, but runs of other ticks of this worker use all of --concurrency; ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
     gate.open();
     tick.wait().success();

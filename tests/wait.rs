@@ -305,7 +305,8 @@ fn a_result_that_can_t_be_recorded_delays_no_end_of_the_wait() {
         signal.into_iter().for_each(|signal| run.signal(signal));
         let run = run.wait_within(SOON).exits(exit);
         run.stderr_has("shell attempt 1/10: succeeded after ").stderr_has(
-            "; result not recorded, so it will run again; another tick recovers it after its lease",
+            "; result not recorded, so the run will start again; another tick recovers the run \
+             when its lease ends",
         );
     }
 }

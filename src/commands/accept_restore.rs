@@ -10,14 +10,14 @@ use crate::print::{self, Output, Table};
 
 /// Let ticks start runs in a restored database
 ///
-/// A host remembers its last ticks. If the database lacks those that are more than
-/// ten minutes older than the last one, its ticks start nothing and exit with 7,
-/// because runs that finished since the backup would be executed again. Look at
-/// the runs first: `jobctl tick --dry-run` lists them, `jobctl cancel` ends those
-/// whose work is done. Then accept the database, for all hosts, as the schema's
-/// owner. The ids of new runs go on by a million: keys contain ids, and runs since
-/// the backup have used some. A failover that lost runs gives their ids to new
-/// ones, too; --yes lets the ids go on.
+/// A host remembers its last ticks. If the database lacks one that is more than
+/// ten minutes older than the newest, ticks start nothing and exit with 7, because
+/// runs that finished since the backup would be executed again. Look at the runs
+/// first: `jobctl tick --dry-run` lists them, `jobctl cancel` ends those whose work
+/// is done. Then accept the database, for all hosts, as the schema's owner. This
+/// raises the ids of new runs by a million, because keys contain ids, and runs
+/// since the backup have used some. After a failover that lost runs, --yes raises
+/// the ids, too.
 ///
 ///   jobctl accept-restore --reason 'restored last night, the payments are done'
 ///   jobctl accept-restore --yes --reason 'failover at 03:10'
@@ -48,8 +48,8 @@ impl Arguments {
         })?;
         if !is_skipped {
             print::complain(&format!(
-                "the ids of lost runs come again, and keys with them, such as \
-                 jobctl-run-17; as the schema's owner: SELECT setval('jobctl.job_runs_id_seq', \
+                "new runs can get the ids of lost runs, and so their keys, such as jobctl-run-17; \
+                 as the schema's owner, run SELECT setval('jobctl.job_runs_id_seq', \
                  nextval('jobctl.job_runs_id_seq') + {skipped})"
             ));
         }

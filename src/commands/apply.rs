@@ -62,10 +62,10 @@ pub(crate) struct Arguments {
     /// Remove definitions that the file no longer has, instead of disabling them
     #[arg(long)]
     prune: bool,
-    /// A label for the file, not its path; replaces the name in its [file] table
+    /// The file's name, not its path; overrides the name in its [file] table
     #[arg(long = "as", value_name = "NAME", value_parser = definition::file)]
     name: Option<String>,
-    /// Let the file have definitions that belong to another file
+    /// Take definitions that belong to another file, instead of failing
     #[arg(long)]
     take_over: bool,
     /// Do not ask for confirmation
@@ -234,8 +234,8 @@ fn warn_of_enqueuers(unknown: &[UnknownEnqueuer]) {
             others => format!(" and {}", plural::of(others, "other")),
         };
         print::complain(&format!(
-            "no role `{role}`, which `enqueuers` of job `{job}`{others} name; create it, or \
-             correct the name"
+            "`enqueuers` of job `{job}`{others} name role `{role}`, which does not exist; create \
+             it, or correct the name"
         ));
     }
 }
@@ -246,7 +246,7 @@ fn warn_of_lost_hooks(ended: &[EndedDefinition]) {
         ended.iter().filter(|ended| ended.has_hooks).map(|ended| ended.waiting).sum();
     if unreported > 0 {
         print::complain(&format!(
-            "{} of removed definitions end dead without a hook",
+            "{} of removed definitions will be dead, and enqueue no hooks",
             plural::of(unreported, "waiting run")
         ));
     }
@@ -302,7 +302,10 @@ fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     let Some(served) = served else {
         return format!("job `{job}`: `{key}`: no definition `{hook}`; add it to the file");
     };
-    let remedy = if is_listed(served) { "" } else { "; the file does not have it, see --prune" };
+    let remedy = match is_listed(served) {
+        true => String::new(),
+        false => format!("; the file no longer has `{served}`, and --prune removes it"),
+    };
     format!(
         "job `{job}`: `{key}`: `{job}` is a hook of `{served}`, and a hook has no hooks{remedy}"
     )

@@ -62,8 +62,8 @@ pub(super) struct Filter {
     /// Only runs whose last failure was of this type, such as exit_code or timeout
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     error_type: Option<ErrorType>,
-    /// Only runs with this text in the last error or last line of output of a failed attempt,
-    /// ignoring case
+    /// Only runs with this text in their last error, or in the last line that the attempt with
+    /// this error printed; ignores case
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     /// Only runs whose last failure belongs to this incident of `failures --group`
@@ -75,7 +75,7 @@ pub(super) struct Filter {
     /// Only runs that this run waits or waited for, also through others
     #[arg(long, value_name = "ID", value_parser = run_id, group = "chain")]
     before: Option<i64>,
-    /// With --after or --before: only one step
+    /// With --after or --before: only the nearest runs, not whole chains
     #[arg(long, requires = "chain")]
     direct: bool,
     /// Only runs that ended (if unfinished: were created) since then: 2h, 02:00, yesterday, a date
@@ -157,7 +157,7 @@ impl Filter {
             && let Some(runs) = store.run_estimate()?.filter(|runs| *runs > MANY_RUNS)
         {
             let runs = plural::grouped_of(runs, "run");
-            print::hint(output, &format!("this may read all {runs}; --since narrows them down"));
+            print::hint(output, &format!("this may read all {runs}; add --since to read fewer"));
         }
         Ok(filter)
     }
@@ -271,7 +271,7 @@ pub(super) struct Shown {
     /// Show these fields, named as in --json
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Sort the rows that are shown by these fields; -FIELD sorts backwards
+    /// Sort the rows that --limit leaves by these fields; -FIELD sorts backwards
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',', allow_hyphen_values = true)]
     sort: Vec<String>,
 }

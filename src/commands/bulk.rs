@@ -31,7 +31,7 @@ pub(super) struct BulkFlags {
     /// Do not ask for confirmation
     #[arg(long)]
     pub(super) yes: bool,
-    /// Print a line for each run, not only how many there are
+    /// Print a line for each run, not only totals
     #[arg(long)]
     pub(super) verbose: bool,
     #[command(flatten)]
@@ -376,6 +376,6 @@ fn release_followers(store: &Store, ids: &[i64]) {
     let mut state = UpkeepState::default();
     let mut turn = Turn::new(Some(Instant::now() + FOLLOWING), &mut state);
     if let Err(error) = upkeep::release_followers(store, &mut turn, Some(&mut ids.to_vec())) {
-        log::debug!("blocked runs are left to a tick: {error}");
+        log::debug!("a tick will decide about the blocked runs: {error}");
     }
 }

@@ -42,13 +42,13 @@ type Receiver = (JobKind, String);
 /// A dead run is a problem at once, and a job after three failed attempts in a row,
 /// or as many as its `alert_after` says.
 ///
-/// --repeat, --exec and --webhook remember the problems in ~/.local/state/jobctl:
-/// --exec and --webhook after the command or the call has succeeded, so the next
-/// check reports them again if it failed. A database that can't be reached is exit
-/// 5, with its line on stderr; --exec and --webhook report it, too. Holds and
-/// paused schedules are problems if they do not end and are older than a day, and
-/// holds also if they keep a scheduled job late. Until then, --json and a terminal
-/// show them as facts.
+/// --repeat, --exec and --webhook remember the problems in ~/.local/state/jobctl.
+/// If the command of --exec or the call fails, they do not, so the next check
+/// reports the problems again. If the database can't be reached, the exit status
+/// is 5 and stderr has the error; --exec and --webhook report it, too. Holds and
+/// paused schedules without an end are problems after a day, and holds also if
+/// they keep a scheduled job late. Until then, --json and a terminal show them as
+/// facts.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 #[command(group = ArgGroup::new("Memory").args(["repeat", "exec", "webhook"]).multiple(true))]
@@ -83,7 +83,7 @@ pub(crate) struct Arguments {
     /// Number of recent failed attempts to tolerate [default: no limit]
     #[arg(long, value_name = "N", value_parser = within(0, i64::MAX))]
     max_failures: Option<i64>,
-    /// Count failed attempts of this last time; needs --max-failures
+    /// With --max-failures, count the attempts that failed within this time
     // A week at most, because the query reads all failures of this time.
     #[arg(
         long,
@@ -93,7 +93,7 @@ pub(crate) struct Arguments {
         value_parser = length(SECOND, 7 * DAY)
     )]
     within: Duration,
-    /// Print nothing until a problem is new, or this long after the last output
+    /// Print the problems only if one is new, or if they were last printed this long ago
     #[arg(
         long,
         value_name = "DURATION",
@@ -101,10 +101,10 @@ pub(crate) struct Arguments {
         value_parser = up_to(YEAR)
     )]
     repeat: Option<Duration>,
-    /// Pass problems to this command when they are new, on stdin: lines, or JSON with --json
+    /// When a problem is new, pass all to this command, on stdin: lines, or JSON with --json
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["webhook", "format"])]
     exec: Option<String>,
-    /// Post problems to this URL when they are new: JSON whose `text` has the lines, as for Slack
+    /// When a problem is new, post all to this URL: JSON whose `text` has the lines, as for Slack
     #[arg(long, value_name = "URL", conflicts_with_all = ["json", "format"])]
     webhook: Option<String>,
     /// Also report when a problem is over

@@ -112,7 +112,7 @@ impl OwnFile {
         let kept = old.lines().filter(is_kept).map(str::to_owned);
         let added = address.iter().map(|(name, value)| {
             line(name, value).ok_or_else(|| {
-                let why = "it has quotes or control characters that a file can't have; shorten it";
+                let why = "a file can't have its quotes or control characters; remove them";
                 Fault::new(Exit::Configuration, format!("cannot write {name} into a file: {why}"))
             })
         });

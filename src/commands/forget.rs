@@ -50,7 +50,7 @@ impl Arguments {
             let scope = HoldTarget { scope: HoldScope::Worker, name: worker.clone() };
             let names = store.hold_names(scope)?;
             let meant = did_you_mean::suggestion(&worker, names.iter().map(String::as_str));
-            let why = format!("cannot forget {worker}: no worker has ticked by this name{meant}");
+            let why = format!("cannot forget {worker}: no worker with this name has ticked{meant}");
             return Err(Fault::new(Exit::NotFound, why).into());
         };
         if !known.forgotten {

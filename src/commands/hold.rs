@@ -36,8 +36,8 @@ const HOLDS: Table<'_> = Table::new(
 /// 1.3 seconds. Runs can still be enqueued, by schedules too. A worker
 /// that is held starts nothing, so its host can be shut down. `pause` stops a
 /// schedule instead. Without --for, `check` reports a hold after a day, or if it
-/// keeps runs of a scheduled job late. A command holds jobs, queues or workers; a
-/// second command holds another kind, and does not narrow the first.
+/// keeps runs of a scheduled job late. A command holds only jobs, only queues or
+/// only workers. Holds add up: a second one does not narrow the first.
 ///
 ///   jobctl hold invoices --reason "the ledger is closed"
 ///   jobctl hold --queue mail --for 2h --reason "SMTP is down"
@@ -51,7 +51,7 @@ pub(crate) struct Hold {
     /// List the holds
     #[arg(long, group = "scope", conflicts_with_all = ["lasts", "until_idle", "reason"])]
     list: bool,
-    /// Release it after this time [default: never]
+    /// End the hold after this time [default: never]
     #[arg(
         long = "for",
         id = "lasts",
@@ -59,7 +59,7 @@ pub(crate) struct Hold {
         value_parser = length(SECOND, YEAR)
     )]
     lasts: Option<Duration>,
-    /// Return when none of these runs is running; exits with 4 if the hold ends first. Ctrl-C ends
+    /// Wait until none of the held runs is running; exit with 4 if the hold ends first. Ctrl-C ends
     /// the wait, not the hold
     #[arg(long)]
     until_idle: bool,
@@ -100,7 +100,7 @@ struct HoldFlags {
     /// Hold or release the runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue, help_heading = HEADING)]
     queue: Vec<String>,
-    /// Hold this worker back from all runs, or release it
+    /// Keep this worker from starting runs, or release it
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = HEADING)]
     worker: Vec<String>,
     /// Hold all runs, or end `hold --all`

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// The crontab, of at most 1 MiB; - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: String,
-    /// The lines name a user; assumed for /etc/crontab and /etc/cron.d
+    /// Each line names a user before its command; assumed for /etc/crontab and /etc/cron.d
     #[arg(long)]
     system: bool,
     /// Time zone of the schedules, unless CRON_TZ sets it [default: this host's]

@@ -20,10 +20,10 @@ use crate::text::{duration, plural, timestamp};
 /// Show when schedules fire, clock changes included
 ///
 /// Without a name: the next time of each definition, how its last attempt ended,
-/// and how many of its times were skipped. With a name, the stored next time comes
-/// first: it fires even if the schedule has another. Usual run times are medians of
-/// a job's last successes, at most 30. --schedule tries an expression, and needs no
-/// database:
+/// and how many of its times were skipped. With a name: its next times. The first
+/// one is stored: it fires even if the expression yields another. Usual run times
+/// are medians of a job's last successes, at most 30. --schedule tries an
+/// expression, and needs no database:
 ///
 ///   jobctl next --within 1h
 ///   jobctl next --schedule '30 2 * * mon-fri' --time-zone Europe/Berlin

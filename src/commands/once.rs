@@ -43,10 +43,9 @@ const RETRY_TIME: Duration = MINUTE;
 /// print their stored output again.
 ///
 /// A failed command's exit status is passed on. It is 127 if the command is not
-/// found, and 126 if it cannot be executed. If the database is unavailable when
-/// the command ends, `once` tries again for a minute, or until a signal. Before,
-/// Ctrl-C ends the command, SIGTERM and SIGHUP are passed on to it, and `once`
-/// waits for its end.
+/// found, and 126 if it cannot be executed. While it runs, Ctrl-C ends it, SIGTERM
+/// and SIGHUP are passed on to it, and `once` waits for its end. If the database
+/// is unavailable then, `once` tries again for a minute, or until a signal.
 ///
 ///   jobctl once invoice:4711 -- bin/charge 4711
 ///   jobctl once --settle done invoice:4711 --result payment-17
@@ -65,7 +64,7 @@ pub(crate) struct Arguments {
         value_name = "COMMAND"
     )]
     command: Vec<String>,
-    /// What to do if the key is open
+    /// What to do if the effect was begun and may have happened
     #[arg(
         long,
         value_name = "WHAT",
@@ -140,7 +139,7 @@ impl IfOpen {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         if let (Some(Settle::Redo), Some(_)) = (self.settle, &self.result) {
-            bail!(Fault::usage("only --settle done has a --result"));
+            bail!(Fault::usage("--result needs --settle done"));
         }
         action::check_program(&self.command)
             .map_err(|why| Fault::new(Exit::Passed(NOT_FOUND), why))?;

@@ -29,7 +29,7 @@ const STATEMENT_LIMIT: Duration = MINUTE;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Look back to then: 2h, 02:00, yesterday, a date; 1m to 366d ago
+    /// Show the time since then: 2h, 02:00, yesterday, a date; 1m to 366d ago
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = When::parse)]
     since: When,
     /// The page's title [default: `Jobs in` and the database's name]
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// without a new page, it turns grey
     #[arg(long, value_name = "DURATION", value_parser = length(10 * SECOND, DAY))]
     refresh: Option<Duration>,
-    /// Show the last line of output of failed attempts, which a viewer may not read
+    /// Show the last line that each failed attempt printed; a viewer lacks the privilege
     #[arg(long)]
     with_output: bool,
     /// Replace this file atomically, instead of printing the page

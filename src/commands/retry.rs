@@ -15,13 +15,12 @@ use crate::store::{Operation, RetryTerms};
 /// is kept. A cancelled run keeps its time if that is in the future, and waits
 /// again for the runs that it waited for; --now makes it due.
 ///
-/// --all-cancelled leaves out runs that a newer run replaced. It takes runs that
-/// expired, were dropped, or waited for a run that did not succeed only with
-/// --error-type.
+/// --all-cancelled leaves out runs that a newer run replaced. Add --error-type for
+/// runs that expired, were dropped, or waited for a run that did not succeed.
 ///
 /// --again repeats runs that succeeded: those with the ids, or each that matches
-/// the filters. A run keeps its payload, its key and its effects, so a command of
-/// `once` that is done is not run again; the answer counts such effects.
+/// the filters. A run keeps its payload, its key and its effects, so `once` does
+/// not repeat its completed commands; a message counts these effects.
 ///
 ///   jobctl retry 3 4
 ///   jobctl retry --all-dead --job send_weekly_report --since 2h
@@ -36,13 +35,15 @@ pub(crate) struct Arguments {
     /// All runs that an operator cancelled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_cancelled: bool,
-    /// With ids, also take runs that succeeded; with filters, all those that match
+    /// Also succeeded runs with the given ids; without ids, all succeeded runs that match the
+    /// filters
     #[arg(long, conflicts_with = "All", help_heading = HEADING)]
     again: bool,
-    /// Make cancelled runs due now, even if their time or another run is still to come
+    /// Make cancelled runs due now, even if their time is in the future or they waited for other
+    /// runs
     #[arg(long)]
     now: bool,
-    /// Also take running runs from their workers, whose results then do not count
+    /// Also take running runs from their workers; the results of these attempts do not count
     #[arg(long, conflicts_with = "All")]
     force: bool,
     #[command(flatten)]

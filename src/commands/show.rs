@@ -249,7 +249,7 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
         }
         // A disabled or paused schedule does not stop runs that exist, but a reader may expect it.
         if let ("schedule", Cell::Text(state)) = (*name, cell) {
-            *state += "; this run is not affected";
+            *state += ", which does not stop this run";
         }
     }
     print::facts(facts)?;
@@ -267,8 +267,8 @@ fn next_steps(run: &RunDetails) -> String {
     let mut text = String::new();
     let steps: &[(&str, &str)] = match run.status {
         Status::Blocked => &[
-            ("list --before", "shows what it waits for"),
-            ("retry", "lets it start without that"),
+            ("list --before", "shows the runs that it waits for"),
+            ("retry", "starts it without waiting for them"),
             ("cancel", "stops it"),
         ],
         Status::Queued if run.run_at > run.now => {

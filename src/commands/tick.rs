@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Keep polling until --max-time instead of exiting when idle
     #[arg(long)]
     linger: bool,
-    /// Only runs in these queues, which enqueues and definitions name
+    /// Only runs in these queues, which enqueues and definitions name [default: all queues]
     #[arg(
         long,
         value_name = "QUEUE",
@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     /// The worker's name [default: the host name]
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
-    /// How long a run stays claimed without a heartbeat; renewed while it runs
+    /// How long a claim lasts; the tick renews it while the job runs
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = length(SECOND, DAY))]
     lease: Duration,
     /// Time for running jobs to finish after SIGTERM, SIGINT, SIGHUP or SIGQUIT

@@ -22,14 +22,14 @@ use crate::store::Operation;
 /// since. Lists the other runs, leaves them unchanged, and exits with 4. A dead run
 /// that was retried is dead again. What can't be restored: payloads, running runs
 /// that a cancel stopped, runs that a tick has started, and runs that were
-/// cancelled because a run before them was. An undo can't be undone.
+/// cancelled because another run was. An undo can't be undone.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
     /// The operation id, from the command's output or from the trail
     #[arg(value_name = "OPERATION")]
     operation: String,
-    /// Print a line for each run, not only how many there are
+    /// Print a line for each run, not only totals
     #[arg(long)]
     verbose: bool,
     #[command(flatten)]

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Print the stored output of each run
     #[arg(long)]
     output: bool,
-    /// Exit as the last attempt did that failed: with its status, or 128 and its signal
+    /// If a run is dead, exit with its command's exit status, or 128 plus its signal
     #[arg(long)]
     exit_status: bool,
 }
@@ -178,7 +178,7 @@ pub(super) fn stuck(states: &[RunState]) -> Option<String> {
         more => format!("{more} runs, such as run {id},"),
     };
     Some(format!(
-        "{runs} can't start: a run that comes first is dead, cancelled or deleted; \
+        "{runs} can't start: a run that must succeed first is dead, cancelled or deleted; \
          `jobctl show {id}` says which"
     ))
 }

@@ -145,7 +145,8 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
                 Ok(_) => self.threads += 1,
                 Err(error) if self.threads == 0 => return Err(error),
                 Err(error) => {
-                    log::warn!("{} threads instead of {}: {error}", self.threads, self.size);
+                    let (size, wanted) = (self.threads, self.size);
+                    log::warn!("cannot run {wanted} jobs at a time, only {size}: {error}");
                     self.size = self.threads;
                     break;
                 }

@@ -379,7 +379,7 @@ fn check_user(user: &str) -> Result<(), LeftOut> {
     if is_name && !user.contains('/') && !is_field(user) {
         return Ok(());
     }
-    Err(format!("`{user}` is not a user; without --system, lines name none").into())
+    Err(format!("`{user}` is not a user; if the lines name no users, omit --system").into())
 }
 
 /// Returns whether a word can be a sixth field: of a day of the week, or of a year.

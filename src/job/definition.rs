@@ -465,7 +465,7 @@ fn read_job<'a>(
     }
     for key in NOT_WITH_AFTER {
         if keys.has("after") && keys.has(key) {
-            let why = format!("excludes `{key}`: the job has the times of those that it follows");
+            let why = format!("excludes `{key}`: the job has the times of the jobs in `after`");
             mistakes.push(keys.wrong("after", &why));
         }
     }
@@ -607,8 +607,8 @@ fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
     let spread = row["spread"].as_f64().unwrap_or_default();
     match intervals.min().filter(|interval| interval.as_secs_f64() < spread) {
         Some(interval) if row["overlap"] == Overlap::Skip.as_str() => Err(format!(
-            "`spread` is longer than the {} to the next time, which overlap = \"skip\" would \
-             leave out",
+            "`spread` is longer than the {} between two times, so overlap = \"skip\" would skip \
+             the second",
             duration::show(interval)
         )),
         _ => Ok(()),
@@ -902,7 +902,7 @@ mod tests {
         let spread = |keys: &str| {
             format!("[jobs.a]\nshell = 'x'\nschedule = '*/5 9-17 * * *'\nspread = '6m'\n{keys}")
         };
-        refuses(&spread(""), 4, "`spread` is longer than the 5m to the next time");
+        refuses(&spread(""), 4, "`spread` is longer than the 5m between two times");
         one(&spread("overlap = 'queue'\n"));
         one(&spread("").replace("6m", "5m"));
         refuses("[jobs.'a b']\nshell = 'x'\n", 1, "a name has 1 to 63");

@@ -90,7 +90,7 @@ pub(super) fn section(view: &View<'_>) -> Markup {
         } @else {
             p.quiet {
                 "Since " (axis.show(axis.from)) ". Each bar covers " (bin) "; the tallest bar of a "
-                "lane has its full height. Dead runs hang below the line. Open a lane to see the "
+                "lane has its full height. Dead runs are below the line. Open a lane to see the "
                 "numbers."
                 @if axis.by_day() { " Days are in UTC and count no cancelled runs." }
             }

@@ -61,7 +61,7 @@ impl Database {
         let decided = upkeep::release_followers(&self.store, &mut turn, followed);
         self.undecided = if turn.has_changed { 0 } else { self.undecided + 1 };
         if let Err(error) = &decided {
-            log::debug!("blocked runs are left to the next wake: {error}");
+            log::debug!("the next wake decides about the blocked runs: {error}");
         }
         if decided.is_err() || self.undecided > MOST_UNDECIDED {
             self.followed.clear();

@@ -182,16 +182,16 @@ impl PendingWrites {
         let is_uncertain = self.uncertain.contains(&write.token());
         let Some(judged) = write.judged() else {
             return match is_uncertain {
-                true => "the claim may not be released: the answer was lost".to_owned(),
+                true => "the database did not confirm that the claim is released".to_owned(),
                 false => "claim not released".to_owned(),
             };
         };
         let is_last = judged.run.attempt >= judged.run.max_attempts;
-        let next = if is_last { "it will be dead" } else { "it will run again" };
+        let next = if is_last { "the run will be dead" } else { "the run will start again" };
         let ended = judged.what_happened();
         match is_uncertain {
             true => format!(
-                "{ended}; the result may not be recorded: the answer was lost; if it is not, {next}"
+                "{ended}; the database did not confirm the result; if it was not recorded, {next}"
             ),
             false => format!("{ended}; result not recorded, so {next}"),
         }
@@ -339,18 +339,18 @@ mod tests {
         assert_eq!(
             dropped.map(|write| writes.outcome(&write)),
             [
-                "killed by SIGKILL (out of memory?) after 0ms; the result may not \
-                 be recorded: the answer was lost; if it is not, it will run again",
-                "the claim may not be released: the answer was lost",
-                "killed by SIGKILL (out of memory?) after 0ms; result not recorded, so it will run \
-                 again",
+                "killed by SIGKILL (out of memory?) after 0ms; the database did not confirm the \
+                 result; if it was not recorded, the run will start again",
+                "the database did not confirm that the claim is released",
+                "killed by SIGKILL (out of memory?) after 0ms; result not recorded, so the run \
+                 will start again",
                 "claim not released",
             ]
         );
         let PendingWrite::Record(mut last) = result(2, 0, now) else { panic!("a result") };
         last.run.max_attempts = last.run.attempt;
         let outcome = writes.outcome(&PendingWrite::Keep(last));
-        assert!(outcome.ends_with("result not recorded, so it will be dead"), "{outcome}");
+        assert!(outcome.ends_with("result not recorded, so the run will be dead"), "{outcome}");
         writes.push(result(3, 7, now));
         writes.push(release(4));
         let dropped = writes.drop_if(|write| write.released().is_none());

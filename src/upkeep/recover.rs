@@ -74,8 +74,8 @@ fn shorten(store: &Store, ids: &[i64]) -> store::Result<bool> {
     for (id, ends_in) in &shortened {
         log::warn!(
             run = *id;
-            "run {id}: its lease ends in {}, and not later, because the database's clock was \
-             ahead; if its worker is gone: `jobctl retry --force {id}`",
+            "run {id}: its lease now ends in {}, because its old end came from a clock of the \
+             database that was ahead; if its worker is gone: `jobctl retry --force {id}`",
             duration::show(*ends_in)
         );
     }

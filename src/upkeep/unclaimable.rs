@@ -126,7 +126,7 @@ impl UnclaimableSearch {
             }
         }
         if self.is_done() && self.found > LOGGED {
-            log::error!("{} more runs cannot be claimed, for such reasons", self.found - LOGGED);
+            log::error!("cannot claim {} more runs, for reasons as above", self.found - LOGGED);
         }
         self.error.take_if(|_| self.suspects.is_done()).map_or(Ok(()), Err)
     }

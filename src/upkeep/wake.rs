@@ -120,8 +120,8 @@ impl Upkeep<'_> {
         let other_claims = !may_claim && seen.claiming_tick.is_some();
         let held_by_others = if may_claim { before.held() } else { 0 };
         if held_by_others > 0 && held_by_others + own.len() >= self.concurrency {
-            let why = "other ticks of this worker use all of --concurrency, crashed ones until \
-                their leases end";
+            let why = "runs of other ticks of this worker use all of --concurrency; those of \
+                crashed ticks do so until their leases end";
             self.log_why_due_runs_wait(Level::Info, why)?;
         } else if other_claims {
             let (level, why) = why_unclaimed(&seen.claiming_queues, &self.filter.queues);

@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     payload_file: Option<String>,
     #[command(flatten)]
     request: RunRequest,
-    /// Enqueue a JSON object a line, all or none: job, payload, and what the flags set
+    /// Enqueue a run for each line, all or none: a JSON object with job, payload and flags
     #[arg(
         long,
         value_name = "FILE|-",
@@ -88,12 +88,12 @@ pub(crate) struct Arguments {
     )]
     batch: Option<String>,
     /// After the batch, enqueue a run of this job that waits for all runs of the batch;
-    /// --after-any-end and --or-cancel are then its flags
+    /// --after-any-end and --or-cancel then apply to it
     #[arg(long, value_names = ["JOB", "PAYLOAD"], num_args = 1..=2,
         action = ArgAction::Set, requires = "batch",
         conflicts_with_all = ["job", "after"])]
     then: Vec<String>,
-    /// Wait until the run has ended, or this long, and exit as `jobctl wait`
+    /// Wait until the run has ended, at most this long, and exit as `jobctl wait` does
     #[arg(
         long,
         value_name = "DURATION",
@@ -103,7 +103,7 @@ pub(crate) struct Arguments {
     )]
     // `Some(None)`: without a time limit.
     wait: Option<Option<Duration>>,
-    /// Make its first attempt in this process, as `jobctl tick --run`, and wait as with --wait
+    /// Make the run's first attempt in this process, then wait as with --wait
     #[arg(long, conflicts_with_all = ["batch", "run_at", "in", "next", "debounce", "after"])]
     pub(super) run: bool,
     /// With --wait or --run, print what the run printed, not its id
@@ -237,7 +237,7 @@ impl Arguments {
                 command_payload(&self.command, stdin_json)?
             }
             (false, _) => {
-                let why = format!("a command after -- needs the job shell, not {job}");
+                let why = format!("job {job} takes no command after --; only the job shell does");
                 return Err(Fault::usage(why).into());
             }
             (true, Some(payload)) => payload.to_owned(),

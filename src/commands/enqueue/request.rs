@@ -66,11 +66,11 @@ pub(super) struct RunRequest {
     /// Time zone of --next: an area and city as in America/New_York [default: UTC]
     #[arg(long, value_name = "TZ", requires = "next")]
     time_zone: Option<String>,
-    /// Cancel the run if it has not started this long after its time
+    /// Cancel the run if it has not started this long after --run-at, --in or now
     #[arg(long, value_name = "DURATION", value_parser = expires_in())]
     #[serde(default, deserialize_with = "read::expires_in")]
     expires_in: Option<f64>,
-    /// The tenant or customer it runs for: runs of a limited job start in turns between shares
+    /// The customer of the run: if its job has a limit, the customers take turns
     #[arg(long, value_name = "NAME", value_parser = share)]
     #[serde(default, deserialize_with = "read::share")]
     share: Option<String>,

@@ -24,12 +24,12 @@ use crate::store::{Mode, Store};
 ///
 /// Migrates the database and prints the crontab's lines for this host: a tick each
 /// minute, a check each five minutes, and a nightly prune. With --crontab, it shows
-/// the difference and installs them. A repetition keeps --exec and --report until
-/// --remove. Run it as the user whose rights the jobs get. Secrets that jobs need
-/// belong in the file that JOBCTL_ENV_FILE names, because cron puts the crontab's
-/// variables into its mails. Cron mails the problems that `check` finds; --exec, or
-/// JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere. With --env-file,
-/// commands in a new shell find the database, too.
+/// the difference and installs them. Later calls keep --exec and --report; only
+/// --remove ends that. Run it as the user whose rights the jobs get. Secrets that
+/// jobs need belong in the file that JOBCTL_ENV_FILE names, because cron puts the
+/// crontab's variables into its mails. Cron mails the problems that `check` finds;
+/// --exec, or JOBCTL_CHECK_WEBHOOK in that file, sends them elsewhere. With
+/// --env-file, commands in a new shell find the database, too.
 ///
 ///   jobctl init
 ///   jobctl init --crontab --env-file
@@ -37,22 +37,22 @@ use crate::store::{Mode, Store};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// Install the lines in the user's crontab, between two markers
+    /// Install lines for ticks and checks in the user's crontab, between two markers
     #[arg(long, group = "form")]
     crontab: bool,
     /// Write services and timers of systemd for ticks and checks: the user's, or the system's as
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Remove the lines, the units and what jobctl remembers in ~/.local/state/jobctl about this
-    /// database; the database stays
+    /// Remove the crontab's lines, the units and the notes about this database in
+    /// ~/.local/state/jobctl; the database stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Write the address into ~/.config/jobctl/env, which only you can read. Commands read this
     /// file if no flag or variable names a database
     #[arg(long, conflicts_with = "remove")]
     env_file: bool,
-    /// Add a line that writes the report page to this file
+    /// Add a line to the crontab that writes the report page to this file
     #[arg(
         long,
         value_name = "FILE",
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["systemd", "remove"]
     )]
     report: Option<PathBuf>,
-    /// Let `check` pass problems to this command when they are new, on stdin
+    /// Let `check` pass its problems to this command, on stdin, when one is new
     #[arg(long, value_name = "COMMAND", conflicts_with = "remove")]
     exec: Option<String>,
     /// Do not ask for confirmation

@@ -27,9 +27,9 @@ const REDRAWN_AFTER: Duration = Duration::from_secs(2);
 ///
 /// `Safe to stop now` says what a deploy would interrupt, by the usual run time of
 /// each job, which `next --help` explains. DEAD are runs that failed and get no
-/// further attempt. Flow is what came and went; its TREND is `grows` if more runs
-/// became due in ten minutes than began. QUEUES are the names by which a worker
-/// chooses runs.
+/// further attempt. Flow counts enqueues, successes and failures; its TREND is
+/// `grows` if more runs became due in ten minutes than began. QUEUES are the names
+/// by which a worker chooses runs.
 ///
 /// In TSV, each line begins with its kind: job, flow, worker, running, figures
 /// or finding; --header names the fields of each kind. For the textfile

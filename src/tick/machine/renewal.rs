@@ -118,7 +118,8 @@ impl Machine {
             self.leases.too_long(sent.renewed.len(), &error);
             self.next_renewal = self.now;
             if let Some(claim) = self.leases.keep_all(&sent.renewed) {
-                let line = format!("run {}: {}; its lease is kept", claim.id, error.for_log());
+                let kept = "its lease is kept in job_locked_runs";
+                let line = format!("run {}: {}; {kept}", claim.id, error.for_log());
                 self.log_about(claim, Level::Warn, line);
             }
             return Ok(());

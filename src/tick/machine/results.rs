@@ -113,7 +113,8 @@ impl Machine {
         let (token, subject) = (write.token(), write.subject());
         match write {
             PendingWrite::Record(judged) => {
-                let line = format!("{subject}: {}; stored for later", error.for_log());
+                let kept = "the result is kept in job_locked_runs until a tick can record it";
+                let line = format!("{subject}: {}; {kept}", error.for_log());
                 self.log_about(token, Level::Warn, line);
                 self.writes.push(PendingWrite::Keep(judged));
             }
@@ -152,7 +153,7 @@ impl Machine {
 
     /// Logs that this tick can do no more for a run, and why.
     pub(super) fn leave_to_lease(&mut self, claim: FencingToken, subject: &str, why: &dyn Display) {
-        let line = format!("{subject}: {why}; another tick recovers it after its lease");
+        let line = format!("{subject}: {why}; another tick recovers the run when its lease ends");
         self.log_about(claim, Level::Error, line);
     }
 }

@@ -616,7 +616,7 @@ fn a_rejected_lease_costs_the_others_nothing() {
     assert!(!renewed(&mut tick, 1..=1, Kind::Data));
     assert_eq!(tick.machine.leases.to_renew(far, far).0, [run(2).token()], "never again");
     tick.on(Event::Time);
-    assert!(tick.log.contains("run 1: the statement failed; another tick recovers it"));
+    assert!(tick.log.contains("run 1: the statement failed; another tick recovers the run"));
 }
 
 #[test]
@@ -837,7 +837,7 @@ fn a_result_that_takes_too_long_is_kept_and_delays_no_other() {
     assert!(tick.machine.step_failed(step, slow(), Vec::new()).is_ok());
     assert_eq!(sent_again(&mut tick), (0, 1));
     tick.on(Event::Time);
-    assert!(tick.log.contains("1/2: the statement failed; stored for later"), "{}", tick.log);
+    assert!(tick.log.contains("1/2: the statement failed; the result is kept"), "{}", tick.log);
 
     // At the end, none is tried again.
     let mut tick = claims();
@@ -882,7 +882,8 @@ fn a_rejected_result_is_sent_without_its_output_then_stored() {
     let step = SentRequest { writes, ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
     tick.on(Event::Time);
-    assert!(tick.log.contains("the statement failed; stored for later"), "{}", tick.log);
+    let line = "the statement failed; the result is kept in job_locked_runs";
+    assert!(tick.log.contains(line), "{}", tick.log);
     assert!(!tick.machine.leases.is_empty() && tick.machine.failure.is_none());
     // Even that is rejected.
     let (writes, _) = tick.machine.writes.take(tick.now);
@@ -890,7 +891,7 @@ fn a_rejected_result_is_sent_without_its_output_then_stored() {
     let step = SentRequest { writes, ..sent(Duty::Step, tick.now) };
     assert!(tick.machine.step_failed(step, error(Kind::Data), Vec::new()).is_ok());
     tick.on(Event::Time);
-    assert!(tick.log.contains("another tick recovers it"), "{}", tick.log);
+    assert!(tick.log.contains("another tick recovers the run"), "{}", tick.log);
     assert!(tick.machine.leases.is_empty() && tick.machine.failure.is_some());
 
     // An unexpected error may pass until the job would have had to stop.
@@ -1227,10 +1228,11 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
     assert_eq!(exits(Vec::new(), false, false), (String::new(), String::new()));
     let (error, log) = exits(vec![run(1)], false, false);
     assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
-    assert!(log.contains("run 1: not released at the exit; another tick recovers it"), "{log}");
+    let line = "run 1: not released at the exit; another tick recovers the run when its lease ends";
+    assert!(log.contains(line), "{log}");
     let (error, log) = exits(vec![run(1)], true, true);
     assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
-    assert!(log.contains("the result may not be recorded: the answer was lost"), "{log}");
+    assert!(log.contains("the database did not confirm the result"), "{log}");
     assert_eq!(exits(vec![run(1)], true, false).0, "the connection is lost");
     assert_eq!(exits(Vec::new(), true, true).0, "");
 }
@@ -1294,7 +1296,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     tick.machine.unanswered = None;
     tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(21.0));
-    assert!(tick.log.contains("result not recorded, so it will run again"), "{}", tick.log);
+    assert!(tick.log.contains("result not recorded, so the run will start again"), "{}", tick.log);
     let Some(Instruction::Exit(Err(error))) = tick.instructions.pop() else { panic!() };
     assert_eq!(error.to_string(), "refused");
 }
