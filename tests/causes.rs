@@ -380,6 +380,7 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
         failed[2],
         "not delivered: cannot report the problems to the command exit: exit status 9"
     );
+    // It was not delivered, so it is reported again. The newest alert comes first.
     check(&db, "cat");
     let [delivered, _] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     assert!(delivered[1].starts_with(line), "{delivered:?}");
@@ -391,7 +392,7 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
     check(&db, "cat");
     let [over, ..] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };
     assert!(over[1].starts_with("resolved: 1 dead run of backup"), "{over:?}");
-    // Not what people changed.
+    // The trail has what people changed, so without --action it has no alerts.
     let trail = json_of(&db.jobctl(["trail", "--json"]).run().success());
     assert_eq!(trail[0]["action"], "settle", "{trail}");
 }

@@ -119,7 +119,8 @@ fn an_outage_of_the_database_is_reported_too() {
     };
     assert_eq!(reported(&[]), ["new:"]);
     assert!(reported(&[]).is_empty());
-    // As other problems, it is reported again after the time of --repeat.
+    // As other problems, it is reported again after the time of --repeat. Each set of flags
+    // remembers its own reports, so the first one is new again.
     for (repeat, again) in [("0s", &["cannot"][..]), ("1h", &[])] {
         assert_eq!(reported(&["--repeat", repeat]), ["new:"]);
         assert_eq!(reported(&["--repeat", repeat]), again);

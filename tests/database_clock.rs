@@ -125,7 +125,7 @@ fn a_claim_right_from_the_future_stops_no_worker() {
 }
 
 #[test]
-fn check_misses_a_worker_whose_last_tick_has_a_future_time() {
+fn a_worker_whose_last_tick_has_a_future_time_counts_as_silent() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
@@ -138,6 +138,7 @@ fn check_misses_a_worker_whose_last_tick_has_a_future_time() {
     let doctor = db.jobctl(["doctor"]).run().exits(1);
     doctor.stdout_has("no worker ticks").prints_nowhere("the database is slow");
     db.jobctl(["report"]).run().success().stdout_has("0 of 1");
+    // A claim right until the day after tomorrow does not count as a tick either.
     let ahead = "SET claiming_tick = 'x', claiming_until = now() + interval '2 days'";
     db.execute(&format!("UPDATE jobctl.job_workers {ahead}"));
     db.jobctl(["check"]).run().exits(1).stdout_has("no worker ticks");

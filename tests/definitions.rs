@@ -439,14 +439,19 @@ fn limited_definitions_keep_their_order_among_other_runs() {
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, priority, run_at)
-         SELECT job, queue, priority, now() - interval '1 hour' + interval '1 minute' * place
+         SELECT job, queue, priority, now() - interval '1 hour' + interval '1 minute' * minute
          FROM (VALUES
-             ('free', 'a', 0, 1), ('limited', 'a', 0, 2), ('free', 'a', 0, 3), ('limited', 'a', \
-             0, 4),
-             ('free', 'b', 0, 2), ('limited', 'b', -1, 9), ('free', 'a', -2, 9), ('limited', 'b', \
-             -1, 8)
-         ) AS run (job, queue, priority, place)",
+             ('free', 'a', 0, 1),
+             ('limited', 'a', 0, 2),
+             ('free', 'a', 0, 3),
+             ('limited', 'a', 0, 4),
+             ('free', 'b', 0, 2),
+             ('limited', 'b', -1, 9),
+             ('free', 'a', -2, 9),
+             ('limited', 'b', -1, 8)
+         ) AS run (job, queue, priority, minute)",
     );
+    // By priority, the smallest first, then by time, whatever the queue.
     (0..8).for_each(|_| drop(db.jobctl(["tick", "--limit", "1"]).run().success()));
     let order = "SELECT string_agg(run_id::text, ' ' ORDER BY started_at) FROM jobctl.job_attempts";
     assert_eq!(db.query(order), "7 8 6 1 2 5 3 4");

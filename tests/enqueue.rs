@@ -419,13 +419,11 @@ fn errors_name_a_sequence_behind_its_table_and_use_few_ids() {
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 100)");
     let why = "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the \
         statement that corrects it";
-    let why_defined =
-        "the sequence of jobctl.job_runs is behind its table; `jobctl doctor` prints the statement";
-    for (arguments, why) in [
-        (&["enqueue", "shell", "--", "true"][..], why),
-        (&["enqueue", "shell", "--key", "k", "--", "true"], why),
-        (&["enqueue", "a"], why_defined),
-        (&["enqueue", "a", "--key", "k"], why_defined),
+    for arguments in [
+        &["enqueue", "shell", "--", "true"][..],
+        &["enqueue", "shell", "--key", "k", "--", "true"],
+        &["enqueue", "a"],
+        &["enqueue", "a", "--key", "k"],
     ] {
         db.execute("SELECT setval('jobctl.job_runs_id_seq', 1, false)");
         let refused =

@@ -222,7 +222,9 @@ fn a_variable_applies_to_one_command_only() {
         db.jobctl(["retry", &dead.to_string()]).env(variable, "no such").run().success();
         db.jobctl(["show", &dead.to_string()]).env(variable, "no such").run().success();
     }
+    // If `cancel` read the filter of `retry`, it would find no run.
     let cancel = || db.jobctl(["cancel", "--all-waiting", "--yes"]).env("JOBCTL_RETRY_JOB", "http");
+    // Its own variable makes it a dry run; that of `retry` does not.
     cancel().env("JOBCTL_CANCEL_DRY_RUN", "1").run().success();
     assert_eq!(db.status(dead), "queued");
     cancel().env("JOBCTL_RETRY_DRY_RUN", "1").run().success().stdout_has("cancelled");

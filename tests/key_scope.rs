@@ -42,7 +42,7 @@ fn a_finished_run_frees_its_live_key() {
 }
 
 #[test]
-fn a_kept_run_holds_its_retained_key() {
+fn a_retained_key_stays_taken_until_its_run_is_deleted() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     db.apply("[jobs.refresh]\nshell = 'true'\n");

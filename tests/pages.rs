@@ -205,9 +205,10 @@ fn the_reference_names_every_key_of_a_definition() {
     let (section, _) = after.split_once("\n## ").unwrap();
     let (definition, http) = section.split_once("| key of `http` |").unwrap();
     let named = |part: &str| -> BTreeSet<String> {
-        let cells = part.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
-        let keys = cells.flat_map(|cell| cell.split('`').step_by(2));
-        keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
+        // The first cell of a row names one or more keys in backticks.
+        let cells = part.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        let keys = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        keys.map(str::to_owned).collect()
     };
     let db = TestDb::new();
     let folder = temp_dir();

@@ -152,15 +152,23 @@ fn every_way_to_enqueue_sets_the_share() {
 {"job_type": "shell", "payload": {"command": "true"}, "share": "x"}
 {"job_type": "shell", "payload": {"command": "true"}, "idempotency_key": "k", "key_scope": "live"}
 {"job_type": "a"}"#;
+    // The flag is for lines without a share.
     db.jobctl(["enqueue", "--batch", "-", "--share", "y"]).stdin(lines).run().success();
     db.query("SELECT jobctl.enqueue('a', share => 'x')");
     let shares = "SELECT share, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
     assert_eq!(db.query(shares), "x|3\ny|2");
     let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
-    db.jobctl(["enqueue", "shell", "--share", "z"]).args(replaced).args(["--", "true"]).run();
+    let enqueue = db.jobctl(["enqueue", "shell", "--share", "z"]).args(replaced);
+    enqueue.args(["--", "true"]).run().success();
     assert_eq!(db.query(shares), "x|3\ny|1\nz|1");
     let shown = db.jobctl(["show", "1", "--json"]).run().success().stdout;
     assert!(shown.contains(r#""share":"x""#), "{shown}");
+}
+
+#[test]
+fn a_share_that_is_no_name_is_refused() {
+    let db = TestDb::new();
+    db.apply("[jobs.a]\nshell = 'true'\n");
     for share in ["", "-x", "a\tb", &"x".repeat(256)] {
         let flag = format!("--share={share}");
         db.jobctl(["enqueue", "a", &flag]).run().exits(2).stderr_has("share");

@@ -58,7 +58,8 @@ BEGIN
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    WITH renewed AS (
+    -- Write a new version of each unfinished predecessor, although nothing changes, see above.
+    WITH rewritten AS (
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
         WHERE run.id = ANY (ARRAY(
@@ -76,7 +77,7 @@ BEGIN
         ))
         RETURNING run.id
     )
-    SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
+    SELECT coalesce(array_agg(rewritten.id), '{}') INTO unended FROM rewritten;
     WITH decided AS (
         UPDATE jobctl.job_dependencies AS dependency
         SET

@@ -226,6 +226,7 @@ BEGIN
                     run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
                         + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
+                    -- locked_by, locked_until, live_output
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -246,7 +247,8 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1: this attempt does not count towards max_attempts. 0: it counts.
+                    -- 1: this attempt does not count towards max_attempts. 0: it counts. At most 100
+                    -- of each kind do not, so that no run goes on forever.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'

@@ -1,5 +1,7 @@
 -- Records each problem that `jobctl check` reported as an event. SECURITY DEFINER: so a viewer can
 -- record alerts, but no other events. Internal: only jobctl calls it.
+--   delivery           how the report was sent, or why it could not be; the reason of the events
+--   jobs, details      arrays of equal length: one problem an element
 CREATE OR REPLACE FUNCTION jobctl.record_alerts(
     host_user text,
     delivery text,

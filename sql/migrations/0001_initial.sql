@@ -144,8 +144,8 @@ CREATE TABLE jobctl.job_definitions (
         CONSTRAINT max_waiting_in_range CHECK (max_waiting BETWEEN 1 AND 100000),
     when_full text NOT NULL DEFAULT 'refuse'
         CONSTRAINT when_full_is_known CHECK (when_full IN ('refuse', 'drop_new', 'drop_oldest')),
-    -- What an attempt that asks for a later one puts off: only its `run`, or the whole `job`, which
-    -- hold_snoozed then holds.
+    -- An attempt can snooze: ask to be made again later. `run`: only its run waits. `job`: all runs
+    -- of the job wait, because hold_snoozed holds it.
     snooze text NOT NULL DEFAULT 'run'
         CONSTRAINT snooze_is_known CHECK (snooze IN ('run', 'job')),
     -- Whether the runs can read the outputs of the runs that they waited for.

@@ -109,7 +109,7 @@ impl Arguments {
             definition.row["file"] = name.as_str().into();
         }
         if definitions.is_empty() {
-            let why = "it has no jobs; `enabled = false` in a job stops it";
+            let why = "the file has no jobs; to stop a job, keep it with `enabled = false`";
             return Err(Fault::usage(format!("cannot apply: {}: {why}", self.file)).into());
         }
         warn_of_headers(&definitions);

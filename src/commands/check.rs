@@ -61,7 +61,8 @@ pub(crate) struct Arguments {
     /// Count only runs that died within this time [default: any]
     #[arg(long, value_name = "DURATION", value_parser = length(SECOND, YEAR))]
     max_dead_within: Option<Duration>,
-    /// Longest time that a run may be due, a schedule late, or a lost lease not recovered
+    /// Report runs that are due, schedules that are late and lost leases that no tick has recovered
+    /// for longer than this
     #[arg(
         long,
         value_name = "DURATION",
@@ -314,7 +315,7 @@ impl Arguments {
         sent.with_context(|| format!("cannot report the problems to {}", self.receiver_name()))
     }
 
-    /// Passes the news on, as the job of a run gets its payload.
+    /// Sends the news to the receiver in the way in which the job of a run gets its payload.
     fn send(&self, (kind, action): &Receiver, news: &News<'_>) -> anyhow::Result<()> {
         let text = news.text();
         let input = match kind {

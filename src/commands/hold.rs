@@ -94,10 +94,10 @@ struct HoldFlags {
     /// The same as --job JOB
     #[arg(value_name = "JOB", value_parser = named_job)]
     name: Option<String>,
-    /// Hold or release the runs of this job; each of these flags can be repeated
+    /// The runs of this job; --job, --queue and --worker can be repeated
     #[arg(long, value_name = "JOB", value_parser = job, help_heading = HEADING)]
     job: Vec<String>,
-    /// Hold or release the runs of this queue
+    /// The runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = queue, help_heading = HEADING)]
     queue: Vec<String>,
     /// Keep this worker from starting runs, or release it

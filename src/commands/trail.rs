@@ -86,7 +86,7 @@ struct EventFilter {
     /// Only changes with this text in the user, the host or the login, ignoring case
     #[arg(long, value_name = "TEXT")]
     by: Option<String>,
-    /// Only changes of this kind, such as retry, hold or change
+    /// Only changes of this kind, such as retry, hold, or change (of a definition)
     #[arg(long, value_name = "ACTION", hide_possible_values = true)]
     action: Option<ChangeKind>,
     /// Only changes of this definition, or of runs of this job
@@ -95,7 +95,7 @@ struct EventFilter {
     /// Only holds of this queue, and changes of runs in it
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
-    /// Only changes of this worker
+    /// Only changes that concern this worker, such as its holds
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     #[command(flatten)]

@@ -213,7 +213,9 @@ impl Import<'_> {
         Schedule::parse(schedule, &self.time_zone)
             .map_err(String::from)
             .and_then(|read| match read.extends_cron() {
-                true => Err(format!("cron knows no L, # and @every, as in `{schedule}`")),
+                true => Err(format!(
+                    "cron does not support `L`, `#` and `@every`; this line has `{schedule}`"
+                )),
                 false => Ok(read.first(self.now).map(drop)?),
             })
             .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(schedule) })

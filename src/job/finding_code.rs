@@ -125,7 +125,7 @@ impl DoctorCheck {
             Self::Definitions => "every waiting run has a definition",
             Self::Queues => "workers serve all overdue runs",
             Self::OverdueRuns => "no run in a served queue is overdue",
-            Self::Claims => "the database rejects no claim",
+            Self::Claims => "no claim has failed in the database",
             Self::Snoozes => "no run has asked for a later attempt ten times",
             Self::DueTimes => "no time of a waiting run comes from a clock that was ahead",
             Self::BlockedRuns => {

@@ -56,7 +56,7 @@ rows! {
     }
 }
 
-/// The queue and the priority of a lane.
+/// A lane: the waiting runs of one queue with one priority, named by both.
 pub(crate) type Lane = (String, i32);
 
 /// The result of a claim.

@@ -181,11 +181,11 @@ pub(crate) struct Fact {
     pub(crate) next_at: Option<DateTime<Utc>>,
     /// When the problem last grew, if that was after `since_at`.
     pub(crate) newest_at: Option<DateTime<Utc>>,
-    /// There was no time yet for a first tick, or the worker has never ticked.
+    /// No tick is expected yet: the schema is new, or this worker has never ticked.
     pub(crate) is_new: bool,
 }
 
-/// The bounds of the waits that are counted, in seconds; `jobctl.count_attempts` has the same.
+/// The upper bounds of the histogram of waits, in seconds; `jobctl.count_attempts` has the same.
 pub(crate) const WAITS: [&str; 7] = ["1", "10", "30", "60", "300", "3600", "+Inf"];
 
 /// Everything that `status` shows, read in one snapshot.

@@ -46,7 +46,9 @@ impl Notes {
         let has_seen = self.seen != SeenTicks::default();
         let Some(note) = self.note.as_ref().filter(|_| has_seen) else { return };
         if let Err(error) = note.write(&self.seen, |stored| !self.seen.replaces(stored)) {
-            log::debug!("cannot remember this tick: {error}");
+            log::debug!(
+                "cannot write the note of this tick, with which later ticks notice a restore: {error}"
+            );
         }
     }
 }

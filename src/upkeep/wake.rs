@@ -181,8 +181,8 @@ impl Upkeep<'_> {
     }
 }
 
-/// Returns why this tick claims nothing from its `own` queues: the tick that has the claim right
-/// claims from the queues `claiming` (empty: from all).
+/// Returns why this tick claims nothing from its `own` queues. Another tick of the worker has the
+/// right to claim, and serves the queues `claiming` (empty: all).
 fn why_unclaimed(claiming: &[String], own: &[String]) -> (Level, String) {
     let is_served = |queue: &String| claiming.contains(queue);
     if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {

@@ -179,7 +179,7 @@ impl Expression {
         (on_full_days + before(until)).saturating_sub(before(from)) as u64
     }
 
-    /// Returns the matching days from the first on and before the second.
+    /// Returns the matching days from `from` on and before `until`.
     fn days_between(
         &self,
         from: NaiveDate,

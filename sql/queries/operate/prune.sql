@@ -12,11 +12,12 @@ WITH old AS MATERIALIZED (
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
     WHERE run.id = ANY ($1::bigint[])
-        -- A run that was retried since then has not finished. Its finished_at is NULL, which
-        -- `greatest` below ignores.
+        -- A run that was retried since its id was chosen has not finished. Its finished_at is NULL,
+        -- which `greatest` below ignores.
         AND run.finished_at IS NOT NULL
-        -- A run that was created lately is young, even if its finished_at is long ago. So
-        -- old_runs.sql can stop at the first young run.
+        -- An imported run can have a finished_at before its created_at. The later one counts, so
+        -- that old_runs.sql, which reads in the order of created_at, can stop at the first young
+        -- run.
         AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
             WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
             ELSE coalesce(definition.keep, make_interval(secs => $2::float8))

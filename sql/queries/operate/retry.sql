@@ -58,9 +58,9 @@ granted AS MATERIALIZED (
                 AND asked.key_scope <> 'retained'
                 AND heir.id <> asked.id
         )
-        -- If several of these runs had the same key, only the newest gets it back. None of them
-        -- holds the key now: they have ended, or still run after a newer run replaced them. A
-        -- running run that holds the key is the heir above.
+        -- If several of the asked runs had the same key, only the newest is retried. The condition
+        -- above leaves out runs while another one holds the key, so all of these have lost it: they
+        -- have ended, or a newer run replaced them while they were running.
         AND NOT EXISTS (
             SELECT FROM asked AS newer
             WHERE newer.idempotency_key = asked.idempotency_key
@@ -71,6 +71,7 @@ granted AS MATERIALIZED (
                 AND newer.id > asked.id
         )
 ),
+-- Cancelled runs wait for their predecessors again, unless $5 says to start them now.
 blocked AS MATERIALIZED (
     SELECT jobctl.reopen_dependencies(
         ARRAY(

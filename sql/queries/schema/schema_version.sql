@@ -1,4 +1,5 @@
--- Lists the applied migrations. Zero rows: the schema exists, but no migration has been applied.
+-- Lists the applied migrations. The table also has functions and views, which have no version. Zero
+-- rows: the schema exists, but no migration has been applied.
 -- The program takes the newest version and the earliest time itself, because each tick plans this
 -- statement and an aggregate would make that a third slower.
 SELECT version, applied_at

@@ -1,12 +1,13 @@
 -- Reads what a tick must know before it changes anything. Always one row:
---   held         runs that the worker's other ticks hold
+--   held         runs that other ticks of the worker have claimed and not ended yet. A lease with
+--                a result only waits to be recorded
 --   limits       whether some definition limits its runs, or some pending run has its own lock
 --   restored_at  when a tick noticed the restore of a backup that no operator has accepted, see
 --                src/job/seen_ticks.rs
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at: the claims of this tick
 --
--- Not part of wake.sql for two reasons. It must see the claims of the tick that had the claim right
--- before. And planning it would cost each tick without work a millisecond.
+-- Not part of wake.sql for two reasons. It must see the last claims of the tick from which this tick
+-- takes over the claim right. And planning it would cost each tick without work a millisecond.
 SELECT
     count(*)::integer AS held,
     EXISTS (

@@ -493,8 +493,8 @@ fn resolve_next(store: &Store, runs: &mut [Asked]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The error about a key that another run has, perhaps of another line. `is_taken`: that run has
-/// another job or payload.
+/// The error about a key that already belongs to another run, perhaps to that of another line of
+/// the batch. `is_taken`: that run has another job or payload.
 fn key_conflict(
     store: &Store,
     key: Option<&(Box<str>, KeyScope)>,
