@@ -651,7 +651,7 @@ fn a_release_does_not_undo_a_later_claim_of_the_same_attempt() {
     );
     // The release is committed, but its answer is lost. So the tick sends the release again: it
     // must not release the new claim, which has the same worker and the same number of the attempt.
-    proxy.lose_answer_to(&["releases claims that were never started", "COMMIT"]);
+    proxy.lose_answer_to(&["Releases claims that were never started", "COMMIT"]);
     let flags = ["--worker", "w", "--concurrency", "1"];
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(1);

@@ -176,7 +176,7 @@ fn a_job_goes_on_if_the_database_falls_silent_while_its_output_is_stored() {
     let (db, gate) = (TestDb::new(), Gate::new());
     let proxy = Proxy::to(&db);
     let id = enqueue_that_prints_around_gate(&db, &gate);
-    proxy.freeze_after("stores what jobs have printed");
+    proxy.freeze_after("Stores what running jobs have printed");
     let url = proxy.url();
     let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &url).spawn();
     wait_until("the output to be sent", || proxy.is_frozen());

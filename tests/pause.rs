@@ -125,7 +125,7 @@ fn resume_uses_a_schedule_that_changes_meanwhile() {
         let proxy = Proxy::to(&db);
         db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 14 * * *'\n");
         db.jobctl(["pause", "a"]).run().success();
-        proxy.freeze_after("The definitions and their schedules, by name");
+        proxy.freeze_after("Lists the definitions by name, each with its schedule");
         let resume = db.jobctl(["resume", "a"]).through(&proxy).spawn();
         wait_until("`resume` to read the definition", || proxy.is_frozen());
         db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));

@@ -161,7 +161,7 @@ fn a_run_that_changes_after_it_was_read_is_not_recovered() {
         db.allow_running_runs_at_end();
         let proxy = Proxy::to(&db);
         insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
-        proxy.freeze_after("recover.sql checks them");
+        proxy.freeze_after("for recover.sql");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
         wait_until("the tick to claim", || proxy.is_frozen());
         db.execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"));

@@ -780,13 +780,13 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
             "UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR} - interval '1 year'"
         ));
         let proxy = Proxy::to(&db);
-        proxy.freeze_after("fire.sql checks them");
+        proxy.freeze_after("that may have to fire");
         let tick = jobctl(["tick", "--queue", "none"]).through(&proxy).spawn();
         wait_until("the tick to have looked", || {
             proxy.is_frozen()
                 && db.query(
                     "SELECT count(*) FROM pg_stat_activity
-                     WHERE state = 'idle in transaction' AND query LIKE '%fire.sql checks them%'",
+                     WHERE state = 'idle in transaction' AND query LIKE '%that may have to fire%'",
                 ) == "1"
         });
         // The tick has read the schedule and has not fired it yet.

@@ -381,7 +381,7 @@ fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
         let flags = ["--grace", grace, "--lease", "1m"];
         let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
         gate.wait_for_starts(1);
-        proxy.freeze_after("renews the leases");
+        proxy.freeze_after("Renews the leases");
         wait_until("the renewal", || proxy.is_frozen());
         signals.iter().for_each(|signal| tick.signal(*signal));
         wait_until("the job to be ended", || !gate.has_processes());
