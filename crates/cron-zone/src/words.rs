@@ -97,7 +97,7 @@ fn names(indexes: &[u32], names: &str) -> String {
     ranges(indexes, name)
 }
 
-/// Lists values, three and more in a row as "first through last".
+/// Lists values in the words of `show`, three and more in a row as "first through last".
 fn ranges(values: &[u32], show: impl Fn(u32) -> String) -> String {
     let mut words = Vec::new();
     for row in values.chunk_by(|value, next| value + 1 == *next) {

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::{Error, zone_data};
 
-/// The last instant for which the tables have rules.
+/// The last instant for which the zone data have rules.
 pub(super) const END: DateTime<Utc> =
     DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
 const SECOND: TimeDelta = TimeDelta::seconds(1);
@@ -35,7 +35,7 @@ impl Zone {
             let example = || "write a name such as Europe/Berlin, or UTC".to_owned();
             let nearest = || nearest(name).map(|zone| format!("did you mean `{zone}`?"));
             let remedy = of_offset(name).or_else(nearest).unwrap_or_else(example);
-            // Names in a table can have any length.
+            // A name that was stored in a database can have any length.
             let end = name.char_indices().nth(zone_data::MAX_NAME_LENGTH);
             let shown = end.map_or_else(|| name.into(), |(end, _)| format!("{}…", &name[..end]));
             Error(format!("there is no time zone `{shown}`; {remedy}"))
@@ -47,13 +47,13 @@ impl Zone {
         self.0.iana_name().unwrap_or_default()
     }
 
-    /// Returns what the clock of the zone shows.
+    /// Returns what a clock in the zone shows at an instant.
     pub fn local(&self, at: DateTime<Utc>) -> DateTime<FixedOffset> {
         let seconds = self.0.to_offset(timestamp(at)).seconds();
         at.with_timezone(&FixedOffset::east_opt(seconds).unwrap_or_else(|| Utc.fix()))
     }
 
-    /// Returns local time minus UTC.
+    /// Returns local time minus UTC, at an instant.
     pub fn offset(&self, at: DateTime<Utc>) -> TimeDelta {
         TimeDelta::seconds(self.0.to_offset(timestamp(at)).seconds().into())
     }
@@ -74,7 +74,7 @@ impl Zone {
             self.0.preceding(timestamp(from + SECOND)).next().map(|change| change.timestamp());
         let first = self.period(start.and_then(instant), from);
         // A period starts where the one before ends. Do not ask `preceding` for the start: unlike
-        // `following`, it leaves out the entry of 2038 that ends many tables.
+        // `following`, it leaves out the entry of 2038 that ends the data of many zones.
         let next = |period: &Period| self.period(Some(period.end), period.end);
         iter::successors(Some(first), move |period| (period.end < END).then(|| next(period)))
     }
@@ -94,16 +94,16 @@ impl Zone {
 }
 
 impl Period {
-    /// Returns the local times that the clock skips at the start: from the first up to the second.
-    /// Equal if it skips none.
+    /// Returns the local times that the clock skips at the start of the period: from the first up
+    /// to the second. Both are equal if it skips none.
     pub(super) fn gap(&self) -> (NaiveDateTime, NaiveDateTime) {
         let skipped = (self.offset - self.offset_before).max(TimeDelta::zero());
         let until = self.start.naive_utc() + self.offset;
         (until - skipped, until)
     }
 
-    /// Returns how long the clock shows local times for the second time at the start. Just before
-    /// the start, it showed them for the first time.
+    /// Returns for how long after the start of the period the clock repeats local times, which it
+    /// showed just before the start; zero if it repeats none.
     pub(super) fn repeated(&self) -> TimeDelta {
         (self.offset_before - self.offset).max(TimeDelta::zero())
     }
@@ -119,8 +119,8 @@ fn instant(at: Timestamp) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at.as_second(), 0)
 }
 
-/// Returns the remedy for an offset such as `GMT+5`. In the names of the tables, as in POSIX, the
-/// sign is reversed: a similar name would be ten hours off.
+/// Returns the remedy for an offset such as `GMT+5`. In the names of zones, as in POSIX, the sign
+/// is reversed: five hours ahead of UTC is `Etc/GMT-5`. So a similar name would be ten hours off.
 fn of_offset(name: &str) -> Option<String> {
     let upper = name.to_uppercase();
     let offset = ["UTC", "GMT"].iter().find_map(|zone| upper.strip_prefix(zone)).unwrap_or(&upper);

@@ -66,7 +66,8 @@ impl Wait<'_> {
         Wait { limit: self.limit, until: self.until, interruption: Some((interrupted, longest)) }
     }
 
-    /// Returns how long to wait before this is called again; `None`: the wait is over.
+    /// Returns how long to wait before this is called again; `None`: the wait is over. An
+    /// interruption that has come since the last call makes the wait end earlier.
     pub(crate) fn next_slice(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(longest) = self.interrupted() {

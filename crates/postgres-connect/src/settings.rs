@@ -124,6 +124,15 @@ impl<'a> Settings<'a> {
         Err(self.invalid(name, "has an unknown value", &format!("use {allowed}")))
     }
 
+    /// Returns the value of a setting that must be one of these words; the first is the default.
+    pub(crate) fn word<const N: usize>(
+        &self,
+        name: &str,
+        words: [&'static str; N],
+    ) -> Result<&'static str, Error> {
+        self.choice(name, words[0], &words.map(|word| (word, word)))
+    }
+
     /// Returns an error that names the key and its origin, not the value, which may be a secret.
     pub(crate) fn invalid(&self, name: &str, cause: &str, remedy: &str) -> Error {
         let origin = self.values.get(name).map_or("the database settings", |(_, origin)| origin);
@@ -145,7 +154,8 @@ impl<'a> Settings<'a> {
         Ok(())
     }
 
-    /// Adds the variables of the keys that have no value yet.
+    /// Adds the values of environment variables for keys that have no value yet. `includes` says
+    /// which keys to look at.
     fn add_variables(&mut self, includes: impl Fn(&str) -> bool) -> Result<(), Error> {
         for parameter in Parameter::all().filter(|parameter| includes(parameter.key())) {
             if let Some(variable) = parameter.variable()

@@ -22,8 +22,9 @@ const MESSAGE_COST: usize = 128;
 /// The most parameters, such as `server_version`, of which a server reports values. The driver
 /// keeps the last value of each.
 const MOST_PARAMETERS: usize = 1000;
-/// The longest name of a parameter, and its longest report. PostgreSQL reports about 15 parameters.
+/// The longest name of a parameter. PostgreSQL reports about 15 parameters.
 const PARAMETER_NAME: usize = 64;
+/// The longest report of a parameter's value.
 const PARAMETER_REPORT: usize = 64 * 1024;
 
 /// How much a server may send, in bytes.

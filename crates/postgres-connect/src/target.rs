@@ -246,7 +246,6 @@ impl Target {
         }
         let mut servers = servers(settings)?;
         set_passwords(settings, &mut servers, database, &user);
-        let balancing = [("disable", false), ("random", true)];
         Ok(Self {
             servers,
             config,
@@ -258,7 +257,7 @@ impl Target {
                 SessionAttrs::Any,
                 SESSION_ATTRS,
             )?,
-            shuffles_hosts: settings.choice("load_balance_hosts", false, &balancing)?,
+            shuffles_hosts: settings.word("load_balance_hosts", ["disable", "random"])? == "random",
             timeout: settings.seconds("connect_timeout", DEFAULT_TIMEOUT)?,
             keepalive: Keepalive::read(settings)?,
             limits: builder.limits,

@@ -100,8 +100,7 @@ impl TlsSettings {
         if mode == SslMode::Require && root_file.is_some() {
             mode = SslMode::VerifyCa;
         }
-        let negotiations = [("postgres", false), ("direct", true)];
-        let is_direct = settings.choice("sslnegotiation", false, &negotiations)?;
+        let is_direct = settings.word("sslnegotiation", ["postgres", "direct"])? == "direct";
         if is_direct && mode < SslMode::Require {
             let cause = "is direct, but TLS is optional";
             return Err(settings.invalid("sslnegotiation", cause, "use sslmode=require"));
@@ -288,8 +287,10 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec
     }))
 }
 
-/// Reads the client's certificates and their key. rustls rejects certificates of X.509 version 1
-/// here, but only the server judges them.
+/// Reads the client's certificates and their key. Does not let rustls check them: it rejects
+/// certificates of X.509 version 1, but only the server judges them.
+///
+/// `has_default_key`: no setting names the file of the key, which an error must say.
 fn read_identity(
     certificate: &Path,
     key: &Path,

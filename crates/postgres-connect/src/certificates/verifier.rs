@@ -102,6 +102,7 @@ impl Verifier {
         if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
             return Err(TrustError::NoRoot);
         }
+        // A pinned certificate is a root, too, although it may not sign others.
         anchors = RootCertStore::empty();
         anchors.add_parsable_certificates(trust.roots.iter().filter(|it| may_sign(it)).cloned());
         let (provider, anchors) = (provider(), Arc::new(anchors));
@@ -136,18 +137,29 @@ impl Rules {
         if self.checks != Checks::AuthorityAndName {
             return Ok(());
         }
-        let Some(certificate) =
-            parsed(end_entity).filter(|certificate| !has_extension(certificate, ALTERNATIVE_NAMES))
-        else {
-            return verify_server_name(&ParsedCertificate::try_from(end_entity)?, name);
-        };
-        let common = common_name(&certificate).into_iter();
-        if !common.clone().any(|common| matches(&common, &name.to_str())) {
-            let (expected, presented) = (name.to_owned(), common.collect());
+        match parsed(end_entity) {
+            // As in libpq, the common name counts only if there are no alternative names.
+            Some(certificate) if !has_extension(&certificate, ALTERNATIVE_NAMES) => {
+                self.check_common_name(&certificate, intermediates, name)
+            }
+            _ => verify_server_name(&ParsedCertificate::try_from(end_entity)?, name),
+        }
+    }
+
+    /// Fails if the common name of a certificate without alternative names is not the server's.
+    fn check_common_name(
+        &self,
+        certificate: &Certificate,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+    ) -> Result<(), Error> {
+        let common = common_name(certificate);
+        if !common.as_ref().is_some_and(|common| matches(common, &name.to_str())) {
+            let (expected, presented) = (name.to_owned(), common.into_iter().collect());
             return Err(CertificateError::NotValidForNameContext { expected, presented }.into());
         }
         // rustls checks an authority's name constraints only against alternative names.
-        if self.is_constrained(&certificate, intermediates) {
+        if self.is_constrained(certificate, intermediates) {
             return Err(CertificateProblem::ConstrainedAuthority.into());
         }
         Ok(())
