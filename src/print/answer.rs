@@ -58,7 +58,7 @@ impl Output {
         self.format() == Format::Table && io::stdout().is_terminal()
     }
 
-    /// Whether TSV was asked for, and is not only the default without a terminal.
+    /// Whether a flag asks for TSV. Without a flag, TSV is the default if there is no terminal.
     pub(crate) fn asks_for_tsv(self) -> bool {
         self.header || self.format == Some(Format::Tsv)
     }

@@ -11,6 +11,14 @@ use crate::text::duration;
 use crate::text::plain::plain;
 use crate::text::timestamp::{instant, relative};
 
+/// How people see times.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TimeForm {
+    Long,
+    /// A distance has only its largest unit, and a time has no seconds.
+    Short,
+}
+
 /// One value of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
@@ -51,19 +59,19 @@ impl Cell {
         matches!(self, Self::Length(_) | Self::Time(..))
     }
 
-    /// The text for people. In its short form, a distance has only its largest unit, and a time no
-    /// seconds.
-    pub(crate) fn text(&self, is_short: bool) -> String {
-        match self {
-            Self::Time(at, Some(now)) => {
-                let text = relative(*at, *now);
-                match text.split(' ').collect::<Vec<_>>()[..] {
-                    ["in", largest, _] if is_short => format!("in {largest}"),
-                    [largest, _, "ago"] if is_short => format!("{largest} ago"),
-                    _ => text,
+    /// The text for people.
+    pub(crate) fn text(&self, form: TimeForm) -> String {
+        match (self, form) {
+            (Self::Time(at, Some(now)), TimeForm::Long) => relative(*at, *now),
+            (Self::Time(at, Some(now)), TimeForm::Short) => {
+                let distance = relative(*at, *now);
+                match distance.split(' ').collect::<Vec<_>>()[..] {
+                    ["in", largest, _] => format!("in {largest}"),
+                    [largest, _, "ago"] => format!("{largest} ago"),
+                    _ => distance,
                 }
             }
-            Self::Time(at, None) if is_short => at.format("%Y-%m-%dT%H:%MZ").to_string(),
+            (Self::Time(at, None), TimeForm::Short) => at.format("%Y-%m-%dT%H:%MZ").to_string(),
             _ => self.bare(),
         }
     }
@@ -125,10 +133,10 @@ mod tests {
     #[test]
     fn a_short_time_has_one_unit() {
         let now = DateTime::UNIX_EPOCH + Duration::from_secs(100_000);
-        let short = |at| Cell::Time(at, Some(now)).text(true);
+        let short = |at| Cell::Time(at, Some(now)).text(TimeForm::Short);
         assert_eq!(short(now - Duration::from_secs(200)), "3m ago");
         assert_eq!(short(now + Duration::from_secs(7500)), "in 2h");
         assert_eq!(short(now), "now");
-        assert_eq!(Cell::Time(now, None).text(true), "1970-01-02T03:46Z");
+        assert_eq!(Cell::Time(now, None).text(TimeForm::Short), "1970-01-02T03:46Z");
     }
 }

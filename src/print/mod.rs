@@ -17,7 +17,7 @@ pub(crate) use answer::{
     Format, Output, answer, excerpt, facts, hint, json, list, object, redraw, row, rows, section,
     tsv, tsv_list,
 };
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, TimeForm};
 pub(crate) use colour::{Colour, set_colour};
 pub(crate) use fields::Fields;
 pub(crate) use log_writer::{LogFormat, finish};

@@ -42,19 +42,22 @@ impl Progress {
     }
 }
 
-/// `2,000 of 6,000 runs, 500 a second, 8s left`.
+/// Returns the line of a progress, such as `2,000 of 6,000 runs, 500 a second, 8s left`.
 fn line(done: usize, total: Option<usize>, took: Duration) -> String {
     let grouped = |number: usize| plural::grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let of_total = total.map(|total| format!(" of {}", grouped(total))).unwrap_or_default();
     let rate = done as f64 / took.as_secs_f64();
-    let left = total
-        .and_then(|total| {
-            Duration::try_from_secs_f64(total.saturating_sub(done) as f64 / rate).ok()
-        })
-        .filter(|left| *left >= SECOND)
-        .map(|left| format!(", {} left", duration::show_whole(left)))
-        .unwrap_or_default();
-    format!("{}{of_total} runs, {} a second{left}", grouped(done), grouped(rate as usize))
+    let runs = match total {
+        Some(total) => format!("{} of {} runs", grouped(done), grouped(total)),
+        None => format!("{} runs", grouped(done)),
+    };
+    let line = format!("{runs}, {} a second", grouped(rate as usize));
+    let left = total.and_then(|total| {
+        Duration::try_from_secs_f64(total.saturating_sub(done) as f64 / rate).ok()
+    });
+    match left {
+        Some(left) if left >= SECOND => format!("{line}, {} left", duration::show_whole(left)),
+        _ => line,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{io, iter};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
-use super::cell::Cell;
+use super::cell::{Cell, TimeForm};
 use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 use super::fit::{cut_end, cut_middle, take_line, width_of};
@@ -116,7 +116,7 @@ impl<'a> Table<'a> {
         let shown = layout.columns.iter().zip(&layout.widths);
         let cells = shown.filter_map(|(column, width)| {
             let cell = row.get(*column)?;
-            let text = cell.text(layout.has_short_times);
+            let text = cell.text(layout.times);
             let fitted = match self.wraps {
                 true => text,
                 false if NAMES.contains(&header[*column]) => cut_middle(&text, *width),
@@ -148,8 +148,10 @@ struct Column<'a> {
     /// From 0.
     number: usize,
     name: &'a str,
-    /// The width of its widest cell: with long times, and with short times.
-    widths: [usize; 2],
+    /// The width of its widest cell with long times.
+    long_width: usize,
+    /// The width of its widest cell with short times.
+    short_width: usize,
     is_empty: bool,
     /// Its cells can be cut.
     is_text: bool,
@@ -161,8 +163,8 @@ struct Column<'a> {
 impl<'a> Column<'a> {
     fn of((number, name): (usize, &&'a str), rows: &[Vec<Cell>], width: usize) -> Self {
         let cells = || rows.iter().filter_map(|row| row.get(number));
-        let widest = |is_short| {
-            let widths = cells().map(|cell| width_of(&cell.text(is_short)));
+        let widest = |times| {
+            let widths = cells().map(|cell| width_of(&cell.text(times)));
             widths.max().unwrap_or_default().max(name.len())
         };
         let is_empty = cells().all(|cell| matches!(cell, Cell::Nothing));
@@ -170,7 +172,8 @@ impl<'a> Column<'a> {
         Self {
             number,
             name,
-            widths: [false, true].map(widest),
+            long_width: widest(TimeForm::Long),
+            short_width: widest(TimeForm::Short),
             is_empty,
             is_important: IMPORTANT.contains(name) && !is_empty && (width >= NARROW || !is_time),
             is_text: !cells().any(Cell::is_whole),
@@ -179,16 +182,19 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn width(&self, is_short: bool) -> usize {
-        self.widths[usize::from(is_short)]
+    fn width(&self, times: TimeForm) -> usize {
+        match times {
+            TimeForm::Long => self.long_width,
+            TimeForm::Short => self.short_width,
+        }
     }
 
     /// The width if texts are cut: an error to `most`, another text to `TEXT_WIDTH`.
-    fn cut_width(&self, is_short: bool, most: usize) -> usize {
+    fn cut_width(&self, times: TimeForm, most: usize) -> usize {
         match self.name {
-            _ if !self.is_text => self.width(is_short),
-            "error" => self.width(is_short).min(most),
-            _ => self.width(is_short).min(TEXT_WIDTH),
+            _ if !self.is_text => self.width(times),
+            "error" => self.width(times).min(most),
+            _ => self.width(times).min(TEXT_WIDTH),
         }
     }
 }
@@ -198,7 +204,7 @@ impl<'a> Column<'a> {
 struct Layout {
     /// Numbers of the columns.
     columns: Vec<usize>,
-    has_short_times: bool,
+    times: TimeForm,
     /// The width of each column in `columns`, without padding.
     widths: Vec<usize>,
 }
@@ -212,57 +218,60 @@ impl Layout {
     fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows, width)).collect();
-        let is_short = leave_out_columns(&mut columns, table, width);
-        let widths = cut_widths(&columns, is_short, table, width);
+        let times = leave_out_columns(&mut columns, table, width);
+        let widths = cut_widths(&columns, times, table, width);
         let columns = columns.iter().map(|column| column.number).collect();
-        Self { columns, has_short_times: is_short, widths }
+        Self { columns, times, widths }
     }
 }
 
-/// Leaves out columns until the others fit. Returns whether times must be short.
-fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: usize) -> bool {
-    let fits = |columns: &[Column<'_>], is_short, most| {
-        let widths = columns.iter().map(|column| PADDING + column.cut_width(is_short, most));
+/// Leaves out columns until the others fit, but never the first one. Returns the form of times in
+/// which they fit, or the short form if they do not fit at all.
+fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: usize) -> TimeForm {
+    // With errors cut to the width `most`.
+    let fits = |columns: &[Column<'_>], times, most| {
+        let widths = columns.iter().map(|column| PADDING + column.cut_width(times, most));
         widths.sum::<usize>() <= width
     };
-    let mut leave_out = |is_short, most, find: fn(&[Column<'_>]) -> Option<usize>| {
-        while !table.shows_all && !fits(columns, is_short, most) {
+    // `find` returns the place of the next column to leave out. Returns whether the others fit.
+    let mut leave_out = |times, most, find: fn(&[Column<'_>]) -> Option<usize>| {
+        while !table.shows_all && !fits(columns, times, most) {
             let Some(place) = find(&columns[1..]) else { break };
             columns.remove(place + 1);
         }
-        !fits(columns, is_short, most)
+        fits(columns, times, most)
     };
-    let long_times = false;
-    let is_short = leave_out(long_times, WHOLE_WIDTH, |columns| {
+    let fits_with_long_times = leave_out(TimeForm::Long, WHOLE_WIDTH, |columns| {
         columns.iter().rposition(|column| column.is_empty)
     });
+    let times = if fits_with_long_times { TimeForm::Long } else { TimeForm::Short };
     if !table.wraps {
-        leave_out(is_short, WHOLE_WIDTH, |columns| {
+        leave_out(times, WHOLE_WIDTH, |columns| {
             columns.iter().rposition(|column| SPARE.contains(&column.name))
         });
     }
-    leave_out(is_short, WHOLE_WIDTH, |columns| {
+    leave_out(times, WHOLE_WIDTH, |columns| {
         columns.iter().rposition(|column| column.is_time && !column.is_important)
     });
-    leave_out(is_short, TEXT_WIDTH, |columns| {
+    leave_out(times, TEXT_WIDTH, |columns| {
         columns.iter().position(|column| column.is_number && !column.is_important)
     });
     if !table.wraps {
-        leave_out(is_short, TEXT_WIDTH, |columns| {
+        leave_out(times, TEXT_WIDTH, |columns| {
             columns.iter().rposition(|column| !column.is_important)
         });
     }
-    is_short
+    times
 }
 
 /// Returns the widths of the columns, with texts as short as they must be.
 fn cut_widths(
     columns: &[Column<'_>],
-    is_short: bool,
+    times: TimeForm,
     table: &Table<'_>,
     width: usize,
 ) -> Vec<usize> {
-    let mut widths: Vec<_> = columns.iter().map(|column| column.width(is_short)).collect();
+    let mut widths: Vec<_> = columns.iter().map(|column| column.width(times)).collect();
     let mut to_cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
     let total = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
     if table.wraps {
@@ -296,7 +305,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn fits(width: usize, columns: &[usize], has_short_times: bool, [job, error]: [usize; 2]) {
+    fn fits(width: usize, columns: &[usize], times: TimeForm, [job, error]: [usize; 2]) {
         let now = DateTime::UNIX_EPOCH;
         let row = vec![
             Cell::Number("1234".to_owned(), None),
@@ -313,24 +322,24 @@ mod tests {
             layout.widths[layout.columns.iter().position(|it| *it == column).expect("it stays")]
         };
         assert_eq!(
-            (&layout.columns[..], layout.has_short_times, [width_of(1), width_of(6)]),
-            (columns, has_short_times, [job, error]),
+            (&layout.columns[..], layout.times, [width_of(1), width_of(6)]),
+            (columns, times, [job, error]),
             "{width}"
         );
     }
 
     #[test]
     fn names_are_shortened_before_times_and_these_are_left_out_before_errors_are_cut() {
-        fits(133, &[0, 1, 2, 3, 4, 5, 6], false, [31, 49]);
-        fits(126, &[0, 1, 2, 3, 4, 5, 6], false, [24, 49]);
-        fits(124, &[0, 1, 2, 3, 4, 5, 6], true, [25, 49]);
-        fits(120, &[0, 1, 2, 3, 4, 6], true, [31, 49]);
-        fits(111, &[0, 1, 2, 3, 6], true, [31, 49]);
-        fits(104, &[0, 1, 2, 3, 6], true, [24, 49]);
-        fits(80, &[0, 1, 2, 3, 6], true, [24, 25]);
-        fits(69, &[0, 1, 2, 6], true, [24, 24]);
-        fits(60, &[0, 1, 2, 6], true, [24, 15]);
-        fits(40, &[0, 1, 2, 6], true, [11, 8]);
+        fits(133, &[0, 1, 2, 3, 4, 5, 6], TimeForm::Long, [31, 49]);
+        fits(126, &[0, 1, 2, 3, 4, 5, 6], TimeForm::Long, [24, 49]);
+        fits(124, &[0, 1, 2, 3, 4, 5, 6], TimeForm::Short, [25, 49]);
+        fits(120, &[0, 1, 2, 3, 4, 6], TimeForm::Short, [31, 49]);
+        fits(111, &[0, 1, 2, 3, 6], TimeForm::Short, [31, 49]);
+        fits(104, &[0, 1, 2, 3, 6], TimeForm::Short, [24, 49]);
+        fits(80, &[0, 1, 2, 3, 6], TimeForm::Short, [24, 25]);
+        fits(69, &[0, 1, 2, 6], TimeForm::Short, [24, 24]);
+        fits(60, &[0, 1, 2, 6], TimeForm::Short, [24, 15]);
+        fits(40, &[0, 1, 2, 6], TimeForm::Short, [11, 8]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::outage::LastingSession;
 use crate::exit::Fault;
 use crate::health::{self, Finding, Severity};
 use crate::job::thresholds::Thresholds;
-use crate::print::{self, Cell, Format, Output, Table};
+use crate::print::{self, Cell, Format, Output, Table, TimeForm};
 use crate::store::{JobStatus, Overview, Store};
 use crate::text::timestamp::instant;
 
@@ -100,6 +100,10 @@ const RUNNING: Table<'_> = Table::new(
     "",
 );
 
+const RESULTS_HEADING: &str =
+    "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 successes)";
+const DROPPED_HEADING: &str = "Dropped runs (the definition was full; days in UTC)";
+
 /// The most findings of a section.
 const LISTED: usize = 8;
 
@@ -124,7 +128,7 @@ impl Arguments {
                 let (overview, findings) =
                     session.insist(REDRAWN_AFTER, |store| self.read(store))?;
                 let clock = instant(overview.now);
-                print::redraw(&clock, &tables(overview, findings, true)?)?;
+                print::redraw(&clock, &sections(overview, findings, Purpose::Watch)?)?;
                 thread::sleep(REDRAWN_AFTER);
             }
         }
@@ -144,7 +148,8 @@ impl Arguments {
                 print::tsv(output, "finding", &findings)
             }
             Format::Table => {
-                print::answer(tables(overview, findings, false)?.concat().trim_start_matches('\n'))
+                let sections = sections(overview, findings, Purpose::Print)?;
+                print::answer(sections.concat().trim_start_matches('\n'))
             }
         }
     }
@@ -163,12 +168,20 @@ impl Arguments {
     }
 }
 
-/// Returns the sections of the status, as people see them, the most important first if they are for
-/// --watch, which shows what fits.
-fn tables(
+/// What the sections of the status are for.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Purpose {
+    /// Prints them once, with remedies.
+    Print,
+    /// Redraws them. The most important ones come first, because it shows only what fits.
+    Watch,
+}
+
+/// Returns the sections of the status, as people see them.
+fn sections(
     overview: Overview,
     mut findings: Vec<Finding>,
-    watch: bool,
+    purpose: Purpose,
 ) -> anyhow::Result<Vec<String>> {
     let Overview { now, mut jobs, mut flow, figures, workers, longest_running, .. } = overview;
     findings.iter_mut().for_each(|finding| finding.found = finding.aged(now));
@@ -185,49 +198,56 @@ fn tables(
     let (safe_to_stop, is_due) =
         (safe_to_stop(&jobs, now), jobs.iter().any(|job| job.due_runs > 0));
     let now = Some(now);
-    let ended: Vec<_> = jobs
+    let with_results: Vec<_> = jobs
         .iter()
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
     for all in flow.iter_mut().filter(|flow| flow.job_type.is_none()) {
         all.job_type = Some("all jobs".to_owned());
     }
-    let dropped: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
-    let results = "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 successes)";
+    let with_drops: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let has_remedies = bad.len() + facts.len() + warnings.len() <= WITH_REMEDIES;
     // Several tables, so that none is wider than a terminal.
-    let jobs = match jobs.is_empty() {
+    let of_jobs = match jobs.is_empty() {
         true => {
             "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n".into()
         }
         false => print::section("Jobs", &jobs, &JOBS.since(now))?,
     };
-    let results = print::section(results, &ended, &RESULTS.since(now))?;
-    let dropped =
-        print::section("Dropped runs (the definition was full; days in UTC)", &dropped, &DROPPED)?;
-    let workers = print::section("Workers", &workers, &WORKERS.since(now))?;
-    let running = print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?;
-    if watch {
+    let of_results = print::section(RESULTS_HEADING, &with_results, &RESULTS.since(now))?;
+    let of_drops = print::section(DROPPED_HEADING, &with_drops, &DROPPED)?;
+    let of_workers = print::section("Workers", &workers, &WORKERS.since(now))?;
+    let of_running = print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?;
+    if purpose == Purpose::Watch {
         flow.retain(|_| is_due);
     }
-    let flow = print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?;
-    if watch {
+    let of_flow = print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?;
+    if purpose == Purpose::Watch {
         // One line for each finding, so that a cut section counts findings.
         let all: Vec<_> = bad.into_iter().chain(warnings).chain(facts).collect();
-        let findings = print::section("Findings", &all, &FOUND)?;
-        return Ok(vec![findings, safe_to_stop, jobs, workers, flow, running, results, dropped]);
+        let of_findings = print::section("Findings", &all, &FOUND)?;
+        return Ok(vec![
+            of_findings,
+            safe_to_stop,
+            of_jobs,
+            of_workers,
+            of_flow,
+            of_running,
+            of_results,
+            of_drops,
+        ]);
     }
     Ok(vec![
         section("Needs attention", &bad, "check", has_remedies)?,
         section("Stopped on purpose", &facts, "doctor", has_remedies)?,
         section("Warnings", &warnings, "doctor", has_remedies)?,
         safe_to_stop,
-        jobs,
-        flow,
-        results,
-        dropped,
-        workers,
-        running,
+        of_jobs,
+        of_flow,
+        of_results,
+        of_drops,
+        of_workers,
+        of_running,
     ])
 }
 
@@ -238,7 +258,7 @@ fn safe_to_stop(jobs: &[JobStatus], now: DateTime<Utc>) -> String {
     }
     let count = |runs: fn(&JobStatus) -> i64| jobs.iter().map(runs).sum();
     let (running, due) = (count(|job| job.running_runs), count(|job| job.due_runs));
-    let distance = |at| Cell::Time(at, Some(now)).text(true);
+    let distance = |at| Cell::Time(at, Some(now)).text(TimeForm::Short);
     let mut facts = match running {
         0 => vec!["yes, nothing runs".to_owned()],
         runs => vec![format!("no, {runs} run")],
@@ -256,8 +276,8 @@ fn safe_to_stop(jobs: &[JobStatus], now: DateTime<Utc>) -> String {
     format!("\nSafe to stop now: {}\n", facts.join("; "))
 }
 
-/// Returns the first findings as a table, and the number of the others or of missing remedies with
-/// the command that lists them.
+/// Returns the first findings as a table, with or without remedies, and a line with the command
+/// that lists the other findings and the remedies.
 fn section(
     heading: &str,
     findings: &[&Finding],

@@ -131,7 +131,7 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     .concat()
 }
 
-/// Writes metrics with a sample for each row that has a job and a value.
+/// Writes metrics with a sample for each row that has a value and a job, which `job` returns.
 fn metrics<T>(
     kind: &str,
     metrics: &[Metric<T>],
