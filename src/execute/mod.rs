@@ -37,9 +37,10 @@ use crate::job::failure::Failure;
 use crate::text::plain;
 use http::Caller;
 
-/// The maximum of open descriptors of the tick itself, and of one job: pipes, a pidfd, and the
-/// descriptors that a start needs for a moment.
+/// The maximum of open descriptors of the tick itself.
 const OWN_DESCRIPTORS: u64 = 64;
+/// The maximum of open descriptors of one job: pipes, a pidfd, and the descriptors that a start
+/// needs for a moment.
 const JOB_DESCRIPTORS: u64 = 12;
 
 /// Raises the limit of open descriptors for this many executions at a time. The usual limit is for
@@ -69,39 +70,51 @@ pub(crate) fn why_not_started(word: &str, error: &io::Error) -> String {
 }
 
 /// Returns why a program did not start, as viewers may read it, and a note for the history and the
-/// log: the program as it is written, and where the system looked for it. `path` is the command's
-/// own PATH.
+/// log.
+///
+/// - `word`: the program as the command writes it.
+/// - `folder`: the command's working directory; `None`: that of jobctl.
+/// - `path`: the command's own PATH; `None`: that of jobctl.
 fn not_started(
     word: &str,
     folder: Option<&Path>,
     path: Option<&String>,
     error: &io::Error,
 ) -> (String, Option<String>) {
-    let program = action::program(word);
+    let program = with_quoted("program", action::program_name(word));
     let why = match error.kind() {
-        io::ErrorKind::NotFound => format!("no such program{program}"),
-        io::ErrorKind::PermissionDenied => format!("program{program} is not executable"),
+        io::ErrorKind::NotFound => format!("no such {program}"),
+        io::ErrorKind::PermissionDenied => format!("{program} is not executable"),
         _ => return (error.to_string(), None),
     };
-    let folder = folder.map(Path::to_owned).or_else(|| env::current_dir().ok());
-    let folder = folder.unwrap_or_default();
-    let written = if action::is_plain_path(word) { format!(" `{word}`") } else { String::new() };
-    let is_missing = error.kind() == io::ErrorKind::NotFound;
-    let note = if let Some(hint) = action::assignment(word) {
-        hint
-    } else if !word.contains('/') {
-        search_path(path)
-    } else if is_missing && folder.join(word).is_file() {
-        format!("the file{written} exists, but not the interpreter that its first line names")
-    } else if !word.starts_with('/') {
-        let directory = folder.display().to_string();
-        format!("its path{written} is relative to the directory `{}`", directory.escape_debug())
-    } else if !written.is_empty() {
-        format!("its path is{written}")
-    } else {
-        return (why, None);
+    let note = match action::assignment(word) {
+        Some(hint) => Some(hint),
+        None if word.contains('/') => about_path(word, folder, error),
+        None => Some(search_path(path)),
     };
-    (why, Some(note))
+    (why, note)
+}
+
+/// Returns where the system looked for a program that is written with its path; `None` if there is
+/// nothing to add.
+fn about_path(word: &str, folder: Option<&Path>, error: &io::Error) -> Option<String> {
+    let folder = folder.map(Path::to_owned).or_else(|| env::current_dir().ok()).unwrap_or_default();
+    // A word with other characters is not only a path, and may contain a password.
+    let path = Some(word).filter(|word| action::is_plain_path(word));
+    if error.kind() == io::ErrorKind::NotFound && folder.join(word).is_file() {
+        let file = with_quoted("file", path);
+        Some(format!("the {file} exists, but not the interpreter that its first line names"))
+    } else if word.starts_with('/') {
+        path.map(|path| format!("its path is `{path}`"))
+    } else {
+        let (path, folder) = (with_quoted("path", path), folder.display().to_string());
+        Some(format!("its {path} is relative to the directory `{}`", folder.escape_debug()))
+    }
+}
+
+/// Returns a noun, followed by the quoted name of its object if that may be shown.
+fn with_quoted(noun: &str, name: Option<&str>) -> String {
+    name.map_or_else(|| noun.to_owned(), |name| format!("{noun} `{name}`"))
 }
 
 /// Names the folders in which a command looks for programs. `own` is its own PATH.

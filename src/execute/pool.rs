@@ -81,7 +81,8 @@ impl<T, R> Tasks<T, R> {
         if is_full { None } else { self.waiting.pop_front() }
     }
 
-    /// Returns whether to wake the owner now, and if so, stops asking for it: it is woken once.
+    /// Returns whether to wake the owner now. If so, forgets that it waits, because it is woken
+    /// once.
     fn take_wake(&mut self) -> bool {
         let wakes = match self.wake_when {
             WakeWhen::Never => false,
@@ -98,7 +99,11 @@ impl<T, R> Tasks<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
-    /// `work` turns a task into a result with so many `bytes` of output; `wake` wakes the owner.
+    /// Returns a pool of at most `size` threads. The first tasks start them.
+    ///
+    /// - `work` runs a task on a thread and returns its result.
+    /// - `bytes` returns how many bytes of output a result has.
+    /// - `wake` wakes the owner, on the thread of a task that has ended.
     pub(crate) fn new(
         size: usize,
         work: impl Fn(T, &Stop) -> R + Send + Sync + 'static,
@@ -160,9 +165,9 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         self.shared.tasks().waiting.drain(..).map(|task| task.task).collect()
     }
 
-    /// Has the pool wake its owner once at the given state. Returns true if the state is already
-    /// reached; then nothing wakes it. `unrecorded` is the number of bytes of output that the owner
-    /// has taken, but not yet recorded.
+    /// Lets the pool wake its owner once, when the state `wake_when` is reached. Returns true if it
+    /// is reached already; then nothing wakes the owner. `unrecorded` is the number of bytes of
+    /// output that the owner has taken, but not yet recorded.
     pub(crate) fn wake_when(&self, wake_when: WakeWhen, unrecorded: usize) -> bool {
         let mut tasks = self.shared.tasks();
         if unrecorded < tasks.unrecorded {

@@ -47,6 +47,7 @@ pub(super) fn run(
         Ok(child) => match ShellProcess::new(child, &shell.stdin, stop) {
             Ok(process) => {
                 let mut ended = process.supervise(timeout);
+                // A shell has not found a program, so note where it looked.
                 if ended.exit_code == Some(127) {
                     let path = || super::search_path(shell.env.get("PATH"));
                     ended.note.get_or_insert_with(path);
@@ -286,8 +287,8 @@ impl<'a> ShellProcess<'a> {
         }
     }
 
-    /// Moves data until the child has exited (`true`) or the time is up. It does not wait for other
-    /// processes that keep a pipe open.
+    /// Moves data until the child has exited or the time is up. Returns whether the child has
+    /// exited. Does not wait for other processes that keep a pipe open.
     fn wait(&mut self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         loop {
@@ -299,7 +300,7 @@ impl<'a> ShellProcess<'a> {
         }
     }
 
-    /// Sleeps until something can be moved or the child has exited (`true`).
+    /// Sleeps until some data can be moved or the child has exited. Returns whether it has.
     fn poll(&self, at_most: Duration) -> bool {
         let mut watched = vec![PollFd::new(&self.exited, PollFlags::IN)];
         let pipes = pipes(&self.child).into_iter().flatten();

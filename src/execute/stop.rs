@@ -109,14 +109,14 @@ impl Stop {
         state.has_new_output = true;
     }
 
-    /// Returns the end of the output if the job has printed something since the last call.
+    /// Takes the end of the output, if the job has printed something since the last call.
     pub(crate) fn take_new_output(&self) -> Option<String> {
         let mut state = self.state();
         let is_new = std::mem::take(&mut state.has_new_output);
         is_new.then(|| output::text(output::from_char_start(state.printed.make_contiguous())))
     }
 
-    /// Takes note that the last taken output did not arrive: it counts as new again.
+    /// Notes that the output that was taken last did not arrive, so it is new again.
     pub(crate) fn output_not_sent(&self) {
         let mut state = self.state();
         state.has_new_output = !state.printed.is_empty();

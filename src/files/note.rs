@@ -76,8 +76,8 @@ impl Note {
         serde_json::from_slice(&folder.read(&self.name, SETTINGS_LIMIT).ok()?).ok()
     }
 
-    /// Writes the note, unless `stays` is true of the old one, which another process may have
-    /// written since it was read.
+    /// Writes the note, unless `stays` returns true for the old one, which another process may have
+    /// written since this one read it.
     pub(crate) fn write<T: DeserializeOwned + Serialize>(
         &self,
         value: &T,

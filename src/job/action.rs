@@ -131,15 +131,11 @@ impl TryFrom<Value> for Statuses {
     }
 }
 
-/// Returns the base name of a program as an error may show it: ` NAME`. Returns nothing if the word
-/// may contain more than a name, such as a password.
-pub(crate) fn program(word: &str) -> String {
-    let name = word.rsplit('/').next().unwrap_or_default();
-    if (1..=63).contains(&name.len()) && is_plain_path(name) {
-        format!(" `{name}`")
-    } else {
-        String::new()
-    }
+/// Returns the base name of a program, which an error may show; `None` if the word may contain more
+/// than a name, such as a password.
+pub(crate) fn program_name(word: &str) -> Option<&str> {
+    let name = word.rsplit('/').next()?;
+    Some(name).filter(|name| (1..=63).contains(&name.len()) && is_plain_path(name))
 }
 
 /// Returns whether the word is only a program's name or path, and contains no password.
@@ -155,21 +151,25 @@ pub(crate) fn assignment(word: &str) -> Option<String> {
     ))
 }
 
-/// Refuses a first word that is not a program: no host has one of that name.
+/// Refuses a command without a shell whose first word only a shell would understand: it sets a
+/// variable, is a whole command line, or begins with `~`. Other missing programs are not refused,
+/// because another host may have them.
 pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
-    let Some(word) = words.first().filter(|word| !Path::new(word).is_file()) else {
+    let Some(first) = words.first().filter(|first| !Path::new(first).is_file()) else {
         return Ok(());
     };
-    let is_line = words.len() == 1 && word.contains(char::is_whitespace);
-    let why = assignment(word).or_else(|| {
-        let line = "the command is one word with blanks; pass its words separately, or use sh -c \
-                    COMMAND";
-        let home = "the first word begins with `~`, which only a shell replaces; write the whole \
-                    path";
-        let why = is_line.then_some(line).or_else(|| word.starts_with('~').then_some(home));
-        why.map(str::to_owned)
-    });
-    why.map_or(Ok(()), |why| Err(format!("cannot find the program: {why}")))
+    let why = if let Some(hint) = assignment(first) {
+        hint
+    } else if words.len() == 1 && first.contains(char::is_whitespace) {
+        "the command is one word with blanks; pass its words separately, or use sh -c COMMAND"
+            .to_owned()
+    } else if first.starts_with('~') {
+        "the first word begins with `~`, which only a shell replaces; write the whole path"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(format!("cannot find the program: {why}"))
 }
 
 /// Whether this job needs no definition, because its payload says what to execute.
@@ -222,7 +222,7 @@ impl Action {
         Ok(action)
     }
 
-    /// Refuses a command without a shell whose first word is not a program.
+    /// Refuses a command without a shell whose first word only a shell would understand.
     pub(crate) fn check_program(&self) -> Result<(), String> {
         match self {
             Self::Shell(Shell { command: ShellCommand::Arguments(words), .. }) => {
@@ -553,17 +553,17 @@ mod tests {
     #[test]
     fn an_error_names_a_program_by_its_base_name_only() {
         for (word, shown) in [
-            ("mysql", " `mysql`"),
-            ("/opt/acme-4711/bin/python3.13", " `python3.13`"),
-            ("mysql -pS3CRET", ""),
-            ("mysql\t-pS3CRET", ""),
-            ("PGPASSWORD=S3CRET", ""),
-            ("https://u:S3CRET@a", ""),
-            ("dir/", ""),
-            ("\u{202e}x", ""),
-            (&*"x".repeat(64), ""),
+            ("mysql", Some("mysql")),
+            ("/opt/acme-4711/bin/python3.13", Some("python3.13")),
+            ("mysql -pS3CRET", None),
+            ("mysql\t-pS3CRET", None),
+            ("PGPASSWORD=S3CRET", None),
+            ("https://u:S3CRET@a", None),
+            ("dir/", None),
+            ("\u{202e}x", None),
+            (&*"x".repeat(64), None),
         ] {
-            assert_eq!(program(word), shown);
+            assert_eq!(program_name(word), shown);
         }
     }
 

@@ -227,10 +227,7 @@ impl<'a> ExitStatus<'a> {
         if let Some((command, _)) = within {
             return Self::of(command, why);
         }
-        guard(part).map_or_else(Self::default, |(guard, filters)| {
-            let filter = filters.then_some(guard);
-            Self { guard: Some(guard), filter, skips: false }
-        })
+        of_guard(part).unwrap_or_default()
     }
 
     /// Returns the exit status of a whole command. `why` becomes the reason why an `exit` makes it
@@ -317,14 +314,20 @@ pub(super) fn failing_guard(command: &str) -> Option<String> {
     exits.or_else(|| status.guard.filter(|_| status.skips).map(why_work_is_skipped)).or_else(filter)
 }
 
-/// Returns the name of a command that is a guard, and whether it prints the lines that it finds.
-fn guard(command: &str) -> Option<(&str, bool)> {
+/// Returns the exit status of a command if it is a guard, which is named by its first word or
+/// words.
+fn of_guard(command: &str) -> Option<ExitStatus<'_>> {
+    let guard = |name| ExitStatus { guard: Some(name), ..ExitStatus::default() };
     if command.starts_with("((") {
-        return Some(("((", false));
+        return Some(guard("(("));
     }
     if command.starts_with("! ") {
-        let words = command.split_inclusive(char::is_whitespace).take(2);
-        return Some((command[..words.map(str::len).sum()].trim_end(), false));
+        let first_two = command.split_inclusive(char::is_whitespace).take(2);
+        return Some(guard(command[..first_two.map(str::len).sum()].trim_end()));
+    }
+    // A test of `$?` judges the command before it.
+    if command.contains("$?") {
+        return None;
     }
     let words = simple_commands(command).next()?;
     let first = words.iter().copied().find(|word| !word.contains('='));
@@ -337,9 +340,8 @@ fn guard(command: &str) -> Option<(&str, bool)> {
         Some(option) => option == "-quiet" || !option.starts_with('-') && option.contains('q'),
         None => false,
     };
-    let filters = name.ends_with("grep") && name != "pgrep" && !words.iter().any(is_quiet);
-    // A test of `$?` judges the command before it.
-    Some((name, filters)).filter(|_| !command.contains("$?"))
+    let prints_lines = name.ends_with("grep") && name != "pgrep" && !words.iter().any(is_quiet);
+    Some(ExitStatus { filter: prints_lines.then_some(name), ..guard(name) })
 }
 
 /// Returns the parts of a command between its operators, each with the operator after it.

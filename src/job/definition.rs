@@ -63,7 +63,7 @@ impl Definition {
     /// years.
     pub(crate) fn columns(&self) -> Value {
         let mut row = self.row.clone();
-        for key in KEYS.iter().filter(|key| matches!(key.check, Length(..))) {
+        for key in KEYS.iter().filter(|key| matches!(key.check, Check::Duration(..))) {
             if let Some(seconds) = row[key.name].as_f64() {
                 row[key.name] =
                     format!("{:.0}h {}s", seconds.div_euclid(3600.0), seconds % 3600.0).into();
@@ -112,17 +112,17 @@ pub(super) enum Check {
     List(fn(&Value) -> Result<(), String>),
     /// The names of other jobs, at most `MOST_PREDECESSORS`.
     Jobs,
-    /// A whole number: the least and the most that is allowed.
+    /// A whole number from the first one to the second one.
     Number(i32, i32),
-    /// A duration: the least and the most that is allowed.
-    Length(Duration, Duration),
+    /// A duration from the first one to the second one.
+    Duration(Duration, Duration),
     Boolean,
     /// A name, or a table with `name` and `most`.
     Lock,
     /// The name of another job, which a run enqueues when it ends.
     Hook,
 }
-use Check::{Any, Boolean, Hook, Jobs, Length, List, Lock, Number, Text, Word};
+use Check::{Any, Boolean, Hook, Jobs, List, Lock, Number, Text, Word};
 
 pub(super) const fn key(name: &'static str, check: Check) -> Key {
     Key { name, check, needs: None, default: || Value::Null, is_visible: true }
@@ -179,19 +179,19 @@ pub(super) const KEYS: &[Key] = &[
     key("pass_result", Boolean).with_default(|| json!(false)),
     key("result", Word(&ResultForm::WORDS)).with_default(|| json!(ResultForm::default())),
     key("max_attempts", Number(1, MOST_ATTEMPTS)).with_default(|| json!(10)),
-    key("timeout", Length(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
-    key("max_age", Length(duration::MINUTE, LONGEST_AGE)),
-    key("max_lag", Length(duration::MINUTE, LONGEST_AGE)),
+    key("timeout", Check::Duration(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
+    key("max_age", Check::Duration(duration::MINUTE, LONGEST_AGE)),
+    key("max_lag", Check::Duration(duration::MINUTE, LONGEST_AGE)),
     key("alert_after", Number(0, 1000)).with_default(|| json!(3)),
     key("usual", Text(check_usual)),
-    key("expires", Length(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
-    key("keep", Length(Duration::ZERO, duration::CENTURY)),
-    key("keep_dead", Length(Duration::ZERO, duration::CENTURY)),
+    key("expires", Check::Duration(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
+    key("keep", Check::Duration(Duration::ZERO, duration::CENTURY)),
+    key("keep_dead", Check::Duration(Duration::ZERO, duration::CENTURY)),
     key("backoff", Text(|text| backoff::check(text).map(drop)))
         .with_default(|| json!(backoff::DEFAULT)),
     key("priority", Number(i32::MIN, i32::MAX)).with_default(|| json!(0)),
     key("queue", Text(|text| queue(text).map(drop))).with_default(|| json!("default")),
-    key("spread", Length(Duration::ZERO, duration::DAY)).with_default(|| json!(0.0)),
+    key("spread", Check::Duration(Duration::ZERO, duration::DAY)).with_default(|| json!(0.0)),
     key("on_dead", Hook),
     key("on_success", Hook),
     key("on_end", Hook),
@@ -235,9 +235,11 @@ pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec
         let what = error.message().replace('\n', " ");
         let span = error.span().unwrap_or_default();
         // The parser does not name a duplicate key, and only its message shows that error.
-        let key = text.get(span.clone()).filter(|_| what == "duplicate key");
-        let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        numbered(text, vec![Problem { line: span.start, what: what + &key }])
+        let what = match text.get(span.clone()) {
+            Some(key) if what == "duplicate key" => format!("{what} `{key}`"),
+            _ => what,
+        };
+        numbered(text, vec![Problem { line: span.start, what }])
     })?;
     let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     let defaults = file.get_ref().get("defaults").map(Spanned::get_ref);
@@ -533,10 +535,10 @@ impl Check {
                 "" => return Ok(Value::Null),
                 job => check_name(job)?,
             },
-            Length(..) if value.is_number() => {
+            Check::Duration(..) if value.is_number() => {
                 return Err(format!("must be a string with a unit, such as \"{value}s\""));
             }
-            Length(least, most) => {
+            Check::Duration(least, most) => {
                 let length = duration::parse_within(text(&value)?, least, most)?;
                 return Ok(length.as_secs_f64().into());
             }
@@ -620,7 +622,7 @@ fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "must be a string".to_owned())
 }
 
-/// Returns the broken rule unless the value fulfils it.
+/// Returns the broken `rule` as an error unless a value fulfils it.
 fn require(is_fulfilled: bool, rule: impl FnOnce() -> String) -> Result<(), String> {
     if is_fulfilled { Ok(()) } else { Err(rule()) }
 }

@@ -99,20 +99,23 @@ pub(crate) fn summary(stored: &Value) -> String {
     }
 }
 
-/// Returns the value of a key. `None`: it has no effect, like `time_zone` without a schedule.
+/// Returns the value of a key in the words of the file, without values that may be secret. `None`:
+/// the key has no value, no effect, or a default that says nothing.
 fn shown_value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
-        // The default of these keys says nothing, so only another value is shown.
+        // A default of these keys tells nothing about the job, so only another value is shown.
         "payload" | "each_worker" | "snooze" | "pass_result" | "result" | "alert_after"
             if *value == (key.default)() =>
         {
             None
         }
+        // These keys have an effect only for a schedule. With one, their defaults are shown, too.
         "catch_up" | "overlap" if *value == (key.default)() && stored["schedule"].is_null() => None,
         "spread" if value.as_f64() == Some(0.0) => None,
+        // The key has no effect without another one, such as `time_zone` without `schedule`.
         _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
-        _ if matches!(key.check, Check::Length(..)) => {
+        _ if matches!(key.check, Check::Duration(..)) => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
             Some(duration::show(seconds).into())
         }

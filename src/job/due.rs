@@ -82,10 +82,11 @@ pub(crate) struct Scheduled {
     pub(crate) next_run_at: Option<DateTime<Utc>>,
     /// Nominal times that were left out.
     pub(crate) skipped_fires: i64,
-    /// The name and the login of a schedule that an application made, and how many schedules
-    /// applications made for the job; `None` and 0 for the schedule of the definition.
+    /// The name of a schedule that an application made; `None` for the schedule of the definition.
     pub(crate) application_schedule: Option<String>,
+    /// The login of that application.
     pub(crate) owner: Option<String>,
+    /// How many schedules applications made for the job; 0 for the schedule of the definition.
     pub(crate) schedules: i64,
     /// How the job's last run ended, scheduled or not.
     pub(crate) last_status: Option<String>,

@@ -98,36 +98,39 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the type and whether the failure is permanent: another attempt can't succeed.
-    /// Permanent are the exit statuses of `sysexits.h` for usage, data, permission and
-    /// configuration, and the HTTP statuses that RFC 9110 and RFC 6585 do not call temporary.
-    fn kind(&self) -> (ErrorType, bool) {
+    /// Returns the word by which failures are grouped.
+    pub(crate) fn error_type(&self) -> ErrorType {
         match self {
-            // 8 is the status of `jobctl once` for an open effect: a person must settle its key.
-            Self::ExitCode(code) => (ErrorType::ExitCode, matches!(code, 8 | 64 | 65 | 77 | 78)),
-            Self::Signal(_) => (ErrorType::Signal, false),
-            Self::Timeout(_) => (ErrorType::Timeout, false),
-            Self::Spawn(_) | Self::Exhausted(_) => (ErrorType::Spawn, false),
-            Self::Unstartable(_) => (ErrorType::Spawn, true),
-            Self::HttpStatus { status, .. } => {
-                (ErrorType::HttpStatus, !matches!(status, 408 | 425 | 429 | 500..=599))
-            }
-            Self::Transport(_) => (ErrorType::Transport, false),
-            Self::Tls(_) => (ErrorType::Tls, false),
-            Self::BadPayload(_) => (ErrorType::BadPayload, true),
-            Self::BadResult(_) => (ErrorType::BadResult, false),
-            Self::NotAllowed(_) => (ErrorType::NotAllowed, true),
+            Self::ExitCode(_) => ErrorType::ExitCode,
+            Self::Signal(_) => ErrorType::Signal,
+            Self::Timeout(_) => ErrorType::Timeout,
+            Self::Spawn(_) | Self::Exhausted(_) | Self::Unstartable(_) => ErrorType::Spawn,
+            Self::HttpStatus { .. } => ErrorType::HttpStatus,
+            Self::Transport(_) => ErrorType::Transport,
+            Self::Tls(_) => ErrorType::Tls,
+            Self::BadPayload(_) => ErrorType::BadPayload,
+            Self::BadResult(_) => ErrorType::BadResult,
+            Self::NotAllowed(_) => ErrorType::NotAllowed,
         }
     }
 
-    /// Returns the word by which failures are grouped.
-    pub(crate) fn error_type(&self) -> ErrorType {
-        self.kind().0
-    }
-
-    /// Returns whether another attempt is pointless.
+    /// Returns whether the failure is permanent: another attempt can't succeed.
     pub(crate) fn is_permanent(&self) -> bool {
-        self.kind().1
+        match self {
+            // 8: `jobctl once` has found an open effect, whose key a person must settle. The others
+            // are those of `sysexits.h` for usage, data, permission and configuration.
+            Self::ExitCode(code) => matches!(code, 8 | 64 | 65 | 77 | 78),
+            // All statuses that RFC 9110 and RFC 6585 do not call temporary.
+            Self::HttpStatus { status, .. } => !matches!(status, 408 | 425 | 429 | 500..=599),
+            Self::Unstartable(_) | Self::BadPayload(_) | Self::NotAllowed(_) => true,
+            Self::Signal(_)
+            | Self::Timeout(_)
+            | Self::Spawn(_)
+            | Self::Exhausted(_)
+            | Self::Transport(_)
+            | Self::Tls(_)
+            | Self::BadResult(_) => false,
+        }
     }
 }
 

@@ -103,20 +103,17 @@ impl<'a> PathSearch<'a> {
     fn times_of_follower(&mut self, job: &'a Job) -> Times<'a> {
         let Job { name, after, .. } = job;
         self.graph.edges.push((name.clone(), after.clone()));
-        let find = |has_time: bool| {
-            let times = |name: &&String| self.times.get(&***name).into_iter().flatten();
-            after.iter().find(|name| times(name).any(|time| time.is_some() == has_time))
-        };
-        let timed = find(true);
-        if let Some((with, without)) = timed.zip(find(false)) {
+        let of_job = |name: &str| self.times.get(name).into_iter().flatten();
+        let timed = after.iter().find(|name| of_job(name).any(Option::is_some));
+        let untimed = after.iter().find(|name| of_job(name).any(Option::is_none));
+        if let Some((with, without)) = timed.zip(untimed) {
             self.graph.mistakes.push(format!(
                 "job `{name}`: `after`: `{with}` has scheduled times and `{without}` has none; \
                  name jobs of one kind"
             ));
             return Times::new();
         }
-        let of_job = |name| self.times.get(name).into_iter().flatten();
-        let times: Times<'_> = after.iter().flat_map(|name| of_job(&**name)).copied().collect();
+        let times: Times<'_> = after.iter().flat_map(|name| of_job(name)).copied().collect();
         if after.len() > 1 && times.len() > 1 {
             let now = self.now;
             let meets = *self

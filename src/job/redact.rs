@@ -28,14 +28,14 @@ fn redacted() -> Box<RawValue> {
     to_raw_value(REDACTED).expect("a string is JSON")
 }
 
-/// Replaces the values of an object by their redacted ones.
+/// Replaces each value of an object by what `redact` returns for its name and value.
 fn members(object: &str, redact: impl Fn(&str, &RawValue) -> Box<RawValue>) -> Box<RawValue> {
     let Ok(mut members) = serde_json::from_str::<Members>(object) else { return redacted() };
     members.iter_mut().for_each(|(name, value)| *value = redact(name, value));
     to_raw_value(&members).unwrap_or_else(|_| redacted())
 }
 
-/// Replaces a string by its redacted text.
+/// Replaces a JSON string by what `redact` returns for its text.
 fn text(value: &RawValue, redact: impl Fn(&str) -> String) -> Box<RawValue> {
     let text = serde_json::from_str::<String>(value.get()).ok();
     text.and_then(|text| to_raw_value(&redact(&text)).ok()).unwrap_or_else(redacted)

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Characters of a printed line. Of a longer one, the middle is left out: an error begins with what
-/// failed, and ends with the remedy.
+/// The first characters of a long line, which are printed. The middle is left out: an error begins
+/// with what failed, and ends with the remedy.
 const FIRST: usize = 3000;
+/// The last characters of a long line, which are printed.
 const LAST: usize = 500;
 
 /// Returns a line that is safe to print, and not too long for a mail.

@@ -48,6 +48,7 @@ pub(super) struct HttpRequest<'a> {
 }
 
 impl<'a> HttpRequest<'a> {
+    /// Returns the request of a call. `variable` looks up the variables that its headers name.
     /// Fails if the call is not valid, or can't be made on this host.
     pub(super) fn new(
         call: &'a Http,
@@ -193,7 +194,8 @@ fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String>
     Ok((name, HeaderValue::from_str(value).map_err(|error| error.to_string())?))
 }
 
-/// Replaces `${NAME}` by the variable's value, once: a value is not searched for further names.
+/// Replaces each `${NAME}` in the value of a header by what `variable` returns for the name. Does
+/// so once: the value of a variable is not searched for further names.
 fn fill<'v>(
     header: &str,
     value: &'v str,
@@ -207,14 +209,13 @@ fn fill<'v>(
     for (text, name) in parts {
         filled.push_str(text);
         if let Some(name) = name {
-            let value = variable(name).filter(|value| !value.is_empty());
-            let value = value.ok_or_else(|| Unsendable {
+            let set = variable(name).filter(|value| !value.is_empty());
+            filled.push_str(&set.ok_or_else(|| Unsendable {
                 failure: Failure::Spawn(format!(
                     "header `{header}` names a variable that is not set or empty"
                 )),
                 note: Some(format!("the variable is `{name}`")),
-            })?;
-            filled.push_str(&value);
+            })?);
         }
     }
     Ok(filled.into())
