@@ -60,17 +60,22 @@ pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Res
     } else if let Some(url) = &fallback {
         target = target.address(url, DATABASE_URL);
     }
-    target.resolve().map_err(|error| fault(&error, NAMED))
+    target.resolve().map_err(|error| fault(&error, AddressSource::Settings))
 }
 
-/// The argument of `fault` if a setting names the database, or is itself wrong.
-const NAMED: bool = false;
+/// Where the address of a database comes from.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum AddressSource {
+    /// Some setting names the database, or is itself wrong.
+    Settings,
+    /// No setting names the database, so libpq's defaults lead to it.
+    Defaults,
+}
 
 /// A connection that a thread is opening.
 pub(crate) struct PendingConnection {
     pending: postgres_connect::PendingClient,
-    /// No setting names the database.
-    is_default: bool,
+    source: AddressSource,
 }
 
 /// Starts a thread that connects, and calls `finished` when `poll` has the result.
@@ -78,33 +83,37 @@ pub(crate) fn start(
     target: &Target,
     finished: impl FnOnce() + Send + 'static,
 ) -> PendingConnection {
-    let is_default = target.origins().is_empty();
+    let source = match target.origins().is_empty() {
+        true => AddressSource::Defaults,
+        false => AddressSource::Settings,
+    };
     let target = target.clone().on_message(notice_logger());
-    PendingConnection { pending: target.connect_in_background(finished), is_default }
+    PendingConnection { pending: target.connect_in_background(finished), source }
 }
 
 /// Connects; after an interruption, waits for a second at most.
 pub(crate) fn open(target: &Target, interrupted: &AtomicBool) -> anyhow::Result<Client> {
-    let PendingConnection { pending, is_default } = start(target, || ());
+    let PendingConnection { pending, source } = start(target, || ());
     let mut wait = Wait::unlimited().interruptible(interrupted, INTERRUPTED_LIMIT);
-    pending.wait(&mut wait).map_err(|error| fault(&error, is_default))
+    pending.wait(&mut wait).map_err(|error| fault(&error, source))
 }
 
 impl PendingConnection {
     /// Returns the connection or the error, if there is one yet.
     pub(crate) fn poll(&self) -> Option<anyhow::Result<Client>> {
         let result = self.pending.poll()?;
-        Some(result.map_err(|error| fault(&error, self.is_default)))
+        Some(result.map_err(|error| fault(&error, self.source)))
     }
 }
 
-/// Converts an error to one with an exit status and a remedy that names jobctl's flags.
-/// `Unavailable`: another host or time may help. `Configuration`: only a person can help.
-fn fault(error: &Error, is_default: bool) -> anyhow::Error {
+/// Converts an error to one with an exit status and a remedy that names jobctl's flags. The status
+/// is `Unavailable` if another host or time may help, `Configuration` if only a person can help.
+fn fault(error: &Error, source: AddressSource) -> anyhow::Error {
     use ErrorKind::{
         Interrupted, Login, Network, Password, Rules, Timeout, UnknownDatabase, UnknownHost,
         UnknownRole,
     };
+    let is_default = source == AddressSource::Defaults;
     let remedy = match error.kind() {
         // Without a code of the server, the password is missing, and the address may be right.
         Password if error.sql_state().is_none() => error.remedy(),
@@ -143,8 +152,8 @@ fn fault(error: &Error, is_default: bool) -> anyhow::Error {
     Fault::new(exit, format!("{cause}{separator}{remedy}")).into()
 }
 
-/// Returns what logs the notices of one connection. Functions of jobctl warn of what they could not
-/// do beside their work; other notices are only for developers.
+/// Returns a function that logs the notices of one connection. Functions of jobctl warn of what
+/// they could not do beside their work; other notices are only for developers.
 fn notice_logger() -> impl Fn(&AsyncMessage) + Send + Sync {
     let warned = Mutex::new(None::<(String, Instant)>);
     move |message| {
@@ -170,7 +179,7 @@ pub(crate) fn system_user() -> &'static str {
 }
 
 /// Returns whether one of the variables that libpq reads, or `DATABASE_URL`, names a server or a
-/// database. A user alone does not.
+/// database. A user alone does not. `is_set` says whether a variable is set.
 pub(crate) fn is_named(is_set: impl Fn(&str) -> bool) -> bool {
     [DATABASE_URL, "PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE"].into_iter().any(is_set)
 }
@@ -204,7 +213,8 @@ pub(crate) fn variables(
     };
     let mut found = Vec::new();
     if let Some((name, origin, address)) = address {
-        let given = Conninfo::parse(&address, origin).map_err(|error| fault(&error, NAMED))?;
+        let given = Conninfo::parse(&address, origin)
+            .map_err(|error| fault(&error, AddressSource::Settings))?;
         match given.pairs().find(|(key, _)| readers == Readers::Others && may_be_secret(key)) {
             Some(("password", _)) => return Err(unusable(origin, WITH_PASSWORD)),
             Some(_) => return Err(unusable(origin, WITH_SECRET)),

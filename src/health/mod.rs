@@ -82,20 +82,26 @@ impl Finding {
         Self { check, code, ..Self::new(Severity::default(), found, remedy) }
     }
 
-    /// Returns the sentence with `since`, such as `since 02:00` or `for 3h`, and the example.
+    /// Returns the sentence with its age and the example. `since` returns words for the age, such
+    /// as `since 02:00` or `for 3h`.
     pub(crate) fn sentence(&self, since: impl FnOnce(DateTime<Utc>) -> String) -> String {
-        let since = self.since_at.map(|at| format!(", {}", since(at))).unwrap_or_default();
-        format!("{}{since}{}", self.found, self.bracketed_example())
+        match self.since_at {
+            Some(at) => self.followed_by_example(format!("{}, {}", self.found, since(at))),
+            None => self.with_example(),
+        }
     }
 
     /// Returns the sentence with the example.
     pub(crate) fn with_example(&self) -> String {
-        format!("{}{}", self.found, self.bracketed_example())
+        self.followed_by_example(self.found.clone())
     }
 
-    /// Returns the example in brackets; empty if there is none.
-    fn bracketed_example(&self) -> String {
-        self.example.as_ref().map(|text| format!(" ({text})")).unwrap_or_default()
+    /// Adds the example in brackets, if there is one.
+    fn followed_by_example(&self, sentence: String) -> String {
+        match &self.example {
+            Some(example) => format!("{sentence} ({example})"),
+            None => sentence,
+        }
     }
 
     /// The kind of problem, and the job, queue or worker that has it.
@@ -227,7 +233,7 @@ fn from_error(severity: Severity, error: &store::Error) -> Finding {
     Finding { severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
 }
 
-/// Returns the names of the facts that match; equal neighbours once.
+/// Returns the `name` of each fact that `matches`; equal neighbours once.
 fn names<'a, T>(
     facts: &'a [T],
     matches: impl Fn(&T) -> bool,

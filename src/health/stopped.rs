@@ -12,8 +12,6 @@ use crate::text::{plural, shell};
 /// Returns the finding about a hold, a paused schedule or a disabled job.
 pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Finding {
     let code = fact.code;
-    let by = fact.stopped_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-    let why = fact.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let job = fact.job_type.as_deref().unwrap_or_default();
     let is_ahead = fact.since_at.is_some_and(|at| at > now + TimeDelta::minutes(1));
     let (found, remedy) = match code {
@@ -32,12 +30,12 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
                 Some(run) => {
                     format!("job {job} waits, because run {run} asked for a later attempt")
                 }
-                None => format!("{held} held{by}{why}"),
+                None => with_cause(format!("{held} held"), fact),
             };
             (found, format!("{operator}`jobctl release {flag}`{forget}"))
         }
         Code::SchedulePaused => (
-            format!("schedule {job} is paused{by}{why}"),
+            with_cause(format!("schedule {job} is paused"), fact),
             format!(
                 "{operator}`jobctl resume {}`, or set `enabled = false` in its file",
                 shell::argument(job)
@@ -45,7 +43,8 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
         ),
         Code::JobDisabled => (
             format!(
-                "job {job} is disabled{by}{why}, so its max_age of {} is not checked",
+                "{}, so its max_age of {} is not checked",
+                with_cause(format!("job {job} is disabled"), fact),
                 max_age(fact).unwrap_or_default()
             ),
             "enable it in its file, or remove its max_age there".to_owned(),
@@ -69,7 +68,19 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
     }
 }
 
-/// Says what a hold or a pause stops, and for how long.
+/// Adds the user that stopped something, and the reason, to the sentence about it: `all runs are
+/// held by ana: deploy`.
+fn with_cause(mut sentence: String, fact: &StoppedFacts) -> String {
+    if let Some(by) = &fact.stopped_by {
+        sentence += &format!(" by {by}");
+    }
+    if let Some(reason) = &fact.reason {
+        sentence += &format!(": {reason}");
+    }
+    sentence
+}
+
+/// Says what a hold or a pause stops, and for how long. `is_ahead`: it begins in the future.
 fn effects(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
     let effects = match fact.code {
         Code::RunsHeld => {

@@ -165,15 +165,17 @@ fn held(run: &RunDetails) -> Option<String> {
 /// Returns when a tick last served the queue of a run that nothing keeps, and how many due runs are
 /// ahead of it.
 fn place_in_queue(run: &RunDetails) -> String {
-    let of_worker = run.only_worker.as_ref().map(|worker| format!(" of worker {worker}"));
-    let tick = format!("no tick{}", of_worker.unwrap_or_default());
+    let no_tick = match &run.only_worker {
+        Some(worker) => format!("no tick of worker {worker}"),
+        None => "no tick".to_owned(),
+    };
     let Some(served_at) = run.served_at else {
-        return format!("{tick} has served its queue yet");
+        return format!("{no_tick} has served its queue yet");
     };
     let ago = between(served_at, run.now);
     match run.ahead {
         _ if served_at < run.run_at => {
-            format!("{tick} has served its queue since; the last one was {ago} ago")
+            format!("{no_tick} has served its queue since; the last one was {ago} ago")
         }
         0 => format!(
             "the last tick, {ago} ago, skipped it: all slots were busy, its \
@@ -200,20 +202,21 @@ fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
 }
 
 /// Returns why a running run makes no progress: its job has ended, its lease expired or its cancel
-/// was requested.
+/// was requested. `None`: nothing is known to be wrong.
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     if run.has_result {
         let why = "its job has ended, but another session has locked the run, or the database \
             rejects or delays the result; each tick tries to record it";
         return Some(why.to_owned());
     }
-    let then = idle(findings).map_or("the next tick recovers it", |why| &why.found);
-    let then = locked(run).unwrap_or_else(|| then.to_owned());
-    let expired = run.locked_until.filter(|until| *until < run.now);
-    let expired =
-        expired.map(|until| format!("its lease expired {} ago; {then}", between(until, run.now)));
-    let cancelled = run.cancel_requested_at;
-    expired.or(cancelled.map(|at| format!("cancel was requested {} ago", between(at, run.now))))
+    if let Some(until) = run.locked_until.filter(|until| *until < run.now) {
+        let usual = "the next tick recovers it";
+        let next = locked(run)
+            .unwrap_or_else(|| idle(findings).map_or(usual, |why| &why.found).to_owned());
+        return Some(format!("its lease expired {} ago; {next}", between(until, run.now)));
+    }
+    let asked_at = run.cancel_requested_at?;
+    Some(format!("cancel was requested {} ago", between(asked_at, run.now)))
 }
 
 /// Returns that another session has locked a run.

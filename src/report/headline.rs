@@ -41,14 +41,17 @@ impl Headline {
         let bad = view.with_severity(Severity::Bad).len() as i64;
         // No person made the hold of a run that asked for a later attempt.
         let facts = view.with_severity(Severity::Info);
-        let facts = facts.iter().filter(|fact| fact.run_id.is_none()).count() as i64;
-        let stopped = plural::of(facts, "stop") + " on purpose";
+        let stops = facts.iter().filter(|fact| fact.run_id.is_none()).count() as i64;
         let (state, opening, rest) = if !view.snapshot.summary.used {
             (UNUSED, "Nothing here yet.", "This database has no job and no run.".to_owned())
         } else if bad > 0 {
-            let stopped = if facts > 0 { format!(", and {stopped}") } else { String::new() };
-            (TROUBLED, "Needs attention:", plural::of(bad, "problem") + &stopped + ".")
-        } else if facts > 0 {
+            let problems = plural::of(bad, "problem");
+            let rest = match stops {
+                0 => format!("{problems}."),
+                _ => format!("{problems}, and {} on purpose.", plural::of(stops, "stop")),
+            };
+            (TROUBLED, "Needs attention:", rest)
+        } else if stops > 0 {
             (STOPPED, "Stopped on purpose:", "nothing is dead or late.".to_owned())
         } else {
             (WELL, "All well.", "Nothing is dead or late.".to_owned())

@@ -135,8 +135,9 @@ fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
         job.bins.0.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
-    let why = view.of_job(&job.name).filter(|finding| finding.severity != Severity::Warn);
-    let why: Vec<_> = why.map(Finding::with_example).collect();
+    // The page lists warnings in the section "Now" only: the work goes on.
+    let findings = view.of_job(&job.name).filter(|finding| finding.severity != Severity::Warn);
+    let why: Vec<_> = findings.map(Finding::with_example).collect();
     html! {
         details.lane id=(anchor(&job.name)) {
             summary.columns {
@@ -206,11 +207,14 @@ fn trend(job: &ReportJob, average: f64) -> String {
     let share = average / before - 1.0;
     let sign = if share > 0.0 { "+" } else { "-" };
     let change = grouped((share.abs() * 100.0).round() as i64);
-    let until = job.days_to_timeout.filter(|until| *until <= AHEAD).map(|until| {
-        format!(", reaches its timeout in about {}", plural::of(until.ceil() as i64, "day"))
-    });
-    let until = until.unwrap_or_default();
-    format!(", {sign}{change} % in {}{until}", plural::of(days.into(), "day"))
+    let trend = format!(", {sign}{change} % in {}", plural::of(days.into(), "day"));
+    match job.days_to_timeout {
+        Some(days) if days <= AHEAD => {
+            let days = plural::of(days.ceil() as i64, "day");
+            format!("{trend}, reaches its timeout in about {days}")
+        }
+        _ => trend,
+    }
 }
 
 /// The numbers of a job's runs as a text, for readers who cannot see the drawing.

@@ -61,7 +61,7 @@ fn cause(incident: &Incident) -> Markup {
     }
 }
 
-/// The first names, and how many more there are.
+/// The first names, which `show` writes, and how many more there are.
 fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
     let (first, rest) = names.split_at(names.len().min(3));
     html! {
@@ -91,33 +91,36 @@ fn span(incident: &Incident, view: &View<'_>) -> Markup {
 pub(super) fn schedules(view: &View<'_>) -> Markup {
     let axis = &view.axis;
     let scheduled = view.snapshot.work.scheduled.iter();
-    let mut fires: Vec<_> =
+    let mut schedules: Vec<_> =
         scheduled.filter_map(|one| Some((one, one.schedule.as_deref()?))).collect();
     // The next to fire first; paused and disabled ones come last.
-    fires.sort_by_key(|(one, _)| {
+    schedules.sort_by_key(|(one, _)| {
         let is_unknown = one.next_run_at.is_none();
         (!one.enabled, one.paused_at.is_some(), is_unknown, one.next_run_at, &one.name)
     });
-    let mut jobs: Vec<_> = fires.iter().map(|(one, _)| (&one.name, one.schedules)).collect();
-    jobs.retain(|(_, schedules)| *schedules > 0);
-    jobs.sort_unstable();
-    jobs.dedup();
-    let of_definitions = fires.iter().filter(|(one, _)| one.application_schedule.is_none()).count();
-    let all = of_definitions as i64 + jobs.iter().map(|(_, schedules)| schedules).sum::<i64>();
+    // Each row of a job has the number of its schedules of applications, of which only some are
+    // read.
+    let mut of_applications: Vec<_> =
+        schedules.iter().map(|(one, _)| (&one.name, one.schedules)).collect();
+    of_applications.sort_unstable();
+    of_applications.dedup();
+    let of_applications: i64 = of_applications.iter().map(|(_, number)| number).sum();
+    let is_of_definition = |(one, _): &&(&Scheduled, _)| one.application_schedule.is_none();
+    let of_definitions = schedules.iter().filter(is_of_definition).count() as i64;
     let list = List {
         heading: "Schedules",
         columns: ["Job", "Next", "Last success", "Schedule"],
         none: html! { "No job has a schedule." },
-        all,
+        all: of_definitions + of_applications,
         noun: "schedule",
         rest: html! { code { "jobctl next" } " lists all of them" },
     };
-    fires.truncate(ROWS);
+    schedules.truncate(ROWS);
     let is_soon = |(one, _): &(&Scheduled, _)| {
         let fires = one.enabled && one.paused_at.is_none();
         fires && one.next_run_at.is_none_or(|at| at - axis.now <= SOON)
     };
-    let (soon, later): (Vec<_>, Vec<_>) = fires.into_iter().partition(is_soon);
+    let (soon, later): (Vec<_>, Vec<_>) = schedules.into_iter().partition(is_soon);
     list.section(&soon, &later, |(fire, expression)| {
         let schedule = html! {
             code { (expression) }
@@ -178,9 +181,8 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
         rest: html! { "their last ticks are older" },
     };
     list.section(&silent, &others, |worker| {
-        let is_silent = is_silent(worker);
         let last_tick = html! {
-            @if is_silent { span.badge.warn { "silent" } " " }
+            @if is_silent(worker) { span.badge.warn { "silent" } " " }
             (moment(axis, worker.last_tick_at))
         };
         [name(&worker.worker), last_tick, html! { (worker.version) }]
@@ -229,9 +231,11 @@ struct List<const N: usize> {
     columns: [&'static str; N],
     /// The text if there are no rows.
     none: Markup,
-    /// The number of all rows, their noun, and where to find the rows that are not on the page.
+    /// The number of all rows.
     all: i64,
+    /// What a row is.
     noun: &'static str,
+    /// Where to find the rows that are not on the page.
     rest: Markup,
 }
 
@@ -254,6 +258,7 @@ impl<const N: usize> List<N> {
         section(heading, &content)
     }
 
+    /// A table of rows. `cells` returns the cells of a row.
     fn table<T>(&self, rows: &[T], cells: impl Fn(&T) -> [Markup; N]) -> Markup {
         let row = |item| {
             let cells = self.columns.iter().zip(cells(item)).enumerate();

@@ -90,10 +90,12 @@ impl View<'_> {
 }
 
 impl Page {
-    /// Returns what to read from the database.
-    pub(crate) fn scope(&self, now: DateTime<Utc>, work: &WorkFacts) -> Scope {
+    /// Returns what to read from the database: the window up to `now`, and first the jobs that have
+    /// a problem.
+    pub(crate) fn scope(&self, now: DateTime<Utc>, problems: &WorkFacts) -> Scope {
         let axis = self.axis(now);
-        let bad = findings(work).into_iter().filter(|finding| finding.severity == Severity::Bad);
+        let bad =
+            findings(problems).into_iter().filter(|finding| finding.severity == Severity::Bad);
         Scope {
             bins: (0..axis.bins).map(|bin| axis.start(bin)).collect(),
             width: axis.width(),

@@ -83,10 +83,10 @@ fn due(view: &View<'_>) -> Tile {
 
 /// What people have held or paused.
 fn stopped(view: &View<'_>) -> Tile {
-    let stopped = view.snapshot.work.stopped.iter();
-    let is_by_person =
-        |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
-    let stopped: Vec<_> = stopped.filter(is_by_person).collect();
+    // A disabled job is stopped for good, and no person made the hold of a run that asked for a
+    // later attempt.
+    let is_counted = |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
+    let stopped: Vec<_> = view.snapshot.work.stopped.iter().filter(is_counted).collect();
     let mut people: Vec<_> = stopped.iter().filter_map(|fact| fact.stopped_by.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
@@ -129,15 +129,17 @@ fn workers(view: &View<'_>) -> Tile {
 
 /// Which share of the runs succeeded in the last seven days, and in the seven days before.
 fn success(summary: &ReportSummary) -> Tile {
-    let week = share(summary.succeeded_7d, summary.dead_7d);
-    let before = share(summary.succeeded_before, summary.dead_before);
+    let of_week = share(summary.succeeded_7d, summary.dead_7d);
+    let of_week_before = share(summary.succeeded_before, summary.dead_before);
     let ended = counted(summary.succeeded_7d + summary.dead_7d, "runs");
-    let ended = ended.map(|runs| format!("of {runs}"));
-    let before = before.map(|share| format!("{share} in the 7d before"));
+    let notes = [
+        ended.map(|runs| format!("of {runs}")),
+        of_week_before.map(|share| format!("{share} in the 7d before")),
+    ];
     Tile {
         name: "Succeeded in 7d",
-        value: week.unwrap_or_else(|| "none".to_owned()),
-        notes: ended.into_iter().chain(before).collect(),
+        value: of_week.unwrap_or_else(|| "none".to_owned()),
+        notes: notes.into_iter().flatten().collect(),
         is_bad: false,
     }
 }
