@@ -4,9 +4,10 @@
 //! beginning, because claimed runs have left it. Two things make a full scan read many entries that
 //! it can't claim: a session with an old snapshot, because claimed runs then stay in the index, and
 //! a definition with `max_running`, whose waiting runs stay there until they start. A tick notices
-//! this because the claim takes long. It then continues after its last claimed run, and spends
-//! only a part of its time on full scans. Earlier runs and other lanes that appear meanwhile wait
-//! for the next full scan.
+//! this because the claim takes long. Its next claims are then continued claims: they look only at
+//! lanes in which it has claimed runs, and there only after the last of these runs. So the tick
+//! spends only a part of its time on full scans. Earlier runs and other lanes that appear meanwhile
+//! wait for the next full scan.
 //!
 //! A claim looks at only some lanes, definitions with limits, and shares. The next claim goes on
 //! after these, so each lane, definition and share has its turn.
@@ -16,8 +17,10 @@ use std::time::{Duration, Instant};
 
 use crate::store::{Claim, ClaimResult, Lane, LastShare, Position};
 
-/// A full scan that took longer than `SLOW + SLOW_PER_RUN * runs` has probably read dead rows.
+/// A full scan that took longer than this, and than `SLOW_PER_RUN` for each claimed run in
+/// addition, has probably read entries that it can't claim.
 const SLOW: Duration = Duration::from_millis(10);
+/// The additional time that a quick full scan may take for each claimed run.
 const SLOW_PER_RUN: Duration = Duration::from_micros(20);
 /// Full scans may take at most 1/20 of the time.
 const SHARE: u32 = 20;
@@ -26,7 +29,7 @@ const SHARE: u32 = 20;
 pub(super) struct ClaimCursor {
     /// The position of the last claimed run of each lane.
     last: BTreeMap<(String, i32), Position>,
-    /// Until this time, claims continue after the runs in `last`.
+    /// Until this time, claims are continued claims, after the runs in `last`.
     full_scan_from: Option<Instant>,
     /// The next full scan begins after this lane.
     pub(super) after_lane: Option<Lane>,
@@ -34,12 +37,13 @@ pub(super) struct ClaimCursor {
     pub(super) after_definition: Option<i64>,
     /// The next claim continues after these shares.
     pub(super) after_shares: Vec<LastShare>,
-    /// Every claim of this rotation returned all due runs of its lanes.
+    /// Every claim of this rotation returned all due runs of its lanes. A rotation is a series of
+    /// full scans, after which each lane had its turn.
     is_exhaustive: bool,
 }
 
 impl ClaimCursor {
-    /// Returns the runs after which the next claim continues, or `None` for a full scan.
+    /// Returns the runs after which the next claim continues; `None`: it is a full scan.
     pub(super) fn positions(&self, now: Instant) -> Option<Vec<Position>> {
         let continues = self.full_scan_from.is_some_and(|from| now < from);
         continues.then(|| self.last.values().cloned().collect())
@@ -97,9 +101,13 @@ impl ClaimCursor {
         }
     }
 
-    /// Returns the time of the next claim after a continued claim that found too few runs. Normally
-    /// a full scan follows immediately. If the last full scan claimed all due runs and the tick
-    /// still `holds` runs, the next one waits until `full_scan_from`.
+    /// Decides about the next claim after a continued claim that found fewer runs than it asked
+    /// for. Returns when to claim.
+    ///
+    /// Usually that is now, with a full scan, because a continued claim does not see earlier runs
+    /// and other lanes. But if the last rotation left no due run, another full scan would cost much
+    /// and probably find little. While the tick `holds` runs it has work, so it waits until full
+    /// scans are allowed again. Without runs it scans now, because it may exit if nothing is due.
     pub(super) fn after_short(&mut self, now: Instant, holds: bool) -> Instant {
         match self.full_scan_from {
             Some(from) if holds && self.found_all() => from,

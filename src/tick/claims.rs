@@ -133,7 +133,8 @@ impl Claims {
         }
     }
 
-    /// Returns the next claim, now that it is due and the tick has the claim right.
+    /// Returns the next claim, now that it is due and the tick has the claim right. `None`: there
+    /// is nothing to claim for. Then this decides when to look again.
     pub(super) fn next_claim(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
         if self.due_again.take_if(|due| now >= *due).is_some() {
             // If the claim fails, it is tried again.
@@ -194,7 +195,7 @@ impl Claims {
         Wake { keeps_right, right_lasts, own_claims: own.collect(), until, failed_claim, slow }
     }
 
-    /// Takes the answer to a wake. If the tick has the claim right, the right lasts until
+    /// Reacts to the answer to a wake. If the tick has the claim right, the right lasts until
     /// `right_until` at least.
     pub(super) fn woken(&mut self, now: Instant, woken: Woken, right_until: Instant) {
         (self.woken, self.gives_up_right, self.right_until) = (woken, false, right_until);
@@ -223,7 +224,7 @@ impl Claims {
         leaves_out
     }
 
-    /// A claim succeeded: the next one may take twice as many.
+    /// A claim succeeded, so the next one may take twice as many runs; see `BatchSize::accepted`.
     pub(super) fn accepted(&mut self, is_quick: bool) {
         self.batch.accepted(is_quick);
     }

@@ -124,7 +124,7 @@ impl Database {
     }
 
     /// Completes a step: reads the results that its claimed runs get, and decides about the
-    /// followers of the `ended` runs. If the step has claimed, the next request decides, because
+    /// followers of the `ended` runs. With a claim (`has_claim`), the next request decides, because
     /// claimed runs start first.
     fn complete(
         &mut self,

@@ -27,7 +27,7 @@ pub(super) trait Runtime {
     /// Returns a random number in 0..1.
     fn random(&mut self) -> f64;
 
-    /// Returns how many signals have come since the last call.
+    /// Takes the signals that have come since the last call, and returns how many.
     fn take_signals(&mut self) -> usize;
 
     /// Returns how many runs the pool has, running and waiting.
@@ -36,7 +36,7 @@ pub(super) trait Runtime {
     /// See `Pool::wake_when`.
     fn wake_when(&mut self, wake_when: WakeWhen, unrecorded: usize) -> bool;
 
-    /// Returns the attempts that have ended since the last call.
+    /// Takes the attempts that have ended since the last call.
     fn take_ended(&mut self) -> Vec<Ended>;
 
     /// Hands runs to the pool. Fails if there is not even one thread.
@@ -54,7 +54,7 @@ pub(super) trait Runtime {
     /// Ends the grace period of all jobs that were asked to stop.
     fn hurry(&mut self);
 
-    /// Returns what the job of a claim has printed, if that is new.
+    /// Takes what the job of a claim has printed, if that is new.
     fn take_output(&mut self, claim: &FencingToken) -> Option<String>;
 
     /// The output of the job of a claim was not stored, so it is new again.
@@ -66,7 +66,7 @@ pub(super) trait Runtime {
     /// Begins to connect.
     fn connect(&mut self);
 
-    /// Returns the result of the attempt to connect, once.
+    /// Takes the result of the attempt to connect, once it is there.
     fn take_connection(&mut self) -> Option<anyhow::Result<()>>;
 
     /// Logs a line. `claim` is the one that it is about, if there is one.
@@ -233,7 +233,8 @@ impl Driver {
         None
     }
 
-    /// Returns what running jobs have printed, as much as one request stores.
+    /// Takes what running jobs have printed, as much as one request stores: of each job whose lease
+    /// was extended since its output was taken last. Goes on with the jobs after the last ones.
     fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
         let (before, after): (Vec<_>, Vec<_>) =
             self.extended.iter().partition(|claim| Some(**claim) <= self.output_cursor);

@@ -1,5 +1,6 @@
 //! One attempt: executes a claimed run, judges the result, and words the log line about it.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -23,9 +24,9 @@ pub(crate) struct Task {
     pub(crate) run: Claimed,
     /// When its job must stop, unless the lease is renewed before.
     pub(crate) until: Instant,
-    /// The run expires at this time: it must not start later.
+    /// The run expires at this time, so it must not start later; `None`: it does not expire.
     pub(crate) start_by: Option<Instant>,
-    /// Why the run must not start.
+    /// Why the run must not start; `None`: it may.
     pub(crate) stopped: Option<StopReason>,
 }
 
@@ -103,23 +104,28 @@ fn identity(run: &Claimed) -> AttemptIdentity {
 /// Returns what to execute: by the run's definition, or by the payload of a built-in job.
 fn action(run: &Claimed) -> Result<Action, Failure> {
     let job_type = run.job_type.escape_debug();
+    let input = input_of(run)?;
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
-    let payload = &run.payload;
-    let with_results =
-        run.results.as_ref().map(Result::as_ref).transpose().map_err(Failure::clone)?;
-    let with_results =
-        with_results.map(|results| format!(r#"{{"payload": {payload}, "after": {results}}}"#));
     let action = match definition {
-        Some(definition) => {
-            let input = with_results.as_ref().unwrap_or(payload);
-            Action::of_definition(definition.kind, &definition.action, input)
-                .map_err(|why| format!("definition `{job_type}` can't be executed: {why}"))
-        }
+        Some(definition) => Action::of_definition(definition.kind, &definition.action, &input)
+            .map_err(|why| format!("definition `{job_type}` can't be executed: {why}")),
         None => Action::parse(&run.job_type, &run.payload).unwrap_or_else(|| {
             Err(format!("no definition `{job_type}`; it was never applied, or was removed"))
         }),
     };
     action.map_err(Failure::BadPayload)
+}
+
+/// Returns the input of a defined job: the run's payload. If the definition has `pass_result`, it
+/// is an object with the payload and the results of the runs that this one waited for. Fails if
+/// those can't be read.
+fn input_of(run: &Claimed) -> Result<Cow<'_, str>, Failure> {
+    let payload = &run.payload;
+    match &run.results {
+        None => Ok(payload.into()),
+        Some(Ok(results)) => Ok(format!(r#"{{"payload": {payload}, "after": {results}}}"#).into()),
+        Some(Err(failure)) => Err(failure.clone()),
+    }
 }
 
 /// An attempt that ended, and the run's next status. It is judged once, even if recording it takes
@@ -162,7 +168,8 @@ impl JudgedAttempt {
         self.result.output.text.len()
     }
 
-    /// Replaces the texts, which the database rejected. Returns false if that was done before.
+    /// Replaces the texts, which the database rejected. Returns `false` if that was done before:
+    /// then the texts are not the cause.
     pub(crate) fn strip(&mut self) -> bool {
         self.result.output.text = "[output could not be stored]".to_owned();
         self.result.note = None;
@@ -249,8 +256,7 @@ impl JudgedAttempt {
     /// Returns how the attempt ended, after which time, and what else is known.
     pub(super) fn what_happened(&self) -> String {
         let Self { started, finished, result, .. } = self;
-        let note = result.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-        let took = match &result.outcome {
+        let ended = match &result.outcome {
             // A timeout names its duration; the other failures started nothing.
             Outcome::Failed(
                 Failure::Timeout(_)
@@ -259,10 +265,13 @@ impl JudgedAttempt {
                 | Failure::BadPayload(_)
                 | Failure::Unstartable(_)
                 | Failure::NotAllowed(_),
-            ) => String::new(),
-            _ => format!(" after {}", duration::show(*finished - *started)),
+            ) => self.ending().to_owned(),
+            _ => format!("{} after {}", self.ending(), duration::show(*finished - *started)),
         };
-        format!("{}{took}{note}", self.ending())
+        match &result.note {
+            Some(note) => format!("{ended}; {note}"),
+            None => ended,
+        }
     }
 
     /// Returns the log line about a result that was recorded with this status of the run; `None`:

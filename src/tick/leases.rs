@@ -24,7 +24,8 @@ impl Lease {
         self.expires
     }
 
-    /// Extends the lease: `in_row`, or else only in `job_locked_runs`.
+    /// Extends the lease, which was renewed in the row of its run if `in_row`, and otherwise only
+    /// in `job_locked_runs`.
     pub(super) fn extend(&mut self, until: Instant, in_row: bool) {
         self.expires = until;
         if in_row {
@@ -150,8 +151,8 @@ impl Leases {
         self.keeps_all = false;
     }
 
-    /// Notes that the database accepted a renewal of `size` rows. Returns whether the batch was
-    /// full, so that more leases may have to be renewed now.
+    /// Notes that the database accepted a renewal of `size` rows; see `BatchSize::accepted`.
+    /// Returns whether the batch was full, so that more leases may have to be renewed now.
     pub(super) fn accepted(&mut self, size: usize, is_quick: bool) -> bool {
         let is_full = size >= self.batch.at_most();
         if size > 0 {

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use crate::store::{self, Kind};
 
-/// The shortest pause before a rejected statement is sent again. The pause grows to
-/// 1/`REJECTED_PART` of the time since the first rejection, up to `LONGEST_PAUSE`: a full disk may
-/// last for hours.
+/// The shortest pause before a rejected statement is sent again.
 const REJECTED_PAUSE: Duration = Duration::from_millis(200);
+/// The pause grows to this part, 1/10, of the time since the first rejection, up to
+/// `LONGEST_PAUSE`: a full disk may last for hours.
 const REJECTED_PART: u32 = 10;
 /// If a lock or a full disk lasts this long, a person must act: log a warning.
 const WARN_AFTER: Duration = Duration::from_secs(5);
-/// The pause after the first failed attempt to connect. It doubles up to the longest.
+/// The pause after the first failed attempt to connect. It doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The longest pause before the tick connects again, or sends a rejected statement again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// An answer that takes at least this long, and longer than a heartbeat, is slow.
 const SLOW: Duration = Duration::from_secs(2);
@@ -83,7 +84,7 @@ impl Link {
         self.away_since = None;
     }
 
-    /// Takes the duration of an answer.
+    /// Remembers the duration of an answer.
     pub(super) fn observe(&mut self, took: Duration) {
         self.longest_answer.observe(took);
     }
@@ -113,7 +114,8 @@ impl Link {
         self.longest_step.0
     }
 
-    /// Remembers a slow answer. Returns whether to warn of a slow database, once.
+    /// Remembers a slow answer. Returns whether to warn of a slow database, which is true only
+    /// once.
     pub(super) fn take_slow_warning(&mut self, took: Duration, heartbeat: Duration) -> bool {
         let is_slow = took >= heartbeat.max(SLOW);
         if is_slow {
@@ -127,7 +129,8 @@ impl Link {
         self.slow_answer.is_some()
     }
 
-    /// Returns the longest slow answer that is not recorded in the database yet.
+    /// Returns the longest slow answer that is not recorded in the database yet, and forgets it:
+    /// the caller records it.
     pub(super) fn take_slow_answer(&mut self) -> Option<Duration> {
         self.slow_answer.take()
     }

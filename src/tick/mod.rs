@@ -163,7 +163,8 @@ impl Process {
         runs.for_each(|run| self.running.remove(&run.token()));
     }
 
-    /// Writes the notes and the last lines of the log.
+    /// Writes the notes and the last lines of the log. `is_ok`: the tick did not fail.
+    /// `other_claims`: another tick of this worker has the claim right.
     fn exit(&mut self, is_ok: bool, other_claims: bool) {
         self.notes.write();
         let takes_all = self.plan.filter.only_run.is_none();
@@ -175,7 +176,8 @@ impl Process {
         log::debug!("{runs} runs started, {transactions} transactions, in {took}");
     }
 
-    /// Logs what the tick did and why it stopped, for a person at a terminal.
+    /// Logs what the tick did and why it stopped, for a person at a terminal. `other_claims` is one
+    /// of the reasons: another tick of this worker has the claim right.
     fn log_summary(&self, other_claims: bool) {
         let Bounds { limit, max_time, .. } = self.plan.bounds;
         let reasons = [

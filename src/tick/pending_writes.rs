@@ -155,7 +155,8 @@ impl PendingWrites {
         (taken, are_sent_again)
     }
 
-    /// Lets the next statement have twice as many writes, because the database accepted one.
+    /// Lets the next statement have twice as many writes, because the database accepted one; see
+    /// `BatchSize::accepted`.
     pub(super) fn accepted(&mut self, is_quick: bool) {
         self.batch.accepted(is_quick);
     }
@@ -219,9 +220,9 @@ impl PendingWrites {
         None
     }
 
-    /// Drops and returns the writes that are `over`.
-    pub(super) fn drop_if(&mut self, over: impl Fn(&PendingWrite) -> bool) -> Vec<PendingWrite> {
-        let dropped = self.waiting.extract_if(.., |waiting| over(&waiting.write));
+    /// Drops and returns the writes for which `is_over` returns true.
+    pub(super) fn drop_if(&mut self, is_over: impl Fn(&PendingWrite) -> bool) -> Vec<PendingWrite> {
+        let dropped = self.waiting.extract_if(.., |waiting| is_over(&waiting.write));
         let dropped: Vec<_> = dropped.map(|waiting| waiting.write).collect();
         self.bytes -= bytes_of(&dropped);
         dropped

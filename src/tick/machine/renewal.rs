@@ -48,8 +48,8 @@ impl Machine {
         self.leases.first_end().is_some_and(|end| self.timing.job_stops(end) < renewed_by)
     }
 
-    /// Returns the request that renews leases, and notes its claims in `sent`. `None`: none needs
-    /// it yet, so this sets the time of the next renewal.
+    /// Makes the request that renews leases, and notes its claims in `sent`. If no lease needs it
+    /// yet, sets the time of the next renewal instead, and returns `None`.
     pub(super) fn renew(&mut self, sent: &mut SentRequest) -> Option<Request> {
         // Skip leases that have just begun: a tick may hold thousands of very short runs.
         let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
@@ -63,7 +63,7 @@ impl Machine {
         Some(Request::Renew { claims, kept })
     }
 
-    /// Takes the answer to a renewal: extends the renewed leases, and stops runs that were
+    /// Reacts to the answer to a renewal: extends the renewed leases, and stops runs that were
     /// cancelled or whose lease is lost.
     pub(super) fn renewed(
         &mut self,
@@ -84,6 +84,7 @@ impl Machine {
             let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
                 LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested => {
+                    // Without rows, the request renewed leases only in `job_locked_runs`.
                     lease.extend(expires, !sent.renewed.is_empty());
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {

@@ -83,7 +83,7 @@ impl Machine {
         }
     }
 
-    /// Reacts to an error that this write caused.
+    /// Reacts to an error that this write alone caused.
     fn write_rejected(
         &mut self,
         mut write: PendingWrite,
@@ -106,9 +106,12 @@ impl Machine {
         Err(error)
     }
 
-    /// Puts a write that took too long or was rejected behind the others. A result is kept in
-    /// `job_locked_runs` instead, and a tick records it later, so it does not delay this tick's end
-    /// and keeps no slot of the worker. Another write gets one more try, unless this one `is_last`.
+    /// Puts a write that took too long or was rejected behind the others.
+    ///
+    /// A result is kept in `job_locked_runs` instead, and a tick records it later. So it does not
+    /// delay this tick's end, and keeps no slot of the worker. Any other write is sent once more.
+    /// If this was its last try (`is_last`), the tick gives the claim up, and another tick recovers
+    /// the run.
     fn put_behind(&mut self, write: PendingWrite, is_last: bool, error: &store::Error) {
         let (token, subject) = (write.token(), write.subject());
         match write {
@@ -140,7 +143,8 @@ impl Machine {
         });
     }
 
-    /// Drops these writes, and logs what becomes of their claims.
+    /// Drops the writes for which `is_over` returns true, and logs what becomes of their claims.
+    /// `is_over` gets a write and the lease of its claim, if the tick still has one.
     pub(super) fn drop_writes(&mut self, is_over: impl Fn(&PendingWrite, Option<&Lease>) -> bool) {
         let leases = &self.leases;
         let is_over = |write: &PendingWrite| is_over(write, leases.get(&write.token()));

@@ -51,8 +51,9 @@ impl Machine {
         self.leases.first_end().is_none_or(|end| self.timing.job_stops(end) >= renewed_by)
     }
 
-    /// Returns the request that records results, releases claims that were not started, and claims
-    /// runs, to start now or within the prefetch window. `None`: there is nothing to do.
+    /// Takes the writes that are due, and decides about a claim. Returns the request that records
+    /// results, releases claims that were not started, and claims runs, to start now or within the
+    /// prefetch window. `sent` remembers what the request has. `None`: there is nothing to send.
     pub(super) fn step(&mut self, sent: &mut SentRequest) -> Option<Request> {
         let (writes, are_sent_again) = self.writes.take(self.now);
         (sent.writes, sent.is_again) = (writes, are_sent_again);
@@ -82,7 +83,7 @@ impl Machine {
         })
     }
 
-    /// Takes the answer to a step: forgets the written results and released claims, sends the
+    /// Reacts to the answer to a step: forgets the written results and released claims, sends the
     /// locked ones again, decides about the next claim, and starts the claimed runs.
     pub(super) fn stepped(&mut self, sent: SentRequest, step: StepResult) {
         let StepResult { recorded, queues_runs, follows, locked, taken, claiming } = step;

@@ -742,6 +742,8 @@ fn results_and_a_claim_that_failed_together_are_sent_apart() {
 
 #[test]
 fn a_claim_that_took_too_long_is_repeated_for_fewer_runs() {
+    // Returns whether the step fails, how many runs the next claim takes, whether a search begins,
+    // and whether jobs with limits are left out.
     let fails = |took, kind, at_most, limits, is_too_slow| {
         let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
         let mut step = tick.step(true, None);
@@ -781,17 +783,21 @@ fn a_claim_that_took_too_long_is_repeated_for_fewer_runs() {
 }
 
 #[test]
-fn jobs_with_limits_are_left_out_after_two_claims_without_an_answer() {
+fn jobs_with_limits_are_left_out_for_a_while_after_every_second_claim_without_an_answer() {
     let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
     let woken = Woken { may_claim: true, limits: true, ..Woken::default() };
-    for (losses, limits, warnings) in [(1, true, 0), (2, false, 1), (3, true, 1), (4, false, 1)] {
+    // After so many claims without an answer: whether the next claim takes jobs with limits, and
+    // how many warnings were logged.
+    for (losses, takes_limited, warnings) in
+        [(1, true, 0), (2, false, 1), (3, true, 1), (4, false, 1)]
+    {
         tick.machine.claims.woken(tick.now, woken, tick.now + seconds(600.0));
-        let mut step = tick.step(true, None);
-        step.claim.as_mut().unwrap().limits = true;
+        let step = tick.step(true, None);
+        assert!(step.claim.as_ref().unwrap().limits, "the pause is over");
         tick.now += seconds(5.0);
         tick.machine.now = tick.now;
         assert!(tick.machine.step_failed(step, error(Kind::Lost), Vec::new()).is_err());
-        assert_eq!(tick.step(true, None).claim.unwrap().limits, limits, "{losses}");
+        assert_eq!(tick.step(true, None).claim.unwrap().limits, takes_limited, "{losses}");
         let is_warning = |it: &&Instruction| matches!(it, Instruction::Log(Level::Warn, ..));
         assert_eq!(tick.machine.instructions.iter().filter(is_warning).count(), warnings);
         tick.now += LIMITED_PAUSE;

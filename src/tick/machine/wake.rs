@@ -46,7 +46,8 @@ impl Machine {
         (self.search, self.next_wake) = (Search::Begins(failed), self.now);
     }
 
-    /// Returns the request of a wake, and sets the time of the next one.
+    /// Makes the request of a wake, and sets the time of the next one. `right_lasts` is how long
+    /// the claim right lasts without another wake.
     pub(super) fn wake(&mut self, right_lasts: Duration) -> Request {
         let (now, answer) = (self.now, self.link.longest_answer());
         self.next_wake = now + self.timing.heartbeat;
@@ -76,7 +77,8 @@ impl Machine {
         ))
     }
 
-    /// Takes the answer to a wake: whether the tick has the claim right, and when it wakes again.
+    /// Reacts to the answer to a wake: whether the tick has the claim right, and when it wakes
+    /// again.
     pub(super) fn woken(&mut self, sent: &SentRequest, woken: Woken) {
         if woken.has_more && self.leases.is_empty() {
             (self.wakes_again, self.next_wake) = (true, self.now);
