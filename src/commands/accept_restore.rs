@@ -7,6 +7,7 @@ use super::DatabaseFlags;
 use super::arguments::Reason;
 use crate::exit::{Exit, Fault};
 use crate::print::{self, Output, Table};
+use crate::store::AcceptedRestore;
 
 /// Let ticks start runs in a restored database
 ///
@@ -34,25 +35,25 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Default, Serialize)]
-struct AcceptedRestore {
+struct Answer {
     result: &'static str,
 }
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let accepted = database.open()?.accept_restore(self.reason.cause(), self.yes)?;
-        let (skipped, is_skipped) = accepted.ok_or_else(|| {
+        let AcceptedRestore { skipped, is_done } = accepted.ok_or_else(|| {
             let why = "cannot accept a restore: no tick has noticed one; after a restore while no \
                        tick ran, or a failover that lost runs, add --yes";
             Fault::new(Exit::Conflict, why)
         })?;
-        if !is_skipped {
+        if !is_done {
             print::complain(&format!(
                 "new runs can get the ids of lost runs, and so their keys, such as jobctl-run-17; \
                  as the schema's owner, run SELECT setval('jobctl.job_runs_id_seq', \
                  nextval('jobctl.job_runs_id_seq') + {skipped})"
             ));
         }
-        print::row(self.output, &AcceptedRestore { result: "accepted" }, &Table::new("result", ""))
+        print::row(self.output, &Answer { result: "accepted" }, &Table::new("result", ""))
     }
 }

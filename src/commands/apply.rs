@@ -1,7 +1,5 @@
 //! `jobctl apply`: makes the definitions match a file.
 
-use std::sync::Arc;
-
 use anyhow::Context;
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, ValueHint};
@@ -19,7 +17,8 @@ use crate::job::definition::{self, Definition, DefinitionFile, Problem};
 use crate::job::definition_keys;
 use crate::print::{self, Format, Output, Table};
 use crate::store::{
-    Applied, ApplyMode, ApplyTerms, EndedDefinition, Store, UnknownEnqueuer, Unlisted, WrongHook,
+    Applied, ApplyMode, ApplyTerms, ChangedDefinition, EndedDefinition, Store, UnknownEnqueuer,
+    Unlisted, WrongHook,
 };
 use crate::text::{plural, timestamp};
 
@@ -113,11 +112,10 @@ impl Arguments {
             return Err(Fault::usage(format!("cannot apply: {}: {why}", self.file)).into());
         }
         warn_of_headers(&definitions);
-        let definitions = Arc::new(definitions);
         let applied = self.apply(&store, name, &definitions)?;
         warn_of_enqueuers(&applied.unknown_enqueuers);
         warn_of_lost_hooks(&applied.ended);
-        let is_changed = |job: &str| applied.changed.iter().any(|(name, ..)| name == job);
+        let is_changed = |job: &str| applied.changed.iter().any(|changed| changed.name == job);
         let is_new = |definition: &&Definition| is_changed(&definition.name);
         warn_of_zone(definitions.iter().filter(is_new), store.now()?);
         let edges = applied.graph.edges.iter().filter(|(job, _)| is_changed(job));
@@ -141,12 +139,13 @@ impl Arguments {
         })?)
     }
 
-    /// Applies the definitions. Asks before grave changes, and again if others came meanwhile.
+    /// Applies the definitions. Asks a person before it ends definitions that matter, and asks
+    /// again if meanwhile it would end other ones.
     fn apply(
         &self,
         store: &Store,
         file: String,
-        definitions: &Arc<Vec<Definition>>,
+        definitions: &[Definition],
     ) -> anyhow::Result<Applied> {
         let unlisted = self.unlisted();
         let mode = match (self.dry_run, self.yes) {
@@ -157,16 +156,15 @@ impl Arguments {
         let mut terms = ApplyTerms { file, unlisted, takes_over: self.take_over, mode };
         loop {
             let names = definitions.iter().map(|definition| definition.name.clone()).collect();
-            let listed = Arc::clone(definitions);
-            let rows = move |now| rows(&listed, now);
-            let applied = store.apply(names, rows, terms.clone(), self.reason.cause())?;
+            let rows_at = |now| rows(definitions, now);
+            let applied = store.apply(names, rows_at, terms.clone(), self.reason.cause())?;
             self.check(&applied, definitions)?;
             if !applied.must_ask {
                 return Ok(applied);
             }
             confirm(&applied.ended, unlisted)?;
-            let names = applied.ended.into_iter().map(|ended| ended.name).collect();
-            terms.mode = ApplyMode::ChangeIfAgreed(names);
+            let agreed = applied.ended.into_iter().map(|ended| ended.name).collect();
+            terms.mode = ApplyMode::ChangeIfAgreed(agreed);
         }
     }
 
@@ -229,13 +227,13 @@ fn print_changes(output: Output, changes: &[Change]) -> anyhow::Result<()> {
 /// Warns of roles in `enqueuers` that do not exist.
 fn warn_of_enqueuers(unknown: &[UnknownEnqueuer]) {
     for UnknownEnqueuer { role, job, jobs } in unknown {
-        let others = match jobs - 1 {
-            0 => String::new(),
-            others => format!(" and {}", plural::of(others, "other")),
+        let jobs = match jobs - 1 {
+            0 => format!("job `{job}`"),
+            others => format!("job `{job}` and {}", plural::of(others, "other")),
         };
         print::complain(&format!(
-            "`enqueuers` of job `{job}`{others} name role `{role}`, which does not exist; create \
-             it, or correct the name"
+            "`enqueuers` of {jobs} name role `{role}`, which does not exist; create it, or correct \
+             the name"
         ));
     }
 }
@@ -296,7 +294,8 @@ fn foreign((job, file): &(String, String)) -> String {
     format!("job `{job}` belongs to {whose}; rename the job, or add --take-over")
 }
 
-/// The mistake that a key names a job which can't be a hook.
+/// The mistake that a key names a job which can't be a hook. `is_listed` says whether the file has
+/// a job.
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     let WrongHook { job, key, hook, served } = wrong;
     let Some(served) = served else {
@@ -349,19 +348,20 @@ fn changes(applied: Applied, unlisted: Unlisted) -> Vec<Change> {
     let whole = |change, job_type| Change { change, job_type, ..Change::default() };
     let gone = verb(unlisted);
     let Applied { changed, ended, due, .. } = applied;
-    let changed = changed.into_iter().map(|(job, before, after)| match before {
-        None => vec![whole("add", job)],
-        Some(before) => {
-            let keys = definition_keys::differing(&before, &after).into_iter();
-            let change = |(key, old, new)| Change {
-                definition_key: Some(key),
-                old,
-                new,
-                ..whole("change", job.clone())
-            };
-            keys.map(change).collect()
-        }
-    });
+    let changed =
+        changed.into_iter().map(|ChangedDefinition { name, before, after }| match before {
+            None => vec![whole("add", name)],
+            Some(before) => {
+                let keys = definition_keys::differing(&before, &after).into_iter();
+                let change = |(key, old, new)| Change {
+                    definition_key: Some(key),
+                    old,
+                    new,
+                    ..whole("change", name.clone())
+                };
+                keys.map(change).collect()
+            }
+        });
     let ended = ended.into_iter().map(|EndedDefinition { name, waiting, .. }| {
         vec![Change { waiting_runs: Some(waiting).filter(|runs| *runs > 0), ..whole(gone, name) }]
     });

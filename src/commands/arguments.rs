@@ -19,7 +19,7 @@ use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
 use crate::print::{self, Output, Table};
-use crate::store::{self, Cause, RunFilter, Store};
+use crate::store::{self, Cause, Relation, RunFilter, Store};
 use crate::text::duration;
 use crate::text::listing::Listing;
 use crate::text::plain;
@@ -132,9 +132,13 @@ impl Filter {
             ids = Some(runs.ok_or_else(|| no_incident((run, attempt)))?);
         }
         if let Some(id) = self.after.or(self.before) {
-            let related = store.related_runs(id, self.after.is_some(), self.direct)?;
-            let is_asked = |id: &i64| ids.as_ref().is_none_or(|ids| ids.contains(id));
-            ids = Some(related.into_iter().filter(is_asked).collect());
+            let relation = match self.after {
+                Some(_) => Relation::Followers,
+                None => Relation::Predecessors,
+            };
+            let mut related = store.related_runs(id, relation, self.direct)?;
+            related.retain(|id| ids.as_ref().is_none_or(|ids| ids.contains(id)));
+            ids = Some(related);
         }
         let filter = RunFilter {
             statuses: statuses.to_vec(),
@@ -154,9 +158,9 @@ impl Filter {
             ..RunFilter::default()
         };
         if filter.reads_all()
-            && let Some(runs) = store.run_estimate()?.filter(|runs| *runs > MANY_RUNS)
+            && let Some(estimate) = store.run_estimate()?.filter(|runs| *runs > MANY_RUNS)
         {
-            let runs = plural::grouped_of(runs, "run");
+            let runs = plural::grouped_of(estimate, "run");
             print::hint(output, &format!("this may read all {runs}; add --since to read fewer"));
         }
         Ok(filter)
@@ -292,8 +296,11 @@ impl Shown {
     }
 }
 
-/// Prints at most `limit` rows of a list, and a hint if there are more rows. `which` says which
-/// rows come first; `read` returns at least as many rows as it is asked for, or all.
+/// Prints at most `limit` rows of a list, and a hint if there are more rows.
+///
+/// - `which`: a word for the rows that come first, such as `newest`.
+/// - `read` gets the number of rows to read, which is one more than the limit. It returns at least
+///   as many, or all rows.
 pub(super) fn print_first(
     output: Output,
     shown: &Shown,
@@ -454,7 +461,7 @@ pub(super) fn share(text: &str) -> Result<String, String> {
     plain::short("share", text)
 }
 
-/// Returns a text that fits, else the rule that it breaks.
+/// Returns a text if it `fits`, else the rule that it breaks as an error.
 pub(super) fn checked(text: &str, fits: bool, rule: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err(rule.to_owned()) }
 }

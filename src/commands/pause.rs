@@ -41,13 +41,13 @@ impl Pause {
         let name = self.definition.get().map_or("", String::as_str);
         let store = database.open()?;
         let paused = store.pause(name.to_owned(), self.reason.cause())?;
-        if !paused.ok_or_else(|| super::no_definition(&store, name))? {
+        if !paused.ok_or_else(|| super::no_definition(&store, name))?.has_schedule {
             print::complain(&format!(
                 "`{name}` has no schedule yet; the pause has no effect until it has one"
             ));
         }
-        let paused = Paused { job_type: name, result: "paused" };
-        print::row(self.output, &paused, &Table::new("job_type as job, result", ""))
+        let answer = Paused { job_type: name, result: "paused" };
+        print::row(self.output, &answer, &Table::new("job_type as job, result", ""))
     }
 }
 
@@ -92,9 +92,12 @@ impl Resume {
                 Fault::new(Exit::Conflict, format!("cannot resume {name}: {why}"))
             })?;
             let result = if definition.paused_at.is_some() { "resumed" } else { "not paused" };
-            if let Some(next) = store.resume(definition, next, &cause)? {
-                let resumed = Resumed { job_type: name, result, next_run_at: next };
-                return print::row(self.output, &resumed, &TABLE);
+            // If `apply` has changed the schedule meanwhile, its next time is another one: try
+            // again.
+            if let Some(resumed) = store.resume(definition, next, &cause)? {
+                let next_run_at = resumed.next_run_at;
+                let answer = Resumed { job_type: name, result, next_run_at };
+                return print::row(self.output, &answer, &TABLE);
             }
         }
     }

@@ -64,9 +64,8 @@ impl Arguments {
         let details = if self.with_output { Details::Output } else { Details::Errors };
         let (title, clock, refresh) = (self.title, self.time_zone, self.refresh);
         let page = Page { title, window, clock, details, refresh };
-        let scope_page = page.clone();
         store.set_timeouts(Timeouts { statement: STATEMENT_LIMIT, ..Timeouts::USUAL });
-        let snapshot = store.report(move |now, work| scope_page.scope(now, work))?;
+        let snapshot = store.report(|now, problems| page.scope(now, problems))?;
         let html = page.render(&snapshot);
         match self.output.filter(|file| file.as_os_str() != "-") {
             Some(file) => files::replace(&file, html.as_bytes())

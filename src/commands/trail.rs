@@ -9,7 +9,7 @@ use super::arguments::{
 use super::when::When;
 use crate::job::definition;
 use crate::print::{Format, Output, Table};
-use crate::store::TrailFilter;
+use crate::store::{TrailFilter, TrailRows};
 use crate::text::words::words;
 
 words! {
@@ -113,11 +113,17 @@ impl Arguments {
         let store = database.open()?;
         let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
         let [since, until] = time_zone.window(&store, [since, until])?;
+        // The job is given with --job or without it; clap refuses both at once.
         let job = job.or(self.job.name);
         let action = action.map(|action| action.to_string());
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
+        // A person wants to see the commands, and a program each event.
+        let rows = match self.output.format() {
+            Format::Table => TrailRows::Commands,
+            Format::Json | Format::JsonLines | Format::Tsv => TrailRows::Events,
+        };
         print_first(self.output, &self.shown, self.limit, "newest", &TABLE.wrapped(), |wanted| {
-            store.list_trail(filter, wanted, self.output.format() == Format::Table)
+            store.list_trail(filter, wanted, rows)
         })
     }
 }

@@ -49,7 +49,8 @@ impl BatchSize {
         }
     }
 
-    /// Doubles the next batch. A quick batch shows that larger ones no longer take too long.
+    /// Doubles the next batch, because the database accepted one. If that `is_quick`, larger ones
+    /// no longer take too long either.
     pub(crate) fn accepted(&mut self, is_quick: bool) {
         if is_quick {
             self.in_time = usize::MAX;
@@ -63,8 +64,11 @@ impl BatchSize {
     }
 }
 
-/// Tries all items while there is time. `size` is the size of the first batch, and afterwards of
-/// the next one. Returns the rejected items and the reasons.
+/// Tries all items, and returns the rejected ones with the reasons.
+///
+/// - `size`: the size of the first batch; afterwards that of the batch that would come next.
+/// - `has_time`: no batch begins once this returns false.
+/// - `attempt` tries a batch in one transaction.
 pub(crate) fn bisect<T>(
     items: Vec<T>,
     size: &mut BatchSize,

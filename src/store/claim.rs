@@ -71,11 +71,14 @@ pub(crate) struct ClaimResult {
     pub(crate) skips_runs: bool,
     /// The claim released the claim right, because no more runs are due.
     pub(crate) has_released: bool,
-    /// The last lane that the claim looked at, if there are more lanes.
+    /// The last lane that the claim looked at, if there may be more lanes: the next full scan
+    /// begins after it. `None`: the next full scan begins at the first lane.
     pub(crate) last_lane: Option<Lane>,
-    /// The last limited definition that the claim looked at, if there are more such definitions.
+    /// The id of the last limited definition that the claim looked at, if there are more of them:
+    /// the next claim begins after it. `None`: the next claim begins with the first one.
     pub(crate) last_definition: Option<i64>,
-    /// The definitions that have more shares than the claim looked at.
+    /// For each definition that has more shares than the claim looked at: the last of these. The
+    /// next claim begins after them.
     pub(crate) last_shares: Vec<LastShare>,
 }
 
@@ -92,7 +95,8 @@ pub(crate) struct Claim {
     pub(crate) after: Option<Vec<Position>>,
     /// Begin the full scan after this lane; `None`: at the first lane.
     pub(crate) after_lane: Option<Lane>,
-    /// Look at the limited definitions after this one; `None`: begin with the first one.
+    /// Look at the limited definitions after the one with this id; `None`: begin with the first
+    /// one.
     pub(crate) after_definition: Option<i64>,
     /// Continue after these shares.
     pub(crate) after_shares: Vec<LastShare>,
@@ -311,8 +315,13 @@ impl Store {
         })
     }
 
-    /// Puts off the runs that can't be claimed, and ends runs that can't be read. Returns both.
-    /// `slow` is the known error of runs whose claim takes too long.
+    /// Puts off the runs that can't be claimed, and ends runs that can't be read. Returns both. An
+    /// error means that no run is the cause; then nothing is put off.
+    ///
+    /// - `runs`: the runs to try.
+    /// - `put_off_for`: how long a claim skips a run that is put off.
+    /// - `slow`: the error of these runs if it is known already, because their claim takes too
+    ///   long.
     pub(crate) fn set_aside(
         &self,
         worker: &str,

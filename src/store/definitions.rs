@@ -59,9 +59,7 @@ impl ApplyMode {
 /// The changes of `apply`.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Of each changed definition: its name, the keys before as JSON (`None`: it was added), and
-    /// the keys after, in the words of the file.
-    pub(crate) changed: Vec<(String, Option<Value>, Value)>,
+    pub(crate) changed: Vec<ChangedDefinition>,
     /// The disabled or removed definitions.
     pub(crate) ended: Vec<EndedDefinition>,
     /// Whether nothing was changed, because a person must agree first.
@@ -76,6 +74,15 @@ pub(crate) struct Applied {
     /// Definitions of other files, and the names of these files. Nothing was changed if there are
     /// any, unless the terms allow to take them over.
     pub(crate) foreign: Vec<(String, String)>,
+}
+
+/// A definition that `apply` added or changed. Its keys are JSON in the words of the file.
+#[derive(Debug)]
+pub(crate) struct ChangedDefinition {
+    pub(crate) name: String,
+    /// The keys before; `None`: the definition was added.
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Value,
 }
 
 /// The due times of a schedule, after its definition changed.
@@ -115,6 +122,19 @@ rows! {
         pub(crate) waiting: i64,
         pub(crate) has_hooks: bool,
     }
+
+    /// A definition whose schedule was paused.
+    pub(crate) struct PausedDefinition {
+        /// Whether it has a schedule, follows other jobs, or has schedules of applications.
+        /// Otherwise the pause has no effect yet.
+        pub(crate) has_schedule: bool,
+    }
+
+    /// A definition whose schedule was resumed.
+    pub(crate) struct ResumedDefinition {
+        /// `None`: the definition is disabled, or has no schedule.
+        pub(crate) next_run_at: Option<DateTime<Utc>>,
+    }
 }
 
 rows! {
@@ -152,13 +172,17 @@ pub(crate) const SHOWN_APPLICATION_SCHEDULES: i64 = 5;
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
-    /// Makes the definitions equal to the rows that `rows` returns for the database's time, in one
-    /// transaction. Concurrent `apply`s run one at a time. Fires nothing: the next tick fires what
-    /// is due by the new definitions.
+    /// Makes the definitions equal to the rows that `rows` returns, in one transaction. Concurrent
+    /// `apply`s run one at a time. Fires nothing: the next tick fires the schedules that are
+    /// due by the new definitions.
+    ///
+    /// - `names`: the names of the definitions in the file.
+    /// - `rows` gets the database's time, from which it calculates the next time of each schedule.
+    ///   It is called only when this `apply` has its turn, because another one may take long.
     pub(crate) fn apply(
         &self,
         names: Vec<String>,
-        rows: impl Fn(DateTime<Utc>) -> Value + Send + 'static,
+        rows: impl Fn(DateTime<Utc>) -> Value,
         terms: ApplyTerms,
         cause: Cause,
     ) -> Result<Applied> {
@@ -174,14 +198,18 @@ impl Store {
             };
             let was_due = due(transaction)?;
             let rows = rows(now);
-            let changed: Vec<(String, Option<String>, Option<String>)> =
+            let written: Vec<(String, Option<String>, Option<String>)> =
                 transaction.list(query!("operate/apply"; definitions = rows))?;
             transaction.execute(query!("operate/require_applied"; definitions = rows))?;
             // Text that is not valid JSON counts as missing.
             let json = |text: Option<String>| serde_json::from_str(&text?).ok();
-            let changed: Vec<_> = changed
+            let changed: Vec<_> = written
                 .into_iter()
-                .map(|(name, before, after)| (name, json(before), json(after).unwrap_or_default()))
+                .map(|(name, before, after)| ChangedDefinition {
+                    name,
+                    before: json(before),
+                    after: json(after).unwrap_or_default(),
+                })
                 .collect();
             note_changes(transaction, &changed, &cause)?;
             let ApplyTerms { file, unlisted, takes_over, mode } = &terms;
@@ -189,14 +217,14 @@ impl Store {
             let ended: Vec<EndedDefinition> = transaction
                 .list(query!("operate/end_others"; names, file, removes, host_user, reason))?;
             let due = due_times(was_due, due(transaction)?, &changed);
-            let added = changed.iter().filter(|(_, before, _)| before.is_none()).count();
+            let added = changed.iter().filter(|one| one.before.is_none()).count();
             let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
             let graph = graph::read(&transaction.list(query!("operate/job_graph"))?, now);
             let unknown_enqueuers = transaction.list(query!("operate/unknown_enqueuers"; names))?;
             let of_file = |keys: &Value| keys["file"].as_str().unwrap_or_default().to_owned();
             let foreign: Vec<_> = changed
                 .iter()
-                .filter_map(|(name, before, _)| Some((name.clone(), of_file(before.as_ref()?))))
+                .filter_map(|one| Some((one.name.clone(), of_file(one.before.as_ref()?))))
                 .filter(|(_, other)| !takes_over && other != file)
                 .collect();
             let must_ask = mode.must_ask(&ended, names.len() - added);
@@ -294,22 +322,22 @@ impl Store {
         })
     }
 
-    /// Pauses a schedule. Returns whether the definition has one; `None`: no such definition.
-    pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<bool>> {
+    /// Pauses the schedule of a definition. Returns `None` if there is no such definition.
+    pub(crate) fn pause(&self, name: String, cause: Cause) -> Result<Option<PausedDefinition>> {
         let Cause { host_user, reason, .. } = cause;
         let statement = query!("operate/pause"; name, host_user, reason);
         self.query("pause a schedule", Transaction::first, statement)
     }
 
-    /// Resumes a schedule, with `next` as its next nominal time if it was paused. Returns the row
-    /// with the next time, which a job without a schedule lacks; without a row, the definition
-    /// differs from `scheduled` now.
+    /// Resumes the schedule of a definition that was read as `scheduled`. If the schedule was
+    /// paused, `next` becomes its next nominal time. Returns `None` if the definition has another
+    /// schedule now, so that `next` may be wrong.
     pub(crate) fn resume(
         &self,
         scheduled: Scheduled,
         next: Option<DateTime<Utc>>,
         cause: &Cause,
-    ) -> Result<Option<Option<DateTime<Utc>>>> {
+    ) -> Result<Option<ResumedDefinition>> {
         let Cause { host_user, reason, .. } = cause;
         let Scheduled { name, schedule, time_zone, .. } = scheduled;
         self.query(
@@ -320,7 +348,8 @@ impl Store {
     }
 }
 
-/// Waits for another `apply`. Returns whether it ended in time.
+/// Locks the definitions for this `apply`, and waits for another one. Returns `false` if that did
+/// not end in time.
 fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
     let began = Instant::now();
     while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
@@ -335,16 +364,16 @@ fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
 /// Writes the changes to the trail.
 fn note_changes(
     transaction: &mut Transaction,
-    changed: &[(String, Option<Value>, Value)],
+    changed: &[ChangedDefinition],
     Cause { host_user, reason, .. }: &Cause,
 ) -> PgResult<()> {
     let (mut actions, mut jobs, mut details) = (Vec::new(), Vec::new(), Vec::new());
-    for (job, before, after) in changed {
+    for ChangedDefinition { name, before, after } in changed {
         let Some((action, detail)) = definition_keys::event(before.as_ref(), after) else {
             continue;
         };
         actions.push(action);
-        jobs.push(job.as_str());
+        jobs.push(name.as_str());
         details.push(detail);
     }
     let statement = query!("operate/note_changes"; host_user, reason, actions, jobs, details);
@@ -355,14 +384,11 @@ fn note_changes(
 fn due_times(
     before: Vec<DueSchedule>,
     now: Vec<DueSchedule>,
-    changed: &[(String, Option<Value>, Value)],
+    changed: &[ChangedDefinition],
 ) -> Vec<DueTimes> {
     // With this overlap a tick fires only the newest time.
-    let skips = |job: &str| {
-        changed
-            .iter()
-            .any(|(name, _, keys)| name == job && keys["overlap"] == Overlap::Skip.as_str())
-    };
+    let is_skip = |keys: &Value| keys["overlap"] == Overlap::Skip.as_str();
+    let skips = |job: &str| changed.iter().any(|one| one.name == job && is_skip(&one.after));
     let (plans, _) = due::plan_fires(now);
     let plans = plans.into_iter().filter_map(|FirePlan { due, times, .. }| {
         let runs = if skips(&due.name) { times.len().min(1) } else { times.len() };

@@ -247,6 +247,7 @@ fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
 }
 
 /// Enqueues runs in this order, lets them wait for others, and undoes that if one is rejected.
+/// After each chunk, calls `progress` with the number of runs done.
 fn enqueue_chunks(
     transaction: &mut Transaction,
     runs: &[EncodedRun],

@@ -41,9 +41,11 @@ pub(crate) struct Error {
     pub(crate) may_be_committed: bool,
 }
 
-/// The codes of `jobctl.enqueue` that jobctl handles separately.
+/// The code of `jobctl.enqueue` if no definition has the job's name.
 pub(super) const NO_DEFINITION: &str = "JC003";
+/// The code of `jobctl.enqueue` if the key belongs to a run with another job or payload.
 pub(super) const KEY_TAKEN: &str = "JC004";
+/// The code of `jobctl.enqueue` if the key has a run, and the new run shall have none.
 pub(super) const KEY_HAS_RUN: &str = "JC009";
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;

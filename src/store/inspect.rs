@@ -81,8 +81,9 @@ rows! {
         /// The size with indexes and TOAST, as text.
         pub(crate) size: String,
         pub(crate) heap_bytes: i64,
-        /// `live` and `dead` are estimates.
+        /// An estimate of its live rows.
         pub(crate) live: i64,
+        /// An estimate of its dead rows.
         pub(crate) dead: i64,
         /// `None`: never.
         pub(crate) vacuumed_ago: Option<Duration>,

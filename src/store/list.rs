@@ -28,7 +28,8 @@ pub(crate) struct RunFilter {
     /// The login that enqueued the run.
     pub(crate) enqueued_by: Option<String>,
     pub(crate) error_type: Option<ErrorType>,
-    /// `since` and `until` compare a run's end, or its creation while it has not ended.
+    /// The start of the window. A run is in the window by its end, or by its creation while it has
+    /// not ended.
     pub(crate) since: Option<DateTime<Utc>>,
     /// The end of the window, exclusive.
     pub(crate) until: Option<DateTime<Utc>>,
@@ -175,6 +176,33 @@ pub(crate) enum RunList {
     Dead,
 }
 
+/// The order in which runs are found, which decides which of them a limit leaves out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum RunOrder {
+    /// By creation.
+    NewestFirst,
+    /// By end, or by creation for runs that have not ended.
+    LatestEndFirst,
+}
+
+/// The rows of the trail.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum TrailRows {
+    /// A row for each event.
+    Events,
+    /// A row for each command: equal events of several runs are one row.
+    Commands,
+}
+
+/// The runs that are related to a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Relation {
+    /// The runs that wait for it.
+    Followers,
+    /// The runs for which it waits.
+    Predecessors,
+}
+
 /// The fields of dead runs.
 const DEAD_FIELDS: &str = "id job_type queue attempts max_attempts error_type last_error \
                            idempotency_key failed_at finished_at settled_at created_at share \
@@ -189,8 +217,11 @@ impl Store {
         limit: i64,
     ) -> Result<Listing> {
         self.transact("list runs", |transaction| {
-            let by_end = matches!(list, RunList::Dead) || filter.until.is_some();
-            let ids = list_ids(transaction, &filter, by_end, Some(limit))?;
+            let order = match list {
+                RunList::Any if filter.until.is_none() => RunOrder::NewestFirst,
+                RunList::Any | RunList::Dead => RunOrder::LatestEndFirst,
+            };
+            let ids = list_ids(transaction, &filter, order, Some(limit))?;
             let mut runs = transaction.listing(query!("look/list_runs"; ids))?;
             let fields: Vec<_> = match list {
                 RunList::Any => {
@@ -214,25 +245,27 @@ impl Store {
 
     /// Returns the ids of the runs that match, the newest first.
     pub(crate) fn list_ids(&self, filter: RunFilter) -> Result<Vec<i64>> {
-        self.transact("list runs", |transaction| list_ids(transaction, &filter, false, None))
+        self.transact("list runs", |transaction| {
+            list_ids(transaction, &filter, RunOrder::NewestFirst, None)
+        })
     }
 
     /// Counts the dead runs that match by job and error type, the largest group first.
     pub(crate) fn group_dead(&self, filter: RunFilter) -> Result<Listing> {
         self.transact("count dead runs", |transaction| {
-            let ids = list_ids(transaction, &filter, false, None)?;
+            let ids = list_ids(transaction, &filter, RunOrder::NewestFirst, None)?;
             transaction.listing(query!("look/group_dead"; ids))
         })
     }
 
-    /// Returns the events of the trail that match, the newest first. If `grouped`, equal events of
-    /// several runs are one row.
+    /// Returns the events of the trail that match, the newest first.
     pub(crate) fn list_trail(
         &self,
         filter: TrailFilter,
         limit: i64,
-        grouped: bool,
+        rows: TrailRows,
     ) -> Result<Listing> {
+        let grouped = rows == TrailRows::Commands;
         let TrailFilter { since, until, by, action, job, queue, worker } = filter;
         self.query(
             "read the trail",
@@ -283,9 +316,15 @@ impl Store {
         self.query("read an incident", Transaction::first, statement)
     }
 
-    /// Returns the runs that wait for a run (`followers`), or else the runs for which it waits;
-    /// unless `direct`, also runs that are related through other runs.
-    pub(crate) fn related_runs(&self, id: i64, followers: bool, direct: bool) -> Result<Vec<i64>> {
+    /// Returns the runs that are related to a run: all, or only those that are `direct`, which
+    /// means not through other runs.
+    pub(crate) fn related_runs(
+        &self,
+        id: i64,
+        relation: Relation,
+        direct: bool,
+    ) -> Result<Vec<i64>> {
+        let followers = relation == Relation::Followers;
         let statement = query!("look/related_runs"; id, followers, direct);
         self.query("read what runs wait for", Transaction::one, statement)
     }
@@ -310,7 +349,7 @@ fn failed_attempts(
     let FailureFilter { since, until, worker, queue, share, error_type, .. } = filter;
     let FailureFilter { incident, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
-    // A text is searched for among all of them.
+    // A text is searched for in all attempts that match otherwise, so the limit comes after it.
     let limit_before_text = limit.filter(|_| error.is_none());
     let found: Vec<AttemptNumber> = transaction.list(query!(
         "look/failed_attempts";
@@ -324,13 +363,14 @@ fn failed_attempts(
     Ok(numbers(transaction.list(with_text)?))
 }
 
-/// Returns the ids of the runs that match: by their end or by their creation.
+/// Returns the ids of the runs that match, in this order, at most `limit`.
 fn list_ids(
     transaction: &mut Transaction,
     filter: &RunFilter,
-    latest_end_first: bool,
+    order: RunOrder,
     limit: Option<i64>,
 ) -> PgResult<Vec<i64>> {
+    let latest_end_first = order == RunOrder::LatestEndFirst;
     let RunFilter { job, queue, key, key_prefix, share, error_type, error, .. } = filter;
     let RunFilter { enqueued_by, worker, since, until, unsettled, had_failures, .. } = filter;
     let (paths, values): (Vec<_>, Vec<_>) = filter.payload.iter().cloned().unzip();

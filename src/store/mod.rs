@@ -38,8 +38,8 @@ pub(crate) use claim::{
     LastShare, Position, SetAside,
 };
 pub(crate) use definitions::{
-    Applied, ApplyMode, ApplyTerms, EndedDefinition, FIRED_AT_ONCE, SHOWN_APPLICATION_SCHEDULES,
-    StoredDefinition, UnknownEnqueuer, Unlisted, WrongHook,
+    Applied, ApplyMode, ApplyTerms, ChangedDefinition, EndedDefinition, FIRED_AT_ONCE,
+    SHOWN_APPLICATION_SCHEDULES, StoredDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued};
@@ -49,11 +49,13 @@ pub(crate) use inspect::{
     GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
     TableFacts, ZoneFacts,
 };
-pub(crate) use list::{FailureFilter, Incident, Run, RunFilter, RunList, TrailFilter};
+pub(crate) use list::{
+    FailureFilter, Incident, Relation, Run, RunFilter, RunList, TrailFilter, TrailRows,
+};
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
-    AgedRun, Cause, Edit, HeldRunning, HoldTarget, Keep, Operation, OperationResult, Pruned,
-    RetryTerms,
+    AcceptedRestore, AgedRun, Cause, Edit, HeldRunning, HoldTarget, Keep, Operation,
+    OperationResult, Pruned, RetryTerms,
 };
 pub(crate) use report::{Bin, Details, ReportJob, ReportSummary, Scope, Snapshot};
 #[cfg(test)]
@@ -68,6 +70,7 @@ pub(crate) use status::{
     Fact, Figures, Flow, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
     WorkFacts, Worker,
 };
+pub(crate) use wake::WakeResult;
 
 use crate::connect::{self, Client, Target};
 use crate::text::duration::CENTURY;

@@ -131,6 +131,14 @@ rows! {
         pub(crate) now: DateTime<Utc>,
     }
 
+    /// A restore that was accepted, see operate/accept_restore.sql.
+    pub(crate) struct AcceptedRestore {
+        /// How many ids new runs must skip, so that the ids of lost runs do not come again.
+        pub(crate) skipped: i64,
+        /// Whether new runs skip them. Only the schema's owner may change the sequence.
+        pub(crate) is_done: bool,
+    }
+
     /// A run of a job, see operate/old_runs.sql.
     pub(crate) struct AgedRun {
         pub(crate) id: i64,
@@ -157,9 +165,12 @@ impl Store {
         self.query("read runs", Transaction::list, statement)
     }
 
-    /// Performs an operation on runs. Waits for runs that another session has locked, or skips them
-    /// and returns their ids as the second list. A single run that takes too long gets more time,
-    /// because an operator must be able to end a run that no tick can end in time.
+    /// Performs an operation on runs, and returns the answers. A single run that takes too long
+    /// gets more time, because an operator must be able to end a run that no tick can end in time.
+    ///
+    /// - `from`: the statuses in which the operation is granted.
+    /// - `skips_locked`: skips runs that another session has locked, and returns their ids as the
+    ///   second list. Otherwise waits for them, and that list is empty.
     pub(crate) fn operate(
         &self,
         operation: &Operation,
@@ -209,8 +220,13 @@ impl Store {
         self.query("look for old runs", Transaction::list, statement)
     }
 
-    /// Returns at most `limit` runs of a job after the run `after`, by id: its dead runs, or those
-    /// among which its other old runs are. A run is old `age` seconds after its end.
+    /// Returns runs of a job, in the order of their ids, and whether each is old.
+    ///
+    /// - `dead`: only its dead runs. Otherwise all its runs that are not running: of these, only
+    ///   runs that succeeded or were cancelled can be old.
+    /// - `age`: a run is old this many seconds after its end.
+    /// - `after`: only runs with larger ids.
+    /// - `limit`: the maximum of runs.
     pub(crate) fn aged_runs(
         &self,
         job: &str,
@@ -244,23 +260,24 @@ impl Store {
         let Cause { host_user, reason, .. } = cause;
         let (keep, keep_dead) = default.seconds();
         let archives = archive.is_some();
-        let pruned = self.transact("prune", |transaction| {
+        let (pruned, appended) = self.transact("prune", |transaction| {
             if archives {
                 transaction.execute(query!("schema/plain_texts"))?;
             }
             let pruned: Vec<Pruned> = transaction
                 .list(query!("operate/prune"; ids, keep, keep_dead, host_user, reason, archives))?;
-            let Some(archive) = archive else { return Ok(Ok(pruned)) };
-            let appended = archive.append(pruned.iter().filter_map(|run| run.json.as_deref()));
+            let lines = pruned.iter().filter_map(|run| run.json.as_deref());
+            let appended = archive.map_or(Ok(()), |archive| archive.append(lines));
             if appended.is_err() {
                 transaction.batch_execute("ROLLBACK AND CHAIN")?;
             }
-            Ok(appended.map(|()| pruned))
+            Ok((pruned, appended))
         })?;
-        pruned.map_err(|error| {
+        appended.map_err(|error| {
             let why = format!("cannot write the archive: {error}; these runs are not deleted");
             Error::new(Kind::Busy, Exit::CouldNot, why)
-        })
+        })?;
+        Ok(pruned)
     }
 
     /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
@@ -311,14 +328,13 @@ impl Store {
         self.query("forget the worker", Transaction::first, statement)
     }
 
-    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns how
-    /// many ids new runs must skip, and whether they do. `None`: no tick has noticed a restore, and
-    /// `unnoticed` is not set.
+    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
+    /// `None` if no tick has noticed a restore; with `unnoticed`, accepts it even then.
     pub(crate) fn accept_restore(
         &self,
         cause: Cause,
         unnoticed: bool,
-    ) -> Result<Option<(i64, bool)>> {
+    ) -> Result<Option<AcceptedRestore>> {
         let Cause { host_user, reason, .. } = cause;
         let statement = query!("operate/accept_restore"; host_user, reason, unnoticed);
         self.query("accept the database", Transaction::first, statement)

@@ -88,13 +88,16 @@ rows! {
         pub(crate) running: i64,
         /// Running runs whose lease expired.
         pub(crate) lost: i64,
-        /// The runs that ended on the last seven days in UTC, today included. `..._before`: on the
-        /// seven days before these.
+        /// Runs that succeeded on the last seven days in UTC, today included.
         pub(crate) succeeded_7d: i64,
+        /// Runs that died on these days.
         pub(crate) dead_7d: i64,
+        /// Runs that succeeded on the seven days before these.
         pub(crate) succeeded_before: i64,
+        /// Runs that died on the seven days before these.
         pub(crate) dead_before: i64,
         pub(crate) workers: i64,
+        /// The workers whose last tick is recent.
         pub(crate) ticking: i64,
         pub(crate) last_tick_at: Option<DateTime<Utc>>,
     }
@@ -124,11 +127,15 @@ rows! {
         pub(crate) days: Option<i32>,
         /// When its runs reach their timeout, if they take longer and longer.
         pub(crate) days_to_timeout: Option<f64>,
-        /// The number of all jobs, and of all their runs.
+        /// The number of all jobs: the same in each row, as are the next four.
         pub(crate) total: i64,
+        /// Runs of all jobs that succeeded.
         pub(crate) all_succeeded: i64,
+        /// Failed attempts of all jobs that did not end their run.
         pub(crate) all_failed: i64,
+        /// Runs of all jobs that died.
         pub(crate) all_dead: i64,
+        /// Runs of all jobs that were dropped.
         pub(crate) all_dropped: i64,
         /// The bins in order, without empty ones.
         #[serde(skip)]
@@ -150,21 +157,23 @@ rows! {
 }
 
 impl Store {
-    /// Reads everything that a report shows. `scope` gets the time of the database's clock and the
-    /// problems.
+    /// Reads everything that a report shows, in one snapshot.
+    ///
+    /// `scope_of` gets what the snapshot shows first: the time of the database's clock, where the
+    /// window ends, and the problems, because their jobs come first. It returns what to read next.
     pub(crate) fn report(
         &self,
-        scope: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope + Send + 'static,
+        scope_of: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope,
     ) -> Result<Snapshot> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(timeouts, "read the report", |transaction| {
             let mut work = read_work(transaction, None, &Thresholds::default(), Purpose::Report)?;
             let now = work.now;
-            let scope = scope(now, &work);
+            let scope = scope_of(now, &work);
             let Scope { bins, by_day, troubled, rows, .. } = &scope;
             let width = scope.width.as_secs_f64();
-            let jobs = query!("report/jobs"; bins, width, by_day, troubled, limit = scope.jobs);
-            let jobs = transaction.list(jobs)?;
+            let jobs = transaction
+                .list(query!("report/jobs"; bins, width, by_day, troubled, limit = scope.jobs))?;
             let since = bins.first();
             let mut incidents: Vec<Incident> = transaction.list(query!(
                 "look/list_incidents";

@@ -97,7 +97,7 @@ rows! {
         pub(crate) max_attempts: i32,
         pub(crate) uncounted_attempts: i32,
         pub(crate) backoff: String,
-        /// The lease is too long, because the database's clock was ahead.
+        /// The lease has not expired. It is too long, because the database's clock was ahead.
         pub(crate) is_ahead: bool,
     }
 }
@@ -125,8 +125,8 @@ struct AfterEnd {
 from_row!(AfterEnd { followed, queues_runs });
 
 impl Store {
-    /// Renews the leases of `held`, and those of `kept` without their rows. Returns the state of
-    /// each.
+    /// Renews the leases of `held` in the rows of their runs, and those of `kept` in
+    /// `job_locked_runs`, because their rows take too long. Returns the state of each.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
@@ -179,11 +179,18 @@ impl Store {
     }
 
     /// Records results, releases claims that were never started, then claims due runs: all or
-    /// nothing. Waits for locked runs or, with one more statement, skips them. The results of
-    /// skipped runs and those in `kept` are stored in `job_locked_runs`, and a later wake of any
-    /// tick records them. Also returns the ended runs that others wait for. If the connection is
-    /// lost, the error carries the claims that exist if the transaction was committed, which is
-    /// unknown.
+    /// nothing. Also returns the ended runs that others wait for.
+    ///
+    /// - `ended`: the results to record.
+    /// - `kept`: the results to store in `job_locked_runs`. A later wake of any tick records them.
+    /// - `unstarted`: the claims to release.
+    /// - `wanted`: the claim, and which runs it may take; `None`: claim nothing.
+    /// - `skips_locked`: does not wait for runs that other sessions have locked, at the cost of one
+    ///   more statement. Their results are stored as those in `kept`, and their claims are not
+    ///   released.
+    ///
+    /// If the connection is lost, the error carries the claims that exist if the transaction was
+    /// committed, which is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
@@ -207,41 +214,32 @@ impl Store {
                 Vec::new()
             };
             let is_free = |token: &FencingToken| !locked.contains(&token.id);
-            let to_record: Vec<_> = ended.iter().filter(|one| is_free(&one.token)).collect();
+            let (to_record, with_locked_rows): (Vec<_>, Vec<_>) =
+                ended.iter().partition(|one| is_free(&one.token));
+            let to_keep: Vec<_> = with_locked_rows.into_iter().chain(&kept).collect();
             let to_release: Vec<_> = unstarted.iter().copied().filter(is_free).collect();
-            let to_keep = ended.iter().filter(|one| !is_free(&one.token)).chain(&kept);
-            let results = to_keep.clone().map(|one| Some(json!(one))).collect();
-            let kept_tokens: Vec<_> = to_keep.clone().map(|one| one.token).collect();
-            let worker = &holder.worker;
-            // Sent together; the claim comes last, because it may take what the others queue.
-            let (finished, stored, released, claims, began) =
-                transaction.request(async |client| {
-                    let finish = finish(client, worker, &to_record);
-                    let keep = keep_locked(client, worker, &kept_tokens, Duration::ZERO, results);
-                    let release = release(client, worker, &to_release);
-                    let others = async { (join3(finish, keep, release).await, Instant::now()) };
-                    let claim = async {
-                        let Some((asked, filter)) = &wanted else { return Ok(Vec::new()) };
-                        claim(client, holder, asked, filter).await
-                    };
-                    let (((finished, stored, released), began), claims) = join(others, claim).await;
-                    // The first error is the cause of all later ones.
-                    Ok((finished?, stored?, released?, claims?, began))
-                })?;
-            let claiming = began.elapsed();
-            let (mut recorded, mut after) =
-                read_recorded_and_note_lost(transaction, worker, &to_record, finished)?;
-            let stored: Vec<_> =
-                stored.iter().map(FencingToken::from_row).collect::<PgResult<_>>()?;
-            let is_stored = |one: &&Finish| stored.contains(&one.token);
-            recorded
-                .extend(to_keep.filter(is_stored).map(|one| (one.token, one.next_status.status)));
-            if let Some(row) = released.first() {
+            let answers = transaction.request(async |client| {
+                let wanted = wanted.as_ref();
+                send_step(client, holder, &to_record, &to_keep, &to_release, wanted).await
+            })?;
+            let claiming = answers.claim_began.elapsed();
+            let (mut recorded, mut after) = read_recorded_and_note_lost(
+                transaction,
+                &holder.worker,
+                &to_record,
+                answers.recorded,
+            )?;
+            for row in &answers.kept {
+                let token = FencingToken::from_row(row)?;
+                let stored = to_keep.iter().find(|one| one.token == token);
+                recorded.extend(stored.map(|one| (token, one.next_status.status)));
+            }
+            if let Some(row) = answers.released.first() {
                 let after_release = AfterEnd::from_row(row)?;
                 after.followed.extend(after_release.followed);
                 after.queues_runs |= after_release.queues_runs;
             }
-            let taken = read_claim(&claims)?;
+            let taken = read_claim(&answers.claimed)?;
             claimed_tokens = column(&taken.claimed, Claimed::token);
             let AfterEnd { followed, queues_runs } = after;
             let step =
@@ -326,6 +324,50 @@ impl Store {
         let ended = self.query("cancel expired runs", Transaction::list::<i64>, statement)?;
         Ok(ended.len())
     }
+}
+
+/// The answers to the statements of a step, each empty if its statement was not sent.
+struct StepAnswers {
+    recorded: Vec<Row>,
+    kept: Vec<Row>,
+    released: Vec<Row>,
+    claimed: Vec<Row>,
+    /// When the answers before that of the claim had come: from then on, only the claim took time.
+    claim_began: Instant,
+}
+
+/// Sends the statements of a step together. The claim comes last, because it may take what the
+/// others queue.
+async fn send_step(
+    client: &Client,
+    holder: &Holder,
+    to_record: &[&Finish],
+    to_keep: &[&Finish],
+    to_release: &[FencingToken],
+    wanted: Option<&(Claim, ClaimFilter)>,
+) -> PgResult<StepAnswers> {
+    let worker = &holder.worker;
+    let results = column(to_keep, |one| Some(json!(one)));
+    let to_keep = column(to_keep, |one| one.token);
+    let others = async {
+        let finish = finish(client, worker, to_record);
+        let keep = keep_locked(client, worker, &to_keep, Duration::ZERO, results);
+        let release = release(client, worker, to_release);
+        (join3(finish, keep, release).await, Instant::now())
+    };
+    let claim = async {
+        let Some((asked, filter)) = wanted else { return Ok(Vec::new()) };
+        claim(client, holder, asked, filter).await
+    };
+    let (((recorded, kept, released), claim_began), claimed) = join(others, claim).await;
+    // The first error is the cause of all later ones.
+    Ok(StepAnswers {
+        recorded: recorded?,
+        kept: kept?,
+        released: released?,
+        claimed: claimed?,
+        claim_began,
+    })
 }
 
 /// Returns a claim and the state of its lease, read from a row of renew_leases.sql.

@@ -26,29 +26,38 @@ const LIMITS: Timeouts = Timeouts {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 rows! {
-    /// The state of the schema before a migration, see schema/migration_ground.sql. `strangers` are
-    /// objects that are not jobctl's or not the owner's; `creators` are other roles that may create
-    /// objects.
+    /// The state of the schema before a migration, see schema/migration_ground.sql.
     struct Ground {
         has_schema: bool,
+        /// Whether the schema has the table of the applied migrations.
         has_versions: bool,
+        /// The role of this session.
         role: String,
+        /// The owner of the schema.
         owner: Option<String>,
+        /// Whether this role may migrate the schema: it has the rights of its owner.
         is_trusted: bool,
+        /// Roles that may create objects in the schema, but lack the rights of its owner.
         creators: Vec<String>,
+        /// Objects in the schema of roles that lack the rights of its owner; before the first
+        /// migration, all objects in it.
         strangers: Vec<String>,
+        /// The encoding of the database.
         encoding: String,
+        /// The statement that lets this role create the schema, if it may not.
         missing_grant: Option<String>,
     }
 }
 
 rows! {
-    /// A part of the schema that is applied, see schema/list_migrations.sql. As for `Migration`, a
-    /// function or view has no version.
+    /// A part of the schema that is applied, see schema/list_migrations.sql.
     struct AppliedPart {
+        /// `None` for a function or view.
         version: Option<i32>,
         name: String,
+        /// Whether it was applied with this program's text, or this program does not have it.
         unchanged: bool,
+        /// Its objects that the database lacks, or that were altered.
         missing: Vec<String>,
     }
 }
@@ -116,7 +125,8 @@ impl Store {
 }
 
 /// Lists the missing parts. With `Mode::Apply`, first locks out other migrators, then applies and
-/// returns the next parts. The inner error is about the schema; the outer one is PostgreSQL's.
+/// returns the next parts. The inner error is about the state of the schema; the outer one is
+/// PostgreSQL's.
 fn list_or_apply(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
     if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"))? {
         let busy = "cannot migrate: another migrator is running; try again";
@@ -203,6 +213,8 @@ fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
 }
 
 /// Applies these parts of the schema, and revokes what default privileges grant on new objects.
+/// First creates the schema unless it exists (`has_schema`), and the table of applied migrations
+/// unless it does (`has_versions`).
 fn apply(
     transaction: &mut Transaction,
     has_schema: bool,

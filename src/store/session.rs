@@ -57,8 +57,11 @@ const CHECK: &str = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_
 const RETRIES: usize = 5;
 
 impl Store {
-    /// Runs `work` in a transaction. If the transaction conflicts with another, runs `work` again,
-    /// so `work` must not keep anything from a try. `doing` completes "cannot ...".
+    /// Runs `work` in a transaction, and returns its result.
+    ///
+    /// - `doing` completes "cannot ..." in errors.
+    /// - `work` runs again if the transaction conflicts with another one. So it must not keep
+    ///   anything from an earlier try.
     pub(super) fn transact<'a, T>(
         &'a self,
         doing: &str,
@@ -90,8 +93,8 @@ impl Store {
         result.map_err(|error| error.in_database(transaction.client.target()))
     }
 
-    /// Executes one statement in a transaction. `read` is the method of `Transaction` for its
-    /// result.
+    /// Executes one statement in a transaction. `read` is the method of `Transaction` that returns
+    /// its result, such as `Transaction::list`. `doing` completes "cannot ...".
     pub(super) fn query<'a, T>(
         &'a self,
         doing: &str,
@@ -182,8 +185,8 @@ pub(super) async fn send(
     client.query_typed(statement.text, &parameters).await
 }
 
-/// Opens a transaction, runs `work` and commits, again after a conflict. `checks` says whether to
-/// check the schema's version first.
+/// Opens a transaction, runs `work` and commits. Does so again after a conflict with another
+/// transaction, a few times. If `checks` is set, first checks the schema's version.
 fn run_until_committed<'a, T>(
     transaction: &mut Transaction<'a>,
     doing: &str,
@@ -191,48 +194,15 @@ fn run_until_committed<'a, T>(
     checks: bool,
     mut work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
 ) -> Result<T> {
-    // Settings of the database or the role must not change what a statement means. If row level
-    // security hid a definition, its runs would end dead; off makes that an error. Backslashes in
-    // texts are literal, a day has 24 hours, floats have all their digits, also in JSON, and the
-    // warnings of functions arrive. Other settings change only how definitions and archives look,
-    // see plain_texts.sql.
-    // The search path excludes `public`: a function there must not replace one of PostgreSQL's own.
-    // The tables are mostly in memory: with the page cost of a disk that seeks, the planner would
-    // read all runs to find a few. Compiling a plan (jit) takes longer than running it.
-    let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
-    let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
-    // If a host freezes or loses its network during a transaction, its locks would last until TCP
-    // gives up, after hours. The idle limit ends them.
-    let begin = format!(
-        "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL search_path = pg_catalog, pg_temp; \
-         SET LOCAL row_security = off; SET LOCAL standard_conforming_strings = on; \
-         SET LOCAL timezone = UTC; SET LOCAL extra_float_digits = 1; \
-         SET LOCAL client_min_messages = notice; \
-         SET LOCAL random_page_cost = 1.1; SET LOCAL jit = off; \
-         SET LOCAL enable_seqscan = {whole_tables}; \
-         SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; \
-         SET LOCAL lock_timeout = {1}",
-        statement.as_millis(),
-        lock.as_millis(),
-    );
+    let begin = begin(timeouts);
     let (mut retries, first_began) = (0, Instant::now());
     loop {
         let began = Instant::now();
-        transaction.begin = (!checks).then(|| begin.clone());
+        transaction.begin = None;
         if checks {
-            let check = format!("{begin}; {CHECK}");
-            let checked = transaction.request(async |client| client.simple_query(&check).await);
-            let checked = checked.map_err(|error| match transaction.client.has_timed_out() {
-                true => Error::silent(doing),
-                false => Error::of(doing, &error),
-            });
-            match checked.and_then(|answers| migrations::created_at(&answers)) {
-                Ok(created_at) => transaction.created_at = Some(created_at),
-                Err(error) => {
-                    let _ = transaction.batch_execute("ROLLBACK");
-                    return Err(error);
-                }
-            }
+            begin_and_check(transaction, doing, &begin)?;
+        } else {
+            transaction.begin = Some(begin.clone());
         }
         let result = work(transaction);
         let at_commit = result.is_ok();
@@ -263,11 +233,61 @@ fn run_until_committed<'a, T>(
         let has_time = first_began.elapsed() + began.elapsed() < timeouts.statement;
         if !may_retry || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
-            let mut error = error_of(doing, &error);
-            error.is_too_slow &= !is_cancelled;
-            return Err(error);
+            let mut known = error_of(doing, &error);
+            known.is_too_slow &= !is_cancelled;
+            return Err(known);
         }
         retries += 1;
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));
     }
+}
+
+/// Returns the statements that open a transaction. Settings of the database or the role must not
+/// change what a statement means; those that only change how definitions and archives look are left
+/// to plain_texts.sql.
+fn begin(timeouts: Timeouts) -> String {
+    let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
+    let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
+    let settings = [
+        // Not `public`: a function there must not replace one of PostgreSQL's own.
+        "search_path = pg_catalog, pg_temp",
+        // If row level security hid a definition, its runs would end dead. Off makes that an error.
+        "row_security = off",
+        // Backslashes in texts are literal.
+        "standard_conforming_strings = on",
+        // A day has 24 hours.
+        "timezone = UTC",
+        // Floats have all their digits, also in JSON.
+        "extra_float_digits = 1",
+        // The warnings of functions arrive.
+        "client_min_messages = notice",
+        // The tables are mostly in memory. With the page cost of a disk that seeks, the planner
+        // would read all runs to find a few.
+        "random_page_cost = 1.1",
+        // Compiling a plan takes longer than running it.
+        "jit = off",
+        &format!("enable_seqscan = {whole_tables}"),
+        &format!("statement_timeout = {}", statement.as_millis()),
+        // If a host freezes or loses its network during a transaction, its locks would last until
+        // TCP gives up, after hours. This limit ends them.
+        &format!("idle_in_transaction_session_timeout = {}", statement.as_millis()),
+        &format!("lock_timeout = {}", lock.as_millis()),
+    ];
+    format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL {}", settings.join("; SET LOCAL "))
+}
+
+/// Opens a transaction and checks the schema's version, in one round trip.
+fn begin_and_check(transaction: &mut Transaction<'_>, doing: &str, begin: &str) -> Result<()> {
+    let check = format!("{begin}; {CHECK}");
+    let answers = transaction.request(async |client| client.simple_query(&check).await);
+    let created_at = match answers {
+        Ok(answers) => migrations::created_at(&answers),
+        Err(_) if transaction.client.has_timed_out() => Err(Error::silent(doing)),
+        Err(error) => Err(Error::of(doing, &error)),
+    };
+    if created_at.is_err() {
+        let _ = transaction.batch_execute("ROLLBACK");
+    }
+    transaction.created_at = Some(created_at?);
+    Ok(())
 }

@@ -66,13 +66,17 @@ rows! {
         /// The limit of simultaneous runs of the definition.
         pub(crate) most_running: Option<i32>,
         pub(crate) max_running_per_share: Option<i32>,
-        /// How many runs with its lock may run at once, and how many do.
+        /// How many runs with its lock may run at once.
         pub(crate) lock_most: Option<i32>,
+        /// How many runs with its lock are running.
         pub(crate) running_of_lock: Option<i64>,
-        /// The rate of the definition, and when it lets the next run start.
+        /// The rate of the definition.
         pub(crate) rate: Option<String>,
+        /// When the rate lets the next run start.
         pub(crate) allowed_at: Option<DateTime<Utc>>,
+        /// The rate of the definition for each share.
         pub(crate) rate_per_share: Option<String>,
+        /// When that rate lets the next run of this share start.
         pub(crate) share_allowed_at: Option<DateTime<Utc>>,
         /// The run that lost its key to this one and is still running.
         pub(crate) replaced_run: Option<i64>,
@@ -89,10 +93,11 @@ rows! {
         pub(crate) served_at: Option<DateTime<Utc>>,
         /// The number of runs that it was enqueued to wait for.
         pub(crate) predecessors: i32,
-        /// How many predecessors have not ended as the run asks, their statuses, and the first of
-        /// these.
+        /// How many predecessors have not ended as the run asks.
         pub(crate) unmet: i64,
+        /// The statuses of these.
         pub(crate) unmet_statuses: Option<String>,
+        /// The first of these.
         pub(crate) first_unmet: Option<i64>,
         /// The predecessor that keeps the run from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,

@@ -37,8 +37,9 @@ rows! {
         /// `fires`, `broken`, `paused` or `disabled`; `None` for an enabled definition without a
         /// schedule.
         pub(crate) state: Option<String>,
-        /// The status of the job's last finished run. This field and the next are from `Figures`.
+        /// The status of the job's last finished run, from `Figures`.
         pub(crate) last_status: Option<String> = None,
+        /// The end of the job's last success, from `Figures`.
         pub(crate) last_succeeded_at: Option<DateTime<Utc>> as "timestamp" = None,
         pub(crate) blocked_runs: i64,
         /// When the running run that started last usually ends.

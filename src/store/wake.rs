@@ -35,7 +35,7 @@ rows! {
         previous_tick_at: Option<DateTime<Utc>>,
     }
 
-    /// What a tick must know before it changes anything.
+    /// What a tick must know before it works: before it claims, fires or recovers runs.
     pub(crate) struct BeforeWork {
         /// How many runs the worker's other ticks have claimed.
         held: i32,
@@ -55,7 +55,7 @@ impl BeforeWork {
 }
 
 impl WakeResult {
-    /// Returns what the wake found and stored about the ticks of its worker.
+    /// Returns the times of the worker's ticks: the latest one before this wake, and this one.
     fn tick(&self, created_at: DateTime<Utc>) -> StoredTick {
         let Self { previous_tick_at: previous_at, last_tick_at: now, .. } = *self;
         StoredTick { created_at, previous_at, now }
@@ -67,13 +67,29 @@ impl WakeResult {
     }
 }
 
+/// The database lost a tick, as after the restore of a backup, and no operator has accepted that.
+/// Until then, ticks start no runs.
+#[derive(Clone, Copy)]
+enum Restore {
+    /// A tick has recorded the restore in the trail.
+    Recorded,
+    /// This tick is the first to notice the restore.
+    Noticed,
+}
+
 impl Store {
-    /// Checks the schema's version, and records that the tick is alive and its `filter`. Takes or
-    /// renews the claim right for `lasts`; releases the right if no run is pending, unless `keep`
-    /// is set. With the right or with work to do, also reads what the tick must know before it
-    /// works; `own` are the claims of this tick. Remembers the tick in `seen_ticks`. Fails and
-    /// changes nothing if the database is older than the ticks that this host has seen in it, or if
-    /// another tick has noticed that, until an operator accepts it.
+    /// Records that a tick is alive, and takes or renews its worker's claim right. If the tick has
+    /// the right or work to do, also reads what it must know before it works.
+    ///
+    /// - `filter`: the runs that the tick may claim; recorded, too.
+    /// - `lasts`: the right ends after this time if it is not renewed.
+    /// - `keep`: whether the tick gets the right even if no run is pending. Otherwise it is
+    ///   released then, so that another tick of the worker can take it.
+    /// - `own`: the claims of this tick. All other claims of its worker are counted.
+    /// - `seen_ticks`: the ticks of the worker that this host has seen. This tick is added.
+    ///
+    /// Fails and changes nothing if the schema has another version, or after a restore that no
+    /// operator has accepted.
     pub(crate) fn wake(
         &self,
         holder: &Holder,
@@ -89,44 +105,52 @@ impl Store {
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter;
-        let woken = self.transact("look for due runs", |transaction| {
-            let seen: WakeResult = transaction.one(query!(
+        let (seen, before, stored, restore) =
+            self.transact("look for due runs", |transaction| {
+                let seen: WakeResult = transaction.one(query!(
                 "tick/wake";
                 worker, tick, version, lasts, keep, queues, excluded_jobs, excluded_kinds, os_user,
             ))?;
-            let mut before = BeforeWork::default();
-            if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
-                // A statement of its own, so that it sees the claims of the tick that had the right
-                // before.
-                let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
-                before = transaction.one(statement)?;
-            }
-            let stored = seen.tick(transaction.created_at.unwrap_or_default());
-            let restored_at = before.restored_at.or_else(|| seen_ticks.lost_tick(stored));
-            if !accepts(transaction, worker, restored_at)? {
-                transaction.batch_execute("ROLLBACK AND CHAIN")?;
-                return Ok(Err(before.restored_at.is_some()));
-            }
-            Ok(Ok((seen, before, stored)))
-        })?;
-        let (seen, before, stored) =
-            woken.or_else(|is_recorded| self.record_restore(&holder.worker, is_recorded))?;
+                let mut before = BeforeWork::default();
+                if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
+                    // A statement of its own, so that it sees the claims of the tick that had the
+                    // right before.
+                    let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
+                    before = transaction.one(statement)?;
+                }
+                let stored = seen.tick(transaction.created_at.unwrap_or_default());
+                let restore = unaccepted_restore(transaction, worker, &before, stored, seen_ticks)?;
+                if restore.is_some() {
+                    transaction.batch_execute("ROLLBACK AND CHAIN")?;
+                }
+                Ok((seen, before, stored, restore))
+            })?;
+        self.fail_after_restore(worker, restore)?;
         seen_ticks.saw(stored);
         Ok((seen, before))
     }
 
-    /// Records that this worker has noticed a restore, unless that `is_recorded`. Always returns an
-    /// error.
-    fn record_restore<T>(&self, worker: &str, is_recorded: bool) -> Result<T> {
-        if !is_recorded {
-            let statement = query!("tick/note_restore"; worker);
-            self.query("record the restore", Transaction::execute, statement)?;
+    /// Fails if there is a restore that no operator has accepted. Records it in the trail if this
+    /// tick is the first to notice it.
+    fn fail_after_restore(&self, worker: &str, restore: Option<Restore>) -> Result<()> {
+        match restore {
+            None => Ok(()),
+            Some(Restore::Recorded) => Err(Error::restored()),
+            Some(Restore::Noticed) => {
+                let statement = query!("tick/note_restore"; worker);
+                self.query("record the restore", Transaction::execute, statement)?;
+                Err(Error::restored())
+            }
         }
-        Err(Error::restored())
     }
 
-    /// Reads what a tick must know before it claims a single run, which needs no claim right. Fails
-    /// if a tick has noticed a restore that no operator has accepted.
+    /// Reads what a tick must know before it claims a single run, which needs no claim right.
+    ///
+    /// - `own`: the claims of this tick. All other claims of its worker are counted.
+    /// - `seen_ticks`: the ticks of the worker that this host has seen. This tick is not added,
+    ///   because it does not record that it is alive.
+    ///
+    /// Fails after a restore that no operator has accepted.
     pub(crate) fn check_before_claim(
         &self,
         holder: &Holder,
@@ -136,17 +160,17 @@ impl Store {
         let worker = &holder.worker;
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         self.checks_version.set(true);
-        let seen = self.transact("look for due runs", |transaction| {
+        let (before, restore) = self.transact("look for due runs", |transaction| {
             let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
             let before: BeforeWork = transaction.one(statement)?;
             let (previous_at, now) = transaction.one(query!("tick/latest_tick"; worker))?;
             let created_at = transaction.created_at.unwrap_or_default();
             let stored = StoredTick { created_at, previous_at, now };
-            let restored_at = before.restored_at.or_else(|| seen_ticks.lost_tick(stored));
-            let is_accepted = accepts(transaction, worker, restored_at)?;
-            Ok(if is_accepted { Ok(before) } else { Err(before.restored_at.is_some()) })
+            let restore = unaccepted_restore(transaction, worker, &before, stored, seen_ticks)?;
+            Ok((before, restore))
         })?;
-        seen.or_else(|is_recorded| self.record_restore(&holder.worker, is_recorded))
+        self.fail_after_restore(worker, restore)?;
+        Ok(before)
     }
 
     /// Returns the system user of a worker's last tick, if it is known.
@@ -172,12 +196,18 @@ impl Store {
     }
 }
 
-/// Returns whether no restore was noticed, or an operator has accepted it for this worker.
-fn accepts(
+/// Returns the restore that no operator has accepted for this worker, if there is one: recorded by
+/// a tick, or noticed now because the database lacks a tick that this host has seen.
+fn unaccepted_restore(
     transaction: &mut Transaction,
     worker: &str,
-    restored_at: Option<DateTime<Utc>>,
-) -> PgResult<bool> {
-    restored_at
-        .map_or(Ok(true), |lost| transaction.one(query!("tick/restore_accepted"; worker, lost)))
+    before: &BeforeWork,
+    stored: StoredTick,
+    seen_ticks: &SeenTicks,
+) -> PgResult<Option<Restore>> {
+    let recorded = before.restored_at.map(|at| (at, Restore::Recorded));
+    let noticed = || seen_ticks.lost_tick(stored).map(|lost| (lost, Restore::Noticed));
+    let Some((lost, restore)) = recorded.or_else(noticed) else { return Ok(None) };
+    let is_accepted: bool = transaction.one(query!("tick/restore_accepted"; worker, lost))?;
+    Ok((!is_accepted).then_some(restore))
 }

@@ -16,19 +16,19 @@ impl Item for FirePlan {
 pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let (fires, broken) = due::plan_fires(store.due_schedules()?);
-        let due = fires.len();
+        let planned = fires.len();
         let is_due_again = fires.iter().any(FirePlan::is_due_again);
         broken.iter().for_each(|why| log::error!("{why}"));
-        let mut moved = false;
+        let mut has_moved = false;
         for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
             if batch > 0 && !turn.try_begin() {
                 return Ok(());
             }
             let fire = |part: &[FirePlan]| fire_part(store, part);
-            moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
+            has_moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
-        let is_full = i64::try_from(due).is_ok_and(|due| due >= store::FIRED_AT_ONCE);
-        if !turn.try_go_on(moved, is_full || is_due_again) {
+        let is_full = i64::try_from(planned).is_ok_and(|planned| planned >= store::FIRED_AT_ONCE);
+        if !turn.try_go_on(has_moved, is_full || is_due_again) {
             return Ok(());
         }
     }

@@ -31,17 +31,22 @@ fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
 }
 
 /// Enqueues jobs that follow others, and releases or cancels blocked runs, as long as there is
-/// time. With `ended`, only blocked runs that wait for these runs, which the caller has ended.
-/// Without, all blocked runs: also those that a call with `ended` has left, and those whose
-/// predecessors another program has ended. `ended` gets the cancelled runs that others wait for,
-/// and is empty if the caller need not try again.
+/// time.
+///
+/// - `ended`: the runs that the caller has ended. Then this decides only about runs that wait for
+///   them, and for runs that it cancels meanwhile, which it adds. It empties the list if the caller
+///   need not try again.
+/// - Without `ended`, this decides about all blocked runs: also those that a call with `ended` has
+///   left, and those whose predecessors another program has ended.
 pub(crate) fn release_followers(
     store: &Store,
     turn: &mut Turn,
     mut ended: Option<&mut Vec<i64>>,
 ) -> store::Result<()> {
     let mut left_out: BTreeSet<_> = turn.state.slow().into_iter().collect();
+    // Whether some run was left out because another session has locked it.
     let mut is_locked = false;
+    // Whether runs may have been noted for jobs that follow theirs.
     let mut has_noted = true;
     loop {
         if std::mem::take(&mut has_noted) {
@@ -49,7 +54,7 @@ pub(crate) fn release_followers(
         }
         let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
         if due.is_empty() {
-            // A wake tries rejected runs again, not the caller.
+            // The caller tries locked runs again. Only a wake tries rejected runs again.
             if let (Some(ended), false) = (ended, is_locked) {
                 ended.clear();
             }
@@ -70,7 +75,7 @@ pub(crate) fn release_followers(
             Ok(false)
         };
         if !turn.work_off(due, decide, set_aside)? {
-            // Other sessions have locked the runs that were not rejected.
+            // Nothing was changed, so other sessions have locked the runs that were not rejected.
             for run in tried {
                 is_locked |= left_out.insert(run);
             }

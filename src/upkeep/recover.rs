@@ -34,7 +34,7 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
         let ids = ahead.iter().map(|run| run.id).collect();
         let shorten = |part: &[_]| shorten(store, part);
         let reject_lease = |id, why| reject(&mut rejected, id, &why);
-        let shortened = turn.work_off(ids, shorten, reject_lease)?;
+        let has_shortened = turn.work_off(ids, shorten, reject_lease)?;
         let wait = |run: &LostLease| {
             let counted = run.attempt - run.uncounted_attempts;
             (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
@@ -42,25 +42,25 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
         let waits: Vec<_> = lost.iter().map(wait).collect();
         let mut recovered = Vec::new();
         let recover = |part: &[_]| {
-            let done = store.recover(part, WHAT)?;
-            let any = !done.is_empty();
-            recovered.extend(done);
-            Ok(any)
+            let before = recovered.len();
+            recovered.extend(store.recover(part, WHAT)?);
+            Ok(recovered.len() > before)
         };
         let reject_run = |(id, ..): (i64, i32, Duration), why| reject(&mut rejected, id, &why);
-        let any = turn.work_off(waits.clone(), recover, reject_run)?;
+        let has_recovered = turn.work_off(waits.clone(), recover, reject_run)?;
         for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
                 log_recovered(run, recovered, *wait);
             }
         }
-        if !turn.try_go_on(any || shortened, is_full) {
+        if !turn.try_go_on(has_recovered || has_shortened, is_full) {
             return Ok(());
         }
     }
 }
 
-/// Leaves a run alone whose change the database rejects.
+/// Leaves a run alone whose change the database rejects, until the next wake. Returns `false`: no
+/// row was changed.
 fn reject(rejected: &mut Vec<i64>, id: i64, why: &store::Error) -> store::Result<bool> {
     static LOGGED: Once = Once::new();
     LOGGED.call_once(|| log::error!(run = id; "run {id}: {why}"));

@@ -40,7 +40,8 @@ impl UpkeepState {
         self.slow.keys().copied().filter(|run| self.is_slow(*run)).collect()
     }
 
-    /// The database rejected a change of this run, or did not make it in time.
+    /// Notes that a change of this run failed. If it took too long, the run is left out for a
+    /// while.
     pub(super) fn rejected(&mut self, run: i64, why: &store::Error) {
         if why.is_too_slow {
             self.slow.insert(run, Instant::now());
@@ -70,17 +71,22 @@ impl<'a> Turn<'a> {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// Returns whether there is time to begin work that is due. Otherwise this turn is cut short,
-    /// and the next one does the work.
+    /// Returns whether there is time to begin work that is due. If there is none, marks this turn
+    /// as cut short, so that the next turn does the work.
     pub(crate) fn try_begin(&mut self) -> bool {
         let has_time = self.has_time();
         self.is_cut |= !has_time;
         has_time
     }
 
-    /// Tries the items in parts, at least one part, and further ones as long as there is time.
-    /// `attempt` and `set_aside`, which gets a rejected item, return whether a row was changed.
-    /// Returns whether any was.
+    /// Tries the items in parts: at least one part, and further ones as long as there is time. An
+    /// item that the database rejects is found and set aside, so it delays no other. Returns
+    /// whether a row was changed.
+    ///
+    /// - `attempt` works off a part in one transaction. It returns whether it changed a row: it
+    ///   changes none if other sessions have locked them all.
+    /// - `set_aside` gets an item that the database rejects, and the error. It logs the item, and
+    ///   may put it off. It returns whether it changed a row, too.
     pub(crate) fn work_off<T: Item>(
         &mut self,
         mut items: Vec<T>,
@@ -104,12 +110,18 @@ impl<'a> Turn<'a> {
         let is_halved = bisection.size().at_most() < self.state.batch.at_most();
         self.state.batch = bisection.size();
         self.has_changed |= has_changed;
+        // If nothing was changed, other sessions have locked the rows, and another turn would find
+        // them locked, too. But after a rejected part, the database may accept a smaller one.
         self.is_cut |= !bisection.is_done() && (has_changed || is_halved);
         Ok(has_changed)
     }
 
-    /// Looks up items, at most `at_once` at a time, and works them off, as long as there is time
-    /// and some of them are changed.
+    /// Looks up items and works them off, again and again, until no more are found, none of them
+    /// can be changed, or the time is over.
+    ///
+    /// - `look_up` gets `at_once`, the maximum of items that it returns. If it returns fewer, there
+    ///   are no more.
+    /// - `attempt` and `set_aside`: see `work_off`.
     pub(super) fn work_through<T: Item>(
         &mut self,
         at_once: usize,
@@ -127,8 +139,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether to look for more items: the last ones were as many as are looked up at a time. If
-    /// none of them was changed, other sessions have locked them, or the database rejects them.
+    /// Returns whether to look up items again. If only the time for it is missing, marks this turn
+    /// as cut short.
+    ///
+    /// - `has_changed`: a row was changed since the last look-up. Otherwise the next one would
+    ///   return the same items: other sessions have locked them, or the database rejects them.
+    /// - `is_full`: the last look-up returned as many items as it may, so there may be more.
     pub(crate) fn try_go_on(&mut self, has_changed: bool, is_full: bool) -> bool {
         has_changed && is_full && self.try_begin()
     }

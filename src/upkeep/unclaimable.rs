@@ -12,9 +12,10 @@ use crate::text::duration;
 
 /// The number of due runs to search.
 const SEARCHED: i64 = 5000;
-/// The number of due runs to search for a run whose claim takes too long, in total and of each job.
-/// A claim of a single run took too long, so this run is among the first ones of its job.
+/// The number of due runs to search for a run whose claim takes too long. Each is tried alone.
 const SEARCHED_IF_SLOW: usize = 100;
+/// The number of these runs of each job: a claim of a single run took too long, so this run is
+/// among the first ones of its job.
 const SEARCHED_OF_JOB: usize = 3;
 /// The delay of a rejected run. The cause may be about other rows, and may pass.
 const PUT_OFF: Duration = Duration::from_secs(300);
@@ -78,8 +79,9 @@ impl UnclaimableSearch {
         self.suspects.is_done()
     }
 
-    /// Tries to claim some of the runs, and sets those aside that can't be claimed. The last step
-    /// returns the claim's own error if no run caused it.
+    /// Tries to claim some of the runs, and sets those aside that can't be claimed. Adds the runs
+    /// that could not even be put off to `wanted`, so that this tick skips them. The last step
+    /// fails with the error of the claim if no run caused it.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -99,16 +101,12 @@ impl UnclaimableSearch {
         })?;
         match failed {
             Some((run, why)) if why.is_too_slow => {
-                aside = match store.set_aside(worker, vec![run.id], PUT_OFF, Some(&why)) {
-                    Err(error) if error.is_too_slow => {
-                        vec![SetAside { id: run.id, why, end: AsideEnd::Kept(error) }]
-                    }
-                    aside => aside?,
-                };
+                aside = set_aside_slow(store, worker, run.id, why)?;
             }
-            // Another search finds the runs that the database rejects.
+            // `Store::set_aside` finds rejected runs itself, so no run is the cause.
             Some((_, error)) if !is_slow => return Err(error),
-            _ => {}
+            // This search is for slow runs. Another one finds the runs that the database rejects.
+            Some(_) | None => {}
         }
         for run in aside {
             self.error = None;
@@ -129,6 +127,22 @@ impl UnclaimableSearch {
             log::error!("cannot claim {} more runs, for reasons as above", self.found - LOGGED);
         }
         self.error.take_if(|_| self.suspects.is_done()).map_or(Ok(()), Err)
+    }
+}
+
+/// Puts off a run whose claim takes too long for this reason. If that takes too long, too, the run
+/// is kept.
+fn set_aside_slow(
+    store: &Store,
+    worker: &str,
+    run: i64,
+    why: store::Error,
+) -> store::Result<Vec<SetAside>> {
+    match store.set_aside(worker, vec![run], PUT_OFF, Some(&why)) {
+        Err(error) if error.is_too_slow => {
+            Ok(vec![SetAside { id: run, why, end: AsideEnd::Kept(error) }])
+        }
+        aside => aside,
     }
 }
 

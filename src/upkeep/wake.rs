@@ -12,7 +12,7 @@ use super::{
     recover, release_followers, tick_id,
 };
 use crate::job::seen_ticks::SeenTicks;
-use crate::store::{self, ClaimFilter, FencingToken, Holder, Store};
+use crate::store::{self, ClaimFilter, FencingToken, Holder, Store, WakeResult};
 
 /// The request of a tick that wakes.
 #[derive(Debug)]
@@ -68,52 +68,31 @@ impl Upkeep<'_> {
     /// Takes or renews the claim right, fires schedules, records stored results, recovers lost
     /// runs, ends expired ones, and searches for due runs that can't be claimed.
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
-        // A tick for one run leaves the claim right to the tick that takes all runs, and is not a
-        // sign that the worker serves its queues.
         if self.filter.only_run.is_some() {
-            let limits = self
-                .store
-                .check_before_claim(self.holder, &asked.own_claims, self.seen_ticks)?
-                .limits;
-            let has_time = || true;
-            self.search_unclaimable(asked.failed_claim, has_time)?;
-            return Ok(Woken { may_claim: true, limits, ..Woken::default() });
+            return self.wake_for_one_run(asked);
         }
         let Self { store, holder, .. } = *self;
         let mut turn = Turn::new(Some(asked.until), self.state);
         let (filter, own) = (&*self.filter, &asked.own_claims);
         let Wake { right_lasts, keeps_right, .. } = asked;
-        let mut report =
+        let mut take_right =
             || store.wake(holder, filter, right_lasts, keeps_right, own, self.seen_ticks);
         store.take_longest();
         let began = Instant::now();
-        let (mut seen, mut before) = report()?;
+        let (mut seen, mut before) = take_right()?;
         let took = began.elapsed();
         if let Some(slow) = asked.slow {
             store.note_slow(&holder.worker, slow);
         }
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
+            // The process of that tick has crashed, so it does not need the right any more.
             store.leave(&holder.worker, dead)?;
-            (seen, before) = report()?;
+            (seen, before) = take_right()?;
         }
-        if seen.fires && turn.try_begin() {
-            fire(store, &mut turn)?;
-        }
-        if seen.locked && turn.try_begin() {
-            record_stored_results(store, &mut turn)?;
-        }
-        if seen.lost && turn.try_begin() {
-            recover(store, &mut turn)?;
-        }
-        if seen.expired && turn.try_begin() {
-            expire(store, &mut turn)?;
-        }
-        if (seen.followers || turn.has_changed) && turn.try_begin() {
-            release_followers(store, &mut turn, None)?;
-        }
+        work(store, &mut turn, &seen)?;
         if turn.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.
-            (seen, before) = report()?;
+            (seen, before) = take_right()?;
         }
         let has_more = turn.is_cut;
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
@@ -139,14 +118,25 @@ impl Upkeep<'_> {
         })
     }
 
-    /// Begins or continues a search for due runs that can't be claimed.
+    /// The wake of a tick for one run. It leaves the claim right to the tick that takes all runs,
+    /// and is not a sign that the worker serves its queues.
+    fn wake_for_one_run(&mut self, asked: Wake) -> store::Result<Woken> {
+        let before =
+            self.store.check_before_claim(self.holder, &asked.own_claims, self.seen_ticks)?;
+        // This tick has nothing else to do meanwhile, so the search goes on to its end.
+        self.search_unclaimable(asked.failed_claim, || true)?;
+        Ok(Woken { may_claim: true, limits: before.limits, ..Woken::default() })
+    }
+
+    /// Begins a search for due runs that can't be claimed if a claim has `failed`. Continues it, or
+    /// an earlier one, by at least one step, and as long as `has_time` returns true.
     fn search_unclaimable(
         &mut self,
-        begins: Option<FailedClaim>,
+        failed: Option<FailedClaim>,
         has_time: impl Fn() -> bool,
     ) -> store::Result<()> {
         let holder = self.holder;
-        if let Some(failed) = begins {
+        if let Some(failed) = failed {
             let search = UnclaimableSearch::start(self.store, holder, self.filter, failed)?;
             *self.search = Some(search);
         }
@@ -179,6 +169,27 @@ impl Upkeep<'_> {
         }
         Ok(())
     }
+}
+
+/// Does the work that a wake has found, for the runs of all workers, as long as there is time.
+fn work(store: &Store, turn: &mut Turn<'_>, found: &WakeResult) -> store::Result<()> {
+    if found.fires && turn.try_begin() {
+        fire(store, turn)?;
+    }
+    if found.locked && turn.try_begin() {
+        record_stored_results(store, turn)?;
+    }
+    if found.lost && turn.try_begin() {
+        recover(store, turn)?;
+    }
+    if found.expired && turn.try_begin() {
+        expire(store, turn)?;
+    }
+    // Each of these may have ended runs for which others wait.
+    if (found.followers || turn.has_changed) && turn.try_begin() {
+        release_followers(store, turn, None)?;
+    }
+    Ok(())
 }
 
 /// Returns why this tick claims nothing from its `own` queues. Another tick of the worker has the
