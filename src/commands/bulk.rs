@@ -66,9 +66,12 @@ impl Selection {
         &self.ids
     }
 
-    /// Fails if a filter is given although no flag selects `all` matching runs. With such a flag,
-    /// fails if a person must confirm the change, but there is no terminal to ask. `flags` names
-    /// these flags in the error, `verb` the command.
+    /// Fails if the runs can't be selected as asked, before the database is used.
+    ///
+    /// - `all`: whether a flag selects all matching runs. Without it, a filter is an error. With
+    ///   it, a person must confirm the change, which is an error if there is no terminal to ask.
+    /// - `flags`: the names of the flags that would set `all`, for the error.
+    /// - `verb`: the name of the command, for the error.
     pub(super) fn check(&self, all: bool, flags: &str, verb: &str) -> Result<(), Fault> {
         if !all {
             return self.filter.refuse_without(flags);
@@ -140,8 +143,10 @@ impl BulkRequest<'_> {
         self.in_batches(&ids, flags, output, store, |_| true)
     }
 
-    /// Makes the request for the selected runs. If `all` is given, they are all matching runs,
-    /// which it names; then asks for confirmation first.
+    /// Makes the request for the selected runs.
+    ///
+    /// - `all`: a word for the runs if a flag selects all matching ones, such as `dead`. Then a
+    ///   person must confirm the change first. `None`: the runs are selected by their ids.
     pub(super) fn of_selection(
         &self,
         selection: Selection,
@@ -229,9 +234,8 @@ impl BulkRequest<'_> {
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
-    /// Adds the result of each run to `results`, as far as the database answers. Runs that another
-    /// session has locked come last: the request waits for them once, and then reports those that
-    /// are still locked.
+    /// Makes the request, and adds the result of each run to `results`, as far as the database
+    /// answers. Runs that another session has locked come last.
     fn request(
         &self,
         (ids, dry_run, cause): (&[i64], bool, &Cause),
@@ -242,6 +246,8 @@ impl BulkRequest<'_> {
         // The last ids come first: of several finished runs with one live key, a retry gives it to
         // the newest.
         let mut remaining: Vec<_> = ids.iter().rev().copied().collect();
+        // The second round waits for the runs that the first one has skipped. The last one reports
+        // those that are still locked.
         for skips_locked in [true, false, true] {
             let mut locked = Vec::new();
             let mut bisection = Bisection::of(remaining);
@@ -276,8 +282,9 @@ impl BulkRequest<'_> {
         Ok(())
     }
 
-    /// Makes the request for a part of the runs. Returns the answers, and the runs that it skipped
-    /// because another session has locked them.
+    /// Makes the request for a part of the runs; in a `dry_run`, reads what it would do. Returns
+    /// the answers. If `skips_locked`, it skips runs that another session has locked, and also
+    /// returns these. Otherwise it waits for them.
     fn perform(
         &self,
         ids: Vec<i64>,
@@ -312,7 +319,7 @@ impl BulkRequest<'_> {
         (RunAnswer { id, result, why_not_changed }, exit)
     }
 
-    /// Prints the answer of each run, or how many runs have the same result.
+    /// Prints how many runs have the same result; if `verbose`, the answer of each run.
     fn print(&self, output: Output, answers: Vec<RunAnswer>, verbose: bool) -> anyhow::Result<()> {
         let verb = self.operation.verb();
         if verbose {

@@ -152,7 +152,7 @@ fn dead_runs() -> Vec<CompletionCandidate> {
     })
 }
 
-/// Returns words from the database, or none if it does not answer in time.
+/// Returns the words that `read` reads from the database, or none if it does not answer in time.
 fn words(read: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {

@@ -106,7 +106,8 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
     Ok((findings, now))
 }
 
-/// Runs the checks that read jobctl's tables.
+/// Runs the checks that read jobctl's tables. `add` gets the name of each check and its finding.
+/// Returns the time of the database's clock, if it could be read.
 fn examine_schema(
     store: &Store,
     session: &SessionFacts,
@@ -143,12 +144,13 @@ fn examine_schema(
     now
 }
 
-/// Returns the finding about facts, or the one that they can't be read.
+/// Returns the finding about facts, which `finding_of` judges, or the one that they can't be read.
 fn judge<T>(facts: &store::Result<T>, finding_of: impl Fn(&T) -> Finding) -> Finding {
     facts.as_ref().map_or_else(health::unreadable, finding_of)
 }
 
-/// Returns the findings about facts, or the one that they can't be read.
+/// Returns the findings about facts, which `findings_of` judges, or the one that they can't be
+/// read.
 fn judge_all<T>(
     facts: &store::Result<T>,
     findings_of: impl Fn(&T) -> Vec<Finding>,

@@ -164,6 +164,7 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
     commands.build();
     let Some(command) = given(&commands) else { return Err(usage) };
     check_variables(command)?;
+    // Parses the command line with only the variables of these flags.
     let parse = |kept: &[&Id]| {
         let drop = |argument: Arg| match kept.contains(&argument.get_id()) {
             true => argument,
@@ -172,6 +173,7 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
         let name = command.get_name();
         commands.clone().mut_subcommand(name, |command| command.mut_args(drop)).try_get_matches()
     };
+    // Returns the arguments that are missing with only these variables; `None`: none is.
     let missing = |ids: &[&Id]| {
         let error = parse(ids).err()?;
         match error.get(ContextKind::InvalidArg)? {
@@ -183,15 +185,16 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
             _ => None,
         }
     };
+    // Returns whether a variable alone conflicts with an argument.
     let conflicts =
         |id: &&Id| parse(&[id]).is_err_and(|error| error.kind() == ErrorKind::ArgumentConflict);
     let with_env = command.get_arguments().filter(|argument| argument.get_env().is_some());
     let mut left: Vec<_> = with_env.map(Arg::get_id).filter(|id| !conflicts(id)).collect();
-    // Of n variables that are set, this parses at most n² times, and a crontab sets few. Always, no
-    // variable in `kept` requires an argument that is missing.
+    // Keep one variable after the other, if it requires no argument that is missing. Of n variables
+    // that are set, this parses at most n² times, and a crontab sets few.
     let mut kept = Vec::new();
     let mut lacks = missing(&kept).unwrap_or_default();
-    // Search again after each added variable, because another one may require it.
+    // Search from the beginning after each added variable, because another one may require it.
     while let Some((next, lacking)) = left.iter().enumerate().find_map(|(next, id)| {
         let lacking = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
         lacking.iter().all(|argument| lacks.contains(argument)).then_some((next, lacking))

@@ -114,21 +114,22 @@ impl Arguments {
         for job in &jobs {
             super::check_job_exists(&store, job)?;
         }
+        // Without a bound, list the failures of the last day.
         let is_bounded = until.is_some() || incident.is_some();
         let since = since.or((!is_bounded).then_some(When::Ago(DAY)));
         let [mut since, mut until] = time_zone.window(&store, [since, until])?;
         let mut incident_name = None;
         if let Some((run, attempt)) = incident {
-            let window = store.incident_window(run, attempt)?;
-            let window = window.ok_or_else(|| no_incident((run, attempt)))?;
+            let window =
+                store.incident_window(run, attempt)?.ok_or_else(|| no_incident((run, attempt)))?;
             let end = window.last_at + TimeDelta::microseconds(1);
             since = since.max(Some(window.first_at));
             until = Some(until.map_or(end, |until| until.min(end)));
             incident_name = Some(window.incident);
         }
-        let since = since.or_else(|| until.map(|until| until - DAY));
         let filter = FailureFilter {
-            since,
+            // With only an end, list the failures of the day before it.
+            since: since.or_else(|| until.map(|until| until - DAY)),
             until,
             jobs,
             worker,

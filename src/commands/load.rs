@@ -120,7 +120,7 @@ impl Arguments {
         Err(Fault::new(Exit::CouldNot, format!("cannot complete the load test: {why}")).into())
     }
 
-    /// Runs the test. Returns its figures, and why it ended early.
+    /// Runs the test. Returns its figures, and why it ended early; `None`: it did not.
     fn test(
         &self,
         store: &Store,
@@ -158,7 +158,10 @@ impl Arguments {
         Ok((figures, stopped))
     }
 
-    /// Waits until all runs have ended. Returns why it stopped early.
+    /// Waits until all runs have ended. Returns why it stopped early; `None`: it did not.
+    ///
+    /// - `is_enqueued`: whether no more runs will be enqueued.
+    /// - `is_stopped`: whether a signal came, or a tick has failed.
     fn watch(
         &self,
         store: &Store,

@@ -379,7 +379,7 @@ fn definition(store: &Store, name: &str) -> anyhow::Result<Scheduled> {
     Err(no_definition(store, name).into())
 }
 
-/// Fails if the job is not built in and has neither a definition nor runs.
+/// Fails if the job is unknown: it has no definition and no runs, and is not built in.
 fn check_job_exists(store: &Store, name: &str) -> anyhow::Result<()> {
     if !action::is_built_in(name) && !store.has_runs(name.to_owned())? {
         definition(store, name)?;

@@ -93,8 +93,9 @@ struct Next {
     usual_seconds: Option<f64>,
     #[serde(with = "timestamp")]
     usual_end_at: Option<DateTime<Utc>>,
-    /// The name and the login of a schedule that an application made.
+    /// The name of a schedule that an application made.
     application_schedule: Option<String>,
+    /// The login of that application.
     owner: Option<String>,
 }
 
@@ -119,8 +120,9 @@ struct Nominal {
     usual_end_at: Option<DateTime<Utc>>,
     /// This field and those after it are only set with `--within`.
     job_type: Option<String>,
-    /// The name and the login of a schedule that an application made.
+    /// The name of a schedule that an application made.
     application_schedule: Option<String>,
+    /// The login of that application.
     owner: Option<String>,
     time_zone: Option<String>,
 }
@@ -213,14 +215,17 @@ impl Arguments {
     ) -> anyhow::Result<()> {
         let schedule = Schedule::parse(expression, time_zone).map_err(Fault::usage)?;
         let zone = Zone::parse(time_zone).map_err(Fault::usage)?;
-        let times = times(&schedule, &zone, from, stored, usual).map_err(Fault::usage)?;
-        let times: Vec<_> = times.take(usize::from(self.count)).collect();
+        let all = times(&schedule, &zone, from, stored, usual).map_err(Fault::usage)?;
+        let times: Vec<_> = all.take(usize::from(self.count)).collect();
         if self.output.format() == Format::Table {
-            let run_time = usual
-                .and_then(|usual| Duration::try_from_secs_f64(usual).ok())
-                .map(|usual| format!(" A run usually takes {}.", duration::show(usual)))
-                .unwrap_or_default();
-            print::answer(&format!("{}{run_time}\n\n", plain(&schedule.words())))?;
+            let words = plain(&schedule.words());
+            let usual = usual.and_then(|usual| Duration::try_from_secs_f64(usual).ok());
+            print::answer(&match usual {
+                Some(usual) => {
+                    format!("{words} A run usually takes {}.\n\n", duration::show(usual))
+                }
+                None => format!("{words}\n\n"),
+            })?;
         }
         print::rows(self.output, &times, &TIMES.wrapped())?;
         if let Some(last) = times.last().filter(|_| times.len() < usize::from(self.count)) {

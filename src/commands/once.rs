@@ -20,8 +20,9 @@ use crate::text::duration::{MINUTE, SECOND};
 use crate::text::plain::plain;
 use crate::text::{shell, timestamp};
 
-/// The statuses of `env`, `timeout` and every shell for a command that could not be run.
+/// The exit status if there is no such command, as of every shell, `env` and `timeout`.
 const NOT_FOUND: u8 = 127;
+/// The exit status if the command is there, but can't be run.
 const NOT_EXECUTABLE: u8 = 126;
 /// How long to try to record the result. A database takes less time to restart.
 const RETRY_TIME: Duration = MINUTE;
@@ -168,8 +169,8 @@ impl Arguments {
                 effect.remove()?;
                 let is_missing = error.kind() == io::ErrorKind::NotFound;
                 let status = if is_missing { NOT_FOUND } else { NOT_EXECUTABLE };
-                let why = execute::why_not_started(&self.command[0], &error);
-                let why = format!("cannot run the command: {why}");
+                let cause = execute::why_not_started(&self.command[0], &error);
+                let why = format!("cannot run the command: {cause}");
                 Err(Fault::new(Exit::Passed(status), why).into())
             }
             Foreground::Unknown(error) => {
@@ -179,7 +180,8 @@ impl Arguments {
         }
     }
 
-    /// Begins the effect, and returns when. Prints the stored output instead if it is completed.
+    /// Begins the effect, and returns when. If the effect is completed, prints its stored output
+    /// instead, and returns `None`.
     fn begin_or_print(&self, store: &Store, name: &str) -> anyhow::Result<Option<DateTime<Utc>>> {
         let key = plain(name);
         let mut effect = store.begin_effect(name, running_attempt())?;
@@ -271,7 +273,7 @@ impl BegunEffect<'_> {
         Ok(())
     }
 
-    /// Settles the key; returns whether it was still open.
+    /// Settles the key. Returns whether it was still open.
     fn settle(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<bool> {
         let (result, word) = match settle {
             Settle::Done => ("succeeded", "done"),
@@ -279,22 +281,20 @@ impl BegunEffect<'_> {
         };
         // The command has ended, so a signal now is for `once`.
         let _ = super::catch_signals(&self.interrupted);
-        let (is_settled, is_repeated) = self.record(settle, output).with_context(|| {
+        self.record(settle, output).with_context(|| {
             format!(
                 "the command {result}, but `{}` is still open; \
                  run `jobctl once --settle {word} {}`",
                 plain(self.name),
                 shell::quoted(self.name)
             )
-        })?;
-        // The answer to the first statement may be lost; a repetition finds no key.
-        Ok(is_settled || is_repeated && matches!(settle, Settle::Redo))
+        })
     }
 
     /// Writes the result of the command. A database restart at this moment must not lose it, so
-    /// this tries again for a minute, or until a signal comes. Returns whether a key was settled,
-    /// and whether the write was repeated.
-    fn record(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<(bool, bool)> {
+    /// this tries again for a minute, or until a signal comes. Returns whether the key was still
+    /// open.
+    fn record(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<bool> {
         let write =
             |store: &Store| Ok(settle.write(store, self.name, Some(self.recorded), output)?);
         let write_again = || write(&self.database.open_until(&self.interrupted)?);
@@ -317,7 +317,9 @@ impl BegunEffect<'_> {
             thread::sleep(SECOND);
             written = write_again();
         }
-        Ok((written?, is_repeated))
+        // The first write may have removed the key although its answer was lost. Then the repeated
+        // one finds none.
+        Ok(written? || is_repeated && matches!(settle, Settle::Redo))
     }
 }
 

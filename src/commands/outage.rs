@@ -39,8 +39,8 @@ impl<'a> LastingSession<'a> {
         Self { database, limit, store: None, away_since: None, interrupted }
     }
 
-    /// Makes a request, on a new connection if there is none. `None`: the database is away, which
-    /// the first `None` also prints.
+    /// Makes a request, on a new connection if there is none. Returns `None` while the database is
+    /// away, and prints that once. Fails if it is away for longer than the limit.
     pub(super) fn try_once<T>(
         &mut self,
         request: impl FnOnce(&Store) -> anyhow::Result<T>,
@@ -70,7 +70,8 @@ impl<'a> LastingSession<'a> {
         }
     }
 
-    /// Repeats a request until the database answers, with pauses.
+    /// Repeats a request until the database answers, with this pause in between. Fails if the
+    /// database is away for longer than the limit.
     pub(super) fn insist<T>(
         &mut self,
         pause: Duration,

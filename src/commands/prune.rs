@@ -187,7 +187,8 @@ struct Deleted {
     undeleted: Vec<String>,
 }
 
-/// Deletes old runs and events part by part, until no old ones are left.
+/// Deletes old runs and events part by part, until no old ones are left. Collects the ids of the
+/// runs only if `verbose`.
 fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::Result<Deleted> {
     let mut done = 0;
     let mut deleted = Deleted::default();

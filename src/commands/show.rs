@@ -87,22 +87,7 @@ impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let store = database.open()?;
         if self.output {
-            let stored = store.output(self.id, self.attempt)?;
-            let stored = stored.ok_or_else(|| no_run(&store, self.id))?;
-            if self.follow {
-                let mut session = LastingSession::new(database, OUTAGE_LIMIT, store);
-                follow(stored, |attempt| {
-                    session.insist(POLL_INTERVAL, |store| Ok(store.output(self.id, attempt)?))
-                })?;
-                let states = session.insist(POLL_INTERVAL, |store| {
-                    let states = store.run_states(vec![self.id])?;
-                    states.first().ok_or_else(|| no_run(store, self.id))?;
-                    Ok(states)
-                })?;
-                return Ok(wait::exit(&states));
-            }
-            print::answer(&output(self.id, self.attempt, stored)?)?;
-            return Ok(Exit::Done);
+            return self.print_output(store, database);
         }
         let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
         let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
@@ -123,9 +108,30 @@ impl Arguments {
         print::object(self.form, &answer, |fields| text(&shown, fields))?;
         Ok(Exit::Done)
     }
+
+    /// Prints the stored output of an attempt. With `--follow`, goes on until the run has ended,
+    /// also over a short outage of the database.
+    fn print_output(&self, store: Store, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        let stored = store.output(self.id, self.attempt)?.ok_or_else(|| no_run(&store, self.id))?;
+        if !self.follow {
+            print::answer(&output(self.id, self.attempt, stored)?)?;
+            return Ok(Exit::Done);
+        }
+        let mut session = LastingSession::new(database, OUTAGE_LIMIT, store);
+        follow(stored, |attempt| {
+            session.insist(POLL_INTERVAL, |store| Ok(store.output(self.id, attempt)?))
+        })?;
+        let states = session.insist(POLL_INTERVAL, |store| {
+            let states = store.run_states(vec![self.id])?;
+            states.first().ok_or_else(|| no_run(store, self.id))?;
+            Ok(states)
+        })?;
+        Ok(wait::exit(&states))
+    }
 }
 
-/// Returns what may keep a waiting or lost run from being executed; nothing for other runs.
+/// Returns the findings that may keep a waiting or lost run from being executed; none for other
+/// runs.
 fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
     let is_lost = run.locked_until.is_some_and(|until| until < run.now) && !run.has_result;
     if !run.status.is_pending() && !is_lost {
@@ -167,8 +173,11 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
     Ok(stored.output.unwrap_or_default())
 }
 
-/// Prints what an attempt prints until it ends. If the run waits, follows its next attempt. `read`
-/// returns the output of an attempt so far, by default of the newest; `None`: the run was deleted.
+/// Prints what an attempt prints until it ends. If the run waits, follows its next attempt.
+///
+/// - `first`: the output that was read already.
+/// - `read` gets the number of an attempt, or `None` for the newest one. It returns the output of
+///   that attempt so far; `None`: the run was deleted.
 fn follow(
     first: StoredOutput,
     mut read: impl FnMut(Option<i32>) -> anyhow::Result<Option<StoredOutput>>,
@@ -201,8 +210,10 @@ fn follow(
     }
 }
 
-/// Returns the text that an output has more than `before`. Both may lack the beginning. A stored
-/// output has stderr after stdout, so it may be another text.
+/// Returns the text that an output has more than `before`, which was printed already.
+///
+/// Both may lack the beginning. While the attempt is `live`, only that can make them differ. The
+/// output that is stored at its end has stderr after stdout, so it may be another text.
 fn added_output(before: &str, output: &str, live: bool) -> String {
     if let Some(at) = output.find(before) {
         return output[at + before.len()..].to_owned();

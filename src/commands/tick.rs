@@ -103,47 +103,45 @@ const PREVIEW: Table<'_> = Table::new(
 
 /// How often to try to claim a run: another session may lock its row for a moment.
 const TRIES: usize = 3;
+/// The pause before another try to claim a run.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The exit status of a shell for a command that Ctrl-C ended.
 pub(super) const INTERRUPTED: Exit = Exit::Passed(130);
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        if self.dry_run {
-            let Plan { worker, filter, .. } = self.plan();
-            let at_most = self.limit.map_or(i64::MAX, i64::from);
-            let store = database.open()?;
-            let runs = store.preview(&worker, &filter, at_most)?;
-            print::rows(self.output, &runs, &PREVIEW)?;
-            if self.run.is_none() {
-                let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
-                print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
+        match self.run {
+            _ if self.dry_run => self.preview(&database.open()?).map(|()| Exit::Done),
+            Some(id) => self.start_run(id, database),
+            None => {
+                let (plan, executor) = (self.plan(), self.executor()?);
+                warn_of_user(&plan.worker, database);
+                execute::raise_descriptor_limit(plan.concurrency);
+                tick::run(database.target()?, plan, executor)?.result?;
+                Ok(Exit::Done)
             }
-            return Ok(Exit::Done);
         }
-        let Some(id) = self.run else {
-            let (plan, executor) = (self.plan(), self.executor()?);
-            warn_of_user(&plan.worker, database);
-            execute::raise_descriptor_limit(plan.concurrency);
-            tick::run(database.target()?, plan, executor)?.result?;
-            return Ok(Exit::Done);
-        };
-        let check_waits = |store: Store| -> anyhow::Result<()> {
-            let states = store.run_states(vec![id])?;
-            let Some(RunState { status, .. }) = states.first() else {
-                let why = format!("cannot start run {id}: no such run");
-                return Err(Fault::new(Exit::NotFound, why).into());
-            };
-            if !status.is_waiting() {
-                let why = format!("cannot start run {id}: its status is {status}");
-                return Err(Fault::new(Exit::Conflict, why).into());
-            }
-            Ok(())
-        };
-        check_waits(database.open()?)?;
+    }
+
+    /// Lists the runs that a tick would claim now, and says what it would leave alone.
+    fn preview(&self, store: &Store) -> anyhow::Result<()> {
+        let Plan { worker, filter, .. } = self.plan();
+        let at_most = self.limit.map_or(i64::MAX, i64::from);
+        let runs = store.preview(&worker, &filter, at_most)?;
+        print::rows(self.output, &runs, &PREVIEW)?;
+        if self.run.is_none() {
+            let stopped = store.count_stopped(&worker, &filter, i64::MAX)?;
+            print::hint(self.output, &health::left_alone(&stopped, i64::MAX));
+        }
+        Ok(())
+    }
+
+    /// Makes one attempt of the run of `--run`, and says why if that is not possible.
+    fn start_run(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Exit> {
+        check_waits(&database.open()?, id)?;
         warn_of_user(&self.plan().worker, database);
-        let stopped = Arc::default();
-        super::catch_signals(&stopped)?;
+        let has_signal = Arc::default();
+        super::catch_signals(&has_signal)?;
         let TickEnd { runs_started, interrupted, result } =
             self.run_one(id, database, OUTAGE_LIMIT)?;
         result?;
@@ -152,7 +150,7 @@ impl Arguments {
             (0, true) => INTERRUPTED,
             (0, false) => {
                 // Another tick may have been faster.
-                check_waits(database.open_until(&stopped)?)?;
+                check_waits(&database.open_until(&has_signal)?, id)?;
                 complain_of_waiting(id);
                 Exit::CouldNot
             }
@@ -249,6 +247,20 @@ fn warn_of_user(worker: &str, database: &DatabaseFlags) {
         }
         _ => {}
     }
+}
+
+/// Fails unless the run is waiting.
+fn check_waits(store: &Store, id: i64) -> anyhow::Result<()> {
+    let states = store.run_states(vec![id])?;
+    let Some(RunState { status, .. }) = states.first() else {
+        let why = format!("cannot start run {id}: no such run");
+        return Err(Fault::new(Exit::NotFound, why).into());
+    };
+    if !status.is_waiting() {
+        let why = format!("cannot start run {id}: its status is {status}");
+        return Err(Fault::new(Exit::Conflict, why).into());
+    }
+    Ok(())
 }
 
 /// Complains of a run that did not start.

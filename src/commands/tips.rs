@@ -39,11 +39,11 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
     if is_far {
         usage.remove(ContextKind::SuggestedArg);
     }
-    let tip = of_other_tool(&usage)
-        .or_else(|| of_enqueue(&usage))
+    let tip = for_word_of_other_tool(&usage)
+        .or_else(|| for_words_of_enqueue(&usage))
         .map(str::to_owned)
-        .or_else(|| of_scopes(&usage))
-        .or_else(|| of_runs(&usage));
+        .or_else(|| for_several_scopes(&usage))
+        .or_else(|| for_name_or_id(&usage));
     if is_far {
         // The usage line shows the distant flag, so remove it, too.
         usage.remove(ContextKind::Usage);
@@ -81,7 +81,7 @@ fn near_command(usage: &clap::Error) -> Option<String> {
 }
 
 /// Returns the tip for a word that another tool uses.
-fn of_other_tool(usage: &clap::Error) -> Option<&'static str> {
+fn for_word_of_other_tool(usage: &clap::Error) -> Option<&'static str> {
     let given = match usage.kind() {
         ErrorKind::InvalidSubcommand => usage.get(ContextKind::InvalidSubcommand)?,
         ErrorKind::UnknownArgument => usage.get(ContextKind::InvalidArg)?,
@@ -93,7 +93,7 @@ fn of_other_tool(usage: &clap::Error) -> Option<&'static str> {
 
 /// Returns the tip for a payload after `enqueue` that the shell has split, or for a command without
 /// `shell --`. For such a command line, clap would put its `--` in the wrong place.
-fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
+fn for_words_of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
     let is_enqueue = usage.get(ContextKind::Usage)?.to_string().contains("jobctl enqueue ");
     if usage.kind() != ErrorKind::UnknownArgument || is_close_to_a_flag || !is_enqueue {
@@ -108,7 +108,7 @@ fn of_enqueue(usage: &clap::Error) -> Option<&'static str> {
 
 /// Returns the tip for scopes of several kinds. Each further hold keeps more runs from starting,
 /// while each further filter selects fewer runs.
-fn of_scopes(usage: &clap::Error) -> Option<String> {
+fn for_several_scopes(usage: &clap::Error) -> Option<String> {
     let commands = Cli::command();
     let name = environment::given(&commands)?.get_name();
     if usage.kind() != ErrorKind::ArgumentConflict || !["hold", "release"].contains(&name) {
@@ -127,41 +127,52 @@ fn of_scopes(usage: &clap::Error) -> Option<String> {
 
 /// Returns the tip for a job's name in the place of a run's id, for an id in the place of a job's
 /// name, or for a missing id.
-fn of_runs(usage: &clap::Error) -> Option<String> {
+fn for_name_or_id(usage: &clap::Error) -> Option<String> {
     let mut commands = Cli::command();
     commands.build();
     let command = environment::given(&commands)?;
-    let name = command.get_name();
-    let all = all_flags(command);
     let text = |part| usage.get(part).map(ToString::to_string).unwrap_or_default();
     let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
     let takes_id = argument.contains("<ID>") || argument.contains("[ID]");
     match usage.kind() {
         ErrorKind::ValueValidation if takes_id && is_name(&value) => {
-            let all = all.first().filter(|_| !argument.starts_with('-'));
-            Some(match all {
-                Some(all) => {
-                    format!("to select runs by their job: jobctl {name} {all} --job {value}")
-                }
-                None => format!("to list the ids of a job's runs: jobctl list --job {value}"),
-            })
+            Some(for_name_as_id(command, &argument, &value))
         }
         ErrorKind::ValueValidation if argument == "[JOB]" && value.parse::<u64>().is_ok() => {
             Some(format!("to show one run: jobctl show {value}"))
         }
-        ErrorKind::MissingRequiredArgument if takes_id => Some(match all.is_empty() {
-            true => "to list the ids of runs: jobctl list".to_owned(),
-            false => format!(
-                "instead of ids: {}; filters such as --job, --queue and --since narrow them \
-                     down",
-                all.join(" or ")
-            ),
-        }),
+        ErrorKind::MissingRequiredArgument if takes_id => Some(for_missing_id(command)),
         _ => None,
     }
 }
 
-/// Returns the flags that make a command take all runs that match.
+/// Returns the tip for a `job`'s name in the place of a run's id.
+fn for_name_as_id(command: &Command, argument: &str, job: &str) -> String {
+    let flags = all_flags(command);
+    // A flag with an id, such as `--after ID`, is a filter itself, and does not stand for runs.
+    match flags.first().filter(|_| !argument.starts_with('-')) {
+        Some(flag) => {
+            let name = command.get_name();
+            format!("to select runs by their job: jobctl {name} {flag} --job {job}")
+        }
+        None => format!("to list the ids of a job's runs: jobctl list --job {job}"),
+    }
+}
+
+/// Returns the tip for a command that lacks the ids of runs.
+fn for_missing_id(command: &Command) -> String {
+    let flags = all_flags(command);
+    if flags.is_empty() {
+        return "to list the ids of runs: jobctl list".to_owned();
+    }
+    format!(
+        "instead of ids: {}; filters such as --job, --queue and --since narrow them down",
+        flags.join(" or ")
+    )
+}
+
+/// Returns the flags that make a command take all runs that match its filters instead of ids, such
+/// as `--all-waiting`; empty if it has none.
 fn all_flags(command: &Command) -> Vec<String> {
     let group = command.get_groups().find(|group| group.get_id() == "All");
     let is_all = |argument: &&Arg| {

@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The wait of `jobctl enqueue --wait`.
-    pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>, output: bool) -> Self {
-        Self { ids, timeout, output, exit_status: false }
+    /// The wait of `jobctl enqueue --wait`. With `prints_output`, it prints what the runs printed.
+    pub(super) fn of(ids: Vec<i64>, timeout: Option<Duration>, prints_output: bool) -> Self {
+        Self { ids, timeout, output: prints_output, exit_status: false }
     }
 
     /// Waits for the runs, also while the database is away for a short time.
@@ -80,17 +80,23 @@ impl Arguments {
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
         let mut parts = self.ids.chunks(OUTPUTS).filter(|_| self.output).peekable();
         let stopped = loop {
-            let printed = session.try_once(|store| {
+            let answer = session.try_once(|store| {
                 waited.read_states(store)?;
                 let part = parts.peek().filter(|_| waited.unfinished.is_empty());
                 part.map(|ids| outputs(store, ids)).transpose()
             })?;
-            if let Some(Some(outputs)) = printed {
-                parts.next();
-                outputs.iter().try_for_each(|output| print::answer(output))?;
-                continue;
-            } else if printed.is_some() && waited.unfinished.is_empty() {
-                return Ok(self.complain_of_failures(&mut waited.ended));
+            match answer {
+                Some(Some(outputs)) => {
+                    parts.next();
+                    outputs.iter().try_for_each(|output| print::answer(output))?;
+                    continue;
+                }
+                // No output is left to print.
+                Some(None) if waited.unfinished.is_empty() => {
+                    return Ok(self.complain_of_failures(&mut waited.ended));
+                }
+                // Some runs have not ended, or the database is away.
+                Some(None) | None => {}
             }
             let time_left = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if time_left == Some(Duration::ZERO) {
@@ -116,8 +122,9 @@ impl Arguments {
 
     /// Complains of the runs that did not succeed, in the order in which they were named.
     fn complain_of_failures(&self, states: &mut [RunState]) -> Exit {
-        let places = self.ids.iter().enumerate().rev().map(|(place, id)| (*id, place));
-        let places: HashMap<_, _> = places.collect();
+        // In reverse, so that an id that is named twice has its first place.
+        let named = self.ids.iter().enumerate().rev();
+        let places: HashMap<_, _> = named.map(|(place, id)| (*id, place)).collect();
         states.sort_by_key(|state| places.get(&state.id));
         states.iter().filter_map(failure).for_each(|why| print::complain(&why));
         let passed_on = self.exit_status.then(|| passed_on(states)).flatten();
@@ -137,7 +144,7 @@ fn outputs(store: &Store, ids: &[i64]) -> anyhow::Result<Vec<String>> {
 struct Waited {
     has_states: bool,
     unfinished: BTreeSet<i64>,
-    /// Some unfinished runs can't start unless a person retries another run.
+    /// Some unfinished runs can start only after a person retries another run.
     is_stuck: bool,
     ended: Vec<RunState>,
 }

@@ -15,6 +15,7 @@ use crate::text::did_you_mean;
 const LINE_LIMIT: usize = PAYLOAD_LIMIT + 16 * 1024;
 
 /// Reads all runs of a batch before the transaction begins: a slow writer must not keep it open.
+/// `complete` gets each line, and adds the values that the flags give.
 pub(super) fn read(
     mut input: impl BufRead,
     mut complete: impl FnMut(RunRequest) -> RunRequest,
@@ -28,13 +29,13 @@ pub(super) fn read(
         if rest.read_until(b'\n', &mut text).context("cannot read the batch")? == 0 {
             break;
         }
-        let line = text.trim_ascii();
+        let content = text.trim_ascii();
         let read = if text.len() > LINE_LIMIT {
             Err(format!("longer than {} KiB", LINE_LIMIT / 1024))
-        } else if line.is_empty() {
+        } else if content.is_empty() {
             continue;
         } else {
-            RunRequest::from_line(line)
+            RunRequest::from_line(content)
         };
         let line = Some(number);
         let request = read.map_err(|why| at_line(line, Fault::usage(why)))?;

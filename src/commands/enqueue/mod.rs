@@ -150,8 +150,8 @@ impl Arguments {
         let answers = enqueue(database, runs, dependencies, [queues, workers], waits)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
-            let runs = plural::of(dropped as i64, "run");
-            print::complain(&format!("{runs} dropped: the definition is full"));
+            let dropped = plural::of(dropped as i64, "run");
+            print::complain(&format!("{dropped} dropped: the definition is full"));
         }
         complain_of_existing(&answers);
         let printed = match self.output.format() {
@@ -356,27 +356,34 @@ fn run_here(
 
 /// Complains of keys whose existing run will not run, or will run later than asked.
 fn complain_of_existing(answers: &[Accepted]) {
-    let complain = |matches: &dyn Fn(&Accepted) -> bool, why: &dyn Fn(&Accepted, i64) -> String| {
-        let mut found = answers.iter().filter(|answer| matches(answer));
-        let first = found.next().and_then(|first| Some((first, first.id?)));
-        if let Some((first, id)) = first {
-            let such = match found.count() {
-                0 => format!("run {id} has the key and"),
-                more => format!("{} runs have the keys, such as run {id}, which", more + 1),
-            };
-            print::complain(&format!("{such} {}", why(first, id)));
-        }
-    };
     let has_ended =
-        |answer: &Accepted| matches!(answer.status, Some(Status::Cancelled | Status::Dead));
-    complain(&has_ended, &|first, id| {
+        |answer: &&Accepted| matches!(answer.status, Some(Status::Cancelled | Status::Dead));
+    let ended: Vec<_> = answers.iter().filter(has_ended).collect();
+    if let Some((first, id, subject)) = holders(&ended) {
         let status = first.status.map_or("", Status::as_str);
-        format!("is {status}, so nothing will run; `jobctl retry {id}`, or use another key")
-    });
-    complain(&|answer| answer.due_at.is_some(), &|first, id| {
+        print::complain(&format!(
+            "{subject} is {status}, so nothing will run; `jobctl retry {id}`, or use another key"
+        ));
+    }
+    let later: Vec<_> = answers.iter().filter(|answer| answer.due_at.is_some()).collect();
+    if let Some((first, id, subject)) = holders(&later) {
         let due = first.due_at.map(timestamp::instant).unwrap_or_default();
-        format!("is due at {due}, later than asked; `jobctl retry {id}` makes it due now")
-    });
+        print::complain(&format!(
+            "{subject} is due at {due}, later than asked; `jobctl retry {id}` makes it due now"
+        ));
+    }
+}
+
+/// Returns the first of the existing runs that have the keys, its id, and the subject of a sentence
+/// about them all; `None` if there is none.
+fn holders<'a>(existing: &[&'a Accepted]) -> Option<(&'a Accepted, i64, String)> {
+    let first = existing.first()?;
+    let id = first.id?;
+    let subject = match existing.len() {
+        1 => format!("run {id} has the key and"),
+        several => format!("{several} runs have the keys, such as run {id}, which"),
+    };
+    Some((first, id, subject))
 }
 
 /// The payload of a shell job that runs these words. Its input is the value of `stdin_json`, a JSON
@@ -423,8 +430,12 @@ fn open(file: &str) -> anyhow::Result<File> {
     files::input(file).with_context(|| format!("cannot open `{file}`"))
 }
 
-/// Enqueues all runs or none. Complains of runs that can't start, unless the command `waits`: then
-/// the wait complains.
+/// Enqueues all runs or none.
+///
+/// - `dependencies`: what some of the runs wait for.
+/// - `queues` and `workers`: names in the runs, which may be misspelt.
+/// - `waits`: the command waits for the runs, and that wait complains of runs that can't start.
+///   Otherwise this function does.
 fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
@@ -442,9 +453,9 @@ fn enqueue(
     let progress = Progress::of(Some(runs.len()));
     let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
     let followers: Vec<_> = dependencies.iter().map(|waiting| waiting.run).collect();
-    let queued = store.enqueue(&runs, &dependencies, |done| progress.show(done));
+    let result = store.enqueue(&runs, &dependencies, |done| progress.show(done));
     progress.clear();
-    let queued = queued?;
+    let queued = result?;
     for ((answer, run), line) in queued.iter().zip(&runs).zip(&lines) {
         let fault = match answer {
             Queued::Accepted(_) | Queued::NotTried => continue,
