@@ -16,7 +16,7 @@ pub fn spawn(count: usize, threads: usize) -> Duration {
 
 /// Executes a built-in job this many times, as a tick does but without the database.
 pub fn executions(count: usize, threads: usize, job: &str, payload: &str) -> Duration {
-    let execute = jobctl::measured::execution(job, payload).unwrap();
+    let execute = jobctl::benchmark::execution(job, payload).unwrap();
     pool(count, threads, |number| assert!(execute(i64::try_from(number).unwrap())))
 }
 

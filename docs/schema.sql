@@ -593,7 +593,8 @@ BEGIN
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    WITH renewed AS (
+    -- Write a new version of each unfinished predecessor, although nothing changes, see above.
+    WITH rewritten AS (
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
         WHERE run.id = ANY (ARRAY(
@@ -611,7 +612,7 @@ BEGIN
         ))
         RETURNING run.id
     )
-    SELECT coalesce(array_agg(renewed.id), '{}') INTO unended FROM renewed;
+    SELECT coalesce(array_agg(rewritten.id), '{}') INTO unended FROM rewritten;
     WITH decided AS (
         UPDATE jobctl.job_dependencies AS dependency
         SET
@@ -1125,6 +1126,7 @@ BEGIN
                     run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
                         + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
+                    -- locked_by, locked_until, live_output
                     NULL,
                     NULL::timestamptz,
                     NULL,
@@ -1145,7 +1147,8 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1: this attempt does not count towards max_attempts. 0: it counts.
+                    -- 1: this attempt does not count towards max_attempts. 0: it counts. At most 100
+                    -- of each kind do not, so that no run goes on forever.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'

@@ -28,7 +28,7 @@ use exit::Exit;
 use print::LogFormat;
 
 #[doc(hidden)]
-pub use execute::measured;
+pub use execute::benchmark;
 
 /// Runs the command line, and returns the exit status of the process.
 #[must_use]
@@ -42,7 +42,7 @@ pub fn main() -> ExitCode {
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
     // Other commands may ask for confirmation, which only the terminal's own process group can.
     if parsed.as_ref().is_ok_and(|cli| cli.command.executes_jobs())
-        && let Some(exit) = execute::run_as_process_one()
+        && let Some(exit) = execute::run_as_init()
     {
         return exit;
     }

@@ -16,7 +16,7 @@ use crate::store::{
 };
 use crate::text::plain::plain;
 use crate::text::plural;
-use crate::upkeep::{self, Turn, UpkeepState};
+use crate::upkeep::{self, TimeSlice, UpkeepState};
 
 /// How long a command may take to release or cancel runs that wait for those that it has ended.
 const FOLLOWING: Duration = Duration::from_secs(5);
@@ -381,8 +381,8 @@ fn distinct(ids: Vec<i64>) -> Vec<i64> {
 /// Releases or cancels blocked runs that wait for these runs. The next tick does what this leaves.
 fn release_followers(store: &Store, ids: &[i64]) {
     let mut state = UpkeepState::default();
-    let mut turn = Turn::new(Some(Instant::now() + FOLLOWING), &mut state);
-    if let Err(error) = upkeep::release_followers(store, &mut turn, Some(&mut ids.to_vec())) {
+    let mut slice = TimeSlice::new(Some(Instant::now() + FOLLOWING), &mut state);
+    if let Err(error) = upkeep::release_followers(store, &mut slice, Some(&mut ids.to_vec())) {
         log::debug!("a tick will decide about the blocked runs: {error}");
     }
 }

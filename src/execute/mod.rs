@@ -2,13 +2,13 @@
 //! module knows processes and sockets, but not PostgreSQL, leases or retries. Its caller stops an
 //! execution with a `Stop`.
 
+pub mod benchmark;
 mod crontab_program;
 mod foreground;
 mod http;
-pub mod measured;
+mod init_process;
 mod output;
 mod pool;
-mod process_one;
 mod process_table;
 mod sanitize;
 mod shell;
@@ -26,8 +26,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) use crontab_program::{read_crontab, replace_crontab};
 pub(crate) use foreground::{Foreground, Printed, foreground};
 pub(crate) use http::HostPolicy;
+pub(crate) use init_process::run_as_init;
 pub(crate) use pool::{Pool, PoolState, WakeWhen};
-pub(crate) use process_one::run_as_process_one;
 pub(crate) use sanitize::{hide_environment, ignored_signals};
 pub(crate) use stop::Stop;
 

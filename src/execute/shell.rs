@@ -1,4 +1,4 @@
-//! The command of a job. With `foreground` and `process_one`, the only place that starts, signals
+//! The command of a job. With `foreground` and `init_process`, the only place that starts, signals
 //! and awaits processes.
 //!
 //! Each command leads its own process group, so that its children can be stopped with it and a

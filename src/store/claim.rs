@@ -10,8 +10,8 @@ use serde::Deserialize;
 use tokio_postgres::Client;
 
 use super::row::{FromRow, PgResult, column, rows, timestamp};
-use super::session::{Transaction, send};
 use super::statement::query;
+use super::transaction::{Transaction, send};
 use super::{Error, Result, Store};
 use crate::job::action::JobKind;
 use crate::job::failure::Failure;

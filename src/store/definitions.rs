@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::row::{PgResult, column, rows, timestamp};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
 use crate::job::definition::Overlap;

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::rows;
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Result, Store};
 use crate::text::listing::Listing;
 

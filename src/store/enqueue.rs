@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::row::{PgResult, column, rows, timestamp};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::job::action;

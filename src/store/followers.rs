@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{column, from_row, rows, timestamp};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Result, Store};
 
 /// How many rows of `job_dependencies` one decision looks up, so that it is short. All rows of one

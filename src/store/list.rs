@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, rows};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Result, Store};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::row::rows;
-use super::session::Transaction;
 use super::statement::{query, text};
+use super::transaction::Transaction;
 use super::{Result, Store, Timeouts};
 
 /// Runs that one transaction deletes.

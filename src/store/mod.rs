@@ -5,23 +5,23 @@ mod archive;
 mod bisect;
 mod claim;
 mod definitions;
+mod doctor;
 mod effects;
 mod enqueue;
 mod error;
 mod followers;
-mod inspect;
+mod held_runs;
 mod list;
 mod load;
 mod migrations;
 mod operations;
 mod report;
 mod row;
-mod runs;
 mod schema;
-mod session;
 mod show;
 mod statement;
 mod status;
+mod transaction;
 mod wake;
 
 use std::cell::{Cell, RefCell};
@@ -41,13 +41,18 @@ pub(crate) use definitions::{
     Applied, ApplyMode, ApplyTerms, ChangedDefinition, EndedDefinition, FIRED_AT_ONCE,
     SHOWN_APPLICATION_SCHEDULES, StoredDefinition, UnknownEnqueuer, Unlisted, WrongHook,
 };
+pub(crate) use doctor::{
+    GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
+    TableFacts, ZoneFacts,
+};
 pub(crate) use effects::{Effect, RESULT_LIMIT, RunEffects};
 pub(crate) use enqueue::{Accepted, Dependencies, EncodedRun, NewRun, Predecessor, Queued};
 pub(crate) use error::{Error, Kind, MIGRATE, Result, WRITABLE, utf8_database};
 pub(crate) use followers::FollowingJob;
-pub(crate) use inspect::{
-    GrantFacts, HolderFacts, IndexFacts, ObjectFacts, RoleFacts, SessionFacts, SnapshotFacts,
-    TableFacts, ZoneFacts,
+#[cfg(test)]
+pub(crate) use held_runs::Recorded;
+pub(crate) use held_runs::{
+    Finish, LeaseState, LostLease, Recovered, Renewed, StepResult, StoredResult,
 };
 pub(crate) use list::{
     FailureFilter, Incident, Relation, Run, RunFilter, RunList, TrailFilter, TrailRows,
@@ -58,18 +63,13 @@ pub(crate) use operations::{
     OperationResult, Pruned, RetryTerms,
 };
 pub(crate) use report::{Bin, Details, ReportJob, ReportSummary, Scope, Snapshot};
-#[cfg(test)]
-pub(crate) use runs::Recorded;
-pub(crate) use runs::{
-    Finish, LeaseState, LostLease, Recovered, Renewed, StepResult, StoredResult,
-};
 pub(crate) use schema::Mode;
-pub(crate) use session::Timeouts;
 pub(crate) use show::{Attempt, History, RunDetails, RunState, StoredOutput};
 pub(crate) use status::{
     Fact, Figures, Flow, JobStatus, Overview, SequenceFacts, StoppedCounts, StoppedFacts, WAITS,
     WorkFacts, Worker,
 };
+pub(crate) use transaction::Timeouts;
 pub(crate) use wake::WakeResult;
 
 use crate::connect::{self, Client, Target};

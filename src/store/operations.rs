@@ -6,8 +6,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::row::{PgResult, column, rows};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Archive, Error, Kind, Result, Store, Timeouts};
 use crate::exit::Exit;
 use crate::job::status::{HoldScope, Status};

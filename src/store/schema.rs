@@ -3,14 +3,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::doctor::ObjectFacts;
 use super::error::utf8_database;
-use super::inspect::ObjectFacts;
 use super::migrations::{
     DEFINITIONS, MIGRATIONS, Migration, OBJECTS, VERSION_TABLE, newest, too_new,
 };
 use super::row::{PgResult, column, rows};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::text::plural;

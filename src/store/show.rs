@@ -4,8 +4,8 @@
 use chrono::{DateTime, Utc};
 
 use super::row::{self, FromRow, rows, timestamp};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{Result, Store};
 use crate::job::attempt::HistoryOutcome;
 use crate::job::status::Status;

@@ -6,8 +6,8 @@ use chrono::{DateTime, Utc};
 use cron_zone::ZoneData;
 
 use super::row::{PgResult, rows};
-use super::session::Transaction;
 use super::statement::query;
+use super::transaction::Transaction;
 use super::{ClaimFilter, Error, FencingToken, Holder, Result, Store};
 use crate::connect;
 use crate::job::program_version::program_version;

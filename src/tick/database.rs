@@ -15,7 +15,7 @@ use crate::job::seen_ticks::SeenTicks;
 use crate::store::{
     self, BatchSize, Claimed, FencingToken, Holder, Kind, StepResult, Store, Timeouts, bisect,
 };
-use crate::upkeep::{self, Turn, UnclaimableSearch, Upkeep, UpkeepState};
+use crate::upkeep::{self, TimeSlice, UnclaimableSearch, Upkeep, UpkeepState};
 
 /// The tick's session.
 pub(super) struct Database {
@@ -56,10 +56,10 @@ impl Database {
         }
         self.store.set_timeouts(timeouts);
         let until = Instant::now() + timeouts.statement;
-        let mut turn = Turn::new(Some(until), &mut self.state);
+        let mut slice = TimeSlice::new(Some(until), &mut self.state);
         let followed = Some(&mut self.followed);
-        let decided = upkeep::release_followers(&self.store, &mut turn, followed);
-        self.undecided = if turn.has_changed { 0 } else { self.undecided + 1 };
+        let decided = upkeep::release_followers(&self.store, &mut slice, followed);
+        self.undecided = if slice.has_changed { 0 } else { self.undecided + 1 };
         if let Err(error) = &decided {
             log::debug!("the next wake decides about the blocked runs: {error}");
         }

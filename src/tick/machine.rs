@@ -9,7 +9,7 @@
 
 mod answer_time;
 mod batch;
-mod connection;
+mod reconnect;
 mod renewal;
 mod results;
 mod shutdown;

@@ -20,9 +20,9 @@ mod phase;
 mod prefetch;
 mod request;
 mod running;
+mod signals;
 mod timing;
 mod turns;
-mod wakes;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -47,8 +47,8 @@ use machine::Machine;
 use notes::Notes;
 use request::{Answer, AnswerTimeout, Request};
 use running::RunningRuns;
+use signals::Signals;
 use timing::Timing;
-use wakes::Wakes;
 
 /// The summary counts due runs up to this number.
 const DUE_COUNTED: usize = 1000;
@@ -77,7 +77,7 @@ struct Process {
     holder: Holder,
     pool: Pool<Claimed, Ended>,
     running: RunningRuns,
-    wakes: Wakes,
+    signals: Signals,
     was_interrupted: bool,
     started: Instant,
     runs_started: usize,
@@ -97,10 +97,10 @@ pub(crate) struct TickEnd {
 /// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
 /// their leases expire and another tick recovers them.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<TickEnd> {
-    let wakes = Wakes::catch().context("cannot catch signals")?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
     let execute = move |run, stop: &Stop| execution::execute(run, &executor, stop);
-    let pool = Pool::new(plan.concurrency, execute, Ended::bytes, wakes.waker());
+    let pool = Pool::new(plan.concurrency, execute, Ended::bytes, signals.waker());
     let started = Instant::now();
     let machine = Machine::new(plan.bounds, timing, started);
     let mut process = Process {
@@ -113,7 +113,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         plan,
         pool,
         running: RunningRuns::default(),
-        wakes,
+        signals,
         was_interrupted: false,
         started,
         runs_started: 0,
@@ -127,7 +127,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         match driver.step(&mut process) {
             Step::Continue => {}
             Step::Wait(until) => {
-                process.wakes.wait(until);
+                process.signals.wait(until);
                 driver.woken(&mut process);
             }
             Step::Ask(request, timeout) => {
@@ -207,7 +207,7 @@ impl Runtime for Process {
     }
 
     fn take_signals(&mut self) -> usize {
-        let signals = self.wakes.take();
+        let signals = self.signals.take();
         self.was_interrupted |= signals > 0;
         signals
     }
@@ -276,14 +276,14 @@ impl Runtime for Process {
     }
 
     fn connect(&mut self) {
-        self.connecting = Some(connect::start(&self.target, self.wakes.waker()));
+        self.connecting = Some(connect::start(&self.target, self.signals.waker()));
     }
 
     fn take_connection(&mut self) -> Option<anyhow::Result<()>> {
         let result = self.connecting.as_ref()?.poll()?;
         self.connecting = None;
         Some(result.map(|thread| {
-            self.database = Some(Database::over(thread, self.wakes.interrupted()));
+            self.database = Some(Database::over(thread, self.signals.interrupted()));
         }))
     }
 

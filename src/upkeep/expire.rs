@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use super::Turn;
+use super::TimeSlice;
 use crate::store::{self, Store};
 use crate::text::plural;
 
@@ -10,7 +10,7 @@ use crate::text::plural;
 const EXPIRED_AT_ONCE: usize = 500;
 
 /// Cancels expired runs as long as there is time.
-pub(super) fn expire(store: &Store, turn: &mut Turn) -> store::Result<()> {
+pub(super) fn expire(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let mut total = 0;
     let expire = |ids: &[i64]| {
@@ -22,7 +22,7 @@ pub(super) fn expire(store: &Store, turn: &mut Turn) -> store::Result<()> {
         LOGGED.call_once(|| log::error!(run = id; "run {id}: {why}"));
         Ok(false)
     };
-    turn.work_through(EXPIRED_AT_ONCE, |limit| store.expired(limit), expire, set_aside)?;
+    slice.work_through(EXPIRED_AT_ONCE, |limit| store.expired(limit), expire, set_aside)?;
     if total > 0 {
         log::info!("{} expired", plural::of(total as i64, "run"));
     }

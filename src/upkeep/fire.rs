@@ -1,7 +1,7 @@
 //! Fires the schedules whose time has come.
 
-use super::Turn;
-use super::turn::Item;
+use super::TimeSlice;
+use super::time_slice::Item;
 use crate::job::due::{self, DueSchedule, FirePlan};
 use crate::store::{self, Store};
 
@@ -13,7 +13,7 @@ impl Item for FirePlan {
 
 /// Fires due schedules as long as there is time. A schedule that can't fire is logged and put off,
 /// so it delays no other.
-pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
+pub(crate) fn fire(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     loop {
         let (fires, broken) = due::plan_fires(store.due_schedules()?);
         let planned = fires.len();
@@ -21,14 +21,14 @@ pub(crate) fn fire(store: &Store, turn: &mut Turn) -> store::Result<()> {
         broken.iter().for_each(|why| log::error!("{why}"));
         let mut has_moved = false;
         for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
-            if batch > 0 && !turn.try_begin() {
+            if batch > 0 && !slice.try_begin() {
                 return Ok(());
             }
             let fire = |part: &[FirePlan]| fire_part(store, part);
-            has_moved |= turn.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
+            has_moved |= slice.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
         let is_full = i64::try_from(planned).is_ok_and(|planned| planned >= store::FIRED_AT_ONCE);
-        if !turn.try_go_on(has_moved, is_full || is_due_again) {
+        if !slice.try_go_on(has_moved, is_full || is_due_again) {
             return Ok(());
         }
     }

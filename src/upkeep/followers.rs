@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Once;
 
-use super::Turn;
-use super::turn::Item;
+use super::TimeSlice;
+use super::time_slice::Item;
 use crate::store::{self, FollowingJob, Store};
 
 impl Item for FollowingJob {
@@ -15,7 +15,7 @@ impl Item for FollowingJob {
 
 /// Enqueues jobs that follow others as long as there is time. Their runs are blocked, and other
 /// jobs may follow them in turn.
-fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
+fn enqueue_following(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let set_aside = |FollowingJob { job_type: job, .. }, why| {
         LOGGED.call_once(|| log::error!(job = job; "job {job} does not follow others: {why}"));
@@ -24,7 +24,7 @@ fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
     loop {
         let due = store.following_jobs()?;
         let enqueue = |part: &[_]| store.enqueue_following(part);
-        if !turn.work_off(due, enqueue, set_aside)? || !turn.try_begin() {
+        if !slice.work_off(due, enqueue, set_aside)? || !slice.try_begin() {
             return Ok(());
         }
     }
@@ -40,17 +40,17 @@ fn enqueue_following(store: &Store, turn: &mut Turn) -> store::Result<()> {
 ///   left, and those whose predecessors another program has ended.
 pub(crate) fn release_followers(
     store: &Store,
-    turn: &mut Turn,
+    slice: &mut TimeSlice,
     mut ended: Option<&mut Vec<i64>>,
 ) -> store::Result<()> {
-    let mut left_out: BTreeSet<_> = turn.state.slow().into_iter().collect();
+    let mut left_out: BTreeSet<_> = slice.state.slow().into_iter().collect();
     // Whether some run was left out because another session has locked it.
     let mut is_locked = false;
     // Whether runs may have been noted for jobs that follow theirs.
     let mut has_noted = true;
     loop {
         if std::mem::take(&mut has_noted) {
-            enqueue_following(store, turn)?;
+            enqueue_following(store, slice)?;
         }
         let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
         if due.is_empty() {
@@ -74,13 +74,13 @@ pub(crate) fn release_followers(
             left_out.insert(id);
             Ok(false)
         };
-        if !turn.work_off(due, decide, set_aside)? {
+        if !slice.work_off(due, decide, set_aside)? {
             // Nothing was changed, so other sessions have locked the runs that were not rejected.
             for run in tried {
                 is_locked |= left_out.insert(run);
             }
         }
-        if !turn.try_begin() {
+        if !slice.try_begin() {
             return Ok(());
         }
     }

@@ -9,7 +9,7 @@ mod prune;
 mod recover;
 mod stored_results;
 pub(crate) mod tick_id;
-mod turn;
+mod time_slice;
 mod unclaimable;
 mod wake;
 
@@ -19,6 +19,6 @@ pub(crate) use followers::release_followers;
 pub(crate) use prune::{Pruning, Undeleted, prune, series};
 use recover::recover;
 use stored_results::record_stored_results;
-pub(crate) use turn::{Turn, UpkeepState};
+pub(crate) use time_slice::{TimeSlice, UpkeepState};
 pub(crate) use unclaimable::{FailedClaim, UnclaimableSearch};
 pub(crate) use wake::{Upkeep, Wake, Woken};

@@ -3,8 +3,8 @@
 use std::sync::Once;
 use std::time::Duration;
 
-use super::Turn;
-use super::turn::Item;
+use super::TimeSlice;
+use super::time_slice::Item;
 use crate::job::attempt::{self, EXPIRES_FIRST};
 use crate::job::backoff::wait_after;
 use crate::job::failure::ErrorType;
@@ -24,9 +24,9 @@ impl Item for (i64, i32, Duration) {
 
 /// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
 /// dead here.
-pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
+pub(super) fn recover(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
-    let mut rejected = turn.state.slow();
+    let mut rejected = slice.state.slow();
     loop {
         let found = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
         let is_full = found.len() == RECOVERED_AT_ONCE;
@@ -34,7 +34,7 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
         let ids = ahead.iter().map(|run| run.id).collect();
         let shorten = |part: &[_]| shorten(store, part);
         let reject_lease = |id, why| reject(&mut rejected, id, &why);
-        let has_shortened = turn.work_off(ids, shorten, reject_lease)?;
+        let has_shortened = slice.work_off(ids, shorten, reject_lease)?;
         let wait = |run: &LostLease| {
             let counted = run.attempt - run.uncounted_attempts;
             (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
@@ -47,13 +47,13 @@ pub(super) fn recover(store: &Store, turn: &mut Turn) -> store::Result<()> {
             Ok(recovered.len() > before)
         };
         let reject_run = |(id, ..): (i64, i32, Duration), why| reject(&mut rejected, id, &why);
-        let has_recovered = turn.work_off(waits.clone(), recover, reject_run)?;
+        let has_recovered = slice.work_off(waits.clone(), recover, reject_run)?;
         for (run, (.., wait)) in lost.iter().zip(&waits) {
             if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
                 log_recovered(run, recovered, *wait);
             }
         }
-        if !turn.try_go_on(has_recovered || has_shortened, is_full) {
+        if !slice.try_go_on(has_recovered || has_shortened, is_full) {
             return Ok(());
         }
     }

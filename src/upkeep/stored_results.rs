@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use log::Level;
 
-use super::Turn;
+use super::TimeSlice;
 use crate::job::status::Status;
 use crate::store::{self, FencingToken, Store, StoredResult};
 
@@ -15,24 +15,24 @@ const AT_ONCE: usize = 500;
 
 /// Records stored results as long as there is time, each in its own transaction: a rejected one
 /// stops no other.
-pub(super) fn record_stored_results(store: &Store, turn: &mut Turn) -> store::Result<()> {
+pub(super) fn record_stored_results(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     for claim in store.stored_results(AT_ONCE)? {
-        if turn.state.is_slow(claim.id) {
+        if slice.state.is_slow(claim.id) {
             continue;
         }
-        if !turn.try_begin() {
+        if !slice.try_begin() {
             break;
         }
         match store.record_stored(claim) {
             Ok(None) => {}
             Ok(Some(stored)) => {
-                turn.has_changed = true;
+                slice.has_changed = true;
                 log_stored(claim, &stored);
             }
             Err(error) if error.may_be_about_one_row() => {
                 let FencingToken { id, attempt, .. } = claim;
-                turn.state.rejected(id, &error);
+                slice.state.rejected(id, &error);
                 LOGGED.call_once(|| log::error!(run = id, attempt = attempt; "run {id}: {error}"));
             }
             Err(error) => return Err(error),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use log::Level;
 
 use super::{
-    FailedClaim, Turn, UnclaimableSearch, UpkeepState, expire, fire, record_stored_results,
+    FailedClaim, TimeSlice, UnclaimableSearch, UpkeepState, expire, fire, record_stored_results,
     recover, release_followers, tick_id,
 };
 use crate::job::seen_ticks::SeenTicks;
@@ -24,7 +24,7 @@ pub(crate) struct Wake {
     /// The claims of this tick. Without them, the wake counts the runs that other ticks of the
     /// worker hold. The number of these claims would not be enough, because some may be lost.
     pub(crate) own_claims: Vec<FencingToken>,
-    /// The wake begins no transaction after this time, because other statements have their turn.
+    /// The wake begins no transaction after this time, because other statements have their slice.
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed.
     pub(crate) failed_claim: Option<FailedClaim>,
@@ -72,7 +72,7 @@ impl Upkeep<'_> {
             return self.wake_for_one_run(asked);
         }
         let Self { store, holder, .. } = *self;
-        let mut turn = Turn::new(Some(asked.until), self.state);
+        let mut slice = TimeSlice::new(Some(asked.until), self.state);
         let (filter, own) = (&*self.filter, &asked.own_claims);
         let Wake { right_lasts, keeps_right, .. } = asked;
         let mut take_right =
@@ -89,12 +89,12 @@ impl Upkeep<'_> {
             store.leave(&holder.worker, dead)?;
             (seen, before) = take_right()?;
         }
-        work(store, &mut turn, &seen)?;
-        if turn.has_changed && seen.claiming_tick.is_none() {
+        work(store, &mut slice, &seen)?;
+        if slice.has_changed && seen.claiming_tick.is_none() {
             // Fired or recovered runs may be due.
             (seen, before) = take_right()?;
         }
-        let has_more = turn.is_cut;
+        let has_more = slice.is_cut;
         let may_claim = seen.claiming_tick.as_ref() == Some(&holder.tick);
         let other_claims = !may_claim && seen.claiming_tick.is_some();
         let held_by_others = if may_claim { before.held() } else { 0 };
@@ -172,22 +172,22 @@ impl Upkeep<'_> {
 }
 
 /// Does the work that a wake has found, for the runs of all workers, as long as there is time.
-fn work(store: &Store, turn: &mut Turn<'_>, found: &WakeResult) -> store::Result<()> {
-    if found.fires && turn.try_begin() {
-        fire(store, turn)?;
+fn work(store: &Store, slice: &mut TimeSlice<'_>, found: &WakeResult) -> store::Result<()> {
+    if found.fires && slice.try_begin() {
+        fire(store, slice)?;
     }
-    if found.locked && turn.try_begin() {
-        record_stored_results(store, turn)?;
+    if found.locked && slice.try_begin() {
+        record_stored_results(store, slice)?;
     }
-    if found.lost && turn.try_begin() {
-        recover(store, turn)?;
+    if found.lost && slice.try_begin() {
+        recover(store, slice)?;
     }
-    if found.expired && turn.try_begin() {
-        expire(store, turn)?;
+    if found.expired && slice.try_begin() {
+        expire(store, slice)?;
     }
     // Each of these may have ended runs for which others wait.
-    if (found.followers || turn.has_changed) && turn.try_begin() {
-        release_followers(store, turn, None)?;
+    if (found.followers || slice.has_changed) && slice.try_begin() {
+        release_followers(store, slice, None)?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use crate::store::{
 };
 use crate::tick::request::{Answer, Request};
 use crate::tick::timing::Timing;
-use crate::upkeep::{FailedClaim, Turn, UpkeepState, Wake, Woken};
+use crate::upkeep::{FailedClaim, TimeSlice, UpkeepState, Wake, Woken};
 
 type Time = DateTime<Utc>;
 type Random<'a> = &'a mut dyn FnMut() -> f64;
@@ -391,25 +391,25 @@ impl Database {
             seen = report(self, session)?;
         }
         let mut state = std::mem::take(&mut session.state);
-        let mut turn = Turn::new(None, &mut state);
+        let mut slice = TimeSlice::new(None, &mut state);
         let Seen { fires, locked, lost, expired, followers, .. } = seen;
-        turn.is_cut = !has_time && (fires || locked || lost || expired || followers);
+        slice.is_cut = !has_time && (fires || locked || lost || expired || followers);
         if seen.fires && has_time {
-            self.fire(&mut turn)?;
+            self.fire(&mut slice)?;
         }
         if seen.locked && has_time {
-            self.record_stored_results(&mut turn)?;
+            self.record_stored_results(&mut slice)?;
         }
         if seen.lost && has_time {
-            self.recover_all(&mut turn, random)?;
+            self.recover_all(&mut slice, random)?;
         }
         if seen.expired && has_time {
-            self.expire_all(&mut turn)?;
+            self.expire_all(&mut slice)?;
         }
-        if (seen.followers || turn.has_changed) && has_time {
-            self.release_followers(&mut turn, None)?;
+        if (seen.followers || slice.has_changed) && has_time {
+            self.release_followers(&mut slice, None)?;
         }
-        let (has_changed, has_more) = (turn.has_changed, turn.is_cut);
+        let (has_changed, has_more) = (slice.has_changed, slice.is_cut);
         session.state = state;
         if has_changed && seen.claiming_tick.is_none() {
             seen = report(self, session)?;
@@ -557,7 +557,7 @@ impl Database {
     }
 
     /// As `upkeep::record_stored_results`.
-    fn record_stored_results(&mut self, turn: &mut Turn) -> store::Result<()> {
+    fn record_stored_results(&mut self, slice: &mut TimeSlice) -> store::Result<()> {
         self.transactions += 1;
         let is_settled = |(id, kept): &(&i64, &Kept)| match self.runs.get(id) {
             Some(_) if self.is_locked(**id) => false,
@@ -575,7 +575,7 @@ impl Database {
             });
             match recorded {
                 Err(error) if error.may_be_about_rows() => {}
-                recorded => turn.has_changed |= recorded?,
+                recorded => slice.has_changed |= recorded?,
             }
         }
         Ok(())
@@ -946,7 +946,7 @@ impl Database {
     }
 
     /// As `upkeep::recover`. The order of the runs does not matter.
-    fn recover_all(&mut self, turn: &mut Turn, random: Random<'_>) -> store::Result<()> {
+    fn recover_all(&mut self, slice: &mut TimeSlice, random: Random<'_>) -> store::Result<()> {
         loop {
             self.transactions += 1;
             let expired = self.running().filter(|run| self.is_lost(run));
@@ -960,21 +960,21 @@ impl Database {
             let waits: Vec<_> = expired.iter().map(wait).collect();
             let found = waits.len();
             let recover = |part: &[_]| Ok(!self.recover(part)?.is_empty());
-            let any = turn.work_off(waits, recover, |_, _| Ok(false))?;
-            if !turn.try_go_on(any, found == 500) {
+            let any = slice.work_off(waits, recover, |_, _| Ok(false))?;
+            if !slice.try_go_on(any, found == 500) {
                 return Ok(());
             }
         }
     }
 
     /// As `upkeep::expire`.
-    fn expire_all(&mut self, turn: &mut Turn) -> store::Result<()> {
+    fn expire_all(&mut self, slice: &mut TimeSlice) -> store::Result<()> {
         self.transactions += 1;
         let is_expired = |run: &&Run| run.is_expired(self.now);
         let mut expired: Vec<_> = self.waiting().filter(is_expired).collect();
         expired.sort_by_key(|run| (run.expires_at, run.id));
         let expired = expired.iter().map(|run| run.id).collect();
-        turn.work_off(expired, |ids| self.expire(ids), |_, _| Ok(false)).map(drop)
+        slice.work_off(expired, |ids| self.expire(ids), |_, _| Ok(false)).map(drop)
     }
 
     /// expire.sql. Returns whether any run was cancelled.
@@ -1116,7 +1116,7 @@ impl ClaimFilter {
 /// Schedules.
 impl Database {
     /// As `tick::fire::fire`.
-    fn fire(&mut self, turn: &mut Turn) -> store::Result<()> {
+    fn fire(&mut self, slice: &mut TimeSlice) -> store::Result<()> {
         loop {
             self.transactions += 1;
             let (plans, _) = due::plan_fires(self.due_schedules());
@@ -1125,10 +1125,10 @@ impl Database {
             let this = RefCell::new(&mut *self);
             let fire = |part: &[FirePlan]| Ok(!this.borrow_mut().fire_planned(part)?.is_empty());
             for batch in due::into_batches(plans) {
-                moved |= turn.work_off(batch, fire, |plan, _| fire(&[due::put_off(plan.due)]))?;
+                moved |= slice.work_off(batch, fire, |plan, _| fire(&[due::put_off(plan.due)]))?;
             }
             let is_full = i64::try_from(found).is_ok_and(|it| it >= store::FIRED_AT_ONCE);
-            if !turn.try_go_on(moved, is_full) {
+            if !slice.try_go_on(moved, is_full) {
                 return Ok(());
             }
         }
@@ -1327,9 +1327,9 @@ impl Database {
             return;
         }
         let mut state = std::mem::take(&mut session.state);
-        let mut turn = Turn::new(None, &mut state);
-        let decided = self.release_followers(&mut turn, Some(&mut session.followed));
-        session.undecided = if turn.has_changed { 0 } else { session.undecided + 1 };
+        let mut slice = TimeSlice::new(None, &mut state);
+        let decided = self.release_followers(&mut slice, Some(&mut session.followed));
+        session.undecided = if slice.has_changed { 0 } else { session.undecided + 1 };
         if decided.is_err() || session.undecided > 5 {
             session.followed.clear();
         }
@@ -1339,7 +1339,7 @@ impl Database {
     /// As `upkeep::release_followers`.
     fn release_followers(
         &mut self,
-        turn: &mut Turn,
+        slice: &mut TimeSlice,
         mut ended: Option<&mut Vec<i64>>,
     ) -> store::Result<()> {
         let (mut left_out, mut is_locked) = (BTreeSet::new(), false);
@@ -1366,7 +1366,7 @@ impl Database {
                 left_out.insert(id);
                 Ok(false)
             };
-            if !turn.work_off(tried.clone(), decide, set_aside)? {
+            if !slice.work_off(tried.clone(), decide, set_aside)? {
                 for run in tried {
                     is_locked |= left_out.insert(run);
                 }

@@ -514,7 +514,7 @@ impl World {
         self.push(self.now, What::Wake(number, 0));
     }
 
-    /// Wakes the driver.
+    /// Signals the driver.
     fn wake(&mut self, tick: &mut Tick) {
         tick.is_woken = true;
         if tick.is_asleep {

@@ -121,7 +121,7 @@ impl HttpServer {
 impl Drop for HttpServer {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Release);
-        // Wakes the listener; the connections' threads poll the flag.
+        // Signals the listener; the connections' threads poll the flag.
         let _ = TcpStream::connect(self.address);
         let _ = self.listener.take().map(JoinHandle::join);
     }

@@ -1,7 +1,7 @@
 //! The only HTTP client: makes one call, follows its redirects, and returns the result.
 
 mod answer;
-mod connection;
+mod dialer;
 mod failure;
 mod normalize;
 mod policy;
@@ -15,7 +15,7 @@ use ureq::{Agent, AsSendBody, Body, Error};
 
 pub(crate) use policy::HostPolicy;
 
-use self::connection::{Dialer, NoResolver};
+use self::dialer::{Dialer, NoResolver};
 use self::failure::SentPart;
 use self::request::{HttpRequest, Unsendable};
 use super::Stop;
@@ -60,8 +60,7 @@ impl Caller {
                 return AttemptResult { note, ..AttemptResult::unstarted(failure) };
             }
         };
-        let ended =
-            connection::within(deadline, stop, || self.follow(request, call.redirects, total));
+        let ended = dialer::within(deadline, stop, || self.follow(request, call.redirects, total));
         match (&ended.outcome, stop.asked()) {
             // A stop can make a call fail with any error. But if the server answered, that counts.
             (Outcome::Failed(failure), Some(why))
@@ -114,10 +113,9 @@ impl Caller {
             // A server may close an open connection while the next request is on its way. The
             // server may have done what the request asks for (RFC 9110, section 9.2.2).
             Err(Error::Io(error))
-                if connection::is_connection_reused()
+                if dialer::is_connection_reused()
                     && failure::is_closed(&error)
-                    && (request.is_idempotent()
-                        || connection::sent_part() == SentPart::Nothing) =>
+                    && (request.is_idempotent() || dialer::sent_part() == SentPart::Nothing) =>
             {
                 send_over(&self.agent, request, Duration::ZERO)
             }
@@ -128,7 +126,7 @@ impl Caller {
             if let Some(names) = failure::certificate_names(&error) {
                 note += &format!("; its certificate is for {names}");
             }
-            let failure = failure::of_error(error, connection::sent_part(), total);
+            let failure = failure::of_error(error, dialer::sent_part(), total);
             Unsendable { failure, note: Some(note) }
         })
     }
@@ -140,7 +138,7 @@ fn send_over(
     request: &HttpRequest,
     idle: Duration,
 ) -> Result<Response<Body>, Error> {
-    connection::begin_request();
+    dialer::begin_request();
     let mut head =
         http::Request::builder().method(request.method.as_str()).uri(&request.endpoint.uri);
     if let Some(headers) = head.headers_mut() {
@@ -189,8 +187,8 @@ fn agent(policy: HostPolicy) -> Agent {
         .user_agent(concat!("jobctl/", env!("CARGO_PKG_VERSION")))
         .accept_encoding(AutoHeaderValue::None)
         .max_response_header_size(HEADER_LIMIT)
-        .input_buffer_size(connection::BUFFER)
-        .output_buffer_size(connection::BUFFER)
+        .input_buffer_size(dialer::BUFFER)
+        .output_buffer_size(dialer::BUFFER)
         .max_idle_connections(IDLE_CONNECTIONS)
         .max_idle_connections_per_host(IDLE_CONNECTIONS_PER_HOST)
         .build();

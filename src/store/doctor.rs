@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::row::rows;
-use super::session::Transaction;
 use super::statement::query;
 use super::status::list_workers;
+use super::transaction::Transaction;
 use super::{Result, Store, migrations};
 
 rows! {

@@ -12,8 +12,8 @@ use tokio_postgres::Client;
 
 use super::claim::{Claim, ClaimFilter, ClaimResult, Claimed, Holder, claim, read_claim};
 use super::row::{FromColumn, FromRow, PgResult, column, from_row, rows};
-use super::session::{Transaction, send};
 use super::statement::query;
+use super::transaction::{Transaction, send};
 use super::{Error, FencingToken, Kind, Result, Store, seconds};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 /// As process 1, starts jobctl again, and reaps processes and passes signals on until that jobctl
 /// has ended. Only a process of its own can reap: a supervisor of a job waits for its command, and
 /// must find the exit status. Returns `None` in any other process, or if it can't start jobctl.
-pub(crate) fn run_as_process_one() -> Option<ExitCode> {
+pub(crate) fn run_as_init() -> Option<ExitCode> {
     if process::id() != 1 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The part of a wake that works for the runs of all workers.
+//! The time slice of a wake in which it works for the runs of all workers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -52,17 +52,17 @@ impl UpkeepState {
 /// The part of a wake that works for the runs of all workers: its time limit, and whether it
 /// changed anything.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct TimeSlice<'a> {
     /// No further transaction begins after this time; `None`: there is no limit.
     until: Option<Instant>,
     pub(super) state: &'a mut UpkeepState,
     /// Some row was changed.
     pub(crate) has_changed: bool,
-    /// Work is left for the next turn, because the time was over.
+    /// Work is left for the next slice, because the time was over.
     pub(crate) is_cut: bool,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> TimeSlice<'a> {
     pub(crate) fn new(until: Option<Instant>, state: &'a mut UpkeepState) -> Self {
         Self { until, state, has_changed: false, is_cut: false }
     }
@@ -71,8 +71,8 @@ impl<'a> Turn<'a> {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// Returns whether there is time to begin work that is due. If there is none, marks this turn
-    /// as cut short, so that the next turn does the work.
+    /// Returns whether there is time to begin work that is due. If there is none, marks this slice
+    /// as cut short, so that the next slice does the work.
     pub(crate) fn try_begin(&mut self) -> bool {
         let has_time = self.has_time();
         self.is_cut |= !has_time;
@@ -110,7 +110,7 @@ impl<'a> Turn<'a> {
         let is_halved = bisection.size().at_most() < self.state.batch.at_most();
         self.state.batch = bisection.size();
         self.has_changed |= has_changed;
-        // If nothing was changed, other sessions have locked the rows, and another turn would find
+        // If nothing was changed, other sessions have locked the rows, and another slice would find
         // them locked, too. But after a rejected part, the database may accept a smaller one.
         self.is_cut |= !bisection.is_done() && (has_changed || is_halved);
         Ok(has_changed)
@@ -139,7 +139,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns whether to look up items again. If only the time for it is missing, marks this turn
+    /// Returns whether to look up items again. If only the time for it is missing, marks this slice
     /// as cut short.
     ///
     /// - `has_changed`: a row was changed since the last look-up. Otherwise the next one would
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_rejected_item_is_set_aside_and_costs_the_others_nothing() {
         let mut state = UpkeepState::default();
-        let mut turn = Turn::new(None, &mut state);
+        let mut slice = TimeSlice::new(None, &mut state);
         let (mut done, mut aside) = (Vec::new(), Vec::new());
         let attempt = |part: &[i64]| match part.contains(&3) {
             true => Err(rejected()),
@@ -183,16 +183,16 @@ mod tests {
             aside.push(item);
             Ok(false)
         };
-        assert!(turn.work_off((1..=5).collect(), attempt, set_aside).unwrap());
+        assert!(slice.work_off((1..=5).collect(), attempt, set_aside).unwrap());
         done.sort_unstable();
         assert_eq!((done, aside), (vec![1, 2, 4, 5], vec![3]));
-        assert_eq!((turn.has_changed, turn.is_cut), (true, false));
+        assert_eq!((slice.has_changed, slice.is_cut), (true, false));
         // To set an item aside is a change, too.
-        let mut turn = Turn::new(None, &mut state);
-        assert!(turn.work_off(vec![3], |_| Err(rejected()), |_, _| Ok(true)).unwrap());
-        assert!(turn.has_changed);
+        let mut slice = TimeSlice::new(None, &mut state);
+        assert!(slice.work_off(vec![3], |_| Err(rejected()), |_, _| Ok(true)).unwrap());
+        assert!(slice.has_changed);
         let set_aside = |_, why| Err(why);
-        assert!(turn.work_off(vec![3], |_| Err(rejected()), set_aside).is_err());
+        assert!(slice.work_off(vec![3], |_| Err(rejected()), set_aside).is_err());
     }
 
     #[test]
@@ -200,25 +200,25 @@ mod tests {
         let over = Instant::now();
         for changes in [true, false] {
             let (mut state, mut tried) = (two_at_a_time(), 0);
-            let mut turn = Turn::new(Some(over), &mut state);
+            let mut slice = TimeSlice::new(Some(over), &mut state);
             let attempt = |part: &[i64]| {
                 tried += part.len();
                 Ok(changes)
             };
-            assert_eq!(turn.work_off(vec![1, 2, 3], attempt, |_, why| Err(why)).unwrap(), changes);
-            // Rows that other sessions have locked do not call for another turn.
-            assert_eq!((tried, turn.has_changed, turn.is_cut), (2, changes, changes));
-            assert!(!turn.try_begin() && turn.is_cut);
+            assert_eq!(slice.work_off(vec![1, 2, 3], attempt, |_, why| Err(why)).unwrap(), changes);
+            // Rows that other sessions have locked do not call for another slice.
+            assert_eq!((tried, slice.has_changed, slice.is_cut), (2, changes, changes));
+            assert!(!slice.try_begin() && slice.is_cut);
         }
         let mut state = two_at_a_time();
-        let mut turn = Turn::new(Some(over), &mut state);
+        let mut slice = TimeSlice::new(Some(over), &mut state);
         let rejects = |_: &[i64]| Err(rejected());
-        assert!(!turn.work_off(vec![1, 2, 3], rejects, |_, why| Err(why)).unwrap());
-        assert!(turn.is_cut, "smaller parts may be accepted");
-        assert_eq!(turn.state.batch.at_most(), 1);
+        assert!(!slice.work_off(vec![1, 2, 3], rejects, |_, why| Err(why)).unwrap());
+        assert!(slice.is_cut, "smaller parts may be accepted");
+        assert_eq!(slice.state.batch.at_most(), 1);
         for until in [None, Some(over + Duration::from_secs(3600))] {
-            let mut turn = Turn::new(until, &mut state);
-            assert!(turn.try_begin() && !turn.is_cut);
+            let mut slice = TimeSlice::new(until, &mut state);
+            assert!(slice.try_begin() && !slice.is_cut);
         }
     }
 
@@ -231,15 +231,15 @@ mod tests {
             (vec![2, 2, 2], true, true, 1),
         ] {
             let mut state = UpkeepState::default();
-            let mut turn = Turn::new(over.then(Instant::now), &mut state);
+            let mut slice = TimeSlice::new(over.then(Instant::now), &mut state);
             let asked = std::cell::Cell::new(0);
             let look_up = |at_once| {
                 assert_eq!(at_once, 2);
                 asked.set(asked.get() + 1);
                 Ok(vec![0; looked_up[asked.get() - 1]])
             };
-            turn.work_through(2, look_up, |_| Ok(changes), |_, why| Err(why)).unwrap();
-            assert_eq!((asked.get(), turn.is_cut), (times, over));
+            slice.work_through(2, look_up, |_| Ok(changes), |_, why| Err(why)).unwrap();
+            assert_eq!((asked.get(), slice.is_cut), (times, over));
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
         let mut state = UpkeepState::default();
         let mut tried: Vec<i64> = Vec::new();
         for _ in 0..2 {
-            let mut turn = Turn::new(None, &mut state);
+            let mut slice = TimeSlice::new(None, &mut state);
             let attempt = |part: &[i64]| {
                 tried.extend(part);
                 match part {
@@ -259,8 +259,8 @@ mod tests {
                     _ => Ok(true),
                 }
             };
-            turn.state.batch = BatchSize::ONE;
-            assert!(turn.work_off(vec![7, 8], attempt, |_, _| Ok(false)).unwrap());
+            slice.state.batch = BatchSize::ONE;
+            assert!(slice.work_off(vec![7, 8], attempt, |_, _| Ok(false)).unwrap());
         }
         assert_eq!((tried, state.slow()), (vec![7, 8, 8], vec![7]));
         let over = Instant::now().checked_sub(SLOW_PAUSE);

@@ -1,4 +1,5 @@
-//! What wakes the driver: a signal that stops the tick, the pool, or a connection.
+//! The signals that stop a tick, and the pipe on which its driver waits for them, the pool and a
+//! connection.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +13,7 @@ use signal_hook::flag;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-pub(super) struct Wakes {
+pub(super) struct Signals {
     /// Into its pipe, each signal writes a byte that is not zero, and each waker a zero.
     signals: SignalDelivery<UnixStream, SignalOnly>,
     sender: Arc<UnixStream>,
@@ -20,7 +21,7 @@ pub(super) struct Wakes {
     interrupted: Arc<AtomicBool>,
 }
 
-impl Wakes {
+impl Signals {
     /// Catches signals. Called before the first connection, so that no signal is missed. Processes
     /// that are started later get the default action of these signals, even if jobctl's parent
     /// ignored them.
