@@ -593,7 +593,7 @@ fn a_file_without_jobs_is_refused() {
             let refused = db.jobctl(["apply", &file]).args(flags.iter().copied()).run().exits(2);
             refused.stdout("").complains_once().stderr_has("cannot apply: ");
         }
-        db.jobctl(["apply", "-"]).stdin(text).run().exits(2).stderr_has("-: it has no jobs");
+        db.jobctl(["apply", "-"]).stdin(text).run().exits(2).stderr_has("-: the file has no jobs");
     }
     assert_eq!(definitions(&db), before);
 }

@@ -529,8 +529,12 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
     let last = pause("last");
     fs::remove_file(path("first")).unwrap();
     wait_until("the last to run", || path("last").exists());
-    // The previous result may still be on its way to the database.
-    wait_until(&format!("the tick to use {before:?} again"), || used() == before);
+    // The previous result may still be on its way to the database. The first count may also have
+    // caught what a start uses for a moment, so fewer are no leak.
+    wait_until(&format!("the tick to use no more than {before:?} again"), || {
+        let now = used();
+        now.0 <= before.0 && now.1 <= before.1 && now.2 <= before.2
+    });
     fs::remove_file(path("last")).unwrap();
     db.wait_for_status(last, "succeeded");
     tick.signal(rustix::process::Signal::TERM);

@@ -287,7 +287,7 @@ fn a_stopped_tick_whose_database_is_away_ends_its_jobs_and_exits_within_its_time
         tick.signal(Signal::TERM);
         wait_until("the job to be ended", || !gate.has_processes());
         // The result can't be written. The tick retries until then.
-        let tick = tick.wait().exits(1).stderr_has("cannot release the claims of 1 run in time");
+        let tick = tick.wait().exits(1).stderr_has("cannot record or release 1 run in time");
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
         let what = format!("run {id} shell attempt 1/10: interrupted after ");
         tick.stderr_has(&what).stderr_has(UNRECORDED);
@@ -311,7 +311,7 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
     tick.signal(Signal::TERM);
     let what = format!("run {id} shell attempt 1/10: interrupted after ");
     tick.wait().exits(1).stderr_has(&what).stderr_has(UNRECORDED).stderr_has(
-        "jobctl: cannot release the claims of 1 run in time; other ticks recover them when their \
+        "jobctl: cannot record or release 1 run in time; other ticks recover them when their \
              leases end; see the log\n",
     );
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");

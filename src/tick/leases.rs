@@ -91,8 +91,9 @@ impl Leases {
         self.held.get_mut(claim)
     }
 
-    pub(super) fn remove(&mut self, claim: &FencingToken) {
-        self.held.remove(claim);
+    /// Forgets a lease. Returns whether the tick held it.
+    pub(super) fn remove(&mut self, claim: &FencingToken) -> bool {
+        self.held.remove(claim).is_some()
     }
 
     /// Returns when the first of the renewable leases ends.

@@ -125,6 +125,8 @@ pub(super) struct Machine {
     link: Link,
     /// When an attempt ended last.
     last_ended: Instant,
+    /// Number of held claims whose result or release the tick gave up sending.
+    given_up: usize,
     /// The request that has no answer yet. Signals and ended attempts may come before the answer.
     unanswered: Option<SentRequest>,
     /// A test lets other duties come first.
@@ -165,6 +167,7 @@ impl Machine {
             failure: None,
             link: Link::new(now),
             last_ended: now,
+            given_up: 0,
             unanswered: None,
             turns: Turns::default(),
             leases: Leases::default(),

@@ -149,7 +149,7 @@ impl Machine {
         let leases = &self.leases;
         let is_over = |write: &PendingWrite| is_over(write, leases.get(&write.token()));
         for write in self.writes.drop_if(is_over) {
-            self.leases.remove(&write.token());
+            self.given_up += usize::from(self.leases.remove(&write.token()));
             let outcome = self.writes.outcome(&write);
             self.leave_to_lease(write.token(), &write.subject(), &outcome);
         }

@@ -111,8 +111,8 @@ impl Machine {
 
     /// Drops the writes that are left, and hands the result of the tick to the driver.
     pub(super) fn exit(&mut self) {
-        let unreleased = self.leases.len();
         self.drop_writes(|_, _| true);
+        let unreleased = self.given_up + self.leases.len();
         for claim in self.leases.tokens().collect::<Vec<_>>() {
             let subject = format!("run {}", claim.id);
             self.leave_to_lease(claim, &subject, &"not released at the exit");
@@ -126,8 +126,8 @@ impl Machine {
             None => {
                 let runs = plural::of(unreleased as i64, "run");
                 Err(anyhow!(
-                    "cannot release the claims of {runs} in time; other ticks recover them when \
-                     their leases end; see the log"
+                    "cannot record or release {runs} in time; other ticks recover them when their \
+                     leases end; see the log"
                 ))
             }
         };

@@ -1233,14 +1233,29 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
     };
     assert_eq!(exits(Vec::new(), false, false), (String::new(), String::new()));
     let (error, log) = exits(vec![run(1)], false, false);
-    assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
+    assert!(error.contains("cannot record or release 1 run in time"), "{error}");
     let line = "run 1: not released at the exit; another tick recovers the run when its lease ends";
     assert!(log.contains(line), "{log}");
     let (error, log) = exits(vec![run(1)], true, true);
-    assert!(error.contains("cannot release the claims of 1 run in time"), "{error}");
+    assert!(error.contains("cannot record or release 1 run in time"), "{error}");
     assert!(log.contains("the database did not confirm the result"), "{log}");
     assert_eq!(exits(vec![run(1)], true, false).0, "the connection is lost");
     assert_eq!(exits(Vec::new(), true, true).0, "");
+}
+
+/// Found by the simulation: the lease had ended before the exit, so no claim was left to count.
+#[test]
+fn a_tick_that_gave_a_result_up_before_its_exit_fails() {
+    let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
+    tick.machine.writes.push(PendingWrite::Record(Box::new(judged(1, 0, tick.now))));
+    tick.machine.link.lost(tick.now, anyhow!("refused"));
+    tick.machine.has_signal = true;
+    tick.machine.now += seconds(120.0);
+    tick.machine.drop_expired();
+    tick.machine.exit();
+    tick.take(Event::Time);
+    let Some(Instruction::Exit(Err(error))) = tick.instructions.pop() else { panic!() };
+    assert!(error.to_string().contains("cannot record or release 1 run in time"), "{error}");
 }
 
 #[test]
