@@ -1147,8 +1147,8 @@ BEGIN
                     CASE WHEN next.status IN ('succeeded', 'dead', 'cancelled') THEN now() END,
                     now()
                 FROM (
-                    -- 1: this attempt does not count towards max_attempts. 0: it counts. At most 100
-                    -- of each kind do not, so that no run goes on forever.
+                    -- 1: this attempt does not count towards max_attempts. 0: it counts. At most
+                    -- 100 of each kind do not, so that no run goes on forever.
                     SELECT CASE asked.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'

@@ -234,7 +234,8 @@ fn a_file_is_read_up_to_a_limit() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let file = folder.path().join("large");
     let large = fs::File::create(&file).unwrap();
-    // A sparse file of 1 TiB: who reads it whole needs more than the 4 GB that prlimit leaves.
+    // A sparse file of 1 TiB: a command that reads it whole needs more than the 4 GB that prlimit
+    // leaves.
     large.set_len(1 << 40).unwrap();
     for command in READERS {
         for name in [file.to_str().unwrap(), "-", "/dev/stdin"] {

@@ -175,7 +175,8 @@ fn ticks_start_nothing_after_a_restore_until_an_operator_accepts_it() {
     let operator = Role::granted(&db, "operator");
     let accept = operator.jobctl(["accept-restore", "--reason", "paid ones are cancelled"]);
     let accepted = accept.run().success().stdout("accepted\n").complains_once();
-    let owner = "new runs can get the ids of lost runs, and so their keys, such as jobctl-run-17; as the schema's owner, ";
+    let owner = "new runs can get the ids of lost runs, and so their keys, such as jobctl-run-17; \
+        as the schema's owner, ";
     let setval = "setval('jobctl.job_runs_id_seq', nextval('jobctl.job_runs_id_seq') + 1000000)";
     accepted.stderr_has(owner).stderr_has(setval);
     hosts.iter().for_each(|host| drop(host.tick(&db).success()));

@@ -166,7 +166,7 @@ fn every_way_to_enqueue_sets_the_share() {
 }
 
 #[test]
-fn a_share_that_is_no_name_is_refused() {
+fn an_invalid_share_is_refused() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
     for share in ["", "-x", "a\tb", &"x".repeat(256)] {

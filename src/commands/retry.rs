@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     /// All runs that an operator cancelled; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_cancelled: bool,
-    /// Repeat succeeded runs: also those among the given ids, or without ids, only those, all that
-    /// match the filters
+    /// Repeat succeeded runs: also those among the given ids; without ids, only succeeded runs,
+    /// each that matches the filters
     #[arg(long, conflicts_with = "All", help_heading = HEADING)]
     again: bool,
     /// Make cancelled runs due now, even if their time is in the future or they waited for other

@@ -47,7 +47,7 @@ impl Notes {
         let Some(note) = self.note.as_ref().filter(|_| has_seen) else { return };
         if let Err(error) = note.write(&self.seen, |stored| !self.seen.replaces(stored)) {
             log::debug!(
-                "cannot write the note of this tick, with which later ticks notice a restore: {error}"
+                "cannot write the note of this tick, so later ones may miss a restore: {error}"
             );
         }
     }

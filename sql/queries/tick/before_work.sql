@@ -6,8 +6,8 @@
 --                src/job/seen_ticks.rs
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at: the claims of this tick
 --
--- Not part of wake.sql for two reasons. It must see the last claims of the tick from which this tick
--- takes over the claim right. And planning it would cost each tick without work a millisecond.
+-- Not part of wake.sql for two reasons. It must see the last claims of the tick from which this
+-- tick takes over the claim right. And planning it would cost each tick without work a millisecond.
 SELECT
     count(*)::integer AS held,
     EXISTS (
