@@ -479,6 +479,13 @@ impl Checks {
     }
 
     /// A tick takes an answer.
+    /// A request got no answer within the limit. The time within which results are recorded is only
+    /// promised if all answers come, so it begins again.
+    pub(super) fn unanswered(&mut self, tick: usize, now: Time) {
+        let of_tick = |claim: &FencingToken| self.claimed_by.get(claim) == Some(&tick);
+        self.results.iter_mut().filter(|(claim, _)| of_tick(claim)).for_each(|(_, at)| *at = now);
+    }
+
     pub(super) fn answered(
         &mut self,
         tick: &mut Tick,

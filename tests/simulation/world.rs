@@ -1195,10 +1195,12 @@ impl World {
     fn poll(&mut self, tick: &mut Tick, now: Instant) -> Option<Answer> {
         let answer = match (tick.answer.take(), &tick.exchange) {
             (Some(answer), _) => answer,
-            (None, Some(exchange)) if now >= exchange.until => self
-                .variant
-                .timed_out(&exchange.request)
-                .unwrap_or_else(|| refusal(&exchange.request, lost(), exchange.made.clone())),
+            (None, Some(exchange)) if now >= exchange.until => {
+                self.checks.unanswered(tick.number, self.now);
+                self.variant
+                    .timed_out(&exchange.request)
+                    .unwrap_or_else(|| refusal(&exchange.request, lost(), exchange.made.clone()))
+            }
             _ => return None,
         };
         let exchange = tick.exchange.take()?;
