@@ -5534,9 +5534,11 @@ CREATE VIEW jobctl.seen_workers AS
             WHEN (worker.last_tick_at <= (now() + '00:01:00'::interval)) THEN worker.last_tick_at
             ELSE NULL::timestamp with time zone
         END AS seen_at,
-    (hold.name IS NOT NULL) AS is_held
+    (held.name IS NOT NULL) AS is_held
    FROM (jobctl.job_workers worker
-     LEFT JOIN jobctl.current_holds hold ON (((hold.scope = 'worker'::text) AND (hold.name = worker.worker))));
+     LEFT JOIN ( SELECT DISTINCT hold.name
+           FROM jobctl.current_holds hold
+          WHERE (hold.scope = 'worker'::text)) held ON ((held.name = worker.worker)));
 CREATE VIEW jobctl.unaccepted_restores AS
  SELECT job_events.recorded_at,
     job_events.detail

@@ -292,9 +292,9 @@ fn a_tick_far_from_its_database_prefetches_for_the_time_of_an_answer() {
 fn a_tick_with_idle_threads_keeps_the_claim_right() {
     let db = TestDb::new();
     // Too long for a prefetch, however busy the machine is.
-    insert_commands(&db, 4, "sleep 0.55");
+    insert_commands(&db, 4, "sleep 1.1");
     // The claim right lasts as long as the lease here, and is renewed three times in it.
-    db.jobctl(["tick", "--concurrency", "1", "--lease", "1s"]).run().success();
+    db.jobctl(["tick", "--concurrency", "1", "--lease", "3s"]).run().success();
     assert_eq!(
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"),
         "succeeded|4"

@@ -64,6 +64,19 @@ fn a_held_worker_claims_nothing_and_others_do() {
 }
 
 #[test]
+fn a_worker_that_two_people_hold_counts_as_one() {
+    let db = TestDb::new();
+    // A regular worker has ticked twice.
+    tick(&db, "a");
+    tick(&db, "a");
+    for _ in 0..2 {
+        db.jobctl(["hold", "--worker", "a", "--for", "1h"]).run().success();
+    }
+    assert_eq!(db.query("SELECT worker, is_held FROM jobctl.seen_workers"), "a|t");
+    assert_eq!(db.query("SELECT jobctl.regular_workers(NULL)"), "{a}");
+}
+
+#[test]
 fn during_a_hold_schedules_fire_and_running_runs_finish() {
     let db = TestDb::new();
     let gate = Gate::new();

@@ -11,8 +11,11 @@ SELECT
         WHEN worker.claiming_until BETWEEN now() AND now() + interval '10 minutes' THEN now()
         WHEN worker.last_tick_at <= now() + interval '1 minute' THEN worker.last_tick_at
     END AS seen_at,
-    hold.name IS NOT NULL AS is_held
+    held.name IS NOT NULL AS is_held
 FROM jobctl.job_workers AS worker
-LEFT JOIN jobctl.current_holds AS hold
-    ON hold.scope = 'worker'
-    AND hold.name = worker.worker;
+-- DISTINCT: several people may hold a worker.
+LEFT JOIN (
+    SELECT DISTINCT hold.name
+    FROM jobctl.current_holds AS hold
+    WHERE hold.scope = 'worker'
+) AS held ON held.name = worker.worker;
