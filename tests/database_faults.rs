@@ -708,6 +708,7 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
             &["cancel", &waiting],
             &["settle", &dead],
             &["enqueue", "a", "--after", &waiting],
+            &["enqueue", "a", "--after", &waiting, "--after", &dead],
         ],
     );
     assert_named(
@@ -725,7 +726,14 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
         "DELETE",
         &[&["prune", &ended], &["prune", "--older-than", "0s", "--dead-older-than", "0s", "--yes"]],
     );
-    assert_named("job_dependencies", "INSERT", &[&["enqueue", "a", "--after", &waiting]]);
+    assert_named(
+        "job_dependencies",
+        "INSERT",
+        &[
+            &["enqueue", "a", "--after", &waiting],
+            &["enqueue", "a", "--after", &waiting, "--after", &dead],
+        ],
+    );
     assert_named(
         "job_definitions",
         "INSERT OR UPDATE OR DELETE",

@@ -82,8 +82,7 @@ BEGIN
         UPDATE jobctl.job_dependencies AS dependency
         SET
             state = CASE
-                WHEN predecessor.status = 'succeeded' OR predecessor.succeeded_attempt IS NOT NULL
-                    THEN 'met'
+                WHEN predecessor.succeeded_attempt IS NOT NULL THEN 'met'
                 WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
                 WHEN dependency.rule = 'any_end' THEN 'met'
                 ELSE 'stuck'
@@ -99,8 +98,9 @@ BEGIN
                 run.status,
                 run.attempts,
                 run.finished_at,
-                CASE
-                    WHEN run.status <> 'succeeded' THEN jobctl.succeeded_attempt(run.id)
+                CASE run.status
+                    WHEN 'succeeded' THEN run.attempts
+                    ELSE jobctl.succeeded_attempt(run.id)
                 END AS succeeded_attempt
             FROM jobctl.job_runs AS run
             WHERE run.id = due.after_id

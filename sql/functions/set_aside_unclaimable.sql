@@ -60,9 +60,9 @@ BEGIN
                         started_at = now(),
                         updated_at = now()
                     WHERE run.id = set_aside_unclaimable.id;
-                    IF NOT FOUND THEN
-                        PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
-                    END IF;
+                    PERFORM jobctl.require_written(
+                        'job_runs', chosen => 1, written => FOUND::integer
+                    );
                 END IF;
                 -- The run can be claimed. This error undoes the claim.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';

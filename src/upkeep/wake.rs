@@ -24,7 +24,7 @@ pub(crate) struct Wake {
     /// The claims of this tick. Without them, the wake counts the runs that other ticks of the
     /// worker hold. The number of these claims would not be enough, because some may be lost.
     pub(crate) own_claims: Vec<FencingToken>,
-    /// The wake begins no transaction after this time, because other statements have their slice.
+    /// The wake begins no transaction after this time, because other statements have their turn.
     pub(crate) until: Instant,
     /// A search for runs that can't be claimed begins, because a claim failed.
     pub(crate) failed_claim: Option<FailedClaim>,

@@ -240,7 +240,7 @@ impl Pool {
     }
 
     /// Counts an extension of these leases. Returns a job whose output was not stored after so many
-    /// extensions that each job has had its slice.
+    /// extensions that each job has had its turn.
     pub(super) fn await_output(&mut self, claims: &[FencingToken]) -> Option<FencingToken> {
         self.pauses_output = self.pauses_output.saturating_sub(1);
         // The results of jobs that were interrupted have their output, and come soon.

@@ -1025,7 +1025,7 @@ defects! {
     "rate not counted" in CLAIM;
         "started.runs * definition.rate_interval" => "interval '0'"; "within the rate"
     "lock ignored" in text!("functions/within_locks");
-        "chosen.slice + coalesce(running.runs, 0)" => "0"; "runs with lock"
+        "chosen.turn + coalesce(running.runs, 0)" => "0"; "runs with lock"
     "most of a lock ignored" in text!("functions/most_with_lock");
         "min(definition.lock_most)" => "max(definition.lock_most) + 1"; "runs with lock"
     "rate of a share not counted" in CLAIM;

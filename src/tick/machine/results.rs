@@ -122,8 +122,7 @@ impl Machine {
                 self.writes.push(PendingWrite::Keep(judged));
             }
             _ if is_last => {
-                self.leases.remove(&token);
-                self.leave_to_lease(token, &subject, error);
+                self.give_up(token, &subject, error);
                 self.failure.get_or_insert_with(|| anyhow!("{error}"));
             }
             again => self.writes.send_again(again, self.now + RESULT_PAUSE),
@@ -149,10 +148,16 @@ impl Machine {
         let leases = &self.leases;
         let is_over = |write: &PendingWrite| is_over(write, leases.get(&write.token()));
         for write in self.writes.drop_if(is_over) {
-            self.given_up += usize::from(self.leases.remove(&write.token()));
             let outcome = self.writes.outcome(&write);
-            self.leave_to_lease(write.token(), &write.subject(), &outcome);
+            self.give_up(write.token(), &write.subject(), &outcome);
         }
+    }
+
+    /// Forgets a claim whose result or release was not written, and counts it if its lease was
+    /// still held.
+    pub(super) fn give_up(&mut self, claim: FencingToken, subject: &str, why: &dyn Display) {
+        self.given_up += usize::from(self.leases.remove(&claim));
+        self.leave_to_lease(claim, subject, why);
     }
 
     /// Logs that this tick can do no more for a run, and why.

@@ -112,19 +112,18 @@ impl Machine {
     /// Drops the writes that are left, and hands the result of the tick to the driver.
     pub(super) fn exit(&mut self) {
         self.drop_writes(|_, _| true);
-        let unreleased = self.given_up + self.leases.len();
         for claim in self.leases.tokens().collect::<Vec<_>>() {
             let subject = format!("run {}", claim.id);
-            self.leave_to_lease(claim, &subject, &"not released at the exit");
+            self.give_up(claim, &subject, &"not released at the exit");
         }
         // After a signal the tick does not wait for a slow answer. Then only claimed runs matter,
         // not a lost connection.
         let lost = self.link.take_unavailable().filter(|_| !self.has_signal);
         let result = match self.failure.take().or(lost) {
             Some(failure) => Err(failure),
-            None if unreleased == 0 => Ok(()),
+            None if self.given_up == 0 => Ok(()),
             None => {
-                let runs = plural::of(unreleased as i64, "run");
+                let runs = plural::of(self.given_up as i64, "run");
                 Err(anyhow!(
                     "cannot record or release {runs} in time; other ticks recover them when their \
                      leases end; see the log"
