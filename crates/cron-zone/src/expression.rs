@@ -133,7 +133,7 @@ impl Expression {
 
     /// Returns whether it uses a form that crontab(5) lacks.
     pub(super) fn extends_cron(&self) -> bool {
-        self.days.special | self.weekdays.special > 0
+        self.days.special > 0 || self.weekdays.special > 0
     }
 
     /// Returns whether the job may run on this date.
@@ -417,7 +417,7 @@ mod tests {
         refuses("60 * * * *", "`60` in the minute field is wrong; allowed are 0 to 59");
         refuses("* 24 * * *", "`24` in the hour field is wrong; allowed are 0 to 23");
         let days = "in the day-of-month field is wrong; allowed are 1 to 31, L or LW";
-        for item in ["0", "W", "15W", "LL"] {
+        for item in ["0", "W", "15W", "LL", "1#2"] {
             refuses(&format!("* * {item} * *"), &format!("`{item}` {days}"));
         }
         refuses("* * 1-L * *", &format!("`L` {days}"));

@@ -620,6 +620,34 @@ mod tests {
     }
 
     #[test]
+    fn the_first_time_at_an_instant_may_be_that_instant() {
+        let daily = schedule("0 9 * * *", "UTC");
+        let nine = at("2026-01-01T09:00:00Z");
+        assert_eq!(daily.first_at(nine), Ok(nine));
+        assert_eq!(daily.first_at(nine + NANOSECOND), Ok(at("2026-01-02T09:00:00Z")));
+        let every = schedule("@every 90m", "UTC");
+        assert_eq!(every.first_at(nine), Ok(at("2026-01-01T10:30:00Z")));
+    }
+
+    #[test]
+    fn last_and_nth_days_and_intervals_extend_cron() {
+        for extended in ["0 9 L * *", "0 9 LW * *", "0 9 * * 5L", "0 9 * * 1#2", "@every 90m"] {
+            assert!(schedule(extended, "UTC").extends_cron(), "{extended}");
+        }
+        for plain in ["0 9 1-7 * 1", "0 9 */2 * mon,5", "@weekly"] {
+            assert!(!schedule(plain, "UTC").extends_cron(), "{plain}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_its_sentence() {
+        let error = Schedule::parse("@never", "UTC").unwrap_err();
+        let sentence = error.to_string();
+        assert!(sentence.starts_with("`@never` is not a schedule"));
+        assert_eq!(String::from(error), sentence);
+    }
+
+    #[test]
     fn a_schedule_that_never_fires_is_refused() {
         let now = at("2026-03-01T00:00:00Z");
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 */2"] {

@@ -209,7 +209,7 @@ mod tests {
             let offset = Zone::parse(fixed).unwrap().offset(DateTime::UNIX_EPOCH);
             assert_eq!(offset.num_hours(), if name.contains('-') { -hours } else { hours });
         }
-        for name in ["UTC+05:30", "+0545", "GMT+15", "-13:00"] {
+        for name in ["UTC+05:30", "+0545", "+00:30", "GMT+15", "-13:00"] {
             refuses(name, zone);
         }
         refuses("UTC+0", "write UTC");
