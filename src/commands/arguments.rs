@@ -47,7 +47,7 @@ pub(super) struct Filter {
     /// Only runs with this key; KEY* stands for all keys that begin with KEY
     #[arg(long, value_name = "KEY", value_parser = key_filter)]
     key: Option<String>,
-    /// Only runs of this share
+    /// Only runs with this share, which `enqueue --share` set
     #[arg(long, value_name = "SHARE", value_parser = share)]
     share: Option<String>,
     /// Only runs with an attempt on this worker, finished or running

@@ -61,8 +61,8 @@ pub(crate) struct Arguments {
     /// Count only runs that died within this time [default: any]
     #[arg(long, value_name = "DURATION", value_parser = length(SECOND, YEAR))]
     max_dead_within: Option<Duration>,
-    /// Report runs that are due, schedules that are late and lost leases that no tick has recovered
-    /// for longer than this
+    /// Report what has waited longer than this: due runs, late schedules, and lost leases that no
+    /// tick has recovered
     #[arg(
         long,
         value_name = "DURATION",

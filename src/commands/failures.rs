@@ -67,7 +67,7 @@ struct AttemptFilter {
     /// Only attempts of runs of this queue
     #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
     queue: Option<String>,
-    /// Only attempts of runs of this share
+    /// Only attempts of runs with this share, which `enqueue --share` set
     #[arg(long, value_name = "SHARE", value_parser = share)]
     share: Option<String>,
     /// Only attempts that failed with this type, such as exit_code or timeout

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     count: u16,
-    /// List all fires within this time, and the sum of the usual run times
+    /// List all fires within this time, and how long their runs usually take in all
     #[arg(
         long,
         value_name = "DURATION",

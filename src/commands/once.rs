@@ -76,8 +76,8 @@ pub(crate) struct Arguments {
     /// Settle an open key: done if its effect happened, redo if it did not
     #[arg(long, value_name = "WHAT")]
     settle: Option<Settle>,
-    /// With --settle done: what the command printed, at most 8 KiB. jobctl adds the newline at the
-    /// end
+    /// With --settle done: the output to keep for the key, which each later call prints; at most
+    /// 8 KiB, without the newline at the end, which jobctl adds
     #[arg(long, value_name = "TEXT", requires = "settle", value_parser = result)]
     result: Option<String>,
     /// List the open keys

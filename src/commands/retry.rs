@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// each that matches the filters
     #[arg(long, conflicts_with = "All", help_heading = HEADING)]
     again: bool,
-    /// Make cancelled runs due now, even if their time is in the future or they waited for other
-    /// runs
+    /// Make cancelled runs due now; without it, they keep a future time, and wait again for the
+    /// runs that they waited for
     #[arg(long)]
     now: bool,
     /// Also take running runs from their workers; the results of these attempts do not count

@@ -83,7 +83,8 @@ struct EventFilter {
     /// Only changes before then
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     until: Option<When>,
-    /// Only changes with this text in the user, the host or the login, ignoring case
+    /// Only changes with this text in the system user, the host or the database role, ignoring
+    /// case
     #[arg(long, value_name = "TEXT")]
     by: Option<String>,
     /// Only changes of this kind, such as retry, hold, or change (of a definition)

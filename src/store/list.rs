@@ -146,7 +146,7 @@ pub(crate) struct TrailFilter {
     pub(crate) since: Option<DateTime<Utc>>,
     /// The end of the window, exclusive.
     pub(crate) until: Option<DateTime<Utc>>,
-    /// A text in the user, the host or the login.
+    /// A text in the system user, the host or the database role.
     pub(crate) by: Option<String>,
     pub(crate) action: Option<String>,
     pub(crate) job: Option<String>,

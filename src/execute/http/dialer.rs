@@ -160,7 +160,8 @@ impl Dialer {
             found.retain(|address| is_public(address.ip()));
         }
         if found.is_empty() {
-            let why = "the server has no public address; --http-allow must name it exactly";
+            let why =
+                "the server has no public address; --http-allow must name its host without a `*`";
             return Err(not_allowed(why));
         }
         Ok(found)
