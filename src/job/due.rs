@@ -320,6 +320,60 @@ mod tests {
         assert!(errors[0].starts_with("schedule of `cleanup_nightly` does not fire: "));
     }
 
+    fn plan(due: DueSchedule) -> FirePlan {
+        let (mut plans, errors) = plan_fires(vec![due]);
+        assert_eq!(errors, [""; 0]);
+        plans.remove(0)
+    }
+
+    #[test]
+    fn a_new_application_schedule_begins_after_it_was_stored_and_from_its_start_on() {
+        // It was stored at 0:30, and is read for the first time at 2:10.
+        let begins = |starts_at| {
+            let new = DueSchedule { seen: None, stored_at: Some(clock(30)), ..hourly(130) };
+            let plan = plan(DueSchedule { starts_at, ..new });
+            (plan.times.len(), plan.next, plan.is_due_again())
+        };
+        assert_eq!(begins(None), (0, Some(clock(60)), true));
+        assert_eq!(begins(Some(clock(0))), (0, Some(clock(60)), true));
+        assert_eq!(begins(Some(clock(120))), (0, Some(clock(120)), true));
+        assert_eq!(begins(Some(clock(180))), (0, Some(clock(180)), false));
+        // Its start is a nominal time, at which it was stored: the first time is later.
+        let at_start = Some(clock(60));
+        let new = DueSchedule { stored_at: at_start, starts_at: at_start, ..hourly(130) };
+        assert_eq!(plan(DueSchedule { seen: None, ..new }).next, Some(clock(120)));
+    }
+
+    #[test]
+    fn an_application_schedule_fires_within_its_bounds() {
+        // Its stored time is 0:00, and now it is 2:10.
+        let fired = |due| {
+            let plan = plan(due);
+            (plan.times.len(), plan.next, plan.is_due_again())
+        };
+        let ends = |minutes| fired(DueSchedule { ends_at: Some(clock(minutes)), ..hourly(130) });
+        assert_eq!(ends(180), (3, Some(clock(180)), false));
+        assert_eq!(ends(179), (3, None, false));
+        assert_eq!(ends(60), (2, None, false));
+        assert_eq!(ends(0), (1, None, false));
+        assert_eq!(ends(-1), (0, None, false));
+        let begin = |minutes| Some(clock(minutes));
+        for (minutes, expected) in
+            [(0, (3, Some(clock(180)), false)), (1, (0, Some(clock(60)), true))]
+        {
+            let starts = DueSchedule { starts_at: begin(minutes), ..hourly(130) };
+            let resumed = DueSchedule { resumed_at: begin(minutes), ..hourly(130) };
+            assert_eq!((fired(starts), fired(resumed)), (expected, expected), "{minutes}");
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_is_put_off_is_not_due_again() {
+        let (plans, _) = plan_fires(vec![DueSchedule { schedule: "x".to_owned(), ..hourly(200) }]);
+        assert!(plans[0].next.is_some_and(|next| next < plans[0].due.now));
+        assert!(!plans[0].is_due_again());
+    }
+
     /// An hourly schedule, half an hour before its next time at 1:00.
     fn scheduled() -> Scheduled {
         Scheduled {

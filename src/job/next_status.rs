@@ -219,6 +219,14 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_is_no_snooze_waits_by_its_backoff() {
+        let mut ended = ended(Outcome::Failed(Failure::ExitCode(1)));
+        ended.output.text = "retry-after: 10s".to_owned();
+        let next = NextStatus::of(&ended, &facts(Prospect::Transient, 1));
+        assert_eq!((next.status, next.wait), (Status::Failed, duration::MINUTE));
+    }
+
+    #[test]
     fn a_snooze_lasts_a_second_at_least() {
         for outcome in [Outcome::Failed(Failure::ExitCode(75)), http(503, Some(0))] {
             let facts = RetryFacts { backoff: "fixed:0s", ..facts(Prospect::Snoozed, 1) };
