@@ -1,8 +1,8 @@
 -- Accepts a database that was restored from a backup. Ticks had stopped starting runs, because
--- their hosts remember a newer database. After this they go on.
+-- their hosts remember a newer database. Now ticks start runs again.
 -- $1  host_user    $2  reason    $3  unnoticed: accept it even if no tick has noticed the restore
--- One row: how many ids new runs must skip, and whether this login could skip them. Zero rows: no
--- tick has noticed a restore that is not accepted.
+-- One row: how many ids new runs must skip (`skipped`), and whether this login could make the
+-- sequence skip them (`is_done`). Zero rows: no tick has noticed a restore that is not accepted.
 --
 -- New runs must not get the ids of runs that were enqueued after the backup, because keys contain
 -- ids: HTTP receivers and hosts have seen a key such as jobctl-run-17. So the sequence skips a

@@ -152,12 +152,14 @@ applied AS (
         enqueuers = excluded.enqueuers,
         enqueue_may_set = excluded.enqueue_may_set,
         enabled = excluded.enabled,
-        -- With another rate or burst, the earlier starts do not count.
+        -- With another rate or burst, the earlier starts do not count: NULL.
         rate_next_at = CASE
             WHEN (definition.rate, definition.burst)
                 IS NOT DISTINCT FROM (excluded.rate, excluded.burst)
                 THEN definition.rate_next_at
         END,
+        -- Keeps the stored time if the schedule is the same, or if a time of the old schedule is
+        -- due, see above.
         next_run_at = CASE
             WHEN definition.enabled
                 AND excluded.enabled
@@ -179,7 +181,8 @@ applied AS (
         END,
         put_off_until = NULL,
         updated_at = now()
-    -- Compares the whole action, too, because another program may store more in it than the keys.
+    -- Skips unchanged definitions. Compares the whole action, too, because another program may have
+    -- stored more in it than the keys.
     WHERE (definition.action, jobctl.definition_keys(definition))
         IS DISTINCT FROM (excluded.action, jobctl.definition_keys(excluded))
         OR definition.put_off_until IS NOT NULL

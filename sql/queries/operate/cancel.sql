@@ -2,7 +2,8 @@
 -- request: its worker sees this at the next heartbeat and stops the job.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation, for undo.sql
--- A row per existing id: its status before, and whether the request was granted.
+-- A row per existing id: its status before, and whether the request was granted. `is_blocked` is
+-- always false, because only a retry can block a run.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -63,9 +64,9 @@ ended AS MATERIALIZED (
 )
 SELECT asked.id, asked.status, asked.granted, false AS is_blocked
 FROM asked
--- PostgreSQL executes a SELECT in WITH only if it is read.
+-- PostgreSQL executes a SELECT in WITH only if the statement reads it, so read `ended`.
 CROSS JOIN ended
--- Only for running runs. For the others, end_runs checks that each row was written.
+-- Checks only the running runs. For the other runs, end_runs checks that each row was written.
 CROSS JOIN jobctl.require_written(
     'job_runs',
     chosen => (SELECT count(*) FROM asked WHERE asked.granted AND asked.status = 'running'),

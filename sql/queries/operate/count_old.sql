@@ -6,7 +6,8 @@ SELECT
     count(*) AS runs
 FROM jobctl.job_runs AS run
 LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
--- Reads only the part of the index that can have old runs, by the shortest time of all.
+-- Makes the index scan shorter: no run is old before the shortest time of all definitions and
+-- parameters.
 WHERE run.finished_at < now() - least(
     make_interval(secs => least($1::float8, $2::float8)),
     (
@@ -14,6 +15,7 @@ WHERE run.finished_at < now() - least(
         FROM jobctl.job_definitions AS shortest
     )
 )
+    -- The conditions of prune.sql.
     AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
         WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $2::float8))
         ELSE coalesce(definition.keep, make_interval(secs => $1::float8))

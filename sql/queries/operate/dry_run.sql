@@ -1,7 +1,7 @@
 -- Returns the answers that a request for runs would get. Changes nothing.
 -- $1  ids    $2  from: statuses that a run may have
 -- A row per existing id: its status, whether the request would be granted, and whether a retry
--- would block the run until other runs have ended.
+-- would block the run until other runs have ended (`is_blocked`).
 SELECT
     run.id,
     run.status,

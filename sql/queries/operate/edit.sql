@@ -4,12 +4,14 @@
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
 -- $11 backoff  $12 operation, for undo.sql
--- A row per existing id: its status, and whether it has these values now.
+-- A row per existing id: its status, and whether it has these values now (`granted`). `is_blocked`
+-- is always false, because only a retry can block a run.
 WITH wanted AS (
     SELECT
         $5::text AS queue,
         $6::integer AS priority,
-        -- With a time in the past, the run would start before runs that are due already.
+        -- At least now(): with a time in the past, the run would start before runs that are due
+        -- already.
         CASE WHEN num_nonnulls($7::timestamptz, $8::float8) > 0
             THEN greatest($7::timestamptz, now() + make_interval(secs => coalesce($8::float8, 0)))
         END AS run_at,
@@ -48,7 +50,8 @@ granted AS (
         asked.id,
         asked.job_type,
         asked.before,
-        -- 1000 is the limit of the constraint texts_are_short.
+        -- The changed values, for the trail. Empty: the run has the wanted values already, so
+        -- nothing is written. 1000 is the limit of the constraint texts_are_short.
         left(concat_ws(
             ', ',
             CASE WHEN wanted.queue <> asked.queue
@@ -90,7 +93,8 @@ edited AS (
         queue = coalesce(wanted.queue, run.queue),
         priority = coalesce(wanted.priority, run.priority),
         run_at = coalesce(wanted.run_at, run.run_at),
-        -- `least` ignores NULL.
+        -- The CASE keeps a run without an expiry from getting one: `least` ignores NULL. The
+        -- constraint times_are_dates allows no later time than the year 9999.
         expires_at = CASE
             WHEN run.expires_at IS NOT NULL
                 THEN least(

@@ -1,7 +1,9 @@
--- Replaces the payload of blocked, queued, failed or dead runs. It can hold a command, so only the
--- schema's owner has the privilege for this.
+-- Replaces the payload of blocked, queued, failed or dead runs. Only the schema's owner has the
+-- privilege for this, because a payload can contain a command.
 -- $1  ids, locked by edit.sql    $2  payload    $3  host_user    $4  reason, for the trail
--- $5  operation. The event has no old payload for an undo, because viewers read the trail.
+-- $5  operation. It can't be undone: the event does not contain the old payload, because viewers
+--     may read events.
+-- One row: true. Raises an error if not all of the runs were written.
 WITH edited AS (
     UPDATE jobctl.job_runs AS run
     SET
@@ -20,5 +22,5 @@ SELECT jobctl.require_written(
     'job_runs',
     chosen => cardinality($1::bigint[]),
     written => count(*)
-)
+) AS is_written
 FROM edited

@@ -3,10 +3,11 @@
 -- dead when a tick claims them.
 -- $1  names in the file    $2  file, its name    $3  removes: whether to delete; else disables
 -- $4  host_user    $5  reason, for the trail
--- A row per definition that was disabled or deleted: its name, whether it had an enabled schedule,
--- of its own or of an application, how many waiting runs will end dead, and whether the definition
--- had hooks, which these runs lose.
-WITH asked AS MATERIALIZED (
+-- A row per definition that was disabled or deleted:
+--   is_scheduled  whether it had an enabled schedule, of its own or of an application
+--   waiting       how many waiting runs will end dead
+--   has_hooks     whether it had hooks, which these runs lose
+WITH missing AS MATERIALIZED (
     SELECT definition.name
     FROM jobctl.job_definitions AS definition
     WHERE definition.name <> ALL ($1::text[])
@@ -19,8 +20,8 @@ disabled AS (
     SET
         enabled = false,
         updated_at = now()
-    FROM asked
-    WHERE definition.name = asked.name
+    FROM missing
+    WHERE definition.name = missing.name
         AND NOT $3::boolean
     RETURNING
         definition.name,
@@ -32,8 +33,8 @@ disabled AS (
 ),
 removed AS (
     DELETE FROM jobctl.job_definitions AS definition
-    USING asked
-    WHERE definition.name = asked.name
+    USING missing
+    WHERE definition.name = missing.name
         AND $3::boolean
     RETURNING
         definition.name,
@@ -51,6 +52,8 @@ ended AS (
         removed.name,
         removed.is_scheduled,
         removed.has_hooks,
+        -- Pending and blocked runs have an index each. Only runs of defined jobs are in the first
+        -- one, so its condition on job_type is repeated.
         (
             SELECT count(*)
             FROM jobctl.job_runs AS run
@@ -77,11 +80,11 @@ trail AS (
     ORDER BY ended.name
 )
 SELECT ended.name, ended.is_scheduled, ended.waiting, ended.has_hooks
-FROM asked
+FROM missing
 CROSS JOIN jobctl.require_written(
     'job_definitions',
-    chosen => (SELECT count(*) FROM asked),
+    chosen => (SELECT count(*) FROM missing),
     written => (SELECT count(*) FROM ended)
 )
-LEFT JOIN ended ON ended.name = asked.name
+LEFT JOIN ended ON ended.name = missing.name
 ORDER BY ended.name

@@ -1,7 +1,7 @@
--- Deletes a worker that does not tick and holds no run, and its holds. A worker that never ticked
--- may have holds, too: then deletes only these.
+-- Deletes a worker that does not tick and holds no run, and deletes its holds. A worker that never
+-- ticked may have holds, too: then deletes only the holds.
 -- $1  worker    $2  host_user    $3  reason
--- One row: whether anything was deleted. Zero rows: no such worker.
+-- One row: whether anything was deleted. Zero rows: no such worker, and no hold of it.
 WITH known AS MATERIALIZED (
     SELECT worker.worker, worker.last_tick_at
     FROM jobctl.job_workers AS worker
@@ -10,6 +10,7 @@ WITH known AS MATERIALIZED (
 deleted AS (
     DELETE FROM jobctl.job_workers AS worker
     WHERE worker.worker = $1::text
+        -- seen_at is now() while one of the worker's ticks has the claim right.
         AND NOT EXISTS (
             SELECT FROM jobctl.seen_workers AS seen
             WHERE seen.worker = worker.worker
@@ -29,6 +30,7 @@ released AS (
         AND (EXISTS (SELECT FROM deleted) OR NOT EXISTS (SELECT FROM known))
     RETURNING hold.name
 ),
+-- One row if anything was deleted.
 forgotten AS (
     SELECT deleted.worker FROM deleted
     UNION

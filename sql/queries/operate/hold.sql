@@ -2,7 +2,7 @@
 -- have ended.
 -- $1  scope    $2  name, empty for all    $3  lasts, seconds; NULL: until it is released
 -- $4  host_user    $5  reason
--- One row: when the hold ends.
+-- One row: when the hold ends; NULL: when it is released.
 WITH ended AS (
     DELETE FROM jobctl.job_holds AS hold
     WHERE hold.held_until <= now()

@@ -7,6 +7,7 @@ SELECT
     changed.job,
     $1::text,
     $2::text,
+    -- 1000 is the limit of the constraint texts_are_short.
     CASE
         WHEN length(changed.detail) > 1000 THEN left(changed.detail, 999) || '…'
         ELSE changed.detail

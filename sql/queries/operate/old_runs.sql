@@ -1,11 +1,11 @@
--- Lists a part of a job's runs that do not run, by id, and says which succeeded and cancelled ones
--- are old. This order is nearly that of their ends. prune.sql checks the runs again, by the
--- definition.
+-- Lists a part of a job's runs that are not running, by id, and says which succeeded and cancelled
+-- runs are old. Ids have nearly the order of the ends. prune.sql checks the runs again.
 -- $1  job    $2  age: seconds after their end until runs are old
--- $3  after: the last run of the part before. The index scan continues there, because the entries
---     of deleted runs stay in the index as long as any snapshot sees them
+-- $3  after: the last run of the part before. The index scan continues after it, because the
+--     entries of deleted runs stay in the index as long as any snapshot sees them
 -- $4  limit
--- A row per run: `is_old`, and `is_young`: it was created so lately that no later run is old.
+-- A row per run: whether it is old (`is_old`), and whether it was created so lately that no later
+-- run is old (`is_young`).
 SELECT
     run.id,
     coalesce(
@@ -22,8 +22,8 @@ SELECT
     ) AS is_old,
     run.created_at > now() - make_interval(secs => $2::float8) AS is_young
 FROM jobctl.job_runs AS run
--- This order makes the planner use the index job_runs_job. With ORDER BY id, it may read the runs
--- of all jobs by their ids.
+-- Means: job_type = $1 AND id > $3. This form and this order make the planner use the index
+-- job_runs_job. With ORDER BY id, it may read the runs of all jobs by their ids.
 WHERE (run.job_type, run.id) > ($1::text, $3::bigint)
     AND run.job_type <= $1::text
     AND run.status <> 'running'

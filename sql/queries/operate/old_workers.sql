@@ -1,5 +1,6 @@
--- Lists workers that hold no run and stopped long ago: for 30 times as long as their `missed_for`,
--- and for at least a day. prune_workers.sql checks them again.
+-- Lists workers that hold no run and whose last tick was long ago: at least a day, and at least 30
+-- times `missed_for`, the time for which `check` reports a silent worker. prune_workers.sql checks
+-- them again.
 SELECT worker.worker
 FROM jobctl.job_workers AS worker
 WHERE worker.last_tick_at < now() - greatest(30 * worker.missed_for, interval '1 day')

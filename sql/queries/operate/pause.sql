@@ -1,7 +1,8 @@
 -- Pauses the schedule of a definition, and those that applications made for it. Runs can still be
 -- enqueued, and waiting runs still start.
 -- $1  name    $2  host_user    $3  reason, for the trail
--- Zero rows: no such definition.
+-- One row: whether the pause has an effect, because the definition has a schedule, follows other
+-- jobs, or has schedules of applications (`has_schedule`). Zero rows: no such definition.
 WITH asked AS MATERIALIZED (
     SELECT definition.id
     FROM jobctl.job_definitions AS definition
@@ -19,6 +20,7 @@ paused AS (
         definition.name,
         definition.schedule,
         definition.after,
+        -- The schedules of applications, such as: 2 of shop, 1 of web. NULL: there is none.
         (
             SELECT string_agg(format('%s of %s', own.schedules, own.owner), ', ' ORDER BY own.owner)
             FROM (
@@ -36,6 +38,7 @@ trail AS (
         paused.name,
         $2::text,
         $3::text,
+        -- 1000 is the limit of the constraint texts_are_short.
         left('schedules of applications: ' || paused.schedules, 1000)
     FROM paused
 )

@@ -8,7 +8,7 @@
 --     `history`
 -- A row per deleted run.
 WITH old AS MATERIALIZED (
-    SELECT run.id, run.finished_at
+    SELECT run.id
     FROM jobctl.job_runs AS run
     LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
     WHERE run.id = ANY ($1::bigint[])
@@ -29,10 +29,10 @@ deleted AS (
     DELETE FROM jobctl.job_runs AS run
     USING old
     WHERE run.id = old.id
-        AND run.finished_at IS NOT DISTINCT FROM old.finished_at
     RETURNING
         run.id,
         run.status,
+        -- payload_bytes is a generated column.
         CASE WHEN $6::boolean THEN to_jsonb(run) - 'payload_bytes' END AS columns
 ),
 trail AS (

@@ -1,15 +1,15 @@
--- Ends the holds of one scope and name, such as all holds of a job. Other holds stay.
+-- Deletes the holds of one scope and name, such as all holds of a job. Other holds stay.
 -- $1  scope    $2  name, empty for all    $3  host_user    $4  reason
--- A row per ended hold that was in force.
-WITH ended AS (
+-- A row per deleted hold that was in force. Other deleted holds had ended before.
+WITH deleted AS (
     DELETE FROM jobctl.job_holds AS hold
     WHERE hold.scope = $1::text AND hold.name = $2::text
     RETURNING hold.*
 ),
 released AS (
-    SELECT ended.*
-    FROM ended
-    WHERE EXISTS (SELECT FROM jobctl.current_holds AS hold WHERE hold.id = ended.id)
+    SELECT deleted.*
+    FROM deleted
+    WHERE EXISTS (SELECT FROM jobctl.current_holds AS hold WHERE hold.id = deleted.id)
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)

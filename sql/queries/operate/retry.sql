@@ -1,17 +1,17 @@
 -- Retries runs: any status in `from` -> queued, due now.
--- - A cancelled run goes back to what it was: blocked if it waits for runs that have not ended as
---   it asks, and due at its own time if that is in the future.
+-- - A cancelled run is blocked if it waits for runs that have not ended as it asks. If its own time
+--   is in the future, it is due at that time.
 -- - A blocked run no longer waits for other runs.
 -- - A running run is taken from its worker.
 -- - A run without an attempt left gets as many more as it had at first.
 -- - A run expires only if it keeps its time.
 -- - A run that a newer one replaced gets its live key back.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
--- $5  cancelled_now: whether cancelled runs, too, are due now and wait for no other runs
+-- $5  cancelled_now: whether cancelled runs are due now, too, and wait for no other runs
 -- $6  unsettled: whether to leave out settled runs    $7  operation, for undo.sql
 -- A row per existing id that is not left out: its status before, whether it was retried, and
--- whether it is blocked now. If its status is in `from` but it was not retried, another run has its
--- live key.
+-- whether it is blocked now. If a run was not retried although its status is in `from`, another run
+-- has its live key.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -47,20 +47,21 @@ granted AS MATERIALIZED (
     SELECT asked.*
     FROM asked
     WHERE asked.status = ANY ($2::text[])
-        -- A later run may have taken the live key, after this run ended or by replacing it. Only a
-        -- live, unfinished run holds the key. If one takes it while this statement runs,
-        -- job_runs_key rejects the statement, and jobctl sends it again.
+        -- Another run (`holder`) may have taken the live key, after this run ended or by replacing
+        -- it. Only an unfinished run with key_scope `live` holds a live key. If a run takes the key
+        -- while this statement runs, the index job_runs_key rejects the statement, and jobctl
+        -- sends it again.
         AND NOT EXISTS (
-            SELECT FROM jobctl.job_runs AS heir
-            WHERE heir.idempotency_key = asked.idempotency_key
-                AND heir.key_scope = 'live'
-                AND heir.status IN ('blocked', 'queued', 'running', 'failed')
+            SELECT FROM jobctl.job_runs AS holder
+            WHERE holder.idempotency_key = asked.idempotency_key
+                AND holder.key_scope = 'live'
+                AND holder.status IN ('blocked', 'queued', 'running', 'failed')
                 AND asked.key_scope <> 'retained'
-                AND heir.id <> asked.id
+                AND holder.id <> asked.id
         )
-        -- If several of the asked runs had the same key, only the newest is retried. The condition
-        -- above leaves out runs while another one holds the key, so all of these have lost it: they
-        -- have ended, or a newer run replaced them while they were running.
+        -- If several of the asked runs had the same live key, only the newest is retried. Because
+        -- of the condition above, none of them holds the key now: they have ended, or a newer run
+        -- replaced them while they were running.
         AND NOT EXISTS (
             SELECT FROM asked AS newer
             WHERE newer.idempotency_key = asked.idempotency_key
@@ -92,7 +93,7 @@ retried AS (
         END,
         -- A time in the past would make the run look overdue.
         run_at = CASE
-            WHEN asked.status = 'cancelled' AND NOT $5::boolean THEN greatest(run.run_at, now())
+            WHEN granted.status = 'cancelled' AND NOT $5::boolean THEN greatest(run.run_at, now())
             ELSE now()
         END,
         max_attempts = CASE
@@ -112,19 +113,19 @@ retried AS (
         live_output = NULL,
         cancel_requested_at = NULL,
         expires_at = CASE
-            WHEN asked.status = 'cancelled'
+            WHEN granted.status = 'cancelled'
                 AND NOT $5::boolean
                 AND least(run.run_at, run.expires_at) > now()
                 THEN run.expires_at
         END,
-        last_error = CASE WHEN NOT asked.has_cancel_error THEN run.last_error END,
-        error_type = CASE WHEN NOT asked.has_cancel_error THEN run.error_type END,
+        last_error = CASE WHEN NOT granted.has_cancel_error THEN run.last_error END,
+        error_type = CASE WHEN NOT granted.has_cancel_error THEN run.error_type END,
         finished_at = NULL,
         settled_at = NULL,
         updated_at = now()
-    FROM granted AS asked
+    FROM granted
     CROSS JOIN blocked
-    WHERE run.id = asked.id
+    WHERE run.id = granted.id
     RETURNING run.id, run.job_type, run.status
 ),
 trail AS (

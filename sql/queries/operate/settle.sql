@@ -1,8 +1,9 @@
 -- Settles dead runs: they stay dead and in the history, but are no longer reported. A run that was
--- settled before keeps the time of that.
+-- settled before keeps its settled_at.
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation, for undo.sql
--- A row per existing id: its status, and whether it is settled now.
+-- A row per existing id: its status, and whether it is settled now (`granted`). `is_blocked` is
+-- always false, because only a retry can block a run.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -17,9 +18,9 @@ WITH asked AS MATERIALIZED (
 settled AS (
     UPDATE jobctl.job_runs AS run
     SET
-        -- Checks the status of `run`, although `asked` has checked it. PostgreSQL first computes
-        -- this from the row version in the statement's snapshot, in which the run may not be dead
-        -- yet, and the constraint only_dead_is_settled would fail.
+        -- The CASE is needed although `asked` has checked the status. PostgreSQL first computes
+        -- this value from the row version in the statement's snapshot. There, the run may not be
+        -- dead yet, and the constraint only_dead_is_settled would fail.
         settled_at = CASE WHEN run.status = 'dead' THEN coalesce(run.settled_at, now()) END,
         updated_at = now()
     FROM asked

@@ -3,13 +3,16 @@
 -- asks. This can also restore the end of a run, which otherwise only the function end_runs writes.
 -- $1  ids    $2  operation    $3  host_user    $4  reason, for the trail
 -- A row per existing id of a run that the operation changed: its status before, and whether its
--- values were restored.
+-- values were restored (`granted`). `is_blocked` is always false, because only a retry can block a
+-- run.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
         run.status,
         event.action,
+        -- The operation wrote both times with the now() of its transaction.
         event.before IS NOT NULL AND run.updated_at = event.recorded_at AS is_untouched,
+        -- The run with the values from before the operation.
         jsonb_populate_record(run, event.before) AS old
     FROM jobctl.job_runs AS run
     CROSS JOIN LATERAL (
@@ -17,8 +20,8 @@ WITH asked AS MATERIALIZED (
         FROM jobctl.job_events AS changed
         WHERE changed.run_id = run.id
             AND changed.operation = $2::text
-        -- An edit of a payload and other values writes two events. That of the payload has no
-        -- `before` and can't be undone.
+        -- An edit of a payload and other values writes two events. The event of the payload has no
+        -- `before` and can't be undone, so it comes last here.
         ORDER BY changed.before IS NULL, changed.id DESC
         LIMIT 1
     ) AS event
@@ -26,6 +29,7 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE OF run
 ),
+-- The runs that were blocked before the operation, and must be blocked again.
 blocked AS MATERIALIZED (
     SELECT jobctl.reopen_dependencies(
         ARRAY(
@@ -64,7 +68,8 @@ undone AS (
         AND asked.is_untouched
     RETURNING run.id, run.job_type, run.finished_at IS NOT NULL AS is_final
 ),
--- The undo ends runs again. Since the operation, other runs may have begun to wait for their ends.
+-- If the undo ends a run again, marks the runs that wait for it: they may have begun to wait after
+-- the operation.
 marked AS MATERIALIZED (
     SELECT jobctl.mark_followers(
         ARRAY(
@@ -72,7 +77,7 @@ marked AS MATERIALIZED (
             FROM undone
             WHERE undone.is_final
         )
-    )
+    ) AS ids
 ),
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
@@ -89,7 +94,7 @@ trail AS (
 )
 SELECT asked.id, asked.status, undone.id IS NOT NULL AS granted, false AS is_blocked
 FROM asked
--- PostgreSQL executes a SELECT in WITH only if it is read.
+-- PostgreSQL executes a SELECT in WITH only if the statement reads it, so read `marked`.
 CROSS JOIN marked
 CROSS JOIN jobctl.require_written(
     'job_runs',

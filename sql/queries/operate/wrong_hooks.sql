@@ -1,6 +1,8 @@
--- Lists the wrong names in definitions: hooks and predecessors (`after`) of enabled definitions
--- that name a job without a definition, and hooks of definitions that are hooks themselves.
--- A row per name. `served`: a job whose hook the definition is.
+-- Lists the wrong names in the hooks and predecessors (`after`) of definitions: a name without a
+-- definition, if the definition that names it is enabled, and every hook of a definition that is
+-- itself a hook.
+-- A row per wrong name (`hook`). `served`: a job whose hook the definition itself is; NULL: it is
+-- the hook of no job.
 SELECT
     definition.name AS job,
     named.key,

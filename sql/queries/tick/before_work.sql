@@ -1,13 +1,14 @@
 -- Reads what a tick must know before it changes anything. Always one row:
---   held         runs that other ticks of the worker have claimed and not ended yet. A lease with
---                a result only waits to be recorded
---   limits       whether some definition limits its runs, or some pending run has its own lock
+--   held         running runs that other ticks of the worker have claimed. A run does not count if
+--                its attempt has ended, and only its result must still be recorded
+--   limits       whether any definition limits its runs, or any pending run has its own lock
 --   restored_at  when a tick noticed the restore of a backup that no operator has accepted, see
 --                src/job/seen_ticks.rs
 -- $1  worker    $2  ids    $3  attempts    $4  claimed_at: the claims of this tick
 --
--- Not part of wake.sql for two reasons. It must see the last claims of the tick from which this
--- tick takes over the claim right. And planning it would cost each tick without work a millisecond.
+-- Two reasons why wake.sql does not read this. It must see the last claims of the tick from which
+-- this tick takes over the claim right. And in wake.sql, its planning would cost each tick without
+-- work a millisecond.
 SELECT
     count(*)::integer AS held,
     EXISTS (

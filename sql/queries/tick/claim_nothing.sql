@@ -1,5 +1,6 @@
--- Performs the UPDATE of a claim on no row. Fails if a missing privilege, or a trigger of the whole
--- statement, rejects every claim. If it succeeds, a claim can fail only because of its runs.
+-- Tests whether the database accepts claims at all: performs the UPDATE of a claim on no row. Fails
+-- if a missing privilege or a statement-level trigger rejects every claim. If it succeeds, a claim
+-- can fail only because of its runs.
 UPDATE jobctl.job_runs
 SET
     status = 'running',

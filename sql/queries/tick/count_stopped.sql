@@ -1,6 +1,6 @@
--- Counts what a tick leaves alone on purpose. Always one row:
+-- Counts the due runs and schedules that a tick does not start on purpose. Always one row:
 --   held       due runs that a hold keeps from this worker
---   excluded   due runs that this host must not execute
+--   excluded   due runs whose job or kind this tick excludes
 --   schedules  due schedules that are paused
 -- $1  queues, empty for all    $2  worker    $3  limit: the counts of runs stop there
 -- $4  excluded_jobs            $5  excluded_kinds of definitions

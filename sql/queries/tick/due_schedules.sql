@@ -1,9 +1,11 @@
 -- Finds schedules that may have to fire: their next nominal time is due, or not computed yet. A
--- nominal time is one that the cron expression yields, before `spread` delays its run. fire.sql
--- checks the schedules again.
+-- nominal time is one that the cron expression yields, before `spread` delays its run.
 -- $1  limit    $2  with_applications: whether to include schedules that applications made
+-- A row per schedule, with the rules and the times from which the tick computes the due times.
+-- `seen` is its next nominal time: fire.sql changes the schedule only if it still has this time.
 -- Zero rows: no schedule has to fire now.
 WITH due AS (
+    -- The schedules of definitions.
     (
         SELECT
             definition.id,
@@ -20,8 +22,8 @@ WITH due AS (
             AND definition.paused_at IS NULL
             AND definition.schedule IS NOT NULL
             AND (definition.next_run_at IS NULL OR definition.next_run_at <= now())
-            -- Schedules are put off for at most an hour. A later time was written while the
-            -- database's clock was ahead, and does not count.
+            -- Schedules are put off for at most an hour. A time that is later by more than a minute
+            -- was written while the database's clock was ahead, and does not count.
             AND (
                 definition.put_off_until IS NULL
                 OR definition.put_off_until
@@ -31,6 +33,7 @@ WITH due AS (
         LIMIT $1::bigint
     )
     UNION ALL
+    -- The schedules that applications made.
     SELECT
         job.id,
         schedule.id AS schedule_id,
@@ -67,17 +70,19 @@ SELECT
     due.stored_at,
     due.starts_at,
     due.ends_at,
-    -- A time in the future was written while the database's clock was ahead: ignore it.
+    -- Schedules of applications skip the times before a resume. A resumed_at in the future was
+    -- written while the database's clock was ahead: ignore it.
     CASE
         WHEN due.schedule_id IS NOT NULL AND definition.resumed_at <= now() + interval '1 minute'
             THEN definition.resumed_at
     END AS resumed_at
 FROM due
 JOIN jobctl.job_definitions AS definition ON definition.id = due.id
--- The schedules of definitions come before those of applications. The jobs of applications take
--- turns, so that a job with many schedules does not delay the others.
 ORDER BY
+    -- The schedules of definitions come before those of applications (false before true).
     due.schedule_id IS NOT NULL,
+    -- The first schedule of each job, then the second of each, and so on, so that a job with many
+    -- schedules does not delay the others.
     row_number() OVER (
         PARTITION BY due.id
         ORDER BY due.seen NULLS FIRST, due.schedule_id

@@ -2,8 +2,8 @@
 -- $1  limit
 -- Zero rows: no run has to be cancelled.
 --
--- Takes random ones of the ten thousand that expired first: if the database rejects many of these
--- runs, each tick tries others first.
+-- Chooses runs at random from the ten thousand that expired first. If the database rejects the
+-- changes of many of them, each tick tries other runs first.
 SELECT expired.id
 FROM (
     SELECT run.id

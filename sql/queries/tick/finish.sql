@@ -7,7 +7,8 @@
 -- $14 output_bytes    $15 truncated      $16 started_ago      $17 ended_ago, seconds
 -- $18 claimed_at: the times of the claims, which are in started_at of the runs
 -- A row per attempt that is recorded now, with the status of its run. A missing attempt has lost
--- its lease, or was recorded before, see recorded_before.sql.
+-- its lease, or was recorded before, see recorded_before.sql. Each row repeats `followed` and
+-- `queues_runs` of all runs.
 SELECT
     recorded.id,
     recorded.attempt,

@@ -9,7 +9,7 @@ WITH mine AS (
     FROM unnest($2::bigint[], $3::integer[], $4::timestamptz[], $6::jsonb[])
         AS mine (id, attempt, claimed_at, result)
 ),
-kept AS (
+stored AS (
     INSERT INTO jobctl.job_locked_runs AS kept (
         run_id,
         attempt,
@@ -27,8 +27,10 @@ kept AS (
         mine.result
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id
+    -- With an array of ids, the planner looks up each run by its id.
     WHERE run.id = ANY ($2::bigint[])
-        -- `coalesce` keeps the planner from using job_runs_running, see end_runs.sql.
+        -- `coalesce` keeps the planner from the index job_runs_running: it may have many entries of
+        -- ended runs, see end_runs.sql.
         AND coalesce(
             run.status = 'running'
                 AND run.locked_by = $1::text
@@ -48,8 +50,8 @@ kept AS (
         locked_until = excluded.locked_until,
         result = excluded.result,
         written_at = excluded.written_at
-    -- A renewal must not remove the result of its claim. If the answer to the statement that stored
-    -- the result was lost, the worker may still renew the lease.
+    -- A renewal has no result, and must not remove the stored result of its claim. The worker may
+    -- renew the lease after it stored the result, if it did not get the answer to that statement.
     WHERE excluded.result IS NOT NULL
         OR kept.result IS NULL
         OR kept.attempt <> excluded.attempt
@@ -57,9 +59,9 @@ kept AS (
     RETURNING kept.run_id, kept.attempt, kept.started_at
 )
 SELECT
-    kept.run_id AS id,
-    kept.attempt,
-    kept.started_at AS claimed_at,
+    stored.run_id AS id,
+    stored.attempt,
+    stored.started_at AS claimed_at,
     run.cancel_requested_at IS NOT NULL AS cancel_requested
-FROM kept
-JOIN jobctl.job_runs AS run ON run.id = kept.run_id
+FROM stored
+JOIN jobctl.job_runs AS run ON run.id = stored.run_id

@@ -1,4 +1,4 @@
--- The system user of a worker's last tick; NULL if it is not known.
+-- Reads the operating system user of a worker's last tick; NULL if it is not known.
 -- $1  worker
 -- At most one row.
 SELECT worker.os_user

@@ -1,8 +1,8 @@
--- Locks runs until the end of the transaction, so that the tick can write them. Returns the runs
--- that other sessions have locked.
+-- Locks runs until the end of the transaction, so that the tick can write them. Does not wait for
+-- runs that other sessions have locked: returns their ids.
 -- $1  ids
--- Zero rows: this transaction has locked all of them. A deleted run is not returned either.
-WITH free AS MATERIALIZED (
+-- Zero rows: this transaction has locked all runs that exist.
+WITH lockable AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY ($1::bigint[])
@@ -11,4 +11,4 @@ WITH free AS MATERIALIZED (
 SELECT run.id
 FROM jobctl.job_runs AS run
 WHERE run.id = ANY ($1::bigint[])
-    AND run.id NOT IN (SELECT free.id FROM free)
+    AND run.id NOT IN (SELECT lockable.id FROM lockable)

@@ -1,9 +1,10 @@
--- Finds the runs whose leases have expired, for recover.sql, and those whose leases end later than
--- any tick may ask for (`is_ahead`), for shorten_leases.sql. Both check the runs again.
+-- Finds running runs whose leases have expired, for recover.sql, and running runs whose leases end
+-- later than any tick may ask for (`is_ahead`), for shorten_leases.sql.
 -- $1  limit    $2  rejected: ids of runs to skip
 -- Zero rows: no lease has to be recovered or shortened.
 --
--- In random order: if the database rejects many of these runs, each tick tries others first.
+-- In random order: if the database rejects the changes of many of these runs, each tick tries other
+-- runs first.
 SELECT
     run.id,
     run.job_type,
@@ -17,7 +18,7 @@ FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
     AND run.id <> ALL ($2::bigint[])
-    -- The conditions of recover.sql and shorten_leases.sql.
+    -- recover.sql and shorten_leases.sql check these conditions again.
     AND (lease.is_lost OR lease.is_ahead)
 ORDER BY random()
 LIMIT $1::bigint

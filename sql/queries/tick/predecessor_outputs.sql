@@ -1,5 +1,5 @@
--- Returns the results of the runs that a run waited for, as a JSON array. Only the last characters
--- of each output are returned: an equal part of 262,144.
+-- Returns the results of the runs that a run waited for, as a JSON array. All outputs together have
+-- at most 262,144 characters: each is cut to its last characters, to an equal part of this number.
 -- $1  run
 -- One row.
 SELECT
@@ -26,6 +26,7 @@ FROM (
     LEFT JOIN jobctl.job_runs AS run ON run.id = dependency.after_id
     LEFT JOIN jobctl.job_attempts AS attempt
         ON attempt.run_id = run.id
+        -- dependency.attempt: the attempt with which the predecessor ended.
         AND attempt.attempt = coalesce(dependency.attempt, run.attempts)
     WHERE dependency.run_id = $1::bigint
 ) AS predecessor

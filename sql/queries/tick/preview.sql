@@ -1,5 +1,5 @@
--- Lists the due runs that a claim would take now, in the same order, if there were no limits and no
--- locks. Locks nothing itself.
+-- Lists the due runs that a claim would take now, in the order of claims. Ignores the limits of
+-- definitions and the locks of runs and definitions.
 -- $1  queues, empty for all            $2  excluded_jobs    $3  limit
 -- $4  excluded_kinds of definitions    $5  excluded_runs
 -- $6  worker    $7  only_run: NULL for any
@@ -32,7 +32,8 @@ WHERE run.is_due
             ('job', run.job_type)
         )
     )
-    -- A run that took the live key of a running one waits for its end.
+    -- A run that took the live key of a running run (`replaced`) waits for the end of that run.
+    -- `newer` is the row of `run` with its key, which the view does not have.
     AND NOT EXISTS (
         SELECT FROM jobctl.job_runs AS replaced
         JOIN jobctl.job_runs AS newer

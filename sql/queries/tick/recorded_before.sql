@@ -33,4 +33,6 @@ JOIN jobctl.job_attempts AS attempt
         -- end_runs records a snooze as a failure if it ends the run.
         OR (attempt.outcome = 'failed' AND ended.outcome = 'snoozed')
     )
+    -- end_runs writes the detail to the history if there is one, else the error. A success has
+    -- neither, so both sides can be NULL.
     AND attempt.error IS NOT DISTINCT FROM coalesce(ended.detail, ended.error)

@@ -2,7 +2,7 @@
 -- cancelled instead if an operator asked for that, or if a newer run took its live key.
 -- $1  ids    $2  attempts    $3  next_attempt_in, seconds    $4  error
 -- A row per recovered run. A missing run is locked, or its worker renewed the lease in time.
-WITH free AS MATERIALIZED (
+WITH lockable AS MATERIALIZED (
     SELECT
         run.id,
         run.locked_by,
@@ -20,16 +20,20 @@ WITH free AS MATERIALIZED (
 ),
 arrays AS (
     SELECT
-        array_agg(free.id) AS ids,
-        array_agg(free.locked_by) AS workers,
-        array_agg(free.attempts) AS attempts,
-        array_agg(free.started_at) AS claim_times,
-        array_agg(free.next_attempt_in) AS next_attempt_in,
+        array_agg(lockable.id) AS ids,
+        array_agg(lockable.locked_by) AS workers,
+        array_agg(lockable.attempts) AS attempts,
+        array_agg(lockable.started_at) AS claim_times,
+        array_agg(lockable.next_attempt_in) AS next_attempt_in,
         array_agg($4::text) AS errors,
-        array_agg(free.live_output) AS outputs,
-        array_agg(extract(epoch FROM now() - coalesce(free.started_at, free.locked_until))::float8)
-            AS started_ago
-    FROM free
+        array_agg(lockable.live_output) AS outputs,
+        -- No constraint requires that a running run has a started_at.
+        array_agg(
+            extract(
+                epoch FROM now() - coalesce(lockable.started_at, lockable.locked_until)
+            )::float8
+        ) AS started_ago
+    FROM lockable
 )
 SELECT recovered.id, recovered.status, recovered.expires_first
 FROM arrays

@@ -1,8 +1,9 @@
--- Tries to claim each of these runs, and undoes that. Puts off the runs that can't be claimed, and
--- ends those that can't be read.
+-- Tries to claim each of these runs, and undoes the claim. Puts off the runs that can't be claimed,
+-- and ends the runs that can't be read (`is_dead`).
 -- $1  worker    $2  runs    $3  put_off_for, seconds
--- $4  slow: the error of a claim that took too long; then puts off the runs without a trial
--- A row per run that can't be claimed: the error, and the second error if the run could not be put
+-- $4  slow: the error of a claim that took too long; then puts off all runs without a try. NULL:
+--     tries each run
+-- A row per run that can't be claimed: the error, and a second error if the run could not be put
 -- off or ended. The other runs stay as they are.
 SELECT
     aside.id,

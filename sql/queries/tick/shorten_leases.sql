@@ -3,13 +3,13 @@
 -- $1  ids
 -- A row per shortened lease: seconds until it ends.
 --
--- The worker may still hold the lease, so it must not end too soon. It lasts for another day, the
--- longest that a tick may ask for. If it was shorter from the claim to its end, it lasts for that
--- long again: then the clock was ahead at the claim, too.
+-- The worker may still hold the lease, so the lease must not end too soon. It lasts for another day
+-- from now, the longest that a tick may ask for. If the clock was ahead at the claim, too, then the
+-- lease was shorter, from its claim to its end: it lasts for that time again.
 --
--- The lease may also be in job_locked_runs, where the later end counts, see the view leases. So
--- that row gets the same end.
-WITH free AS MATERIALIZED (
+-- The run may also have a lease in job_locked_runs, and the later of the two ends counts, see the
+-- view leases. So both rows get the same end.
+WITH lockable AS MATERIALIZED (
     SELECT
         run.id,
         now() + least(interval '1 day', lease.locked_until - run.started_at) AS locked_until
@@ -20,17 +20,17 @@ WITH free AS MATERIALIZED (
         AND lease.is_ahead
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ),
-kept AS (
+updated_kept AS (
     UPDATE jobctl.job_locked_runs AS kept
-    SET locked_until = free.locked_until
-    FROM free
-    WHERE kept.run_id = free.id
+    SET locked_until = lockable.locked_until
+    FROM lockable
+    WHERE kept.run_id = lockable.id
 )
 UPDATE jobctl.job_runs AS run
-SET locked_until = free.locked_until
-FROM free
-WHERE run.id = free.id
+SET locked_until = lockable.locked_until
+FROM lockable
+WHERE run.id = lockable.id
     AND run.status = 'running'
 RETURNING
     run.id,
-    extract(epoch FROM free.locked_until - now())::float8 AS seconds
+    extract(epoch FROM lockable.locked_until - now())::float8 AS seconds

@@ -1,11 +1,11 @@
--- Finds rows of job_locked_runs that take_stored.sql may take: those with a result, if no session
--- has locked their run any more, and those whose claim is over. take_stored.sql checks the locks
--- again.
+-- Finds rows of job_locked_runs for take_stored.sql: rows with a result whose run no session has
+-- locked any more, and rows whose claim is over. take_stored.sql checks the locks again.
 -- $1  limit
 -- Zero rows: each row is still needed, or its run is still locked.
 --
--- In random order: if the database rejects many of these results, each tick tries others first.
-WITH free AS MATERIALIZED (
+-- In random order: if the database rejects many of these results, each tick tries other results
+-- first.
+WITH lockable AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run
     WHERE run.id = ANY (
@@ -27,7 +27,8 @@ LEFT JOIN jobctl.job_runs AS run
     AND run.status = 'running'
     AND run.attempts = kept.attempt
     AND run.started_at = kept.started_at
+-- The claim is over: the run was deleted, has ended, or has another claim.
 WHERE run.id IS NULL
-    OR kept.run_id IN (SELECT free.id FROM free)
+    OR kept.run_id IN (SELECT lockable.id FROM lockable)
 ORDER BY random()
 LIMIT $1::bigint

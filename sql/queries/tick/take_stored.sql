@@ -3,7 +3,7 @@
 -- $1  id    $2  attempt    $3  claimed_at
 -- One row: the result, and how many seconds ago it was stored. A NULL result: the row had only a
 -- lease. Zero rows: another session has locked the run, or has taken the row.
-WITH free AS MATERIALIZED (
+WITH lockable AS MATERIALIZED (
     SELECT run.id
     FROM jobctl.job_runs AS run
     WHERE run.id = $1::bigint
@@ -14,7 +14,8 @@ WHERE kept.run_id = $1::bigint
     AND kept.attempt = $2::integer
     AND kept.started_at = $3::timestamptz
     AND (
-        EXISTS (SELECT FROM free)
+        EXISTS (SELECT FROM lockable)
+        -- Of a deleted run, the row is deleted, too.
         OR NOT EXISTS (SELECT FROM jobctl.job_runs AS run WHERE run.id = $1::bigint)
     )
 RETURNING

@@ -1,25 +1,31 @@
--- Records a tick, and finds out which work there is. If a run is pending, takes or renews the
--- worker's claim right, unless another tick of the worker has it. If none is, releases the right. A
--- tick without work runs only this statement, so it does not look for due runs.
+-- Records a tick, and finds out which work there is. If any run is pending, takes or renews the
+-- worker's claim right, unless another tick of the worker has it. If no run is pending, releases
+-- the right. A tick without work runs only this statement. To keep it fast, it looks for pending
+-- runs, and not for due runs.
 -- $1  worker    $2  tick    $3  version    $4  lasts: seconds of the right
 -- $5  keep: whether to take the right even if no run is pending
 -- $6  queues that the tick serves, empty for all
 -- $7  excluded_jobs    $8  excluded_kinds of definitions    $9  os_user
--- Always one row. `claiming_tick` is the tick that has the right now.
+-- Always one row:
+--   lost              whether a lease has ended, or ends too late
+--   expired           whether a pending run has expired
+--   locked            whether job_locked_runs has a row
+--   followers         whether there is work for blocked runs, or for jobs that follow others
+--   fires             whether a schedule is due, see due_schedules.sql
+--   claiming_tick     the tick that has the right now, and the queues that it serves
+--   previous_tick_at  the worker's latest tick before this one, see src/job/seen_ticks.rs. It is a
+--                     column of job_workers, because planning a read of the row before the update
+--                     takes longer
 --
 -- Times that no rule can have written are ignored, because the database's clock was ahead: a claim
 -- right lasts for less than ten minutes, a lease for at most a day, and a schedule is put off for
 -- at most an hour.
---
--- src/job/seen_ticks.rs compares previous_tick_at, the worker's latest tick before this one. It is
--- a column, because planning a look at the former row takes longer.
 WITH seen AS MATERIALIZED (
     SELECT
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status IN ('queued', 'failed')
         ) AS pending,
-        -- A lease that has ended, or ends too late.
         EXISTS (
             SELECT FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
@@ -35,8 +41,8 @@ WITH seen AS MATERIALIZED (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state = 'due'
         ) OR EXISTS (
-            SELECT FROM jobctl.job_predecessors AS noted
-            WHERE noted.is_new
+            SELECT FROM jobctl.job_predecessors AS predecessor
+            WHERE predecessor.is_new
         ) AS followers
 ),
 reported AS (
@@ -64,12 +70,14 @@ reported AS (
     FROM seen
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
+        -- The default of the column: the login of this session.
         login = excluded.login,
         os_user = excluded.os_user,
         last_tick_at = excluded.last_tick_at,
         -- The latest time of all ticks. The last tick may have an earlier one, if the database's
         -- clock was set back before it.
         previous_tick_at = greatest(worker.previous_tick_at, worker.last_tick_at),
+        -- A gap of an hour begins a new series of ticks.
         ticking_since = CASE
             WHEN worker.last_tick_at < excluded.last_tick_at - interval '1 hour'
                 THEN excluded.last_tick_at
