@@ -1,16 +1,16 @@
 -- Finds roles with more privileges than `jobctl grants` gives. Reads only catalogs, which every
 -- role may read.
 -- $1  matrix: the GRANT statements of each set (viewer, worker and so on), the viewer's first
--- A row per finding: its `kind`, the `name` of the role, quoted for SQL, and what it `has`:
---   role       a privilege, or the right to grant one, that no set of the role has. A role has the
---              sets of which it has all privileges. It may also have a part of the viewer's. PUBLIC
---              may have nothing
---   member     a membership in predefined roles that can access all tables
---   attribute  attributes that bypass the privileges of tables, of a role that has some privilege
---              in the schema: REPLICATION copies the whole server, and before version 16 CREATEROLE
---              gives membership in the owner
---   owner      members: each has all rights of the schema's owner. Superusers are left out
--- The first three leave out roles that have the rights of the schema's owner.
+-- A row per finding: the `name` of a role, quoted for SQL, and what it `has`, by `kind`:
+--   role       privileges, or rights to grant them, that are in no set of the role. A role has a
+--              set if it has all privileges of the set. It may also have a part of the viewer's
+--              set. PUBLIC may have nothing
+--   member     predefined roles that can access all tables, of which the role is a member
+--   attribute  attributes that bypass the privileges of tables: REPLICATION copies the whole
+--              server, and before version 16 CREATEROLE gives membership in the schema's owner.
+--              Only of roles with a privilege in the schema
+--   owner      the members of the schema's owner: each has all its rights. Superusers are left out
+-- The kinds `role` and `member` leave out roles that have the rights of the schema's owner.
 -- Zero rows: no role has more than the sets.
 WITH schema AS (
     SELECT
@@ -25,12 +25,13 @@ relations AS (
         relation.oid,
         relation.relname::text AS name,
         relation.relacl AS privileges,
-        -- What a grant on ALL TABLES covers.
+        -- A grant on ALL TABLES covers tables (r) and views (v).
         relation.relkind IN ('r', 'v') AS is_table
     FROM schema
     JOIN pg_class AS relation ON relation.relnamespace = schema.oid
 ),
--- The privileges of each set, read from its GRANT statements.
+-- The privileges of each set, read from its GRANT statements: a row per privilege of an object, or
+-- of one column.
 matrix AS MATERIALIZED (
     SELECT DISTINCT
         set.number,
@@ -38,44 +39,60 @@ matrix AS MATERIALIZED (
         privilege[1] AS privilege,
         listed[1] AS column_name
     FROM unnest($1::text[]) WITH ORDINALITY AS set (statements, number)
+    -- statement[1]: the privileges. statement[2]: the objects.
     CROSS JOIN LATERAL
         regexp_matches(set.statements, 'GRANT (.*?)\sON\s(.*?)\sTO\s', 'g') AS statement
+    -- object[1]: `ALL TABLES`. object[2]: the name of an object. Both NULL: the schema.
     CROSS JOIN LATERAL
         regexp_matches(statement[2], '(ALL TABLES) IN|jobctl[.](\w+)|^SCHEMA', 'g') AS object
+    -- privilege[1]: its name, such as SELECT. privilege[2]: the columns, if it is limited to some.
     CROSS JOIN LATERAL
         regexp_matches(statement[1], '([A-Z]+)(?:\s*[(]([^)]*)[)])?', 'g') AS privilege
     LEFT JOIN LATERAL regexp_matches(privilege[2], '\w+', 'g') AS listed ON true
     LEFT JOIN relations ON object[1] = 'ALL TABLES' AND relations.is_table
 ),
--- The access lists of all objects.
+-- The access list of each object, and of each column that has one.
 granted AS (
     SELECT 'SCHEMA' AS object, NULL::text AS column_name, schema.privileges
     FROM schema
     UNION ALL
-    SELECT relations.name, NULL, relations.privileges
+    SELECT relations.name AS object, NULL AS column_name, relations.privileges
     FROM relations
     UNION ALL
-    SELECT relations.name, attribute.attname, attribute.attacl
+    SELECT
+        relations.name AS object,
+        attribute.attname AS column_name,
+        attribute.attacl AS privileges
     FROM relations
     JOIN pg_attribute AS attribute
         ON attribute.attrelid = relations.oid AND NOT attribute.attisdropped
     UNION ALL
     -- A function without an access list has the default one: every role may call it.
-    SELECT function.proname, NULL, coalesce(function.proacl, acldefault('f', function.proowner))
+    SELECT
+        function.proname AS object,
+        NULL AS column_name,
+        coalesce(function.proacl, acldefault('f', function.proowner)) AS privileges
     FROM schema
     JOIN pg_proc AS function ON function.pronamespace = schema.oid
     UNION ALL
-    -- By default, every role may store values of a domain. Only domains (d), because each table
-    -- also has a type.
-    SELECT type.typname, NULL, coalesce(type.typacl, acldefault('T', type.typowner))
+    -- By default, every role may store values of a domain (d). Other types are left out, because
+    -- each table also has a type.
+    SELECT
+        type.typname AS object,
+        NULL AS column_name,
+        coalesce(type.typacl, acldefault('T', type.typowner)) AS privileges
     FROM schema
     JOIN pg_type AS type ON type.typnamespace = schema.oid AND type.typtype = 'd'
     UNION ALL
-    SELECT 'objects of later migrations', NULL, later.defaclacl
+    SELECT
+        'objects of later migrations' AS object,
+        NULL AS column_name,
+        later.defaclacl AS privileges
     FROM schema
     JOIN pg_default_acl AS later ON later.defaclnamespace = schema.oid
 ),
--- The privileges that roles have. The grantee 0 is PUBLIC.
+-- The privileges that roles have, except roles with the rights of the schema's owner. The grantee 0
+-- is PUBLIC: pg_has_role fails for it.
 held AS MATERIALIZED (
     SELECT
         acl.grantee,
@@ -89,7 +106,7 @@ held AS MATERIALIZED (
         ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
     END
 ),
--- The sets of which a role has all privileges.
+-- The sets of which a role has all privileges: as many of the rows of `matrix` as the set has.
 complete AS (
     SELECT held.grantee, matrix.number
     FROM matrix
@@ -101,7 +118,7 @@ complete AS (
     )
 ),
 -- The privileges that a role may have: those of its sets, and of the viewer's set, number 1.
-given AS (
+allowed AS (
     SELECT complete.grantee, matrix.object, matrix.privilege, matrix.column_name
     FROM complete
     JOIN matrix ON matrix.number = complete.number
@@ -110,8 +127,8 @@ given AS (
     FROM held
     JOIN matrix ON matrix.number = 1 AND held.grantee <> 0
 ),
--- The other privileges.
-beyond AS (
+-- The privileges that a role has and may not have, joined to one text for each object.
+excess AS (
     SELECT
         held.grantee,
         held.object,
@@ -125,29 +142,29 @@ beyond AS (
     FROM held
     WHERE held.is_grantable
         OR NOT EXISTS (
-            SELECT FROM given
-            WHERE given.grantee = held.grantee
-                AND given.object = held.object
-                AND given.privilege = held.privilege
-                AND (given.column_name IS NULL OR given.column_name = held.column_name)
+            SELECT FROM allowed
+            WHERE allowed.grantee = held.grantee
+                AND allowed.object = held.object
+                AND allowed.privilege = held.privilege
+                AND (allowed.column_name IS NULL OR allowed.column_name = held.column_name)
         )
     GROUP BY held.grantee, held.object
 )
 SELECT
     'role' AS kind,
-    CASE beyond.grantee WHEN 0 THEN 'PUBLIC' ELSE beyond.grantee::regrole::text END AS name,
+    CASE excess.grantee WHEN 0 THEN 'PUBLIC' ELSE excess.grantee::regrole::text END AS name,
     array_agg(
-        beyond.privileges || ' on '
-            || CASE beyond.object WHEN 'SCHEMA' THEN 'the schema' ELSE beyond.object END
-        ORDER BY beyond.object
+        excess.privileges || ' on '
+            || CASE excess.object WHEN 'SCHEMA' THEN 'the schema' ELSE excess.object END
+        ORDER BY excess.object
     ) AS has
-FROM beyond
-GROUP BY beyond.grantee
+FROM excess
+GROUP BY excess.grantee
 UNION ALL
 SELECT
-    'member',
-    belongs.member::regrole::text,
-    array_agg(quote_ident(predefined.rolname) ORDER BY predefined.rolname)
+    'member' AS kind,
+    belongs.member::regrole::text AS name,
+    array_agg(quote_ident(predefined.rolname) ORDER BY predefined.rolname) AS has
 FROM schema, pg_auth_members AS belongs
 JOIN pg_roles AS predefined ON predefined.oid = belongs.roleid
 WHERE predefined.rolname IN (
@@ -162,9 +179,9 @@ WHERE predefined.rolname IN (
 GROUP BY belongs.member
 UNION ALL
 SELECT
-    'attribute',
-    quote_ident(able.rolname),
-    attribute.names
+    'attribute' AS kind,
+    quote_ident(able.rolname) AS name,
+    set_attributes.names AS has
 FROM pg_roles AS able
 CROSS JOIN LATERAL (
     SELECT array_agg(attribute.name ORDER BY attribute.name) AS names
@@ -177,18 +194,18 @@ CROSS JOIN LATERAL (
             ('REPLICATION', able.rolreplication)
     ) AS attribute (name, is_set)
     WHERE attribute.is_set
-) AS attribute
-WHERE attribute.names IS NOT NULL
+) AS set_attributes
+WHERE set_attributes.names IS NOT NULL
     AND NOT able.rolsuper
     AND EXISTS (SELECT FROM held WHERE held.grantee = able.oid)
 UNION ALL
 SELECT
-    'owner',
-    schema.owner::regrole::text,
-    array_agg(quote_ident(member.rolname) ORDER BY member.rolname)
+    'owner' AS kind,
+    schema.owner::regrole::text AS name,
+    array_agg(quote_ident(member.rolname) ORDER BY member.rolname) AS has
 FROM schema, pg_roles AS member
 WHERE member.oid <> schema.owner
     AND NOT member.rolsuper
     AND pg_has_role(member.oid, schema.owner, 'MEMBER')
 GROUP BY schema.owner
-ORDER BY 1, 2
+ORDER BY kind, name

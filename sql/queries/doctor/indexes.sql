@@ -6,6 +6,7 @@ SELECT
     expected.name,
     index.indisvalid AND index.indisready AS valid,
     coalesce(pg_stat_get_numscans(index.indexrelid), 0) AS scans,
+    -- reltuples is -1 if the entries were never counted.
     greatest(relation.reltuples, 0)::bigint AS entries
 FROM unnest($1::text[]) AS expected (name)
 LEFT JOIN pg_class AS relation

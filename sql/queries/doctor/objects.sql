@@ -3,17 +3,19 @@
 -- $1  definitions: docs/schema.sql, as pg_dump writes it
 -- A row per difference: its `kind`, the `object`, and the `statement` that removes it:
 --   changed, missing  an object of jobctl that differs or does not exist. The statement is empty
---   foreign           not an object of jobctl. Indexes that only make queries faster are left out
---   hidden            a table with row level security, which makes the sessions fail that it
---                     applies to
---   event trigger     can run code in `migrate`. Those of extensions are left out
+--   foreign           an object that is not of jobctl. Indexes that only make queries faster are
+--                     left out
+--   hidden            a table with row level security: sessions to which it applies fail
+--   event trigger     an event trigger: it can run code in `migrate`. Event triggers of extensions
+--                     are left out
 -- Zero rows: the schema is as the migrations made it.
 --
 -- plain_texts.sql must run first in the transaction, so that PostgreSQL writes names and values as
--- in docs/schema.sql. chr(59) is a semicolon: a query file has only one statement, so a test allows
--- no semicolon in it.
+-- in docs/schema.sql. chr(59) is a semicolon: a test forbids semicolons in query files, because
+-- each file has one statement.
 WITH expected AS MATERIALIZED (
-    -- Before version 16, PostgreSQL writes the columns of a view with their tables (`job_runs.id`).
+    -- Removes the names of tables before columns (`job_runs.id`), here and from the texts below:
+    -- only before version 16, PostgreSQL writes them in views.
     SELECT regexp_replace($1::text, '\mjob_\w+[.]', '', 'g') AS text
 ),
 relations AS (
@@ -27,6 +29,7 @@ relations AS (
     FROM pg_class AS relation
     WHERE relation.relnamespace = to_regnamespace('jobctl')
 ),
+-- The lines of CREATE TABLE: the columns in their order, then the CHECK constraints by name.
 table_lines AS (
     SELECT
         attribute.attrelid AS oid,
@@ -59,22 +62,27 @@ table_lines AS (
     WHERE attribute.attnum > 0 AND NOT attribute.attisdropped
     UNION ALL
     SELECT
-        fact.conrelid,
+        constraints.conrelid AS oid,
         -- The largest smallint: constraints come after all columns.
-        32767,
-        fact.conname,
-        'CONSTRAINT ' || quote_ident(fact.conname) || ' ' || pg_get_constraintdef(fact.oid)
+        32767 AS number,
+        constraints.conname AS name,
+        'CONSTRAINT ' || quote_ident(constraints.conname) || ' '
+            || pg_get_constraintdef(constraints.oid) AS line
     FROM relations
-    JOIN pg_constraint AS fact ON fact.conrelid = relations.oid
-    WHERE fact.contype = 'c'
+    JOIN pg_constraint AS constraints ON constraints.conrelid = relations.oid
+    WHERE constraints.contype = 'c'
 ),
--- The objects of the schema as pg_dump writes them. The expected text contains the `head` of each
--- object of jobctl, and the whole `text` if the object has not changed. NULL: it is foreign, or has
--- a property that no object of jobctl has.
+-- The objects of the schema:
+--   head       how the text of the object begins in docs/schema.sql. If `expected` does not contain
+--              it, the object is foreign. NULL: jobctl has no objects of this kind
+--   text       the object as pg_dump writes it. If `expected` does not contain it, the object has
+--              changed. NULL: the object has a property that no object of jobctl has
+--   statement  the statement that drops the object
 definitions AS (
     SELECT
         'table ' || relations.name AS object,
         'CREATE TABLE jobctl.' || relations.name || ' (' AS head,
+        -- NULL for a table that is not permanent (p).
         CASE relations.persistence WHEN 'p' THEN 'CREATE TABLE jobctl.' END
             || relations.name || E' (\n    '
             || (
@@ -88,23 +96,29 @@ definitions AS (
     WHERE relations.kind = 'r'
     UNION ALL
     SELECT
-        'view ' || relations.name,
-        'CREATE VIEW jobctl.' || relations.name || ' AS',
+        'view ' || relations.name AS object,
+        'CREATE VIEW jobctl.' || relations.name || ' AS' AS head,
+        -- NULL for a view with options.
         CASE WHEN relations.options IS NULL THEN 'CREATE VIEW jobctl.' END
-            || relations.name || E' AS\n' || pg_get_viewdef(relations.oid),
-        'DROP VIEW jobctl.' || relations.name
+            || relations.name || E' AS\n' || pg_get_viewdef(relations.oid) AS text,
+        'DROP VIEW jobctl.' || relations.name AS statement
     FROM relations
     WHERE relations.kind = 'v'
     UNION ALL
     SELECT
-        'index ' || relations.name,
-        'INDEX ' || relations.name || ' ON ',
-        pg_get_indexdef(relations.oid) || chr(59),
-        'DROP INDEX jobctl.' || relations.name
+        'index ' || relations.name AS object,
+        'INDEX ' || relations.name || ' ON ' AS head,
+        pg_get_indexdef(relations.oid) || chr(59) AS text,
+        'DROP INDEX jobctl.' || relations.name AS statement
     FROM relations
     JOIN pg_index AS index ON index.indexrelid = relations.oid
     CROSS JOIN expected
-    WHERE NOT EXISTS (SELECT FROM pg_constraint AS fact WHERE fact.conindid = relations.oid)
+    -- The index of a constraint is compared with the constraint.
+    WHERE NOT EXISTS (
+        SELECT FROM pg_constraint AS constraints
+        WHERE constraints.conindid = relations.oid
+    )
+        -- Other foreign indexes only make queries faster.
         AND (
             index.indisunique
             OR index.indexprs IS NOT NULL
@@ -113,8 +127,8 @@ definitions AS (
         )
     UNION ALL
     SELECT
-        'sequence ' || relations.name,
-        'SEQUENCE NAME jobctl.' || relations.name,
+        'sequence ' || relations.name AS object,
+        'SEQUENCE NAME jobctl.' || relations.name AS head,
         format(
             E'ALTER COLUMN %s ADD GENERATED %s AS IDENTITY (\n    SEQUENCE NAME jobctl.%s'
                 '\n    START WITH %s\n    INCREMENT BY %s\n    %s\n    %s\n    CACHE %s%s\n)',
@@ -127,24 +141,26 @@ definitions AS (
             CASE WHEN sequence.seqmax = 9223372036854775807 THEN 'NO MAXVALUE' ELSE 'MAXVALUE' END,
             sequence.seqcache,
             CASE WHEN sequence.seqcycle THEN ' CYCLE' ELSE '' END
-        ),
+        ) AS text,
         format(
             'ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
             owned.refobjid::regclass,
             attribute.attname
-        )
+        ) AS statement
     FROM relations
     JOIN pg_sequence AS sequence ON sequence.seqrelid = relations.oid
+    -- Only the sequence of an identity column depends internally (i) on its column.
     JOIN pg_depend AS owned ON owned.objid = relations.oid AND owned.deptype = 'i'
     JOIN pg_attribute AS attribute
         ON attribute.attrelid = owned.refobjid AND attribute.attnum = owned.refobjsubid
     UNION ALL
-    -- A sequence of an identity column belongs to its table.
+    -- Kinds of relations that jobctl never creates, such as materialized views, and sequences that
+    -- are not of an identity column. pg_identify_object returns the kind, as DROP names it.
     SELECT
-        identified.type || ' ' || relations.name,
-        NULL,
-        NULL,
-        'DROP ' || upper(identified.type COLLATE "C") || ' jobctl.' || relations.name
+        identified.type || ' ' || relations.name AS object,
+        NULL AS head,
+        NULL AS text,
+        'DROP ' || upper(identified.type COLLATE "C") || ' jobctl.' || relations.name AS statement
     FROM relations
     CROSS JOIN LATERAL pg_identify_object('pg_class'::regclass, relations.oid, 0) AS identified
     WHERE relations.kind NOT IN ('r', 'v', 'i', 'S')
@@ -155,8 +171,8 @@ definitions AS (
         )
     UNION ALL
     SELECT
-        'function ' || quote_ident(function.proname),
-        'CREATE FUNCTION jobctl.' || quote_ident(function.proname) || '(',
+        'function ' || quote_ident(function.proname) AS object,
+        'CREATE FUNCTION jobctl.' || quote_ident(function.proname) || '(' AS head,
         'CREATE FUNCTION jobctl.' || quote_ident(function.proname)
             || '(' || pg_get_function_arguments(function.oid)
             || ') RETURNS ' || pg_get_function_result(function.oid)
@@ -168,6 +184,8 @@ definitions AS (
             END
             || CASE WHEN function.proisstrict THEN ' STRICT' ELSE '' END
             || CASE WHEN function.prosecdef THEN ' SECURITY DEFINER' ELSE '' END
+            -- The settings of the function. proconfig has `search_path=pg_catalog, pg_temp`, for
+            -- which pg_dump writes `SET search_path TO 'pg_catalog', 'pg_temp'`.
             || coalesce(
                 (
                     SELECT string_agg(
@@ -182,20 +200,21 @@ definitions AS (
                 ),
                 ''
             )
+            -- pg_dump writes $_$ around a body that contains a $, and $$ around other bodies.
             || format(
                 E'\n    AS $%1$s$%2$s$%1$s$%3$s',
                 CASE WHEN position('$' IN function.prosrc) > 0 THEN '_' ELSE '' END,
                 function.prosrc,
                 chr(59)
-            ),
-        'DROP FUNCTION ' || function.oid::regprocedure
+            ) AS text,
+        'DROP FUNCTION ' || function.oid::regprocedure AS statement
     FROM pg_proc AS function
     JOIN pg_language AS language ON language.oid = function.prolang
     WHERE function.pronamespace = to_regnamespace('jobctl')
     UNION ALL
     SELECT
-        'type ' || quote_ident(type.typname),
-        'CREATE DOMAIN jobctl.' || quote_ident(type.typname) || ' AS',
+        'type ' || quote_ident(type.typname) AS object,
+        'CREATE DOMAIN jobctl.' || quote_ident(type.typname) || ' AS' AS head,
         'CREATE DOMAIN jobctl.' || quote_ident(type.typname)
             || ' AS ' || format_type(type.typbasetype, type.typtypmod)
             || CASE WHEN type.typnotnull THEN ' NOT NULL' ELSE '' END
@@ -205,67 +224,73 @@ definitions AS (
                     string_agg(
                         format(
                             E'\n\tCONSTRAINT %I %s',
-                            fact.conname,
-                            pg_get_constraintdef(fact.oid)
+                            constraints.conname,
+                            pg_get_constraintdef(constraints.oid)
                         ),
                         ''
-                        ORDER BY fact.conname
+                        ORDER BY constraints.conname
                     ),
                     ''
                 )
-                FROM pg_constraint AS fact
-                WHERE fact.contypid = type.oid AND fact.contype = 'c'
+                FROM pg_constraint AS constraints
+                WHERE constraints.contypid = type.oid AND constraints.contype = 'c'
             )
-            || chr(59),
-        'DROP TYPE jobctl.' || quote_ident(type.typname)
+            || chr(59) AS text,
+        'DROP TYPE jobctl.' || quote_ident(type.typname) AS statement
     FROM pg_type AS type
+    -- Leaves out array types (b) and the row types of relations (c).
     WHERE type.typnamespace = to_regnamespace('jobctl') AND type.typtype NOT IN ('b', 'c')
     UNION ALL
     SELECT
-        format('constraint %I of %s', fact.conname, relations.name),
-        format('ADD CONSTRAINT %I ', fact.conname),
+        format('constraint %I of %s', constraints.conname, relations.name) AS object,
+        format('ADD CONSTRAINT %I ', constraints.conname) AS head,
         format(
             E'ALTER TABLE ONLY jobctl.%s\n    ADD CONSTRAINT %I %s',
             relations.name,
-            fact.conname,
-            pg_get_constraintdef(fact.oid)
-        ),
-        format('ALTER TABLE jobctl.%s DROP CONSTRAINT %I', relations.name, fact.conname)
+            constraints.conname,
+            pg_get_constraintdef(constraints.oid)
+        ) AS text,
+        format('ALTER TABLE jobctl.%s DROP CONSTRAINT %I', relations.name, constraints.conname)
+            AS statement
     FROM relations
-    JOIN pg_constraint AS fact ON fact.conrelid = relations.oid
-    WHERE fact.contype IN ('p', 'u', 'x', 'f')
+    JOIN pg_constraint AS constraints ON constraints.conrelid = relations.oid
+    -- Primary keys, unique and exclusion constraints, and foreign keys.
+    WHERE constraints.contype IN ('p', 'u', 'x', 'f')
     UNION ALL
     SELECT
-        format('trigger %I on %s', trigger.tgname, relations.name),
-        format('CREATE TRIGGER %I ', trigger.tgname),
-        CASE trigger.tgenabled WHEN 'O' THEN pg_get_triggerdef(trigger.oid) || chr(59) END,
-        format('DROP TRIGGER %I ON jobctl.%s', trigger.tgname, relations.name)
+        format('trigger %I on %s', trigger.tgname, relations.name) AS object,
+        format('CREATE TRIGGER %I ', trigger.tgname) AS head,
+        -- NULL for a trigger that is not enabled as by default (O).
+        CASE trigger.tgenabled WHEN 'O' THEN pg_get_triggerdef(trigger.oid) || chr(59) END AS text,
+        format('DROP TRIGGER %I ON jobctl.%s', trigger.tgname, relations.name) AS statement
     FROM relations
     JOIN pg_trigger AS trigger ON trigger.tgrelid = relations.oid
     WHERE NOT trigger.tgisinternal
     UNION ALL
     SELECT
-        format('rule %I on %s', rule.rulename, relations.name),
-        NULL,
-        NULL,
-        format('DROP RULE %I ON jobctl.%s', rule.rulename, relations.name)
+        format('rule %I on %s', rule.rulename, relations.name) AS object,
+        NULL AS head,
+        NULL AS text,
+        format('DROP RULE %I ON jobctl.%s', rule.rulename, relations.name) AS statement
     FROM relations
     JOIN pg_rewrite AS rule ON rule.ev_class = relations.oid
+    -- Each view has a rule of this name.
     WHERE rule.rulename <> '_RETURN'
     UNION ALL
     SELECT
-        format('policy %I on %s', policy.polname, relations.name),
-        NULL,
-        NULL,
-        format('DROP POLICY %I ON jobctl.%s', policy.polname, relations.name)
+        format('policy %I on %s', policy.polname, relations.name) AS object,
+        NULL AS head,
+        NULL AS text,
+        format('DROP POLICY %I ON jobctl.%s', policy.polname, relations.name) AS statement
     FROM relations
     JOIN pg_policy AS policy ON policy.polrelid = relations.oid
     UNION ALL
     SELECT
-        format('table %s, a child of %s,', child.inhrelid::regclass, relations.name),
-        NULL,
-        NULL,
+        format('table %s, a child of %s,', child.inhrelid::regclass, relations.name) AS object,
+        NULL AS head,
+        NULL AS text,
         format('ALTER TABLE %s NO INHERIT jobctl.%s', child.inhrelid::regclass, relations.name)
+            AS statement
     FROM relations
     JOIN pg_inherits AS child ON child.inhparent = relations.oid
 )
@@ -282,25 +307,28 @@ WHERE coalesce(
     0
 ) = 0
 UNION ALL
-SELECT 'missing', 'constraint ' || wanted[1], ''
+-- Only constraints: list_migrations.sql finds missing tables, views, functions and triggers, and
+-- indexes.sql finds missing indexes.
+SELECT 'missing' AS kind, 'constraint ' || wanted[1] AS object, '' AS statement
 FROM expected, regexp_matches(expected.text, 'ADD CONSTRAINT (\w+)', 'g') AS wanted
 WHERE wanted[1] NOT IN (
-    SELECT fact.conname FROM pg_constraint AS fact
-    WHERE fact.connamespace = to_regnamespace('jobctl')
+    SELECT constraints.conname FROM pg_constraint AS constraints
+    WHERE constraints.connamespace = to_regnamespace('jobctl')
 )
 UNION ALL
 SELECT
-    'hidden',
-    relations.name,
-    'ALTER TABLE jobctl.' || relations.name || ' DISABLE ROW LEVEL SECURITY'
+    'hidden' AS kind,
+    relations.name AS object,
+    'ALTER TABLE jobctl.' || relations.name || ' DISABLE ROW LEVEL SECURITY' AS statement
 FROM relations
 WHERE relations.has_row_security
 UNION ALL
 SELECT
-    'event trigger',
-    quote_ident(trigger.evtname),
-    'DROP EVENT TRIGGER ' || quote_ident(trigger.evtname)
+    'event trigger' AS kind,
+    quote_ident(trigger.evtname) AS object,
+    'DROP EVENT TRIGGER ' || quote_ident(trigger.evtname) AS statement
 FROM pg_event_trigger AS trigger
+-- Disabled ones (D) do nothing.
 WHERE trigger.evtenabled <> 'D'
     AND NOT EXISTS (
         SELECT FROM pg_depend AS extension
@@ -308,4 +336,4 @@ WHERE trigger.evtenabled <> 'D'
             AND extension.objid = trigger.oid
             AND extension.deptype = 'e'
     )
-ORDER BY 1, 2
+ORDER BY kind, object

@@ -1,4 +1,6 @@
--- Reads from the catalogs, which every role may read, what the current role may do. One row.
+-- Returns what the current role may do, judged by some privileges that each task needs. Reads only
+-- catalogs, which every role may read.
+-- One row. `coalesce`: without the schema, the role may do nothing.
 SELECT
     coalesce(has_schema_privilege(to_regnamespace('jobctl'), 'USAGE'), false) AS enters,
     coalesce(functions.enqueues, false) AS enqueues,
@@ -23,7 +25,7 @@ FROM (
 ) AS functions
 CROSS JOIN (
     SELECT
-        -- For other tables, CASE returns NULL, which bool_and ignores.
+        -- bool_and ignores the NULLs that CASE returns for other tables.
         bool_and(CASE relname
             WHEN 'job_runs'
                 THEN has_table_privilege(oid, 'SELECT')

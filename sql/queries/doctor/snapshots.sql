@@ -1,6 +1,8 @@
 -- Lists the sessions, prepared transactions and replication slots that keep vacuum from removing
--- dead rows, the oldest snapshot first. Not every role sees the sessions of other roles, see
+-- dead rows, the oldest snapshot first. Most roles do not see the sessions of other roles, see
 -- sees_sessions.sql.
+-- `held_for`: seconds since the begin of the transaction; NULL for a slot. `transactions`: how many
+-- transactions began since then.
 SELECT
     holder.kind,
     holder.name,
@@ -22,20 +24,20 @@ FROM (
         AND coalesce(activity.backend_xmin, activity.backend_xid) IS NOT NULL
     UNION ALL
     SELECT
-        'prepared transaction',
-        prepared.gid,
-        'prepared',
-        prepared.prepared,
-        age(prepared.transaction)
+        'prepared transaction' AS kind,
+        prepared.gid AS name,
+        'prepared' AS state,
+        prepared.prepared AS since,
+        age(prepared.transaction) AS transactions
     FROM pg_prepared_xacts AS prepared
     WHERE prepared.database = current_database()
     UNION ALL
     SELECT
-        'replication slot',
-        slot.slot_name,
-        CASE WHEN slot.active THEN 'active' ELSE 'inactive' END,
-        NULL,
-        age(slot.xmin)
+        'replication slot' AS kind,
+        slot.slot_name AS name,
+        CASE WHEN slot.active THEN 'active' ELSE 'inactive' END AS state,
+        NULL AS since,
+        age(slot.xmin) AS transactions
     FROM pg_replication_slots AS slot
     WHERE slot.xmin IS NOT NULL
 ) AS holder

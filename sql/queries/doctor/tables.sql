@@ -1,5 +1,6 @@
--- Lists the tables with their sizes and their last vacuum, the largest first. The numbers of rows
--- are estimates of the statistics, which every role may read.
+-- Lists the tables with their sizes and their last vacuum, the largest first. The numbers of live
+-- and dead rows are estimates, from statistics that every role may read. `left_alone`: autovacuum
+-- is off for this table.
 SELECT
     relation.relname::text AS name,
     pg_size_pretty(pg_total_relation_size(relation.oid)) AS size,

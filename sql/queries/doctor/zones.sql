@@ -14,6 +14,7 @@ SELECT
     wanted.instant,
     CASE
         WHEN known.name IS NULL THEN NULL
+        -- Always true: sets the zone for `extract`.
         WHEN set_config('TimeZone', known.name, true) IS NOT NULL
             THEN extract(timezone FROM wanted.instant)::integer
     END AS utc_offset

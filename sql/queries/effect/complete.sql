@@ -1,8 +1,9 @@
 -- Marks an effect as completed. A completed effect without a result can get one.
 -- $1  key    $2  recorded, the recorded_at of the caller's record; NULL: any
 -- $3  result: output of the command, or NULL
--- Zero rows: no open effect has this key, or another caller recorded it again meanwhile. With
--- `recorded`, a second call succeeds, too, because the answer to the first may be lost.
+-- Zero rows: no open effect has this key, or another caller recorded it again meanwhile.
+-- If the answer to a call is lost, the caller calls again. So with `recorded`, a second call
+-- succeeds, too.
 UPDATE jobctl.job_effects AS effect
 SET
     completed_at = coalesce(effect.completed_at, now()),

@@ -2,7 +2,7 @@
 -- it conflicted.
 -- $1  key    $2  run, NULL outside of a job    $3  attempt
 -- Zero rows: no effect has this key, or it was removed meanwhile. `used_by`: the run whose attempt
--- recorded the effect, if this attempt still runs and is not the caller.
+-- recorded the effect, if that attempt is still running and is not the caller.
 SELECT
     effect.recorded_at,
     jobctl.is_own_effect(current_user, effect.recorded_by) AS is_own,

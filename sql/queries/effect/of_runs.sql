@@ -1,4 +1,5 @@
--- Counts the completed effects of runs, because `once` does not run their commands again.
+-- Counts the completed effects of runs: if such a run is retried, `once` does not execute their
+-- commands again.
 -- $1  ids of runs
 -- Zero rows: these runs have no completed effect.
 SELECT

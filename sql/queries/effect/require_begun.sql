@@ -1,2 +1,3 @@
--- Raises an error: a trigger of another program keeps an effect from being recorded.
-SELECT jobctl.require_written('job_effects', chosen => 1, written => 0)
+-- Always raises the error of an effect that a trigger of another program did not let begin.sql
+-- record.
+SELECT jobctl.require_written('job_effects', chosen => 1, written => 0) AS never

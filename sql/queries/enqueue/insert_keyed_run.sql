@@ -1,8 +1,8 @@
--- Inserts a run of a built-in job with a key. It is the statement of insert_run.sql with the
--- columns of the key. The function enqueue_runs could do it, but takes three times as long in a new
--- session.
+-- Inserts a run of a built-in job with a key. The statement is that of insert_run.sql, with the
+-- columns of the key. The function enqueue_runs could insert the run, too, but takes three times as
+-- long in a new session.
 -- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
--- Returns the id. Zero rows: another run has the key. Then the caller uses enqueue_runs, which
+-- One row: the id. Zero rows: another run has the key. Then the caller calls enqueue_runs, which
 -- finds that run.
 INSERT INTO jobctl.job_runs AS run (
     job_type,

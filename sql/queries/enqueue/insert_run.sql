@@ -1,9 +1,10 @@
 -- Inserts a run of a built-in job without a key.
 -- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
--- Returns the id. Zero rows: a trigger skipped the row. Then enqueue_runs raises the error.
+-- One row: the id. Zero rows: a trigger of another program skipped the row. Then the caller calls
+-- enqueue_runs, which raises an error.
 --
--- insert_keyed_run.sql is the same statement with a key. There are two, because only a key can
--- conflict, and ON CONFLICT would make an enqueue without a key a tenth slower.
+-- insert_keyed_run.sql is the same statement with a key. There are two statements, because only a
+-- key can conflict, and ON CONFLICT would make an enqueue without a key a tenth slower.
 INSERT INTO jobctl.job_runs AS run (
     job_type,
     payload,

@@ -1,14 +1,14 @@
--- Enqueues a run of a definition. The function enqueue_runs could do it, but takes 1.5 times as
--- long in a new session.
+-- Enqueues a run of a definition. The function enqueue_runs could enqueue the run, too, but takes
+-- 1.5 times as long in a new session.
 -- $1  run, a JSON object with the fields of `NewRun` in src/store/enqueue.rs
 -- One row: the answer of the function try_enqueue.
 SELECT
-    run.id,
-    run.result,
-    run.code,
-    run.reason,
-    run.status,
-    run.due_at
+    answer.id,
+    answer.result,
+    answer.code,
+    answer.reason,
+    answer.status,
+    answer.due_at
 FROM (VALUES ($1::text::jsonb)) AS given (run)
 CROSS JOIN LATERAL jsonb_to_record(given.run) AS asked (
     job_type text,
@@ -33,7 +33,7 @@ CROSS JOIN LATERAL jsonb_to_record(given.run) AS asked (
 )
 CROSS JOIN LATERAL jobctl.try_enqueue(
     job => asked.job_type,
-    -- jsonb_to_record makes NULL of a JSON null, which is a payload of its own.
+    -- jsonb_to_record converts a JSON null to NULL, but a JSON null is a valid payload.
     payload => coalesce(asked.payload, given.run -> 'payload'),
     key => asked.idempotency_key,
     run_at => asked.run_at,
@@ -52,4 +52,4 @@ CROSS JOIN LATERAL jobctl.try_enqueue(
     lock => asked.lock,
     worker => asked.worker,
     traceparent => asked.traceparent
-) AS run
+) AS answer

@@ -1,5 +1,5 @@
--- Lets runs that this transaction has enqueued wait for other runs. The arguments are arrays of
--- equal length: each run waits for the predecessor at its place, by the rule there.
+-- Lets runs that this transaction has enqueued wait for other runs, their predecessors.
+-- Arrays of equal length, one element a run and one of its predecessors:
 -- $1  runs    $2  predecessors    $3  rules
 -- One row: the refused run, with the code and the reason. All NULL: no run was refused.
 SELECT refusal.run_id, refusal.code, refusal.reason

@@ -1,7 +1,7 @@
--- Adds the definition of a load test, which is also its lock: the test renews updated_at while it
--- runs, see renew.sql. A test that was killed leaves its definition. After 30 seconds, the next
--- test takes it over with a new id, so the old test can't renew it any more.
--- Returns the id. Zero rows: another test runs, or a definition with other contents has the name.
+-- Adds the definition of a load test. The definition is also the test's lock: the test renews
+-- updated_at while it runs, see renew.sql. A killed test leaves its definition. After 30 seconds,
+-- the next test takes the definition over and changes its id, so the old test can't renew it.
+-- One row: the id. Zero rows: another test runs, or a definition with other contents has the name.
 INSERT INTO jobctl.job_definitions AS definition (name, kind, action, queue, max_attempts)
 VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load', 1)
 ON CONFLICT (name) DO UPDATE SET

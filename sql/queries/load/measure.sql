@@ -10,6 +10,7 @@ WITH run AS (
     WHERE run.job_type = 'jobctl-load'
         AND run.status <> 'running'
 ),
+-- The seconds from the first to the last enqueue and start; NULL if they are 0.
 span AS (
     SELECT
         nullif(extract(epoch FROM max(run.created_at) - min(run.created_at)), 0) AS enqueues,
@@ -19,7 +20,7 @@ span AS (
 SELECT
     count(*) AS runs,
     count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
-    -- A span with n runs has n - 1 intervals between them.
+    -- Between n runs are n - 1 intervals.
     round((count(*) - 1) / span.enqueues, 1)::float8 AS enqueues_per_second,
     round((count(run.started_at) - 1) / span.claims, 1)::float8 AS claims_per_second,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY run.wait_time)

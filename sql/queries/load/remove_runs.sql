@@ -1,7 +1,8 @@
 -- Deletes runs of the load test, whatever their status. A trigger deletes their history. The caller
 -- holds the lock of the test, see renew.sql. A worker that still has a claim loses it.
--- $1  most: the maximum of the runs that are not running, and also of those that are
--- The number of deleted rows. If it is less than the maximum, no more runs are left.
+-- $1  most: the maximum for each of the two parts, which have an index each: runs that are not
+--     running, and running runs
+-- Returns the number of deleted rows. If it is less than `most`, no more runs are left.
 DELETE FROM jobctl.job_runs AS run
 WHERE run.id = ANY (ARRAY(
     (

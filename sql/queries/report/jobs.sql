@@ -7,26 +7,27 @@
 --     cancelled run
 -- $4  troubled: jobs with a problem       $5  limit
 --
--- `bins` has an object for each bin in which something ended:
+-- `bins` is a JSON array with an object for each bin in which a run or attempt ended:
 --   index    the place of the bin, from 0
 --   failed   attempts that did not end their run, in the bin of their end
---   began    the earliest start of a run or attempt that took longer than a bin, in bins after the
---            start of the first one
+--   began    the earliest start of the runs and attempts that took longer than a bin. It is counted
+--            in bins after the start of the first bin
 --   longest  the longest time from the claim to the record of a success, in seconds
 -- `total` and `all_...` count all jobs, also those beyond the limit. `dropped` counts whole days of
 -- the window. The last columns are those of run_time_trend.sql.
 WITH ended AS (
+    -- Runs, unless by_day.
     SELECT
-        run.job_type AS job,
+        grouped.job_type AS job,
         bin.place - 1 AS bin,
         -- The runs of a row have one status. They are counted in the column of this status.
-        run.runs * (run.status = 'succeeded')::integer AS succeeded,
+        CASE grouped.status WHEN 'succeeded' THEN grouped.runs ELSE 0 END AS succeeded,
         0 AS failed,
-        run.runs * (run.status = 'dead')::integer AS dead,
-        run.runs * (run.status = 'cancelled')::integer AS cancelled,
+        CASE grouped.status WHEN 'dead' THEN grouped.runs ELSE 0 END AS dead,
+        CASE grouped.status WHEN 'cancelled' THEN grouped.runs ELSE 0 END AS cancelled,
         -- The start of a cancelled run may be that of an earlier attempt, after which it waited.
-        CASE WHEN run.status <> 'cancelled' THEN run.began END AS began,
-        CASE WHEN run.status = 'succeeded' THEN run.longest END AS longest
+        CASE WHEN grouped.status <> 'cancelled' THEN grouped.began END AS began,
+        CASE WHEN grouped.status = 'succeeded' THEN grouped.longest END AS longest
     FROM unnest($1::timestamptz[]) WITH ORDINALITY AS bin (start, place)
     -- Reads each bin's part of the index. Finding the bin of each run would take longer.
     CROSS JOIN LATERAL (
@@ -43,8 +44,9 @@ WITH ended AS (
             AND run.finished_at >= bin.start
             AND run.finished_at < coalesce(($1::timestamptz[])[bin.place + 1], 'infinity')
         GROUP BY run.job_type, run.status
-    ) AS run
+    ) AS grouped
     UNION ALL
+    -- Failed attempts, unless by_day.
     SELECT
         run.job_type,
         width_bucket(attempt.finished_at, $1::timestamptz[]) - 1 AS bin,
@@ -71,6 +73,7 @@ WITH ended AS (
         AND NOT (run.status = 'dead' AND attempt.attempt = run.attempts)
     GROUP BY run.job_type, bin
     UNION ALL
+    -- Figures, if by_day.
     SELECT
         figures.job_type,
         width_bucket(figures.day::timestamp AT TIME ZONE 'UTC', $1::timestamptz[]) - 1 AS bin,

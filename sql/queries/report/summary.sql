@@ -1,7 +1,12 @@
 -- Reads the numbers at the head of the report.
 -- $1  silent_after: seconds after its last tick until a worker is silent
--- Always one row. `..._7d` count the runs that ended today, in UTC, or in the six days before.
--- `..._before` count those of the seven days before that.
+-- Always one row:
+--   used         whether the database has any run or definition
+--   dead_lately  unsettled runs that died within a day
+--   later        pending runs that are not due yet
+--   ..._7d       runs that ended today, in UTC, or in the six days before
+--   ..._before   runs that ended in the seven days before these
+--   workers      workers that should be ticking, see `missed_for` of job_workers
 SELECT
     current_database()::text AS database,
     EXISTS (SELECT FROM jobctl.job_runs) OR EXISTS (SELECT FROM jobctl.job_definitions) AS used,

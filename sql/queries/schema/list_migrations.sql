@@ -7,8 +7,11 @@
 SELECT
     applied.version,
     applied.name,
+    -- No text: a newer program has applied it, and this program does not know it.
     known.text IS NULL
         OR applied.checksum = encode(sha256(convert_to(known.text, 'UTF8')), 'hex') AS unchanged,
+    -- The objects of the text, such as `table job_runs`, that do not exist or are altered.
+    -- created[1] is the kind, created[2] the name.
     ARRAY(
         SELECT lower(created[1] COLLATE "C") || ' ' || created[2]
         FROM regexp_matches(

@@ -1,4 +1,6 @@
--- Reads the state of the schema before a migration. One row:
+-- Reads the state of the schema before a migration. One row, even without the schema:
+--   has_versions   whether the schema has the table schema_migrations
+--   role           the current role
 --   owner          the owner of the schema
 --   is_trusted     whether the current role has the rights of that owner. A superuser has the
 --                  rights of every role, but trusts only another superuser, because code of the
@@ -12,8 +14,8 @@
 -- A trigger's function runs with the rights of the role that writes the table. So a trigger is a
 -- stranger if the owner of its function lacks the rights of the schema's owner.
 --
--- pg_depend lists all objects of a schema. It also lists default privileges, but with deptype 'a',
--- because they are dropped with the schema.
+-- pg_depend lists the objects of a schema with deptype 'n'. Default privileges have deptype 'a' and
+-- are left out: they are dropped with the schema.
 WITH schema AS (
     SELECT
         namespace.oid,
@@ -35,6 +37,7 @@ trusting AS (
         ON pg_has_role(role.oid, owner.oid, 'USAGE')
         AND (owner.rolsuper OR NOT role.rolsuper)
 ),
+-- The objects in the schema, and the triggers on its tables, and whether they are strangers.
 objects AS (
     SELECT
         object.classid,
@@ -54,10 +57,10 @@ objects AS (
         AND owned.deptype = 'o'
     UNION ALL
     SELECT
-        'pg_trigger'::regclass,
-        trigger.oid,
-        0,
-        NOT pg_has_role(function.proowner, schema.owner, 'USAGE')
+        'pg_trigger'::regclass AS classid,
+        trigger.oid AS objid,
+        0 AS objsubid,
+        NOT pg_has_role(function.proowner, schema.owner, 'USAGE') AS is_strange
     FROM schema
     JOIN pg_class AS relation ON relation.relnamespace = schema.oid
     JOIN pg_trigger AS trigger ON trigger.tgrelid = relation.oid
@@ -70,21 +73,23 @@ SELECT
     pg_get_userbyid(schema.owner)::text AS owner,
     schema.oid IS NULL OR current_user IN (SELECT trusting.name FROM trusting) AS is_trusted,
     ARRAY(
-        SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+        SELECT
+            CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS role
         FROM aclexplode(schema.privileges) AS acl
         WHERE acl.privilege_type = 'CREATE'
+            -- PUBLIC is 0, for which pg_has_role fails.
             AND CASE acl.grantee
                 WHEN 0 THEN true
                 ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
             END
-        ORDER BY 1
+        ORDER BY role
     ) AS creators,
     ARRAY(
-        SELECT identified.type || ' ' || identified.identity
+        SELECT identified.type || ' ' || identified.identity AS stranger
         FROM objects,
             pg_identify_object(objects.classid, objects.objid, objects.objsubid) AS identified
         WHERE objects.is_strange OR NOT schema.has_versions
-        ORDER BY 1
+        ORDER BY stranger
     ) AS strangers,
     current_setting('server_encoding') AS encoding,
     CASE

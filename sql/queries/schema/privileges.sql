@@ -5,7 +5,8 @@
 --   2  Grant on a new function what the function of the same name had. A function with other
 --      parameters is a new object.
 --   3  Drop that former function.
--- $1  before: the objects before the migration, see list_objects.sql
+-- $1  before: the objects before the migration, as numbers, see list_objects.sql
+-- A row per statement.
 WITH objects AS (
     SELECT
         object.name,
@@ -14,7 +15,13 @@ WITH objects AS (
         object.privileges,
         object.classid::bigint << 32 | object.objid::bigint <> ALL ($1::bigint[]) AS is_new
     FROM (
-        SELECT 'pg_namespace'::regclass::oid, oid, 'SCHEMA jobctl', NULL, nspowner, nspacl
+        SELECT
+            'pg_namespace'::regclass::oid AS classid,
+            oid AS objid,
+            'SCHEMA jobctl' AS name,
+            NULL AS function,
+            nspowner AS owner,
+            nspacl AS privileges
         FROM pg_namespace
         WHERE nspname = 'jobctl'
         UNION ALL
@@ -22,7 +29,7 @@ WITH objects AS (
             'pg_class'::regclass,
             oid,
             CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || oid::regclass,
-            NULL,
+            NULL AS function,
             relowner,
             relacl
         FROM pg_class
@@ -33,13 +40,15 @@ WITH objects AS (
         FROM pg_proc
         WHERE pronamespace = 'jobctl'::regnamespace
         UNION ALL
+        -- Only domains: each table also has a type.
         SELECT 'pg_type'::regclass, oid, 'TYPE ' || oid::regtype, NULL, typowner, typacl
         FROM pg_type
         WHERE typnamespace = 'jobctl'::regnamespace
             AND typtype = 'd'
-    ) AS object (classid, objid, name, function, owner, privileges)
+    ) AS object
 ),
 statements (step, statement) AS (
+    -- PUBLIC always, because a function without an access list has the default one.
     SELECT 1, format('REVOKE ALL ON %s FROM %s', new.name, grantee.name)
     FROM objects AS new
     CROSS JOIN LATERAL (
@@ -47,6 +56,7 @@ statements (step, statement) AS (
         UNION
         SELECT acl.grantee::regrole::text
         FROM aclexplode(new.privileges) AS acl
+        -- 0 is PUBLIC, which is there already.
         WHERE acl.grantee NOT IN (0, new.owner)
     ) AS grantee (name)
     WHERE new.is_new

@@ -1,4 +1,5 @@
--- Records migrations, functions and views, in the transaction that applied them.
+-- Records migrations, functions and views, with checksums of their texts, in the transaction that
+-- applied them.
 -- $1  versions, NULL for functions and views    $2  names    $3  texts
 INSERT INTO jobctl.schema_migrations (version, name, checksum)
 SELECT applied.version, applied.name, encode(sha256(convert_to(applied.text, 'UTF8')), 'hex')
