@@ -1,6 +1,6 @@
--- Lists the failed attempts that match, the latest end first. Reads only columns that a viewer may
--- read.
--- $1  since    $2  until, exclusive; NULL for no bound
+-- Lists the failed attempts that match all filters, the latest end first. Reads only columns that a
+-- viewer may read.
+-- $1  since    $2  until, exclusive: bounds of the attempt's end; NULL for no bound
 -- $3  jobs     $4  worker    $5  queue    $6  share    $7  error_type    $8  incident
 --     NULL for any
 -- $9  limit; NULL for all

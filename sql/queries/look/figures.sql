@@ -1,6 +1,8 @@
--- Adds up the figures of each job since its first run, by job. Pruning does not lower them. Days
--- are in UTC.
+-- Adds up the figures of each job since its first run. Pruning does not lower them. Days are in
+-- UTC.
 -- $1  job; NULL for all
+-- A row per job, by name. `waits`: how many attempts waited at most 1, 10, 30, 60, 300, 3600 and
+-- any number of seconds, from due to start.
 SELECT
     figures.job_type,
     sum(figures.succeeded)::bigint AS succeeded,

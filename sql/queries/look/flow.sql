@@ -1,14 +1,19 @@
--- Counts the runs that came and went in the last 10 minutes and in the last hour. A row for each
--- job with such runs, or with due or running ones, by name. Before them comes a row without a name
--- for all jobs together, if there are several. A failed attempt counts as a start, too.
+-- Counts the runs that were enqueued, started, succeeded and failed in the last 10 minutes (`_10m`)
+-- and in the last hour (`_1h`). A failed attempt counts as a start, too.
 -- $1  job; NULL for all
 -- $2  tick_age: seconds after its last tick until a worker is silent
--- Some columns:
---   trend             if any run is due: compares the runs that became due in 10 minutes (`came`)
---                     with those that started or ended (`left`)
+-- A row for each job with such runs, or with due or running runs, by name. If there are several
+-- jobs, the first row is for all jobs together, without a name.
+--
+-- `came` counts the runs that became due in 10 minutes, `left` those that started, or ended without
+-- a start. They decide these columns:
+--   trend             `grows` if more runs came than left, `shrinks` if fewer came, else `steady`;
+--                     NULL: no run is due
 --   empty_in_seconds  the time until no run is due, at this pace; NULL: never
---   at_best_seconds   the time until no run is due, at the definition's rate, if no more come
+--   at_best_seconds   the time until no run is due, at the definition's rate, if no more runs come
 -- The last two are also NULL while a hold, or the lack of a worker, keeps a due run from starting.
+-- The pending runs of each job. `is_stopped`: a hold, or the lack of a worker, keeps a due run from
+-- starting.
 WITH pending AS (
     SELECT
         grouped.job_type,
@@ -165,7 +170,7 @@ summed AS (
         max(flow.longest) AS longest
     FROM flow
     GROUP BY GROUPING SETS ((flow.job_type), ())
-    -- The row of all jobs only if all were asked for and there are several.
+    -- The row of all jobs (job_type is NULL), only if $1 is NULL and there are several jobs.
     HAVING flow.job_type IS NOT NULL
         OR $1::text IS NULL AND count(*) > 1
 )
@@ -188,7 +193,7 @@ SELECT
     END AS trend,
     CASE
         WHEN summed.due > 0 AND NOT summed.is_stopped
-            -- The divisor is how many runs fewer there are after 600 seconds.
+            -- In 10 minutes, the due runs become fewer by the divisor. NULL: not fewer.
             THEN summed.due * 600.0::float8
                 / nullif(greatest(summed.left_10m - summed.came_10m, 0), 0)
     END AS empty_in_seconds,

@@ -1,5 +1,5 @@
--- Returns whether a job has any run. Both parts use an index: one has the running runs, the other
--- one all other runs.
+-- Returns whether a job has any run. One index has the running runs, and another index has all
+-- other runs: each part uses one of them.
 -- $1  job, defined or not
 SELECT
     EXISTS (

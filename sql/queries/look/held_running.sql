@@ -1,6 +1,7 @@
--- Counts the running runs of these targets, and checks that the targets are held.
--- $1  scopes    $2  names, empty for all; of equal length
--- One row: how many run, and whether each target is held. If one is not, its runs can still start.
+-- Counts the running runs of the targets of holds, and checks that each target is held.
+-- $1  scopes    $2  names, of equal length; a name is empty for the scope `all`
+-- One row: the number of running runs, and whether all targets are held (`is_held`). If a target is
+-- not held, its runs can still start.
 SELECT
     (
         SELECT count(*)

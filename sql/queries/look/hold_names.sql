@@ -1,20 +1,22 @@
--- Lists the workers or the queues that a hold can name. Of the queues that only pending runs name,
--- checks just the given one, because reading all these runs would take long.
--- $1  scope    $2  name
+-- Lists the names that a hold can have: all workers, or the queues of workers and definitions and
+-- the queue `default`.
+-- $1  scope: worker or queue    $2  name: a queue that is listed, too, if any pending run is in it.
+--     Queues that only pending runs have are not listed otherwise, because reading all these runs
+--     would take long
 SELECT known.name
 FROM (
     SELECT 'worker' AS scope, worker.worker AS name
     FROM jobctl.job_workers AS worker
     UNION ALL
-    SELECT 'queue', unnest(worker.queues)
+    SELECT 'queue' AS scope, unnest(worker.queues) AS name
     FROM jobctl.job_workers AS worker
     UNION ALL
-    SELECT 'queue', definition.queue
+    SELECT 'queue' AS scope, definition.queue AS name
     FROM jobctl.job_definitions AS definition
     UNION ALL
-    SELECT 'queue', 'default'
+    SELECT 'queue' AS scope, 'default' AS name
     UNION ALL
-    SELECT 'queue', given.name
+    SELECT 'queue' AS scope, given.name
     FROM (SELECT $2::text AS name) AS given
     WHERE EXISTS (
         SELECT FROM jobctl.job_runs AS run

@@ -1,13 +1,14 @@
 -- Reads the incident of a failed attempt, and when its first and its last attempt ended. An
 -- incident is named after its first attempt, and keeps this name when that attempt is deleted.
 -- $1  run_id    $2  attempt
--- Zero rows: this attempt did not fail.
+-- Zero rows: there is no such failed attempt, and no incident with its name.
 SELECT
     member.incident,
     min(member.finished_at) AS first_at,
     max(member.finished_at) AS last_at
 FROM jobctl.job_attempts AS member
 WHERE member.incident = coalesce(
+    -- NULL if the attempt was deleted. Then it may have named an incident: RUN.ATTEMPT.
     (
         SELECT given.incident
         FROM jobctl.job_attempts AS given

@@ -1,7 +1,7 @@
--- Returns the ids of the runs whose last failed attempt is in an incident. Attempt 0 stands for a
--- run that died without a failed attempt, see list_incidents.sql.
+-- Returns the ids of the runs whose last failed attempt is in an incident. A run that died without
+-- a failed attempt is an incident of its own, with attempt 0, see list_incidents.sql.
 -- $1  incident; NULL for none
--- $2  run_id    $3  attempt
+-- $2  run_id    $3  attempt: the numbers in the incident's name
 -- One row. Zero rows: there is no such incident.
 SELECT coalesce(
     array_agg(member.run_id) FILTER (
@@ -12,6 +12,7 @@ SELECT coalesce(
                 AND later.attempt > member.attempt
                 AND later.outcome IN ('failed', 'lease_expired')
         )
+            -- With another error type, the run died later, and not of this attempt.
             AND (run.status <> 'dead' OR run.error_type IS NOT DISTINCT FROM member.error_type)
     ),
     ARRAY[]::bigint[]
@@ -22,7 +23,8 @@ JOIN jobctl.job_runs AS run
 WHERE member.incident = $1::text
 GROUP BY member.incident
 UNION ALL
-SELECT ARRAY[run.id]
+-- The run of attempt 0.
+SELECT ARRAY[run.id] AS ids
 FROM jobctl.job_runs AS run
 WHERE run.id = $2::bigint
     AND $3::integer = 0

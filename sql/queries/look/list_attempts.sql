@@ -5,7 +5,7 @@ SELECT
     attempt.worker,
     attempt.started_at,
     attempt.finished_at,
-    -- If the database's clock was ahead at the start, the time is 0, and not negative.
+    -- If the database's clock was ahead at the start, the run time is 0, and not negative.
     round(
         extract(
             epoch FROM greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
@@ -18,6 +18,7 @@ SELECT
     attempt.exit_code,
     attempt.signal,
     attempt.http_status,
+    -- Without $2, right() returns NULL.
     coalesce(right(attempt.output, $2::integer), attempt.output) AS output,
     attempt.output_bytes,
     attempt.output_truncated

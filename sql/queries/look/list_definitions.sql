@@ -1,7 +1,7 @@
--- Lists the definitions by name: their keys as in the file, and the events that paused or disabled
--- them.
--- $1  name; NULL for all. Only with a name, also counts the schedules of applications: there may be
---     many
+-- Lists the definitions by name: their keys as in the file, their states, and the events that
+-- paused or disabled them.
+-- $1  name; NULL for all. Schedules of applications are counted only with a name, because there may
+--     be many
 SELECT
     definition.name AS job_type,
     jobctl.definition_keys(definition)::text AS keys,
@@ -37,6 +37,7 @@ CROSS JOIN LATERAL (
         ELSE 'fires'
     END AS state
 ) AS state
+-- The event that paused or disabled the definition. An `add` can add a disabled one.
 LEFT JOIN LATERAL (
     SELECT event.*
     FROM jobctl.job_events AS event

@@ -1,4 +1,4 @@
--- Lists the events of a run or of a definition: the last hundred, the oldest first.
+-- Lists the last hundred events of a run or of a definition, the oldest first.
 -- $1  run    $2  definition; one of the two is NULL
 SELECT
     latest.recorded_at,

@@ -1,4 +1,4 @@
--- Lists the running runs, the longest running first. Runs without a start come last.
+-- Lists the running runs, the earliest start first.
 -- $1  job; NULL for all    $2  limit
 SELECT
     run.id,

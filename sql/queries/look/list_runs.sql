@@ -1,6 +1,7 @@
 -- Reads the given runs in their order, with the duration of the last attempt.
 -- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
+-- The usual run times of the jobs of running runs.
 WITH usual AS MATERIALIZED (
     SELECT job.job_type, usual.median_seconds
     FROM (
@@ -27,7 +28,7 @@ SELECT
     run.started_at,
     run.failed_at,
     run.finished_at,
-    -- If the database's clock was ahead at the start, the time is 0, and not negative.
+    -- If the database's clock was ahead at the start, the run time is 0, and not negative.
     round(extract(epoch FROM CASE
         WHEN run.status = 'running' THEN greatest(now(), run.started_at) - run.started_at
         ELSE greatest(attempt.finished_at, attempt.started_at) - attempt.started_at
@@ -50,6 +51,7 @@ SELECT
     coalesce(definition.lock_name, run.lock) AS lock,
     run.worker AS only_worker,
     run.schedule,
+    -- The columns above `now` are the fields of `list`.
     now() AS now,
     extract(epoch FROM coalesce(run.timeout, definition.timeout))::float8 AS timeout,
     run.backoff

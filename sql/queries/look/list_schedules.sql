@@ -1,8 +1,9 @@
--- Lists the definitions by name, each with its schedule. After each come the next of the schedules
--- that applications made for it.
+-- Lists the definitions by name, each with its own schedule. The row of a definition is followed by
+-- rows of schedules that applications made for it (`application_schedule`), the next ones to fire.
 -- $1  name; NULL for all
 -- $2  with_figures: whether to read how the last runs ended, and the usual run time
--- $3  applications: how many schedules of applications to return for each job
+-- $3  applications: the maximum of schedules of applications for each job
+-- `schedules`: the number of all schedules of applications of the job; 0 in the row of a definition
 WITH definition AS MATERIALIZED (
     SELECT
         now() AS now,

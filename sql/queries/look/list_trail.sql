@@ -4,8 +4,9 @@
 --     list_ids.sql
 -- $4  action; NULL for all except alerts    $5  job    $6  queue    $7  worker; NULL for any
 -- $8  limit
--- $9  grouped: whether the events of runs that one command wrote become one row. Its `run_id` is
---     the number of runs, as `12 runs`. Its job and detail are NULL if they differ.
+-- $9  grouped: whether to return one row for all events that one command wrote for runs. Its
+--     `run_id` is the number of runs, such as `12 runs`. Its job and detail are NULL if they
+--     differ. Has no effect with a queue
 -- An event is about a queue if it holds or releases the queue, or changes a run that is in it now.
 -- It is about a worker if it names the worker, or if a tick of the worker wrote it.
 WITH matching AS (
@@ -39,7 +40,7 @@ WITH matching AS (
             OR event.detail IN ('worker ' || $7::text, $7::text)
             OR event.host_user = $7::text
         )
-        -- Of the events of a command, return only the newest.
+        -- Grouped: of the events of a command, only the newest.
         AND NOT (
             $9::boolean
             AND $6::text IS NULL
@@ -70,6 +71,7 @@ SELECT
     event.operation,
     now() AS now
 FROM matching AS event
+-- Grouped: counts the events of the command; else `command` is a row of zeros.
 LEFT JOIN LATERAL (
     SELECT
         count(DISTINCT same.run_id) AS events,

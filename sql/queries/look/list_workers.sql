@@ -1,6 +1,6 @@
--- Lists the workers that should be ticking (`is_known`), and the five with the latest ticks. The
--- latest tick comes first. A worker should be ticking for as long after its last tick as it ticked
--- before, see `missed_for` of job_workers.
+-- Lists the workers that should be ticking (`is_known`), and also the five workers with the latest
+-- ticks, the latest tick first. After its last tick, a worker should be ticking for as long as it
+-- ticked before, see `missed_for` of job_workers.
 -- $1  limit; NULL for all    $2  tick_age: seconds that may pass between ticks
 SELECT
     worker.worker,

@@ -1,2 +1,2 @@
--- The time by the database's clock, the only clock for decisions.
+-- Returns the time of the database's clock, by which all workers decide.
 SELECT now() AS now

@@ -1,4 +1,5 @@
--- Returns what the current role may do and see beyond a viewer. One row.
+-- Returns what the current role may do and see beyond a viewer: the commands of operators
+-- (`operates`), and sequences_behind.sql (`sees_sequences`). One row.
 SELECT
     has_column_privilege('jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
         AND has_column_privilege('jobctl.job_definitions', 'paused_at', 'UPDATE') AS operates,

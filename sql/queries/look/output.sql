@@ -1,7 +1,8 @@
--- Reads the output of an attempt of a run. Of a running attempt, it is what its worker has sent so
--- far.
--- $1  id    $2  attempt; NULL for the running one, or else for the last finished one
--- Zero rows: no such run. A NULL attempt: the run has no such attempt, or none has begun.
+-- Reads the output of an attempt of a run. If the attempt is running (`live`), reads the output
+-- that its worker has sent so far.
+-- $1  id    $2  attempt; NULL: the running attempt, or else the last finished one
+-- One row. A NULL attempt: the run has no such attempt, or no attempt has begun. Zero rows: no such
+-- run.
 SELECT
     asked.live,
     run.status IN ('blocked', 'queued', 'failed') AS waiting,

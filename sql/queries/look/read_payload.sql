@@ -1,4 +1,4 @@
--- Reads a run's payload. It is not part of show.sql because the payload may be unreadable.
+-- Reads a run's payload. show.sql does not read it, because it must work for an unreadable payload.
 -- $1  id
 -- Zero rows: no such run.
 SELECT run.payload::text AS payload

@@ -1,7 +1,9 @@
--- Finds the runs that wait for a run, or for which it waits, directly or through other runs. Also
--- finds those that have waited, as long as the run that waited exists.
--- $1  id    $2  followers: whether to find the runs that wait; else those for which it waits
+-- Finds the followers of a run, which wait for it, or its predecessors, for which it waits. They
+-- may wait directly or through other runs. Also finds runs if the wait is over, as long as the
+-- follower exists.
+-- $1  id    $2  followers: whether to find followers; else predecessors
 -- $3  direct: whether to leave out runs that are related only through other runs
+-- One row.
 WITH RECURSIVE related (id) AS (
     SELECT $1::bigint
     UNION

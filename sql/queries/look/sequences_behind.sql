@@ -1,6 +1,6 @@
 -- Finds sequences that would return ids that were used before: ids in their own tables, or ids of
--- deleted runs that other tables name. Subscribers of logical replication have such sequences,
--- because it replicates tables but not sequences.
+-- deleted runs that other tables contain. The subscriber of a logical replication has such
+-- sequences, because tables are replicated, but sequences are not.
 -- A row per such sequence: its table, and the statement that corrects it.
 SELECT
     sequence.table_name,
@@ -9,6 +9,7 @@ SELECT
 FROM (
     SELECT
         'job_runs' AS table_name,
+        -- last_value is the next id if the sequence was never called.
         runs.last_value + runs.is_called::integer AS next,
         greatest(
             (SELECT max(run.id) FROM jobctl.job_runs AS run),
@@ -20,21 +21,21 @@ FROM (
     FROM jobctl.job_runs_id_seq AS runs
     UNION ALL
     SELECT
-        'job_definitions',
-        definitions.last_value + definitions.is_called::integer,
-        (SELECT max(definition.id) FROM jobctl.job_definitions AS definition)
+        'job_definitions' AS table_name,
+        definitions.last_value + definitions.is_called::integer AS next,
+        (SELECT max(definition.id) FROM jobctl.job_definitions AS definition) AS newest
     FROM jobctl.job_definitions_id_seq AS definitions
     UNION ALL
     SELECT
-        'job_events',
-        events.last_value + events.is_called::integer,
-        (SELECT max(event.id) FROM jobctl.job_events AS event)
+        'job_events' AS table_name,
+        events.last_value + events.is_called::integer AS next,
+        (SELECT max(event.id) FROM jobctl.job_events AS event) AS newest
     FROM jobctl.job_events_id_seq AS events
     UNION ALL
     SELECT
-        'job_schedules',
-        schedules.last_value + schedules.is_called::integer,
-        (SELECT max(schedule.id) FROM jobctl.job_schedules AS schedule)
+        'job_schedules' AS table_name,
+        schedules.last_value + schedules.is_called::integer AS next,
+        (SELECT max(schedule.id) FROM jobctl.job_schedules AS schedule) AS newest
     FROM jobctl.job_schedules_id_seq AS schedules
 ) AS sequence
 WHERE sequence.next <= sequence.newest

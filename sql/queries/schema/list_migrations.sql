@@ -7,7 +7,7 @@
 SELECT
     applied.version,
     applied.name,
-    -- No text: a newer program has applied it, and this program does not know it.
+    -- No text: this program does not have the migration, function or view.
     known.text IS NULL
         OR applied.checksum = encode(sha256(convert_to(known.text, 'UTF8')), 'hex') AS unchanged,
     -- The objects of the text, such as `table job_runs`, that do not exist or are altered.
