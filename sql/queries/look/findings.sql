@@ -9,7 +9,9 @@
 -- $6  failures: seconds after which a failed attempt no longer counts; NULL to count none
 --
 -- The database's clock may have been ahead. So a time that is more than a minute in the future is
--- wrong: problems count as old, and successes do not count.
+-- wrong: a problem with such a time counts as old, and a success with such a time does not count.
+--
+-- The workers, with place 1 for the one that ticked last, held workers after the others.
 WITH worker AS (
     SELECT
         worker.worker,
@@ -29,6 +31,7 @@ WITH worker AS (
 ticking AS (
     SELECT count(*) FILTER (WHERE worker.ticks) AS workers FROM worker
 ),
+-- The definitions of the jobs in $1.
 definition AS (
     SELECT
         definition.id,
@@ -54,6 +57,8 @@ definition AS (
     WHERE $1::text[] IS NULL
         OR definition.name = ANY ($1::text[])
 ),
+-- The pending runs by job and queue, and whether workers serve them. The columns that end in `id`
+-- have the first of the counted runs.
 pending AS (
     SELECT
         grouped.*,
@@ -93,7 +98,7 @@ pending AS (
                 run.is_due
                     AND run.run_at
                         < now() - coalesce(definition.max_lag, make_interval(secs => $3::float8))
-                    -- Late runs that are pinned to a silent worker are in worker_silent.
+                    -- The finding worker_silent has the late runs of a silent worker.
                     AND (
                         run.worker IS NULL
                         OR run.worker IN (
@@ -112,6 +117,7 @@ pending AS (
     ) AS grouped
     CROSS JOIN LATERAL jobctl.serving(grouped.job_type, grouped.queue, $2::float8) AS serving
 ),
+-- The unsettled dead runs by job.
 dead AS (
     SELECT
         run.job_type,
@@ -125,10 +131,10 @@ dead AS (
         AND ($1::text[] IS NULL OR run.job_type = ANY ($1::text[]))
     GROUP BY run.job_type
 ),
--- The usual run times, for run_unusual. Fewer than five successes say too little.
--- They are read only for jobs that may have an unusual run: one with a least run time, one that has
--- been running for a minute, or one that takes a second on average. The figures say that in less
--- time than the attempts.
+-- The usual run times, for run_unusual. `known_median` and `known_p95` are NULL with fewer than
+-- five successes, which say too little. Run times are read only for jobs that may have an unusual
+-- run: the definition has a least run time, a run has been running for a minute, or runs take a
+-- second on average. The average is read from the figures, in less time than from the attempts.
 usual AS MATERIALIZED (
     SELECT
         definition.name,
@@ -190,6 +196,7 @@ found (facts) AS (
     LEFT JOIN worker AS latest
         ON latest.place = 1
     WHERE ticking.workers = 0
+        -- NULL: no worker has ever ticked.
         AND latest.is_held IS NOT TRUE
     UNION ALL
     -- A worker does not tick, but others do. It has due runs that only it may claim, or it ticked
@@ -217,6 +224,7 @@ found (facts) AS (
         GROUP BY run.worker
     ) AS pinned ON pinned.worker = worker.worker
     CROSS JOIN ticking
+    -- NULL: the worker of the pinned runs has never ticked.
     WHERE worker.ticks IS NOT TRUE
         AND worker.is_held IS NOT TRUE
         AND ticking.workers > 0
@@ -226,17 +234,20 @@ found (facts) AS (
                 <= worker.missed_for + make_interval(secs => $2::float8)
         )
     UNION ALL
+    -- A worker waited long for an answer of the database in the last 10 minutes.
     SELECT jsonb_build_object(
         'code', 'database_slow',
         'worker', worker.worker,
         'since_at', worker.slow_since,
-        -- JSON has no infinity.
+        -- The bounds replace an infinity, which JSON does not have.
         'seconds', least(greatest(worker.slow_seconds, 0), 1e9),
         'newest_at', worker.slow_at
     )
     FROM worker
     WHERE worker.slow_at BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute'
     UNION ALL
+    -- Late runs: no worker serves their queue, or no worker of the queue runs their job, or workers
+    -- do not start them in time.
     SELECT jsonb_build_object(
         'code', late.code,
         'job_type', late.job_type,
@@ -262,7 +273,7 @@ found (facts) AS (
                 WHEN pending.is_held THEN NULL
                 WHEN NOT pending.served AND NOT pending.served_by_held AND ticking.workers > 0
                     THEN 'queue_unserved'
-                -- definition_missing has them.
+                -- The finding definition_missing has these runs.
                 WHEN NOT pending.defined THEN NULL
                 WHEN pending.accepted THEN 'runs_overdue'
                 -- All workers that serve the queue exclude the job, as --shell may do.
@@ -274,6 +285,7 @@ found (facts) AS (
         AND late.runs > 0
     GROUP BY late.code, late.job_type, late.queue
     UNION ALL
+    -- Pending runs that are not late, but have another problem.
     SELECT jsonb_build_object(
         'code', problem.code,
         'job_type', pending.job_type,
@@ -292,6 +304,7 @@ found (facts) AS (
     WHERE problem.runs > 0
     GROUP BY problem.code, pending.job_type
     UNION ALL
+    -- Pending and blocked runs of a job without a definition.
     SELECT jsonb_build_object(
         'code', 'definition_missing',
         'job_type', undefined.job_type,
@@ -302,7 +315,7 @@ found (facts) AS (
         FROM pending
         WHERE NOT pending.defined
         UNION ALL
-        SELECT blocked.job_type, count(*)
+        SELECT blocked.job_type, count(*) AS runs
         FROM jobctl.job_runs AS blocked
         WHERE blocked.status = 'blocked'
             AND ($1::text[] IS NULL OR blocked.job_type = ANY ($1::text[]))
@@ -312,6 +325,7 @@ found (facts) AS (
     ) AS undefined
     GROUP BY undefined.job_type
     UNION ALL
+    -- No tick has recovered a run whose lease ended, or recorded a stored result.
     SELECT jsonb_build_object(
         'code', late.code,
         'worker', lease.worker,
@@ -330,6 +344,7 @@ found (facts) AS (
         AND ($1::text[] IS NULL OR lease.job_type = ANY ($1::text[]))
     GROUP BY late.code, lease.worker
     UNION ALL
+    -- No tick has fired the schedule of a definition, although workers tick.
     SELECT jsonb_build_object(
         'code', 'schedule_late',
         'job_type', definition.name,
@@ -372,6 +387,7 @@ found (facts) AS (
     WHERE definition.enabled
         AND definition.paused_at IS NULL
     UNION ALL
+    -- Dead runs of a job, with the error of the newest one.
     SELECT jsonb_build_object(
         'code', 'runs_dead',
         'job_type', dead.job_type,
@@ -393,6 +409,8 @@ found (facts) AS (
         LIMIT 1
     ) AS newest
     UNION ALL
+    -- A job whose last attempts failed: as many as its `alert_after` (0: never reported), or fewer if
+    -- its command can't be started (`is_lasting`).
     SELECT jsonb_build_object(
         'code', 'job_failing',
         'job_type', failing.job_type,
@@ -410,6 +428,7 @@ found (facts) AS (
         AND (failing.failures >= alert.failures OR failing.is_lasting)
         AND ($1::text[] IS NULL OR failing.job_type = ANY ($1::text[]))
     UNION ALL
+    -- Blocked runs whose predecessor has ended without the success that they wait for.
     SELECT jsonb_build_object(
         'code', 'runs_stuck',
         'job_type', stuck.job,
@@ -427,9 +446,9 @@ found (facts) AS (
         LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = awaited.id
         WHERE awaited.is_stuck
         UNION ALL
-        -- Blocked runs without a row that says for which run they wait. It was lost, as in a
-        -- restore of only some tables. Then most blocked runs lack theirs, so looking at some is
-        -- enough.
+        -- Blocked runs without a row that says for which run they wait. These rows can get lost in
+        -- a restore of only some tables. Then most blocked runs have lost their rows, so reading
+        -- 10,000 blocked runs is enough.
         SELECT run.job_type AS job, run.id, NULL AS since
         FROM (
             SELECT blocked.job_type, blocked.id
@@ -463,10 +482,12 @@ found (facts) AS (
         AND ($1::text[] IS NULL OR follower.job_type = ANY ($1::text[]))
         AND predecessor.finished_at
             NOT BETWEEN now() - make_interval(secs => $3::float8) AND now() + interval '1 minute'
-        -- With the rule `success`, a run stays blocked after another end: runs_stuck has it.
+        -- The finding runs_stuck has the others: with the rule `success`, a run stays blocked if
+        -- its predecessor ends without success.
         AND (predecessor.status = 'succeeded' OR dependency.rule <> 'success')
     GROUP BY follower.job_type
     UNION ALL
+    -- A run has been running for longer than $4.
     SELECT jsonb_build_object(
         'code', 'run_long',
         'job_type', run.job_type,
@@ -498,7 +519,7 @@ found (facts) AS (
         AND run.started_at < now() - coalesce(
             usual.most,
             CASE
-                -- `greatest` ignores NULL.
+                -- The condition is needed because `greatest` ignores NULL.
                 WHEN usual.known_p95 IS NOT NULL
                     THEN greatest(make_interval(secs => 3 * usual.known_p95), interval '1 minute')
             END
@@ -534,6 +555,7 @@ found (facts) AS (
         AND definition.usual IS DISTINCT FROM 'off'
         AND trend.days_to_timeout <= 7
     UNION ALL
+    -- The attempts of a job that failed within $6, with the error of the newest run.
     SELECT jsonb_build_object(
         'code', 'attempts_failing',
         'job_type', failing.job_type,
@@ -556,7 +578,8 @@ found (facts) AS (
         ORDER BY run.job_type, attempt.finished_at DESC, attempt.run_id DESC
     ) AS failing
     UNION ALL
-    -- A job that never succeeded counts from the time when it was defined.
+    -- A job has not succeeded for longer than its `max_age`. If it never succeeded, the time since
+    -- its definition counts.
     SELECT jsonb_build_object(
         'code', 'job_stale',
         'job_type', definition.name,
@@ -649,19 +672,19 @@ SELECT
     found.facts
     || jsonb_build_object('last_line', why.last_line, 'cause', why.cause)
 FROM found
--- The last line that the newest failed attempt of the run printed. A viewer may only read its
--- cause, which is that line without values. Failures other than an exit status have the cause in
--- the error.
+-- For failures, the last line that the newest failed attempt of the run printed (`last_line`). A
+-- viewer may not read this line, but may read the line without values (`cause`). Only for an exit
+-- status, because the error of other failures contains the cause.
 LEFT JOIN LATERAL (
     SELECT
-        words.last_line,
+        texts.last_line,
         CASE attempt.error_type WHEN 'exit_code' THEN attempt.cause END AS cause
     FROM jobctl.job_attempts AS attempt
     JOIN jobctl.job_runs AS run
         ON run.id = attempt.run_id
         -- With another error type, the run ended later, for another reason.
         AND run.error_type IS NOT DISTINCT FROM attempt.error_type
-    CROSS JOIN LATERAL jobctl.attempt_texts(attempt.run_id, attempt.attempt) AS words
+    CROSS JOIN LATERAL jobctl.attempt_texts(attempt.run_id, attempt.attempt) AS texts
     WHERE attempt.run_id = (found.facts ->> 'run_id')::bigint
         AND attempt.outcome IN ('failed', 'lease_expired')
     ORDER BY attempt.attempt DESC

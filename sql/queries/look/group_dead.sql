@@ -1,6 +1,6 @@
 -- Counts these dead runs by job and error type, the largest group first, and reads the error of the
 -- newest run of each group.
--- $1  ids
+-- $1  ids; runs that are not dead any more do not count
 WITH counted AS (
     SELECT
         run.job_type,

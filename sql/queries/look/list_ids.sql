@@ -17,9 +17,11 @@
 -- I and i are different letters. Then the locale of the database lowers the others.
 --
 -- Ended runs are read in the order of an index, until enough of them match. Running runs are few
--- and have an index of their own, so they are read separately. Waiting runs are read with the ended
--- ones, or separately if there is a window, a key or a status: then one index finds the waiting
--- runs and another one the ended runs.
+-- and have an index of their own, so they are read separately. Waiting runs are read together with
+-- the ended runs, or separately if there is a window, a key or a status: then one index finds the
+-- waiting runs and another index the ended runs.
+--
+-- NOT MATERIALIZED: each part below reads the matching runs by an index of its own.
 WITH matching AS NOT MATERIALIZED (
     SELECT run.*
     FROM jobctl.job_runs AS run
@@ -59,7 +61,7 @@ WITH matching AS NOT MATERIALIZED (
                         WHERE attempt.run_id = run.id
                             AND attempt.attempt = run.attempts
                             AND attempt.outcome IN ('failed', 'lease_expired')
-                            -- Most outputs do not have the text, and this finds out faster.
+                            -- A fast test first, because most outputs do not contain the text.
                             AND strpos(output.tail, lowered.asked) > 0
                             AND strpos(jobctl.last_line(output.tail), lowered.asked) > 0
                     )
@@ -70,7 +72,7 @@ WITH matching AS NOT MATERIALIZED (
             OR NOT EXISTS (
                 SELECT
                 FROM unnest($8::text[], $9::text[]) AS wanted (path, value)
-                -- `#>>` returns NULL for the value null, too.
+                -- A JSON null is compared as the text `null`: `#>>` returns NULL for it.
                 WHERE coalesce(
                         run.payload #>> string_to_array(wanted.path, '.'),
                         (run.payload #> string_to_array(wanted.path, '.'))::text
@@ -103,7 +105,7 @@ ended_or_waiting AS (
     SELECT run.id, run.finished_at AS at
     FROM matching AS run
     WHERE run.status <> 'running'
-        -- In these cases, `waiting` has the waiting runs.
+        -- With a key, a window or a status, `waiting` reads the waiting runs.
         AND (
             num_nonnulls(
                 $3::text, $4::text, $12::timestamptz, $13::timestamptz, $15::text[]
@@ -112,8 +114,8 @@ ended_or_waiting AS (
         )
         -- With `=`, the planner would drop the job from ORDER BY, and not use the index with it.
         AND ($1::text IS NULL OR run.job_type BETWEEN $1::text AND $1::text)
-        -- A search by worker through all runs ends at the first run of this worker. For
-        -- a worker without runs it begins at the largest bigint, so it finds nothing.
+        -- Speeds up a search by worker through all runs: it reads no run before the first run of
+        -- this worker, and none for a worker without runs (the largest bigint).
         AND run.id >= CASE
             WHEN $11::text IS NOT NULL
                 AND coalesce($12::timestamptz, $13::timestamptz) IS NULL
@@ -148,10 +150,11 @@ ended_or_waiting AS (
         )
     ORDER BY
         CASE WHEN $17::boolean THEN run.finished_at END DESC,
-        -- Only the indexes of the job have this order.
+        -- The indexes of one job have this order.
         CASE WHEN $1::text IS NOT NULL AND NOT $17::boolean THEN run.job_type END DESC,
         run.id DESC
-    -- If the statuses are of runs that have not ended, the planner may not see that none matches.
+    -- 0 if all statuses are of unfinished runs: then no ended run matches, but the planner may not
+    -- see that.
     LIMIT CASE
         WHEN NOT $15::text[] && ARRAY['succeeded', 'dead', 'cancelled'] THEN 0
         ELSE $18::bigint
@@ -160,6 +163,7 @@ ended_or_waiting AS (
 waiting AS NOT MATERIALIZED (
     SELECT run.id, run.status, run.created_at AS at
     FROM matching AS run
+    -- Otherwise, ended_or_waiting reads the waiting runs.
     WHERE num_nonnulls($3::text, $4::text, $12::timestamptz, $13::timestamptz, $15::text[]) > 0
         AND ($1::text IS NULL OR run.job_type = $1::text)
         AND run.created_at >= coalesce($12::timestamptz, '-infinity')
@@ -172,11 +176,11 @@ waiting AS NOT MATERIALIZED (
             OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
         )
 )
-SELECT matching.id
+SELECT found.id
 FROM (
     SELECT * FROM ended_or_waiting
     UNION ALL
-    SELECT run.id, run.created_at
+    SELECT run.id, run.created_at AS at
     FROM matching AS run
     WHERE run.status = 'running'
         AND ($1::text IS NULL OR run.job_type = $1::text)
@@ -199,8 +203,8 @@ FROM (
         ORDER BY CASE WHEN $17::boolean THEN waiting.at END DESC, waiting.id DESC
         LIMIT $18::bigint
     )
-) AS matching
+) AS found
 ORDER BY
-    CASE WHEN $17::boolean THEN matching.at END DESC,
-    matching.id DESC
+    CASE WHEN $17::boolean THEN found.at END DESC,
+    found.id DESC
 LIMIT $18::bigint

@@ -1,9 +1,9 @@
 -- Lists incidents: failed attempts with the same cause at about the same time, see
 -- name_incident.sql.
 --
--- Rows: incidents of the same jobs with the same cause are one row (a trickle) if less than 8 hours
--- lie between the end of one and the begin of the next. 8 hours is a shift. So a failure that comes
--- each night, or twice a day, is a row each time. Counts are of the attempts that match.
+-- Rows: incidents of the same jobs with the same cause are one row, a trickle, if less than 8 hours
+-- (a shift) lie between the end of an incident and the begin of the next one. So a failure that
+-- comes each night, or twice a day, is a row each time. Counts are of the attempts that match.
 --
 -- Order: first the rows with dead runs that are not settled, then those with runs that still wait
 -- or run, then the others. Among these, those with the most such runs first, then the latest.
@@ -19,6 +19,10 @@
 -- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: whether to add runs that died without a failed attempt, an incident each
 -- $6  limit
+-- Some columns:
+--   newest_id     the run of the newest failure, and newest_cause the error or last line of it
+--   times         the number of incidents in the row; NULL: only one
+--   total         the number of all rows, also beyond the limit
 WITH failed AS (
     SELECT
         attempt.incident,
@@ -33,9 +37,11 @@ WITH failed AS (
         AND attempt.finished_at >= coalesce($1::timestamptz, '-infinity')
         AND attempt.finished_at < coalesce($2::timestamptz, 'infinity')
 ),
+-- The wanted failures: attempts, and runs that died without a failed attempt.
 members AS (
     SELECT
         failed.*,
+        -- Whether it is the last failed attempt of its run.
         NOT EXISTS (
             SELECT
             FROM jobctl.job_attempts AS later
@@ -75,6 +81,7 @@ members AS (
                 AND attempt.error_type IS NOT DISTINCT FROM run.error_type
         )
 ),
+-- The same failures, with the state of their runs.
 failures AS (
     SELECT
         member.*,
@@ -132,6 +139,7 @@ trickles AS (
         ) AS trickle
     FROM pauses AS pause
 ),
+-- The rows of the list.
 counted AS (
     SELECT
         (array_agg(
@@ -156,6 +164,7 @@ counted AS (
         count(*) FILTER (WHERE failure.is_unfinished) AS waiting,
         count(*) FILTER (WHERE failure.is_recovered) AS recovered,
         count(*) FILTER (WHERE failure.is_settled) AS settled,
+        -- The run and the attempt of the newest failure: {{run_id, attempt}}.
         (array_agg(
             ARRAY[failure.run_id, failure.attempt]
             ORDER BY failure.finished_at DESC, failure.run_id DESC, failure.attempt DESC
@@ -187,13 +196,13 @@ SELECT
     counted.incidents,
     nullif(cardinality(counted.incidents), 1)::bigint AS times,
     CASE
-        WHEN counted.error_type = 'exit_code' THEN words.last_line
-        ELSE words.error
+        WHEN counted.error_type = 'exit_code' THEN texts.last_line
+        ELSE texts.error
     END AS newest_cause,
     now() AS now,
     count(*) OVER () AS total
 FROM counted
-LEFT JOIN LATERAL jobctl.attempt_texts(counted.newest[1][1], counted.newest[1][2]::integer) AS words
+LEFT JOIN LATERAL jobctl.attempt_texts(counted.newest[1][1], counted.newest[1][2]::integer) AS texts
     ON true
 ORDER BY
     -- See "Order" above.

@@ -1,5 +1,5 @@
 -- Reads a run, and the facts that decide when it starts: its definition, its limits and holds, the
--- runs for which it waits, the due runs that come first, and when a worker last looked.
+-- runs for which it waits, the due runs that come first, and when a worker last looked for runs.
 -- $1  id    $2  tick_age: seconds after its last tick until a worker is silent
 -- Zero rows: no such run.
 WITH workers AS (
@@ -17,6 +17,8 @@ full_jobs AS MATERIALIZED (
     FROM jobctl.job_definitions AS definition
     WHERE definition.is_limited
         AND (
+            -- The starts so far use up the time until rate_next_at. The rate allows no start before
+            -- the last `most_at_once - 1` intervals of this time.
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                 > now()
             OR definition.most_running <= (
@@ -41,25 +43,26 @@ predecessors AS MATERIALIZED (
     SELECT
         dependency.after_id AS id,
         dependency.rule,
-        ended.status,
-        dependency.state <> 'met' AND NOT released.is_released AS is_unmet,
-        released.is_released
+        present.status,
+        dependency.state <> 'met' AND NOT judged.is_released AS is_unmet,
+        judged.is_released
     FROM jobctl.job_dependencies AS dependency
     LEFT JOIN jobctl.job_runs AS predecessor ON predecessor.id = dependency.after_id
-    CROSS JOIN LATERAL (SELECT coalesce(predecessor.status, 'deleted') AS status) AS ended
+    CROSS JOIN LATERAL (SELECT coalesce(predecessor.status, 'deleted') AS status) AS present
     -- is_released: the predecessor has ended as the rule asks, and the next tick will record that.
     CROSS JOIN LATERAL (
         SELECT
             dependency.state = 'due'
             AND (
-                ended.status = 'succeeded'
+                present.status = 'succeeded'
                 OR dependency.rule = 'any_end'
-                AND ended.status IN ('dead', 'cancelled', 'deleted')
+                AND present.status IN ('dead', 'cancelled', 'deleted')
             ) AS is_released
-    ) AS released
+    ) AS judged
     WHERE dependency.run_id = $1::bigint
 ),
--- The runs for which the run waits or waited, directly or through other runs.
+-- The run, and the runs for which it waits or waited, directly or through other runs: at most
+-- 10,000 runs.
 chain AS MATERIALIZED (
     SELECT known.id
     FROM (
@@ -127,6 +130,7 @@ SELECT
                 FROM jobctl.usual_run_time(run.job_type) AS usual
             )
     END AS usual_end_at,
+    -- The runs at the begin of the chain, which wait for no run, without direct predecessors.
     ARRAY(
         SELECT chain.id
         FROM chain
@@ -153,8 +157,8 @@ SELECT
     ) AS running_of_lock,
     definition.rate,
     definition.rate_per_share,
-    -- A later time than `least` allows was written while the database's clock was ahead. The next
-    -- tick corrects it.
+    -- When the rate allows the next start. A later time than `least` allows was written while the
+    -- database's clock was ahead. The next tick corrects it.
     CASE
         WHEN definition.rate_next_at IS NOT NULL
             THEN least(
@@ -162,12 +166,15 @@ SELECT
                 now() + definition.rate_interval
             )
     END AS allowed_at,
+    -- When the rate of the share allows the next start. Another next_at is over, or was written
+    -- while the database's clock was ahead.
     CASE
         WHEN used.next_at BETWEEN now()
             AND now() + definition.most_at_once_per_share * definition.share_interval
             THEN used.next_at
                 - (definition.most_at_once_per_share - 1) * definition.share_interval
     END AS share_allowed_at,
+    -- The running run whose live key this run took.
     (
         SELECT max(replaced.id)
         FROM jobctl.job_runs AS replaced
@@ -175,6 +182,7 @@ SELECT
             AND replaced.key_scope = 'replaced'
             AND replaced.idempotency_key = run.idempotency_key
     ) AS replaced_run,
+    -- The run that took the live key of this run.
     (
         SELECT newer.id
         FROM jobctl.job_runs AS newer
@@ -196,9 +204,9 @@ SELECT
             AND sibling.job_type = run.job_type
             AND sibling.share IS NOT DISTINCT FROM run.share
     ) AS running_of_share,
+    -- The due runs of the queue that come first and can start. Reads at most a thousand earlier
+    -- runs. If there are as many, there may be more, so returns 1000 even if some can't start.
     (
-        -- Only a thousand earlier runs are read. If there are so many, more may follow them, so it
-        -- is not known how many of all can start.
         SELECT CASE
             WHEN count(*) = 1000 THEN 1000
             ELSE count(*) FILTER (
@@ -215,7 +223,7 @@ SELECT
             LIMIT 1000
         ) AS earlier
     ) AS ahead,
-    -- The average time between two ends of runs of its queue: of the last thousand, within 10
+    -- The average time between two ends of runs of its queue: of the last thousand ends within 10
     -- minutes. Cancelled runs do not count, because they may not have started.
     (
         SELECT
@@ -299,6 +307,7 @@ CROSS JOIN LATERAL (
         ) AS unmet_statuses
     FROM predecessors AS predecessor
 ) AS after
+-- The dead, cancelled or deleted run because of which the run stays blocked, if there is one.
 LEFT JOIN LATERAL jobctl.stuck_predecessor(ARRAY[run.id]) AS stuck ON run.status = 'blocked'
 LEFT JOIN LATERAL (
     SELECT
@@ -309,7 +318,7 @@ LEFT JOIN LATERAL (
         hold.reason
     FROM jobctl.current_holds AS hold
     WHERE (hold.scope, hold.name) IN (('all', ''), ('queue', run.queue), ('job', run.job_type))
-        -- No other worker serves the queue.
+        -- A hold of a worker counts only if no other worker serves the queue.
         OR (
             hold.scope = 'worker'
             AND hold.name = ANY (serving.held_workers)

@@ -3,24 +3,26 @@
 -- $1  job; NULL for all
 -- Run times are those of the newest 200 successes within 24 hours. Reading the attempts of more
 -- would take longer than counting the runs.
--- The runs that count. `since`: due since then, or running since then.
-WITH standing AS (
+--
+-- unsettled: the unfinished runs, and the dead runs that are not settled. `since`: when a pending
+-- run became or becomes due, or a running run started.
+WITH unsettled AS (
     SELECT run.job_type, run.status, run.is_due, run.run_at AS since
     FROM jobctl.pending_runs AS run
     WHERE $1::text IS NULL
         OR run.job_type = $1::text
     UNION ALL
-    SELECT run.job_type, run.status, NULL, NULL
+    SELECT run.job_type, run.status, NULL AS is_due, NULL AS since
     FROM jobctl.job_runs AS run
     WHERE run.status = 'blocked'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
-    SELECT run.job_type, run.status, NULL, run.started_at
+    SELECT run.job_type, run.status, NULL AS is_due, run.started_at AS since
     FROM jobctl.job_runs AS run
     WHERE run.status = 'running'
         AND ($1::text IS NULL OR run.job_type = $1::text)
     UNION ALL
-    SELECT run.job_type, run.status, NULL, NULL
+    SELECT run.job_type, run.status, NULL AS is_due, NULL AS since
     FROM jobctl.job_runs AS run
     WHERE run.status = 'dead'
         AND run.settled_at IS NULL
@@ -28,18 +30,19 @@ WITH standing AS (
 ),
 counted AS (
     SELECT
-        standing.job_type,
-        count(*) FILTER (WHERE NOT standing.is_due) AS not_due,
-        count(*) FILTER (WHERE standing.status = 'blocked') AS blocked,
-        count(*) FILTER (WHERE standing.is_due) AS due,
-        count(*) FILTER (WHERE standing.status = 'running') AS running,
-        count(*) FILTER (WHERE standing.status = 'failed') AS failed,
-        count(*) FILTER (WHERE standing.status = 'dead') AS dead,
-        min(standing.since) FILTER (WHERE standing.is_due) AS oldest_due,
-        max(standing.since) FILTER (WHERE standing.status = 'running') AS last_start
-    FROM standing
-    GROUP BY standing.job_type
+        unsettled.job_type,
+        count(*) FILTER (WHERE NOT unsettled.is_due) AS not_due,
+        count(*) FILTER (WHERE unsettled.status = 'blocked') AS blocked,
+        count(*) FILTER (WHERE unsettled.is_due) AS due,
+        count(*) FILTER (WHERE unsettled.status = 'running') AS running,
+        count(*) FILTER (WHERE unsettled.status = 'failed') AS failed,
+        count(*) FILTER (WHERE unsettled.status = 'dead') AS dead,
+        min(unsettled.since) FILTER (WHERE unsettled.is_due) AS oldest_due,
+        max(unsettled.since) FILTER (WHERE unsettled.status = 'running') AS last_start
+    FROM unsettled
+    GROUP BY unsettled.job_type
 ),
+-- The successes of 24 hours, of which the newest of each job has place 1.
 newest AS (
     SELECT
         run.id,
@@ -55,6 +58,7 @@ succeeded AS (
     SELECT
         newest.job_type,
         count(*) AS runs,
+        -- The median, the 95th percentile and the maximum.
         percentile_disc(ARRAY[0.5, 0.95, 1]) WITHIN GROUP (ORDER BY attempt.took) AS took
     FROM newest
     -- OFFSET 0: reads these attempts by their runs, and not all attempts.

@@ -5,9 +5,11 @@
 -- $3  lag: seconds after which a due run is late, unless its definition has another max_lag
 -- Some columns:
 --   runs        the due runs that a hold keeps from starting
---   keeps_late  whether one of them is late and belongs to a job with a schedule
---   max_age     seconds
+--   keeps_late  whether any of these runs is late and belongs to a job with a schedule
+--   max_age     of a disabled job, seconds
 --   run_id      the run that asked for a later attempt, and so holds its job
+--
+-- due: the due runs by job and queue.
 WITH due AS MATERIALIZED (
     SELECT
         grouped.*,
@@ -46,8 +48,8 @@ SELECT
     hold.held_until AS until_at,
     coalesce(hold.host_user, hold.recorded_by) AS stopped_by,
     hold.reason,
-    kept.runs,
-    kept.keeps_late,
+    delayed.runs,
+    delayed.keeps_late,
     NULL::float8 AS max_age,
     hold.run_id
 FROM jobctl.current_holds AS hold
@@ -70,11 +72,11 @@ CROSS JOIN LATERAL (
             )
         ELSE true
     END
-) AS kept
+) AS delayed
 WHERE $1::text[] IS NULL
     OR CASE hold.scope
         WHEN 'job' THEN hold.name = ANY ($1::text[])
-        WHEN 'queue' THEN kept.runs > 0
+        WHEN 'queue' THEN delayed.runs > 0
             OR EXISTS (
                 SELECT FROM jobctl.job_definitions AS definition
                 WHERE definition.name = ANY ($1::text[])
@@ -83,6 +85,7 @@ WHERE $1::text[] IS NULL
         ELSE true
     END
 UNION ALL
+-- Paused schedules of enabled jobs, and disabled jobs.
 SELECT
     CASE WHEN definition.enabled THEN 'schedule_paused' ELSE 'job_disabled' END AS code,
     definition.name AS job_type,
@@ -97,6 +100,7 @@ SELECT
     extract(epoch FROM definition.max_age)::float8 AS max_age,
     NULL AS run_id
 FROM jobctl.job_definitions AS definition
+-- The event that paused or disabled the job. An `add` can add a disabled one.
 LEFT JOIN LATERAL (
     SELECT event.*
     FROM jobctl.job_events AS event
