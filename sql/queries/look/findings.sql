@@ -409,8 +409,8 @@ found (facts) AS (
         LIMIT 1
     ) AS newest
     UNION ALL
-    -- A job whose last attempts failed: as many as its `alert_after` (0: never reported), or fewer if
-    -- its command can't be started (`is_lasting`).
+    -- A job whose last attempts failed: as many as its `alert_after` (0: never reported), or fewer
+    -- if its command can't be started (`is_lasting`).
     SELECT jsonb_build_object(
         'code', 'job_failing',
         'job_type', failing.job_type,
