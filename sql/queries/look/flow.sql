@@ -11,9 +11,7 @@
 --                     NULL: no run is due
 --   empty_in_seconds  the time until no run is due, at this pace; NULL: never
 --   at_best_seconds   the time until no run is due, at the definition's rate, if no more runs come
--- The last two are also NULL while a hold, or the lack of a worker, keeps a due run from starting.
--- The pending runs of each job. `is_stopped`: a hold, or the lack of a worker, keeps a due run from
--- starting.
+-- Both times are also NULL while a hold, or the lack of a worker, keeps a due run from starting.
 WITH pending AS (
     SELECT
         grouped.job_type,
@@ -22,6 +20,7 @@ WITH pending AS (
         sum(grouped.came_10m) AS came_10m,
         sum(grouped.left_10m) AS left_10m,
         sum(grouped.due) AS due,
+        -- Whether a hold, or the lack of a worker, keeps a due run from starting.
         bool_or(
             grouped.due > 0
             AND (

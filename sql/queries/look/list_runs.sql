@@ -1,8 +1,8 @@
 -- Reads the given runs in their order, with the duration of the last attempt.
 -- $1  ids
 -- A run that was deleted meanwhile is missing. Texts are cut, because workers may write long ones.
--- The usual run times of the jobs of running runs.
 WITH usual AS MATERIALIZED (
+    -- Only of jobs with running runs, to estimate when these end.
     SELECT job.job_type, usual.median_seconds
     FROM (
         SELECT DISTINCT run.job_type

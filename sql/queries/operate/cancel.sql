@@ -44,13 +44,13 @@ trail AS (
         before
     )
     SELECT
-        'cancel',
+        'cancel' AS action,
         asked.id,
         asked.job_type,
-        $3::text,
-        $4::text,
-        'was ' || asked.status,
-        $5::text,
+        $3::text AS host_user,
+        $4::text AS reason,
+        'was ' || asked.status AS detail,
+        $5::text AS operation,
         asked.before
     FROM asked
     WHERE asked.granted

@@ -124,13 +124,13 @@ trail AS (
         before
     )
     SELECT
-        'edit',
+        'edit' AS action,
         granted.id,
         granted.job_type,
-        $3::text,
-        $4::text,
+        $3::text AS host_user,
+        $4::text AS reason,
         granted.detail,
-        $12::text,
+        $12::text AS operation,
         granted.before
     FROM granted
     WHERE granted.detail <> ''

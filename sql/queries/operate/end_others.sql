@@ -52,8 +52,8 @@ ended AS (
         removed.name,
         removed.is_scheduled,
         removed.has_hooks,
-        -- Pending and blocked runs have an index each. Only runs of defined jobs are in the first
-        -- one, so its condition on job_type is repeated.
+        -- Pending and blocked runs have an index each. The index of pending runs has no built-in
+        -- jobs, so the planner uses it only with this condition on job_type.
         (
             SELECT count(*)
             FROM jobctl.job_runs AS run
@@ -71,11 +71,11 @@ ended AS (
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
     SELECT
-        CASE WHEN $3::boolean THEN 'remove' ELSE 'disable' END,
+        CASE WHEN $3::boolean THEN 'remove' ELSE 'disable' END AS action,
         ended.name,
-        $4::text,
-        $5::text,
-        'missing from the file'
+        $4::text AS host_user,
+        $5::text AS reason,
+        'missing from the file' AS detail
     FROM ended
     ORDER BY ended.name
 )

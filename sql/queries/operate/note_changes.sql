@@ -5,13 +5,13 @@ INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
 SELECT
     changed.action,
     changed.job,
-    $1::text,
-    $2::text,
+    $1::text AS host_user,
+    $2::text AS reason,
     -- 1000 is the limit of the constraint texts_are_short.
     CASE
         WHEN length(changed.detail) > 1000 THEN left(changed.detail, 999) || '…'
         ELSE changed.detail
-    END
+    END AS detail
 FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY
     AS changed (action, job, detail, place)
 ORDER BY changed.place

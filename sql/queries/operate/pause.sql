@@ -34,12 +34,12 @@ paused AS (
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
     SELECT
-        'pause',
+        'pause' AS action,
         paused.name,
-        $2::text,
-        $3::text,
+        $2::text AS host_user,
+        $3::text AS reason,
         -- 1000 is the limit of the constraint texts_are_short.
-        left('schedules of applications: ' || paused.schedules, 1000)
+        left('schedules of applications: ' || paused.schedules, 1000) AS detail
     FROM paused
 )
 SELECT

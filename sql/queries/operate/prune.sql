@@ -15,9 +15,8 @@ WITH old AS MATERIALIZED (
         -- A run that was retried since its id was chosen has not finished. Its finished_at is NULL,
         -- which `greatest` below ignores.
         AND run.finished_at IS NOT NULL
-        -- An imported run can have a finished_at before its created_at. The later one counts, so
-        -- that old_runs.sql, which reads in the order of created_at, can stop at the first young
-        -- run.
+        -- An imported run can have a finished_at before its created_at. The later time counts, so
+        -- that the caller of old_runs.sql can stop at the first run that was created too lately.
         AND greatest(run.created_at, run.finished_at) < now() - CASE run.status
             WHEN 'dead' THEN coalesce(definition.keep_dead, make_interval(secs => $3::float8))
             ELSE coalesce(definition.keep, make_interval(secs => $2::float8))
@@ -38,10 +37,10 @@ deleted AS (
 trail AS (
     INSERT INTO jobctl.job_events (action, host_user, reason, detail)
     SELECT
-        'prune',
-        $4::text,
-        $5::text,
-        string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.status)
+        'prune' AS action,
+        $4::text AS host_user,
+        $5::text AS reason,
+        string_agg(counted.runs || ' ' || counted.status, ', ' ORDER BY counted.status) AS detail
     FROM (
         SELECT deleted.status, count(*) AS runs
         FROM deleted

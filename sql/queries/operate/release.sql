@@ -14,11 +14,11 @@ released AS (
 trail AS (
     INSERT INTO jobctl.job_events (action, job, host_user, reason, detail)
     SELECT
-        'release',
-        CASE WHEN released.scope = 'job' THEN released.name END,
-        $3::text,
-        $4::text,
-        rtrim(released.scope || ' ' || released.name)
+        'release' AS action,
+        CASE WHEN released.scope = 'job' THEN released.name END AS job,
+        $3::text AS host_user,
+        $4::text AS reason,
+        rtrim(released.scope || ' ' || released.name) AS detail
     FROM released
 )
 SELECT

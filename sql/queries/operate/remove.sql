@@ -24,13 +24,13 @@ removed AS (
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
     SELECT
-        'prune',
+        'prune' AS action,
         removed.id,
         removed.job_type,
-        $3::text,
-        $4::text,
-        'was ' || asked.status,
-        $5::text
+        $3::text AS host_user,
+        $4::text AS reason,
+        'was ' || asked.status AS detail,
+        $5::text AS operation
     FROM removed
     JOIN asked ON asked.id = removed.id
 )

@@ -140,15 +140,15 @@ trail AS (
         before
     )
     SELECT
-        'retry',
+        'retry' AS action,
         retried.id,
         retried.job_type,
-        $3::text,
-        $4::text,
-        'was ' || asked.status,
-        $7::text,
+        $3::text AS host_user,
+        $4::text AS reason,
+        'was ' || asked.status AS detail,
+        $7::text AS operation,
         -- NULL, because an undo can't return the run to its worker.
-        CASE WHEN asked.status <> 'running' THEN asked.before END
+        CASE WHEN asked.status <> 'running' THEN asked.before END AS before
     FROM retried
     JOIN asked ON asked.id = retried.id
 ),
@@ -170,14 +170,14 @@ history AS (
         asked.id,
         asked.attempts,
         asked.locked_by,
-        coalesce(asked.started_at, now()),
-        now(),
-        'interrupted',
-        'interrupted',
-        'taken from its holder by retry --force',
+        coalesce(asked.started_at, now()) AS started_at,
+        now() AS finished_at,
+        'interrupted' AS outcome,
+        'interrupted' AS error_type,
+        'taken from its holder by retry --force' AS error,
         asked.live_output,
-        coalesce(octet_length(asked.live_output), 0),
-        asked.live_output IS NOT NULL
+        coalesce(octet_length(asked.live_output), 0) AS output_bytes,
+        asked.live_output IS NOT NULL AS output_truncated
     FROM asked
     JOIN retried ON retried.id = asked.id
     WHERE asked.status = 'running'

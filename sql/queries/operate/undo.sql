@@ -82,13 +82,13 @@ marked AS MATERIALIZED (
 trail AS (
     INSERT INTO jobctl.job_events (action, run_id, job, host_user, reason, detail, operation)
     SELECT
-        'undo',
+        'undo' AS action,
         undone.id,
         undone.job_type,
-        $3::text,
-        $4::text,
-        asked.action || ', was ' || asked.status,
-        $2::text || ' undone'
+        $3::text AS host_user,
+        $4::text AS reason,
+        asked.action || ', was ' || asked.status AS detail,
+        $2::text || ' undone' AS operation
     FROM undone
     JOIN asked ON asked.id = undone.id
 )

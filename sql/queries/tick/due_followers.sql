@@ -61,6 +61,7 @@ due AS (
 )
 SELECT DISTINCT first.run_id
 FROM (
+    -- Each part may have as many rows, and a run may have several.
     SELECT due.run_id
     FROM due
     LIMIT $1::bigint

@@ -21,9 +21,9 @@ stored AS (
     SELECT
         run.id,
         run.attempts,
-        $1::text,
+        $1::text AS worker,
         run.started_at,
-        now() + make_interval(secs => $5::float8),
+        now() + make_interval(secs => $5::float8) AS locked_until,
         mine.result
     FROM jobctl.job_runs AS run
     JOIN mine ON mine.id = run.id

@@ -17,12 +17,12 @@ INSERT INTO jobctl.job_attempts (
 SELECT
     run.id,
     lost.attempt,
-    $1::text,
-    now() - make_interval(secs => lost.started_ago),
-    now(),
-    'lease_expired',
-    'lease_expired',
-    'its worker lost the lease and ended it'
+    $1::text AS worker,
+    now() - make_interval(secs => lost.started_ago) AS started_at,
+    now() AS finished_at,
+    'lease_expired' AS outcome,
+    'lease_expired' AS error_type,
+    'its worker lost the lease and ended it' AS error
 FROM unnest($2::bigint[], $3::integer[], $4::float8[]) AS lost (run_id, attempt, started_ago)
 JOIN jobctl.job_runs AS run ON run.id = lost.run_id
 WHERE run.attempts > lost.attempt OR run.attempts = lost.attempt AND run.status <> 'running'

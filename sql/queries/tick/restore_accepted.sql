@@ -9,4 +9,4 @@ SELECT EXISTS (
             event.action = 'accept-restore'
             OR (event.action = 'forget' AND event.detail = 'worker ' || $1::text)
         )
-)
+) AS is_accepted

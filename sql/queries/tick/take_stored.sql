@@ -15,7 +15,7 @@ WHERE kept.run_id = $1::bigint
     AND kept.started_at = $3::timestamptz
     AND (
         EXISTS (SELECT FROM lockable)
-        -- Of a deleted run, the row is deleted, too.
+        -- If the run was deleted, its row is of no use: delete it, too.
         OR NOT EXISTS (SELECT FROM jobctl.job_runs AS run WHERE run.id = $1::bigint)
     )
 RETURNING

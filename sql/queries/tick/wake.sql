@@ -12,7 +12,7 @@
 --   locked            whether job_locked_runs has a row
 --   followers         whether there is work for blocked runs, or for jobs that follow others
 --   fires             whether a schedule is due, see due_schedules.sql
---   claiming_tick     the tick that has the right now, and the queues that it serves
+--   claiming_tick     the tick that has the right now; claiming_queues: the queues that it serves
 --   previous_tick_at  the worker's latest tick before this one, see src/job/seen_ticks.rs. It is a
 --                     column of job_workers, because planning a read of the row before the update
 --                     takes longer
@@ -58,15 +58,17 @@ reported AS (
         claiming_until
     )
     SELECT
-        $1::text,
-        $3::text,
-        now(),
-        $6::text[],
-        $7::text[],
-        $8::text[],
-        $9::text,
-        CASE WHEN seen.pending OR $5::boolean THEN $2::text END,
-        CASE WHEN seen.pending OR $5::boolean THEN now() + make_interval(secs => $4::float8) END
+        $1::text AS worker,
+        $3::text AS version,
+        now() AS last_tick_at,
+        $6::text[] AS queues,
+        $7::text[] AS excluded_jobs,
+        $8::text[] AS excluded_kinds,
+        $9::text AS os_user,
+        CASE WHEN seen.pending OR $5::boolean THEN $2::text END AS claiming_tick,
+        CASE
+            WHEN seen.pending OR $5::boolean THEN now() + make_interval(secs => $4::float8)
+        END AS claiming_until
     FROM seen
     ON CONFLICT (worker) DO UPDATE SET
         version = excluded.version,
