@@ -92,7 +92,7 @@ granted AS (
     JOIN pg_default_acl AS later ON later.defaclnamespace = schema.oid
 ),
 -- The privileges that roles have, except roles with the rights of the schema's owner. The grantee 0
--- is PUBLIC: pg_has_role fails for it.
+-- is PUBLIC.
 held AS MATERIALIZED (
     SELECT
         acl.grantee,

@@ -10,9 +10,8 @@
 --
 -- The database's clock may have been ahead. So a time that is more than a minute in the future is
 -- wrong: a problem with such a time counts as old, and a success with such a time does not count.
---
--- The workers, with place 1 for the one that ticked last, held workers after the others.
 WITH worker AS (
+    -- `place` 1 has the worker that ticked last. Held workers come after the others.
     SELECT
         worker.worker,
         worker.last_tick_at,

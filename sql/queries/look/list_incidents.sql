@@ -5,8 +5,9 @@
 -- (a shift) lie between the end of an incident and the begin of the next one. So a failure that
 -- comes each night, or twice a day, is a row each time. Counts are of the attempts that match.
 --
--- Order: first the rows with dead runs that are not settled, then those with runs that still wait
--- or run, then the others. Among these, those with the most such runs first, then the latest.
+-- Order: first the rows with dead runs that are not settled, then the rows with runs that still
+-- wait or run, then the others. In each group, the rows with the most such runs come first, then
+-- the rows with the latest failure.
 --
 -- Runs: a run counts as dead, waiting, recovered or settled only for the incident of its last
 -- failed attempt.

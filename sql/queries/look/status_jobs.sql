@@ -3,10 +3,9 @@
 -- $1  job; NULL for all
 -- Run times are those of the newest 200 successes within 24 hours. Reading the attempts of more
 -- would take longer than counting the runs.
---
--- unsettled: the unfinished runs, and the dead runs that are not settled. `since`: when a pending
--- run became or becomes due, or a running run started.
 WITH unsettled AS (
+    -- The unfinished runs, and the dead runs that are not settled. `since`: when a pending run
+    -- became or becomes due, or a running run started.
     SELECT run.job_type, run.status, run.is_due, run.run_at AS since
     FROM jobctl.pending_runs AS run
     WHERE $1::text IS NULL

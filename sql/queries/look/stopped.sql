@@ -8,9 +8,8 @@
 --   keeps_late  whether any of these runs is late and belongs to a job with a schedule
 --   max_age     of a disabled job, seconds
 --   run_id      the run that asked for a later attempt, and so holds its job
---
--- due: the due runs by job and queue.
 WITH due AS MATERIALIZED (
+    -- The due runs by job and queue. `is_late`: whether any of them is late.
     SELECT
         grouped.*,
         grouped.is_late AND EXISTS (

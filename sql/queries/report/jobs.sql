@@ -2,7 +2,7 @@
 -- window, with a running or pending run, with an enabled definition, or with a problem. Jobs with a
 -- problem come first, then those with failures, then those with the most runs.
 -- $1  bins: their starts. A bin is a part of the window
--- $2  width: of a bin, seconds
+-- $2  width: the seconds of a bin
 -- $3  by_day: whether to read the figures of days in UTC instead of the runs. They count no
 --     cancelled run
 -- $4  troubled: jobs with a problem       $5  limit

@@ -77,7 +77,7 @@ SELECT
             CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS role
         FROM aclexplode(schema.privileges) AS acl
         WHERE acl.privilege_type = 'CREATE'
-            -- PUBLIC is 0, for which pg_has_role fails.
+            -- The grantee 0 is PUBLIC.
             AND CASE acl.grantee
                 WHEN 0 THEN true
                 ELSE NOT pg_has_role(acl.grantee, schema.owner, 'USAGE')
