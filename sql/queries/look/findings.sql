@@ -63,8 +63,10 @@ pending AS (
         grouped.*,
         grouped.job_type IN ('shell', 'http')
             OR EXISTS (SELECT FROM definition WHERE definition.name = grouped.job_type) AS defined,
+        -- Whether workers serve the queue and accept the job, see the function.
         serving.*,
-        -- A run that a person holds is not overdue.
+        -- Whether a person holds the runs: then they are not overdue. A hold with a run_id was made
+        -- by a run, not by a person.
         EXISTS (
             SELECT FROM jobctl.current_holds AS hold
             WHERE (hold.scope, hold.name) IN (
@@ -79,15 +81,15 @@ pending AS (
             run.job_type,
             run.queue,
             count(*) AS runs,
-            count(*) FILTER (WHERE is_late) AS late,
+            count(*) FILTER (WHERE judged.is_late) AS late,
             count(*) FILTER (WHERE run.error_type = 'claim_rejected') AS put_off,
             min(run.id) FILTER (WHERE run.error_type = 'claim_rejected') AS put_off_id,
-            count(*) FILTER (WHERE is_snoozing) AS snoozing,
-            min(run.id) FILTER (WHERE is_snoozing) AS snoozing_id,
-            count(*) FILTER (WHERE is_ahead) AS ahead,
-            min(run.id) FILTER (WHERE is_ahead) AS ahead_id,
-            min(run.id) FILTER (WHERE is_late) AS id,
-            min(run.run_at) FILTER (WHERE is_late) AS since_at
+            count(*) FILTER (WHERE judged.is_snoozing) AS snoozing,
+            min(run.id) FILTER (WHERE judged.is_snoozing) AS snoozing_id,
+            count(*) FILTER (WHERE judged.is_ahead) AS ahead,
+            min(run.id) FILTER (WHERE judged.is_ahead) AS ahead_id,
+            min(run.id) FILTER (WHERE judged.is_late) AS id,
+            min(run.run_at) FILTER (WHERE judged.is_late) AS since_at
         FROM jobctl.pending_runs AS run
         LEFT JOIN definition
             ON definition.name = run.job_type

@@ -82,6 +82,7 @@ ended AS (
         run.job_type,
         count(*) FILTER (WHERE run.created_at > now() - interval '10 minutes') AS enqueued_10m,
         count(*) FILTER (WHERE run.created_at > now() - interval '1 hour') AS enqueued_1h,
+        -- The starts of failed attempts are counted in `failed`.
         count(*) FILTER (
             WHERE run.status = 'succeeded' AND run.started_at > now() - interval '10 minutes'
         ) AS started_10m,
@@ -96,7 +97,8 @@ ended AS (
         count(*) FILTER (
             WHERE run.run_at > now() - interval '10 minutes' AND run.run_at <= run.finished_at
         ) AS came_10m,
-        -- A run that was cancelled while it waited has the start of an earlier attempt, or none.
+        -- A run left when it started. A run that was cancelled while it waited left at its end: it
+        -- has the start of an earlier attempt, or none.
         count(*) FILTER (
             WHERE CASE
                 WHEN run.status = 'cancelled' THEN run.finished_at

@@ -15,7 +15,7 @@ WITH RECURSIVE related (id) AS (
         WHERE $2::boolean
             AND dependency.after_id = related.id
         UNION ALL
-        SELECT dependency.after_id
+        SELECT dependency.after_id AS id
         FROM jobctl.job_dependencies AS dependency
         WHERE NOT $2::boolean
             AND dependency.run_id = related.id

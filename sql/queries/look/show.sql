@@ -279,6 +279,7 @@ CROSS JOIN LATERAL (
         AND lock.granted
         AND lock.pid <> pg_backend_pid()
 ) AS locker
+-- When a worker that is not held last ticked for the queue, and the held workers of the queue.
 CROSS JOIN LATERAL (
     SELECT
         max(workers.ticked_at) FILTER (WHERE NOT workers.is_held) AS served_at,
@@ -287,6 +288,7 @@ CROSS JOIN LATERAL (
     WHERE (cardinality(workers.queues) = 0 OR run.queue = ANY (workers.queues))
         AND coalesce(workers.worker = run.worker, true)
 ) AS serving
+-- One row for all predecessors.
 CROSS JOIN LATERAL (
     SELECT
         coalesce(array_agg(predecessor.id ORDER BY predecessor.id), '{}') AS runs,
@@ -309,6 +311,7 @@ CROSS JOIN LATERAL (
 ) AS after
 -- The dead, cancelled or deleted run because of which the run stays blocked, if there is one.
 LEFT JOIN LATERAL jobctl.stuck_predecessor(ARRAY[run.id]) AS stuck ON run.status = 'blocked'
+-- The hold that lasts longest of those that keep the run from starting.
 LEFT JOIN LATERAL (
     SELECT
         hold.held_at,

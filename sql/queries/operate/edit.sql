@@ -1,5 +1,5 @@
--- Changes values of blocked, queued, failed or dead runs that were given at enqueue. A NULL keeps
--- the value. If run_at changes, expires_at moves by the same time.
+-- Changes values that blocked, queued, failed or dead runs got at enqueue. A NULL keeps the value.
+-- If run_at changes, expires_at moves by the same time.
 -- $1  ids      $2  from: statuses that a run may have    $3  host_user    $4  reason
 -- $5  queue    $6  priority    $7  run_at    $8  after, seconds from now
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds

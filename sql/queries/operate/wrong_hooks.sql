@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (
         ('on_end', definition.on_end)
     ) AS hook (key, job)
     UNION ALL
-    SELECT 'after', unnest(definition.after)
+    SELECT 'after' AS key, unnest(definition.after) AS job
 ) AS named
 LEFT JOIN LATERAL (
     SELECT other.name
