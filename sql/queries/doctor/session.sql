@@ -1,5 +1,5 @@
 -- Reads the properties of this session and its server. Needs no schema and no privilege. One row.
--- $1  role: the one that leave_role.sql has returned; only passed on
+-- $1  role, which leave_role.sql has returned; only passed on
 SELECT
     pg_backend_pid() AS pid,
     extract(epoch FROM now() - activity.backend_start)::float8 AS age,

@@ -27,6 +27,7 @@ WITH worker AS (
     FROM jobctl.job_workers AS worker
     JOIN jobctl.seen_workers AS seen ON seen.worker = worker.worker
 ),
+-- One row: how many workers tick.
 ticking AS (
     SELECT count(*) FILTER (WHERE worker.ticks) AS workers FROM worker
 ),
@@ -175,14 +176,15 @@ found (facts) AS (
     )
     FROM jobctl.unaccepted_restores AS restore
     UNION ALL
-    -- Ticks use other roles and sessions, so a setting of only this one does not stop them.
+    -- The database is read-only for all roles. A setting of only this role or session does not
+    -- count, because ticks use other roles and sessions.
     SELECT jsonb_build_object('code', 'database_read_only')
     FROM pg_settings AS setting
     WHERE current_setting('default_transaction_read_only')::boolean
         AND setting.name = 'default_transaction_read_only'
         AND setting.source NOT IN ('user', 'database user', 'client', 'session')
     UNION ALL
-    -- No worker ticks. The named worker is the last that did. `is_new`: none ever did, and the
+    -- No worker ticks. `worker` is the last that ticked. `is_new`: no worker has ever ticked, and the
     -- schema is so new that there was no time for a first tick.
     SELECT jsonb_build_object(
         'code', 'worker_missing',
@@ -200,8 +202,8 @@ found (facts) AS (
         -- NULL: no worker has ever ticked.
         AND latest.is_held IS NOT TRUE
     UNION ALL
-    -- A worker does not tick, but others do. It has due runs that only it may claim, or it ticked
-    -- regularly until lately, see `missed_for` of job_workers.
+    -- A worker does not tick, although other workers tick. Either only this worker may claim some due
+    -- runs, or it ticked regularly until lately, see `missed_for` of job_workers.
     SELECT jsonb_build_object(
         'code', 'worker_silent',
         'worker', coalesce(worker.worker, pinned.worker),
@@ -360,11 +362,11 @@ found (facts) AS (
     UNION ALL
     -- Schedules of applications. A tick puts off a schedule that it can't fire: it is broken.
     SELECT jsonb_build_object(
-        'code', CASE WHEN found.is_broken THEN 'schedule_broken' ELSE 'schedule_late' END,
+        'code', CASE WHEN judged.is_broken THEN 'schedule_broken' ELSE 'schedule_late' END,
         'job_type', definition.name,
-        'since_at', found.since_at,
-        'runs', found.schedules,
-        'schedule', found.example
+        'since_at', judged.since_at,
+        'runs', judged.schedules,
+        'schedule', judged.example
     )
     FROM definition
     CROSS JOIN ticking
@@ -380,11 +382,12 @@ found (facts) AS (
                 schedule.put_off_until IS NOT NULL
                 OR ticking.workers > 0
                 AND schedule.due_at < now() - make_interval(secs => $3::float8)
+                -- A schedule that was changed or resumed is not late before the same time.
                 AND greatest(schedule.updated_at, definition.resumed_at)
                     < now() - make_interval(secs => $3::float8)
             )
         GROUP BY schedule.put_off_until IS NOT NULL
-    ) AS found
+    ) AS judged
     WHERE definition.enabled
         AND definition.paused_at IS NULL
     UNION ALL

@@ -21,7 +21,8 @@
 -- $5  with_unstarted: whether to add runs that died without a failed attempt, an incident each
 -- $6  limit
 -- Some columns:
---   newest_id     the run of the newest failure, and newest_cause the error or last line of it
+--   newest_id     the run of the newest failure
+--   newest_cause  the error of this failure; for an exit status, the last line of its output
 --   times         the number of incidents in the row; NULL: only one
 --   total         the number of all rows, also beyond the limit
 WITH failed AS (
@@ -116,7 +117,8 @@ incidents AS (
     FROM failures AS failure
     GROUP BY failure.incident, failure.error_type, failure.cause
 ),
--- Whether at least 8 hours are between an incident and all earlier ones of its kind.
+-- Whether at least 8 hours lie between an incident and all earlier incidents of the same jobs and
+-- cause.
 pauses AS (
     SELECT
         incident.*,
