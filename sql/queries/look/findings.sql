@@ -184,8 +184,8 @@ found (facts) AS (
         AND setting.name = 'default_transaction_read_only'
         AND setting.source NOT IN ('user', 'database user', 'client', 'session')
     UNION ALL
-    -- No worker ticks. `worker` is the last that ticked. `is_new`: no worker has ever ticked, and the
-    -- schema is so new that there was no time for a first tick.
+    -- No worker ticks. `worker` is the last that ticked. `is_new`: no worker has ever ticked, and
+    -- the schema is so new that there was no time for a first tick.
     SELECT jsonb_build_object(
         'code', 'worker_missing',
         'worker', latest.worker,
@@ -202,8 +202,8 @@ found (facts) AS (
         -- NULL: no worker has ever ticked.
         AND latest.is_held IS NOT TRUE
     UNION ALL
-    -- A worker does not tick, although other workers tick. Either only this worker may claim some due
-    -- runs, or it ticked regularly until lately, see `missed_for` of job_workers.
+    -- A worker does not tick, although other workers tick. Either only this worker may claim some
+    -- due runs, or it ticked regularly until lately, see `missed_for` of job_workers.
     SELECT jsonb_build_object(
         'code', 'worker_silent',
         'worker', coalesce(worker.worker, pinned.worker),
@@ -626,7 +626,8 @@ found (facts) AS (
     UNION ALL
     -- Nothing prunes the history: more than 1,000 runs ended over 100 days ago, and 10 days longer
     -- ago than their definition keeps them. By default, `jobctl prune` keeps runs for at most 90
-    -- days. A small history needs no pruning.
+    -- days. Reads only the 5,000 runs that ended first. A small history (reltuples is the estimated
+    -- number of runs) needs no pruning.
     SELECT jsonb_build_object('code', 'prune_missing', 'since_at', oldest.finished_at)
     FROM (
         SELECT ended.finished_at

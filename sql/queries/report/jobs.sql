@@ -88,6 +88,7 @@ WITH ended AS (
         AND figures.day >= (($1::timestamptz[])[1] AT TIME ZONE 'UTC')::date
     GROUP BY figures.job_type, bin
 ),
+-- The bins of each job in which something ended.
 bins AS (
     SELECT
         ended.job,
@@ -142,6 +143,7 @@ defined AS (
 troubled AS (
     SELECT DISTINCT job FROM unnest($4::text[]) AS job
 ),
+-- All jobs, with their places in the report.
 shown AS (
     SELECT
         job AS name,

@@ -37,6 +37,7 @@ SELECT
             AND (applied.version IS NULL OR schema.is_current)
     ) AS missing
 FROM jobctl.schema_migrations AS applied
+-- Migrations are found by their versions, functions and views by their names.
 LEFT JOIN unnest($1::integer[], $2::text[], $3::text[]) AS known (version, name, text)
     ON known.version = applied.version
     OR (known.version IS NULL AND applied.version IS NULL AND known.name = applied.name)

@@ -41,7 +41,13 @@ WITH objects AS (
         WHERE pronamespace = 'jobctl'::regnamespace
         UNION ALL
         -- Only domains: each table also has a type.
-        SELECT 'pg_type'::regclass, oid, 'TYPE ' || oid::regtype, NULL, typowner, typacl
+        SELECT
+            'pg_type'::regclass,
+            oid,
+            'TYPE ' || oid::regtype,
+            NULL AS function,
+            typowner,
+            typacl
         FROM pg_type
         WHERE typnamespace = 'jobctl'::regnamespace
             AND typtype = 'd'
