@@ -22,9 +22,9 @@
 --   after_queues, after_priorities, after_run_at, after_ids: continue in these lanes, after these
 --   runs; NULL: full scan
 --   lane_queue, lane_priority: begin the full scan after this lane; NULL: at the first lane
---   after_definition    look at the limited definitions with a larger id, see limited_runs; NULL:
---                       take no runs of limited definitions; -1: also take no runs with a lock of
---                       their own
+--   after_definition    what limited_runs looks for. 0 or more: runs of limited definitions with a
+--                       larger id, and runs with a lock of their own; NULL: only runs with a lock
+--                       of their own; -1: neither
 --   after_definitions, after_shares: see limited_runs
 --
 -- Returns a row per claimed run. If it claims none, it returns one row whose id is NULL: no run is
@@ -123,14 +123,16 @@ AS $$
 DECLARE
     any_pending boolean;
     any_locks boolean;
+    needs_limited boolean;
     limited record;
     claimed_ids bigint[];
-    -- The end of the scan of a lane: the last run that is due now.
+    -- The end of the scan of a lane: the last run that is due now. The id is the largest bigint.
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The scan of the lanes begins and ends with this run.
+        -- The scan of the lanes begins just before this run and ends with it. If the run is not due
+        -- yet, the scan ends at now(), so it does not find the run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -141,6 +143,7 @@ BEGIN
         INTO after_queues, after_priorities, after_run_at, after_ids, last_run_at, last_id
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
+        -- If no such run exists, read no lane: NULL would mean a full scan.
         after_queues := coalesce(after_queues, '{}');
     END IF;
     -- A tick that lingers usually finds no pending run. This check takes less time than a claim.
@@ -151,7 +154,9 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- If the call is left out, each column of `limited` is NULL.
+    needs_limited := any_pending AND (after_definition >= 0 OR any_locks);
+    -- PostgreSQL tests this condition before it calls the function, because it names no column.
+    -- Without a call, `limited` gets a row of NULLs, which an IF would not give it.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -166,7 +171,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_pending AND (after_definition >= 0 OR any_locks);
+    WHERE needs_limited;
     skips_runs := false;
     IF any_pending THEN
         WITH RECURSIVE lanes AS (
@@ -202,6 +207,7 @@ BEGIN
             ) AS next_lane
             WHERE lanes.place < 1000
         ),
+        -- Where the scan of each lane begins: before its first run, or after the run of the cursor.
         starts AS (
             SELECT
                 lanes.queue,
@@ -220,6 +226,7 @@ BEGIN
             SELECT hold.scope, hold.name
             FROM jobctl.current_holds AS hold
         ),
+        -- One row if the tick may claim, otherwise none.
         claim_right AS MATERIALIZED (
             SELECT
             WHERE (
@@ -236,6 +243,7 @@ BEGIN
                     WHERE (holds.scope, holds.name) IN (('all', ''), ('worker', claim_runs.worker))
                 )
         ),
+        -- The jobs whose runs the scan of the lanes reads over.
         left_out AS MATERIALIZED (
             SELECT unnest(excluded_jobs) AS job_type
             UNION ALL
@@ -247,11 +255,15 @@ BEGIN
             FROM holds
             WHERE holds.scope = 'job'
         ),
+        -- The keys of running runs that were replaced: the newer run with the key waits for the end
+        -- of the running one.
         replaced AS MATERIALIZED (
             SELECT run.idempotency_key
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running' AND run.key_scope = 'replaced'
         ),
+        -- Here and in within_limits, the columns from priority on are the place of the run in the
+        -- order of all runs.
         without_limits AS MATERIALIZED (
             SELECT
                 pending.id,
@@ -311,14 +323,14 @@ BEGIN
         ),
         within_limits AS (
             SELECT
-                chosen.id,
-                chosen.is_last_attempt,
-                chosen.payload_bytes,
-                chosen.priority,
-                chosen.run_at AS oldest,
-                chosen.queue,
-                chosen.run_at,
-                chosen.place_id
+                startable.id,
+                startable.is_last_attempt,
+                startable.payload_bytes,
+                startable.priority,
+                startable.run_at AS oldest,
+                startable.queue,
+                startable.run_at,
+                startable.place_id
             -- limited_runs has locked these runs, so they are still due.
             FROM unnest(
                 limited.ids,
@@ -328,7 +340,7 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
+            ) AS startable (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
         candidates AS (
@@ -354,7 +366,8 @@ BEGIN
                     candidate.place_id
             )
         ),
-        -- The claim ends before the first run on its last attempt that must wait for a thread.
+        -- must_wait: this run, or a run before it, is on its last attempt and would wait for a
+        -- thread. The claim ends before the first such run.
         chosen AS (
             SELECT
                 ordered.id,
@@ -364,7 +377,7 @@ BEGIN
             FROM ordered
             WHERE ordered.place <= at_most
         ),
-        due AS MATERIALIZED (
+        to_claim AS MATERIALIZED (
             SELECT chosen.id
             FROM chosen
             WHERE coalesce(chosen.bytes_before, 0) < bytes
@@ -381,12 +394,13 @@ BEGIN
                 updated_at = now()
             -- The rows are locked, so their status needs no check. An array makes the planner use
             -- the index, where a join might read the whole table.
-            WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
+            WHERE run.id = ANY (ARRAY(SELECT to_claim.id FROM to_claim))
             RETURNING run.id
         )
         SELECT
             (SELECT array_agg(claimed.id) FROM claimed),
-            (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
+            (SELECT count(*) FROM to_claim) > (SELECT count(*) FROM claimed),
+            -- `max` returns a row also if no lane has this place.
             max(lanes.queue),
             max(lanes.priority)
         INTO claimed_ids, skips_runs, cut_queue, cut_priority
@@ -394,7 +408,7 @@ BEGIN
         WHERE lanes.place = 1000;
     END IF;
     IF limited.ids && claimed_ids THEN
-        -- Counts started runs of limited definitions against their rates, and notes the share that
+        -- Counts started runs of limited definitions against their rates, and stores the share that
         -- was claimed last. limited_runs has locked these definitions.
         UPDATE jobctl.job_definitions AS definition
         SET
@@ -459,6 +473,8 @@ BEGIN
             );
         END IF;
     END IF;
+    -- If the claim took all runs that it might take, reached a limit of what it reads, or skipped a
+    -- run, more runs may be due.
     has_released := releases_right
         AND coalesce(cardinality(claimed_ids), 0) < at_most
         AND NOT skips_runs

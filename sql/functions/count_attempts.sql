@@ -27,7 +27,8 @@ SET row_security = off
 AS $$
 DECLARE
     counted record;
-    newest record;
+    -- The newest row of the job and the day that no other session has locked.
+    target record;
     has_succeeded boolean;
 BEGIN
     FOR counted IN
@@ -67,7 +68,8 @@ BEGIN
                 count(ended.wait_time)
             ] AS waits,
             -- The attempts of a job ended at the same time, so none is the last. Store the most
-            -- important end: a death, then a success, then a failure.
+            -- important end: a death, then a success, then a failure. Runs that expired or were
+            -- dropped leave last_status as it is.
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
@@ -79,31 +81,30 @@ BEGIN
             AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
-        -- Skips rows that other ticks have locked, so that no tick waits here. Adds a row if all
-        -- are locked.
-        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
+        -- Skips rows that other ticks have locked, so that no tick waits here.
+        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO target
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
             AND figures.day = (now() AT TIME ZONE 'UTC')::date
         ORDER BY figures.part DESC
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- A row gets at most 1,000 writes: while a session holds an old snapshot, each write leaves
-        -- a row version that the next one must step over.
-        IF NOT FOUND OR newest.writes >= 1000 THEN
+        -- Adds a row if all are locked. Also if the row has had 1,000 writes: while a session holds
+        -- an old snapshot, each write leaves a row version that the next one must step over.
+        IF NOT FOUND OR target.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
-            VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
-            RETURNING id, part, writes, failing_since INTO newest;
+            VALUES (counted.job_type, coalesce(target.part, 0) + 1)
+            RETURNING id, part, writes, failing_since INTO target;
         END IF;
         -- Whether the job has succeeded since failing_since: another row of the job may have that
-        -- success.
+        -- success. Then the failures of this row are counted from the start again.
         has_succeeded := counted.failed_attempts > 0
-            AND newest.failing_since IS NOT NULL
+            AND target.failing_since IS NOT NULL
             AND EXISTS (
                 SELECT FROM jobctl.job_figures AS figures
                 WHERE figures.job_type = counted.job_type
-                    AND figures.day >= (newest.failing_since AT TIME ZONE 'UTC')::date
-                    AND figures.last_succeeded_at >= newest.failing_since
+                    AND figures.day >= (target.failing_since AT TIME ZONE 'UTC')::date
+                    AND figures.last_succeeded_at >= target.failing_since
             );
         UPDATE jobctl.job_figures AS figures
         SET
@@ -141,7 +142,7 @@ BEGIN
                 ELSE coalesce(figures.failing_since, now())
             END,
             failing_run = coalesce(counted.failed_run, figures.failing_run)
-        WHERE figures.id = newest.id;
+        WHERE figures.id = target.id;
     END LOOP;
 EXCEPTION
     -- A result matters more than its figures. So it is also recorded if the figures take longer

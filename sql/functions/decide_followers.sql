@@ -34,8 +34,10 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
-    free bigint[];
-    unended bigint[];
+    -- The followers that this call has locked.
+    locked_ids bigint[];
+    -- The unfinished predecessors of which this call has written a new version.
+    rewritten_ids bigint[];
     candidates bigint[];
     to_queue bigint[];
     queued integer;
@@ -51,14 +53,15 @@ BEGIN
             SELECT FROM jobctl.job_runs AS run
             WHERE run.id = dependency.run_id
         );
-    free := ARRAY(
+    locked_ids := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run
         WHERE run.id = ANY (followers)
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    -- Write a new version of each unfinished predecessor, although nothing changes, see above.
+    -- Writes a new version of each unfinished predecessor, although nothing changes, see the
+    -- header.
     WITH rewritten AS (
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
@@ -69,7 +72,7 @@ BEGIN
                 AND predecessor.id = ANY (ARRAY(
                     SELECT dependency.after_id
                     FROM jobctl.job_dependencies AS dependency
-                    WHERE dependency.run_id = ANY (free)
+                    WHERE dependency.run_id = ANY (locked_ids)
                         AND (dependency.state = 'due') IS TRUE
                 ))
             ORDER BY predecessor.id
@@ -77,10 +80,11 @@ BEGIN
         ))
         RETURNING run.id
     )
-    SELECT coalesce(array_agg(rewritten.id), '{}') INTO unended FROM rewritten;
+    SELECT coalesce(array_agg(rewritten.id), '{}') INTO rewritten_ids FROM rewritten;
     WITH decided AS (
         UPDATE jobctl.job_dependencies AS dependency
         SET
+            -- The status of a deleted predecessor is NULL.
             state = CASE
                 WHEN predecessor.succeeded_attempt IS NOT NULL THEN 'met'
                 WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
@@ -91,6 +95,8 @@ BEGIN
                 predecessor.succeeded_attempt,
                 CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
             )
+        -- `due` is the same row as `dependency`: a LATERAL join can't refer to the target of an
+        -- UPDATE.
         FROM jobctl.job_dependencies AS due
         LEFT JOIN LATERAL (
             SELECT
@@ -104,14 +110,16 @@ BEGIN
                 END AS succeeded_attempt
             FROM jobctl.job_runs AS run
             WHERE run.id = due.after_id
+            -- OFFSET 0: computes succeeded_attempt once, although two expressions use it.
             OFFSET 0
         ) AS predecessor ON true
-        WHERE due.run_id = ANY (free)
+        WHERE due.run_id = ANY (locked_ids)
             AND (due.state = 'due') IS TRUE
+            -- If another session has locked an unfinished predecessor, the row stays due.
             AND (
                 predecessor.id IS NULL
                 OR predecessor.finished_at IS NOT NULL
-                OR predecessor.id = ANY (unended)
+                OR predecessor.id = ANY (rewritten_ids)
             )
             AND dependency.run_id = due.run_id
             AND dependency.after_id = due.after_id
@@ -129,6 +137,7 @@ BEGIN
                     )
             END AS reason
     ),
+    -- The followers that may now start, or must be cancelled: these have a reason.
     candidate AS (
         SELECT
             decided.run_id,
@@ -164,8 +173,8 @@ BEGIN
         -- that were due earlier.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
-            -- The run keeps the time that it had from run_at to expires_at. `least` ignores NULL,
-            -- so the condition keeps a run without an expiry from getting one.
+            -- The run keeps the length of the time from run_at to expires_at. `least` ignores NULL,
+            -- so without the condition, a run without an expiry would get one.
             WHEN run.expires_at IS NOT NULL
                 THEN least(
                     run.expires_at

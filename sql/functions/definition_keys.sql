@@ -7,7 +7,8 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE
-        -- Any program may insert a definition, so an action may be any JSON.
+        -- The file calls the command `shell`. Any program may insert a definition, so an action may
+        -- be any JSON, also without a command.
         WHEN definition.kind = 'shell' AND jsonb_typeof(definition.action) = 'object'
             THEN definition.action - 'command'
                 || jsonb_build_object('shell', definition.action -> 'command')

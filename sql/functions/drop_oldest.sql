@@ -15,6 +15,7 @@ BEGIN
         SELECT oldest.id
         FROM jobctl.job_runs AS oldest
         WHERE oldest.id = ANY (ARRAY(
+            -- All waiting runs but the `most` newest.
             SELECT waiting.id
             FROM jobctl.waiting_runs(job, NULL) AS waiting (id)
             ORDER BY waiting.id DESC

@@ -79,6 +79,7 @@ DECLARE
     snoozed bigint[];
     is_skipped boolean;
 BEGIN
+    -- The runs that the call ends, locked, each with the values to write.
     WITH asked AS (
         SELECT
             given.id,
@@ -277,11 +278,13 @@ BEGIN
             run.job_type,
             run.status,
             CASE
+                -- A snooze that ended its run is a failure, see failed_at above.
                 WHEN asked.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
                 ELSE asked.outcome
             END AS outcome,
             run.finished_at IS NOT NULL AS is_final,
             run.expires_at <= run.run_at AS expires_first,
+            -- Only a run that ended still has the run_at for which it waited.
             greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
             asked.worker,
             asked.attempt_number,
@@ -351,24 +354,27 @@ BEGIN
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
     SELECT
-        array_agg(changed.id),
-        array_agg(changed.attempt_number),
-        array_agg(changed.claim_time),
-        array_agg(changed.status),
-        array_agg(coalesce(changed.expires_first, false)),
-        array_agg(changed.job_type),
-        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END),
-        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END),
+        array_agg(changed.id) AS ids,
+        array_agg(changed.attempt_number) AS attempts,
+        array_agg(changed.claim_time) AS claimed_at,
+        array_agg(changed.status) AS statuses,
+        array_agg(coalesce(changed.expires_first, false)) AS expires_first,
+        array_agg(changed.job_type) AS jobs,
+        -- count_attempts counts dropped and expired runs by these names.
+        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END) AS counted_statuses,
+        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END)
+            AS counted_outcomes,
         array_agg(
             CASE
                 WHEN changed.outcome = 'succeeded' THEN changed.started_ago - changed.ended_ago
             END
-        ),
-        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END),
-        array_agg(changed.id) FILTER (WHERE changed.is_final),
+        ) AS run_times,
+        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END)
+            AS wait_times,
+        array_agg(changed.id) FILTER (WHERE changed.is_final) AS finals,
         array_agg(changed.id)
-            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued'),
-        count(*) < (SELECT count(*) FROM asked)
+            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued') AS snoozed,
+        count(*) < (SELECT count(*) FROM asked) AS is_skipped
     INTO
         ids,
         attempts,
@@ -385,6 +391,7 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
+        -- Raises the error that a trigger has skipped a row.
         PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
     END IF;
     -- If no run was changed, the arrays are NULL, and count_attempts does nothing, because it is
@@ -402,7 +409,8 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- This check costs less than the call. In most schemas, no definition has `after`.
+        -- This check costs less than the call of note_predecessors. In most schemas, no definition
+        -- has `after`.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL

@@ -53,7 +53,7 @@ SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    queued record;
+    answer record;
     refusal record;
 BEGIN
     IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
@@ -74,31 +74,33 @@ BEGIN
         WHEN or_cancel THEN 'or_cancel'
         ELSE after_rule
     END;
-    queued := jobctl.try_enqueue(
+    answer := jobctl.try_enqueue(
         job, payload, key, run_at, coalesce("in", run_in), priority, queue, max_attempts, timeout,
         backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
         traceparent, caller
     );
-    IF queued.result = 'enqueued' AND after <> '{}' THEN
+    -- Only a new run waits for others. An existing run with the key stays as it is.
+    IF answer.result = 'enqueued' AND after <> '{}' THEN
         refusal := jobctl.wait_for(
-            array_fill(queued.id, ARRAY[cardinality(after)]),
+            array_fill(answer.id, ARRAY[cardinality(after)]),
             after,
             array_fill(after_rule, ARRAY[cardinality(after)]),
             caller
         );
-        queued.code := refusal.code;
-        queued.reason := refusal.reason;
+        answer.code := refusal.code;
+        answer.reason := refusal.reason;
     END IF;
-    IF queued.code IS NULL THEN
-        RETURN queued.id;
+    IF answer.code IS NULL THEN
+        RETURN answer.id;
     END IF;
     RAISE EXCEPTION USING
-        ERRCODE = queued.code,
+        ERRCODE = answer.code,
+        -- The texts of try_enqueue name run_in, also if the caller gave `in`.
         MESSAGE = CASE
-            WHEN "in" IS NOT NULL AND queued.code = '22023'
-                THEN replace(queued.reason, 'run_in', 'in')
-            ELSE queued.reason
+            WHEN "in" IS NOT NULL AND answer.code = '22023'
+                THEN replace(answer.reason, 'run_in', 'in')
+            ELSE answer.reason
         END,
-        DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
+        DETAIL = CASE WHEN answer.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;

@@ -14,7 +14,8 @@
 -- use:
 --   - rows of a definition that was deleted, disabled or paused, or has lost its `after`
 --   - without a scheduled time: all rows of a job but the newest
---   - with a scheduled time: rows after a week, because some job was never fired for that time
+--   - with a scheduled time: all rows of the time, once one of them is a week old. If some job has
+--     no row for the time by then, it was never fired, and the job that follows gets no run
 --
 -- If another session has locked a row of a scheduled time, the function enqueues nothing for that
 -- time. The locked row stays new, so the next call tries again. A call reads at most 10,000 rows.
@@ -31,14 +32,16 @@ SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
 DECLARE
-    free uuid[];
+    -- The rows of job_predecessors that this call has locked.
+    locked_ids uuid[];
     enqueued bigint[];
-    has_changed boolean;
+    has_deleted boolean;
 BEGIN
-    free := ARRAY(
+    locked_ids := ARRAY(
         SELECT noted.id
         FROM jobctl.job_predecessors AS noted
         JOIN (
+            -- Here and below, -infinity replaces NULL, which `=` would not match.
             SELECT DISTINCT given.definition_id, coalesce(given.time, '-infinity') AS time
             FROM unnest(definitions, times) AS given (definition_id, time)
         ) AS asked
@@ -48,95 +51,99 @@ BEGIN
         LIMIT 10000
         FOR UPDATE OF noted SKIP LOCKED
     );
-    WITH found AS MATERIALIZED (
+    WITH locked AS MATERIALIZED (
         SELECT
             noted.*,
             max(noted.run_id) OVER (
                 PARTITION BY noted.definition_id, noted.scheduled_for, noted.job_type
-            ) AS newest
-        FROM unnest(free) AS free (id)
-        JOIN jobctl.job_predecessors AS noted ON noted.id = free.id
+            ) AS newest_run
+        FROM unnest(locked_ids) AS chosen (id)
+        JOIN jobctl.job_predecessors AS noted ON noted.id = chosen.id
     ),
-    due AS MATERIALIZED (
+    -- One row for each job that follows and each of its times.
+    followings AS MATERIALIZED (
         SELECT
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.is_old,
-            following.after IS NULL AS is_over,
-            coalesce(following.after <@ noted.jobs, false)
-            -- All rows of a scheduled time must be free. Without a scheduled time, a locked row can
-            -- count for the next run instead.
+            grouped.definition_id,
+            grouped.scheduled_for,
+            grouped.is_old,
+            following.after IS NULL AS follows_no_longer,
+            -- Each job in `after` has a row for this time.
+            coalesce(following.after <@ grouped.jobs, false)
+            -- This call must have locked all rows of a scheduled time. Without a scheduled time, a
+            -- row that another session has locked can count for the next run instead.
             AND (
-                noted.scheduled_for IS NULL
-                OR noted.rows = (
+                grouped.scheduled_for IS NULL
+                OR grouped.rows = (
                     SELECT count(*)
-                    FROM jobctl.job_predecessors AS other
-                    WHERE other.definition_id = noted.definition_id
-                        AND other.scheduled_for = noted.scheduled_for
+                    FROM jobctl.job_predecessors AS noted
+                    WHERE noted.definition_id = grouped.definition_id
+                        AND noted.scheduled_for = grouped.scheduled_for
                 )
             ) AS is_complete
         FROM (
             SELECT
-                found.definition_id,
-                found.scheduled_for,
-                array_agg(DISTINCT found.job_type) AS jobs,
+                locked.definition_id,
+                locked.scheduled_for,
+                array_agg(DISTINCT locked.job_type) AS jobs,
                 count(*) AS rows,
-                found.scheduled_for IS NOT NULL
-                    AND min(found.noted_at) <= now() - interval '7 days' AS is_old
-            FROM found
-            GROUP BY found.definition_id, found.scheduled_for
-        ) AS noted
+                locked.scheduled_for IS NOT NULL
+                    AND min(locked.noted_at) <= now() - interval '7 days' AS is_old
+            FROM locked
+            GROUP BY locked.definition_id, locked.scheduled_for
+        ) AS grouped
         LEFT JOIN jobctl.job_definitions AS following
-            ON following.id = noted.definition_id
+            ON following.id = grouped.definition_id
             AND following.enabled
             AND following.paused_at IS NULL
     ),
-    seen AS MATERIALIZED (
+    judged AS MATERIALIZED (
         SELECT
-            found.id,
+            locked.id,
             -- For a scheduled time, follow every run, because a job may have one for each worker.
             -- Otherwise, follow the newest.
-            found.scheduled_for IS NOT NULL OR found.run_id = found.newest AS is_followed,
-            due.is_complete
-                OR due.is_over
-                OR due.is_old
-                OR found.scheduled_for IS NULL AND found.run_id < found.newest AS is_done
-        FROM found
-        JOIN due
-            ON due.definition_id = found.definition_id
-            AND coalesce(due.scheduled_for, '-infinity')
-                = coalesce(found.scheduled_for, '-infinity')
+            locked.scheduled_for IS NOT NULL OR locked.run_id = locked.newest_run AS is_followed,
+            -- The row was used, or will never be used.
+            followings.is_complete
+                OR followings.follows_no_longer
+                OR followings.is_old
+                OR locked.scheduled_for IS NULL AND locked.run_id < locked.newest_run
+                AS is_to_delete
+        FROM locked
+        JOIN followings
+            ON followings.definition_id = locked.definition_id
+            AND coalesce(followings.scheduled_for, '-infinity')
+                = coalesce(locked.scheduled_for, '-infinity')
     ),
     kept AS (
         UPDATE jobctl.job_predecessors AS noted
         SET is_new = false
-        FROM seen
-        WHERE noted.id = seen.id
+        FROM judged
+        WHERE noted.id = judged.id
             AND noted.is_new
-            AND NOT seen.is_done
+            AND NOT judged.is_to_delete
     ),
-    noted AS (
+    deleted AS (
         DELETE FROM jobctl.job_predecessors AS noted
-        USING seen
-        WHERE noted.id = seen.id
-            AND seen.is_done
-        RETURNING noted.*, seen.is_followed
+        USING judged
+        WHERE noted.id = judged.id
+            AND judged.is_to_delete
+        RETURNING noted.*, judged.is_followed
     ),
     predecessors AS MATERIALIZED (
         -- A run that was retried may have ended twice, and so have two rows.
         SELECT DISTINCT
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.run_id,
+            deleted.definition_id,
+            deleted.scheduled_for,
+            deleted.run_id,
             run.traceparent
-        FROM noted
-        JOIN jobctl.job_definitions AS following ON following.id = noted.definition_id
-        LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
-        WHERE noted.is_followed
-            AND noted.job_type = ANY (following.after)
+        FROM deleted
+        JOIN jobctl.job_definitions AS following ON following.id = deleted.definition_id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = deleted.run_id
+        WHERE deleted.is_followed
+            AND deleted.job_type = ANY (following.after)
             -- Leave out deleted runs without a scheduled time: they had ended as `when` asks.
             -- Deleted runs of a scheduled time stay in, because nothing says how they ended.
-            AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
+            AND (run.id IS NOT NULL OR deleted.scheduled_for IS NOT NULL)
     ),
     new AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -160,18 +167,18 @@ BEGIN
             following.payload,
             following.queue,
             following.priority,
-            coalesce(due.scheduled_for, now()),
+            coalesce(followings.scheduled_for, now()),
             CASE WHEN awaited.runs > 0 THEN 'blocked' ELSE 'queued' END,
             following.max_attempts,
             following.backoff,
-            due.scheduled_for,
-            coalesce(due.scheduled_for, now())
+            followings.scheduled_for,
+            coalesce(followings.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
             awaited.traceparent,
             -- The schema's owner, because an application must not own the run that follows its run.
             CURRENT_USER
-        FROM due
-        JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
+        FROM followings
+        JOIN jobctl.job_definitions AS following ON following.id = followings.definition_id
         CROSS JOIN LATERAL (
             SELECT
                 count(*) AS runs,
@@ -180,13 +187,13 @@ BEGIN
                         FILTER (WHERE predecessor.traceparent IS NOT NULL)
                 )[1] AS traceparent
             FROM predecessors AS predecessor
-            WHERE predecessor.definition_id = due.definition_id
-                AND predecessor.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+            WHERE predecessor.definition_id = followings.definition_id
+                AND predecessor.scheduled_for IS NOT DISTINCT FROM followings.scheduled_for
         ) AS awaited
-        WHERE due.is_complete
-        ORDER BY due.scheduled_for, following.id
-        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
-        -- in silence, if the sequence is behind its table.
+        WHERE followings.is_complete
+        ORDER BY followings.scheduled_for, following.id
+        -- Only a conflict in the index job_runs_fire, whose columns these are: the time already has
+        -- its run. A conflict of ids, if the sequence is behind its table, still raises an error.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -203,9 +210,10 @@ BEGIN
     )
     SELECT
         ARRAY(SELECT new.id FROM new),
-        EXISTS (SELECT FROM noted)
-    INTO enqueued, has_changed;
+        EXISTS (SELECT FROM deleted)
+    INTO enqueued, has_deleted;
+    -- Other jobs may follow these new runs.
     PERFORM jobctl.note_predecessors(enqueued);
-    RETURN has_changed;
+    RETURN has_deleted;
 END
 $$;

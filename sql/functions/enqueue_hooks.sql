@@ -22,7 +22,7 @@ AS $$
 DECLARE
     hooked record;
     refusal text;
-    hook bigint;
+    hook_run bigint;
     enqueues boolean := false;
 BEGIN
     IF NOT EXISTS (
@@ -74,13 +74,13 @@ BEGIN
         WHERE definition.has_hooks
             AND hook.job IS NOT NULL
             AND hook.is_due
-            -- Only runs that ended in this transaction.
+            -- Only runs that ended in this transaction, and that are not runs of hooks.
             AND run.finished_at = now()
             AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
     LOOP
         BEGIN
-            SELECT enqueued.id, enqueued.reason INTO hook, refusal
+            SELECT enqueued.id, enqueued.reason INTO hook_run, refusal
             FROM jobctl.try_enqueue(
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
@@ -116,12 +116,12 @@ BEGIN
                 key_scope => 'live',
                 traceparent => hooked.traceparent
             ) AS enqueued;
-            -- With pass_result, the hook reads the output of the attempt that ended.
+            -- With pass_result, the hook reads the output of the run's last attempt.
             INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
             SELECT run.id, hooked.id, 'any_end', 'met', hooked.attempts
             FROM jobctl.job_runs AS run
             JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-            WHERE run.id = hook
+            WHERE run.id = hook_run
                 AND definition.pass_result
             ON CONFLICT DO NOTHING;
         EXCEPTION

@@ -18,34 +18,38 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    is_hook boolean;
+    is_by_owner boolean;
+    is_of_hook boolean;
+    only_ends_enqueue boolean;
 BEGIN
     IF definition.id IS NULL THEN
         code := 'JC003';
         reason := format('no definition `%s`', job);
         RETURN;
     END IF;
-    -- Only the ends of runs enqueue a hook. Otherwise an enqueuer could forge alerts, and use up
-    -- the rate of the real ones. A hook has no hooks of its own, so a definition with hooks needs
-    -- no call of is_hook.
-    is_hook := definition.enqueuers IS NULL
+    IF NOT definition.enabled THEN
+        -- A disabled definition takes runs only from the schema's owner. enqueue_hooks also calls
+        -- as the owner, but must not enqueue here; the prefix marks the keys of its runs.
+        is_by_owner := pg_has_role(caller, CURRENT_USER, 'USAGE') IS TRUE;
+        is_of_hook := coalesce(key ~ '^jobctl-hook-', false);
+        IF is_of_hook OR NOT is_by_owner THEN
+            code := '55000';
+            reason := format('definition `%s` is disabled and takes no new runs', job);
+            RETURN;
+        END IF;
+    END IF;
+    -- Without a list of enqueuers, only ends of runs enqueue a hook. Otherwise any enqueuer could
+    -- forge alerts, and use up the rate of the real ones. `apply` rejects hooks that have hooks, so
+    -- a definition with hooks needs no call of is_hook.
+    only_ends_enqueue := definition.enqueuers IS NULL
         AND NOT definition.has_hooks
         AND jobctl.is_hook(job);
-    IF NOT definition.enabled
-        -- The owner may enqueue runs of a disabled definition, but not as a hook. enqueue_hooks
-        -- also calls as the owner.
-        AND (
-            key ~ '^jobctl-hook-'
-            OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
-        )
-    THEN
-        code := '55000';
-        reason := format('definition `%s` is disabled and takes no new runs', job);
-    ELSIF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT is_hook)
+    -- The schema's owner is an operator, too, so enqueue_hooks may enqueue.
+    IF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT only_ends_enqueue)
         OR jobctl.is_operator(caller)
     THEN
         RETURN;
-    ELSIF is_hook THEN
+    ELSIF only_ends_enqueue THEN
         code := '42501';
         reason := format(
             'definition `%s` is a hook, so only ends of runs enqueue it, unless its '

@@ -31,9 +31,9 @@ SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- The places of runs without an answer: their keys were taken, or their ids.
+    -- The places in `runs` of the runs without an answer: other runs have their keys or ids.
     open integer[];
-    -- The ids that were tried for the open runs.
+    -- The ids that were tried for these runs.
     tried bigint[];
     number integer;
     answer record;
@@ -136,8 +136,9 @@ BEGIN
         ) AS value
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         LEFT JOIN refused ON refused.job = run.job_type
-        -- The condition on max_waiting is in a subquery: as a condition of the join, it would not
-        -- keep PostgreSQL from calling the function.
+        -- try_enqueue enqueues the runs of definitions with max_waiting. This condition is in a
+        -- subquery: as a condition of the join, it would not keep PostgreSQL from calling the
+        -- function for the other runs.
         LEFT JOIN (
             LATERAL (
                 SELECT run.job_type AS job
@@ -165,6 +166,7 @@ BEGIN
             coalesce(given.limited_reason, given.refused_reason, excess.reason, given.wrong)
                 AS reason
         FROM given
+        -- Only a run that exceeds a limit costs this call: whether the role may exceed limits.
         CROSS JOIN LATERAL (
             SELECT CASE WHEN given.exceeded IS NOT NULL THEN (
                 SELECT (
@@ -200,6 +202,7 @@ BEGIN
                             checked.job_type,
                             checked.key,
                             checked.payload,
+                            -- Not in the past, here and below, see try_enqueue.
                             greatest(checked.at, now()),
                             checked.debounce_max,
                             checked.at + checked.expires_after,
@@ -207,7 +210,7 @@ BEGIN
                             checked.lock,
                             checked.worker,
                             checked.traceparent,
-                            true
+                            takes_key => true
                         )
                 END AS replaced_id
             FROM checked
@@ -258,14 +261,16 @@ BEGIN
         RETURNING run.id
     )
     SELECT
-        array_agg(answer.id),
-        array_agg(answer.result),
-        array_agg(answer.code),
-        array_agg(answer.reason),
-        array_agg(answer.status),
-        array_agg(answer.due_at),
-        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL),
-        array_agg(answer.tried) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
+        array_agg(answered.id) AS ids,
+        array_agg(answered.result) AS results,
+        array_agg(answered.code) AS codes,
+        array_agg(answered.reason) AS reasons,
+        array_agg(answered.status) AS statuses,
+        array_agg(answered.due_at) AS due_ats,
+        array_agg(answered.ordinal)
+            FILTER (WHERE answered.result IS NULL AND answered.code IS NULL) AS open,
+        array_agg(answered.tried)
+            FILTER (WHERE answered.result IS NULL AND answered.code IS NULL) AS tried
     INTO ids, results, codes, reasons, statuses, due_ats, open, tried
     FROM (
         SELECT
@@ -292,10 +297,11 @@ BEGIN
             OFFSET 0
         ) AS new
         ORDER BY asked.ordinal
-    ) AS answer;
+    ) AS answered;
     IF open IS NULL THEN
         RETURN;
     END IF;
+    -- Answers the open runs whose keys other runs have.
     FOR answer IN
         SELECT place.number, found.*
         FROM unnest(open) AS place (number)
@@ -345,6 +351,7 @@ BEGIN
         END LOOP;
         RETURN;
     END IF;
+    -- Tries the runs again that are still open, and copies the answers to their places.
     again := jobctl.enqueue_runs(
         ARRAY(SELECT runs[place.number] FROM unnest(open) AS place (number)),
         tries - 1,

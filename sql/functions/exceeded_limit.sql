@@ -1,8 +1,12 @@
 -- Returns which value of a run to enqueue exceeds the limit of the definition, although
 -- enqueue_may_set does not allow that: `queue`, `priority`, `max_attempts`, `backoff` or `timeout`.
--- Returns NULL if no value does. The limit of an http call without a timeout is 30 seconds, after
--- which it ends. Has no SET clause, so that the planner can inline it, see wrong_value. Internal:
--- only jobctl calls it.
+-- Returns NULL if no value does. Internal: only jobctl calls it.
+--
+-- Every other queue or backoff exceeds the limit, and every smaller number of priority, because
+-- such a run starts earlier. An http call whose definition has no timeout ends after 30 seconds, so
+-- that is its limit.
+--
+-- Has no SET clause, so that the planner can inline it, see wrong_value.
 CREATE OR REPLACE FUNCTION jobctl.exceeded_limit(
     definition jobctl.job_definitions,
     queue text,

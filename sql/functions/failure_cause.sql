@@ -38,7 +38,9 @@ AS $$
             END AS line
     ) AS said
     -- Most texts have no error of the operating system. For them, LIKE saves the slow regular
-    -- expression. COLLATE "C": in Turkish, the lower case of I is not i.
+    -- expression. The 1,200 characters contain said.tail: the error of an exit code is short.
+    -- COLLATE "C": in Turkish, the lower case of I is not i. COLLATE "default": in C, \w matches
+    -- only letters of ASCII.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")

@@ -28,7 +28,6 @@ CREATE OR REPLACE FUNCTION jobctl.fire(
     delay interval,
     missed bigint,
     put_off_until timestamptz DEFAULT NULL,
-    -- An application's schedule; NULL for that of the definition.
     schedule_id bigint DEFAULT NULL
 )
 RETURNS bigint[]
@@ -45,7 +44,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
-    own jobctl.job_schedules;
+    -- The schedule of an application; NULLs if the definition's schedule fires.
+    app jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
     -- The worker of each run; NULL: any worker may run it. Not the text `{NULL}`, which depends on
@@ -59,18 +59,19 @@ BEGIN
         WHERE stored.id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
     ELSE
-        SELECT * INTO own
+        SELECT * INTO app
         FROM jobctl.job_schedules AS stored
         WHERE stored.id = fire.schedule_id
             AND stored.definition_id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
         SELECT * INTO definition
         FROM jobctl.job_definitions AS stored
-        WHERE stored.id = own.definition_id;
-        definition.schedule := own.schedule;
-        definition.time_zone := own.time_zone;
-        definition.next_run_at := own.next_run_at;
-        definition.payload := own.payload;
+        WHERE stored.id = app.definition_id;
+        -- The application's schedule replaces that of the definition from here on.
+        definition.schedule := app.schedule;
+        definition.time_zone := app.time_zone;
+        definition.next_run_at := app.next_run_at;
+        definition.payload := app.payload;
     END IF;
     IF (
         definition.enabled
@@ -81,22 +82,24 @@ BEGIN
         AND coalesce(fire.seen <= now(), true)
         -- The checks from here on limit what a worker can invent, because SQL can't compute the
         -- times of a schedule: each minute fires at most once.
-        -- The next time must be later than the last one, and a full minute. A schedule that is put
-        -- off keeps its time. An application's schedule without an end always has a next time.
         AND CASE
+            -- A schedule that is put off keeps its time.
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
-            ELSE coalesce(
-                fire.next
-                    > coalesce(fire.seen, least(own.updated_at, now() - interval '1 hour'))
-                    AND extract(epoch FROM fire.next) % 60 = 0,
-                own.id IS NULL OR own.ends_at IS NOT NULL
-            )
+            -- An application's schedule without an end always has a next time.
+            WHEN fire.next IS NULL THEN app.id IS NULL OR app.ends_at IS NOT NULL
+            -- The next time is a full minute, and later than the one that was due. A schedule that
+            -- had no time yet gets its first one: after it was stored, or after the tick read it,
+            -- which was less than an hour ago.
+            ELSE extract(epoch FROM fire.next) % 60 = 0
+                AND fire.next
+                    > coalesce(fire.seen, least(app.updated_at, now() - interval '1 hour'))
         END
         AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
         AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
-        -- Limit the number, so that the sum of skipped_fires can't overflow.
+        -- At most one time a minute was missed. Without a limit, the sum in skipped_fires could
+        -- overflow.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
         AND NOT EXISTS (
@@ -105,8 +108,8 @@ BEGIN
                 nominal BETWEEN fire.seen AND now()
                 AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
                 AND coalesce(nominal < fire.next, true)
-                AND nominal BETWEEN coalesce(own.starts_at, '-infinity')
-                    AND coalesce(own.ends_at, 'infinity')
+                AND nominal BETWEEN coalesce(app.starts_at, '-infinity')
+                    AND coalesce(app.ends_at, 'infinity')
             ) IS NOT TRUE
         )
     ) IS NOT TRUE THEN
@@ -121,10 +124,12 @@ BEGIN
         workers := ARRAY(
             SELECT pinned
             FROM unnest(workers) AS pinned
+            -- The conditions also repeat those of the indexes, so that these can be used. Running
+            -- and waiting runs of a definition have an index each.
             WHERE CASE
-                WHEN own.id IS NOT NULL THEN NOT EXISTS (
+                WHEN app.id IS NOT NULL THEN NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
-                    WHERE run.schedule = own.name
+                    WHERE run.schedule = app.name
                         AND run.schedule IS NOT NULL
                         AND run.finished_at IS NULL
                         AND run.definition_id = definition.id
@@ -180,16 +185,16 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
-            own.name,
+            app.name,
             pinned,
-            own.share,
+            app.share,
             nominal + delay + extract(epoch FROM definition.expires) * interval '1 second',
-            coalesce(own.owner, SESSION_USER)
+            coalesce(app.owner, SESSION_USER)
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
-        -- in silence, if the sequence is behind its table.
+        -- Only a conflict in the index job_runs_fire, whose columns these are: the time already has
+        -- its run. A conflict of ids, if the sequence is behind its table, still raises an error.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -201,7 +206,7 @@ BEGIN
     INTO fired, skipped
     FROM queued;
     PERFORM jobctl.note_predecessors(fired);
-    IF own.id IS NULL THEN
+    IF app.id IS NULL THEN
         UPDATE jobctl.job_definitions AS moved
         SET
             next_run_at = fire.next,
@@ -209,14 +214,14 @@ BEGIN
             skipped_fires = moved.skipped_fires + skipped
         WHERE moved.id = definition.id;
     ELSIF fire.next IS NULL AND fire.put_off_until IS NULL THEN
-        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = own.id;
+        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = app.id;
     ELSE
         UPDATE jobctl.job_schedules AS moved
         SET
             next_run_at = fire.next,
             put_off_until = fire.put_off_until,
             skipped_fires = moved.skipped_fires + skipped
-        WHERE moved.id = own.id;
+        WHERE moved.id = app.id;
     END IF;
     RETURN fired;
 END

@@ -1,5 +1,5 @@
 -- Deletes what belongs to deleted runs: their attempts, and the rows of job_dependencies that say
--- what they waited for. Marks the runs that wait for a deleted run, and decide_followers then
+-- for which runs they waited. Marks the runs that wait for a deleted run, and decide_followers then
 -- decides by their rules.
 CREATE OR REPLACE FUNCTION jobctl.forget_history()
 RETURNS trigger
@@ -31,6 +31,7 @@ BEGIN
                         WHERE run.id = dependency.after_id
                     )
                 );
+            -- Rows of followers that were deleted before.
             DELETE FROM jobctl.job_dependencies AS dependency
             WHERE dependency.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND NOT EXISTS (

@@ -30,11 +30,12 @@ BEGIN
             AND run.run_at > now()
         GROUP BY run.job_type
     ),
-    ended AS (
+    removed AS (
         DELETE FROM jobctl.job_holds AS hold
         WHERE hold.id IN (
             SELECT old.id
             FROM jobctl.job_holds AS old
+            -- Shorter holds of these jobs, which runs made.
             LEFT JOIN snoozed
                 ON old.scope = 'job'
                 AND old.name = snoozed.job_type
@@ -59,6 +60,7 @@ BEGIN
         SELECT FROM jobctl.current_holds AS hold
         WHERE hold.scope = 'job'
             AND hold.name = snoozed.job_type
+            -- A hold without an end lasts longer than any other.
             AND coalesce(hold.held_until >= snoozed.until, true)
     );
 END

@@ -7,8 +7,8 @@ IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- The check below is slow. The simplest backoffs, which are all shorter than 30 days, need only
-    -- this one.
+    -- The simplest backoffs need only this check: with two digits, all are shorter than the limit
+    -- of 30 days. The check below is slow.
     IF backoff ~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$' THEN
         RETURN true;
     END IF;

@@ -105,6 +105,7 @@ BEGIN
             WHERE running.runs >= running.most
         );
     END IF;
+    -- Step 1.
     WITH looked_at AS MATERIALIZED (
         SELECT definition.*
         FROM jobctl.job_definitions AS definition
@@ -142,11 +143,12 @@ BEGIN
                         row_number() OVER () AS place
                     FROM jobctl.job_runs AS run
                     WHERE run.job_type = definition.name
+                        -- Here and below, a condition of the index job_runs_waiting_of_job.
                         AND run.job_type NOT IN ('shell', 'http')
                         AND run.status IN ('queued', 'failed')
                     LIMIT 100
                 ) AS first
-                -- If there are 100 runs, there may be more, and one of these may be due.
+                -- If there are 100 runs, there may be more, and one of the others may be due.
                 WHERE first.is_due OR first.place = 100
             )
         ORDER BY definition.id
@@ -169,16 +171,17 @@ BEGIN
         RETURNING definition.name
     )
     SELECT
-        array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL),
-        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL),
+        array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL) AS locked_ids,
+        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL) AS skipped_job,
         (
             SELECT string_agg(restarted.name, ', ' ORDER BY restarted.name)
             FROM restarted
-        ),
+        ) AS rates_ahead,
+        -- There may be more definitions only if a limit of this call ended the list.
         CASE
             WHEN (SELECT count(*) FROM with_due_runs) = 50 THEN (SELECT max(id) FROM with_due_runs)
             WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
-        END
+        END AS last_definition
     INTO locked_ids, skipped_job, rates_ahead, last_definition
     FROM with_due_runs
     LEFT JOIN locked ON locked.id = with_due_runs.id;
@@ -190,16 +193,19 @@ BEGIN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
-        -- The scan of each group begins and ends with this run.
+        -- The scan of each group begins and ends with this run. If the run is not due yet, the scan
+        -- ends at now(), so it does not find the run.
         SELECT run.run_at, run.id, least(run.run_at, now()), run.id
         INTO first_run_at, first_id, last_run_at, last_id
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
     END IF;
+    -- Step 2.
     WITH RECURSIVE holds AS MATERIALIZED (
         SELECT hold.scope, hold.name
         FROM jobctl.current_holds AS hold
     ),
+    -- The locked definitions that may start runs: `most`, in all shares together.
     limits AS MATERIALIZED (
         SELECT *
         FROM (
@@ -210,6 +216,7 @@ BEGIN
                 definition.most_at_once_per_share,
                 definition.share_interval,
                 coalesce(definition.last_share, '') AS last_share,
+                -- `least` ignores NULL, which means no limit.
                 least(
                     at_most,
                     definition.most_running - (
@@ -240,6 +247,8 @@ BEGIN
         SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
         FROM limits
     ),
+    -- The groups of each definition, in the order of turns: the first part are the shares after
+    -- last_share, the second part the shares up to last_share.
     groups AS (
         -- The row before the first group of a definition. It is never due, because `oldest` is
         -- infinity. Its place_in_share is the limit of 50, so the first probe skips the rest of
@@ -253,8 +262,6 @@ BEGIN
             '' AS queue,
             0 AS priority,
             timestamptz 'infinity' AS oldest,
-            -- The shares up to last_share are the second part: they come after the shares behind
-            -- it.
             coalesce(after.share <= limits.last_share, false) AS is_second_part,
             0 AS place,
             50 AS place_in_share
@@ -262,9 +269,9 @@ BEGIN
         LEFT JOIN unnest(after_definitions, after_shares) AS after (id, share)
             ON after.id = limits.id
         UNION ALL
-        -- After the last group of the first part, next_group is NULL. Then this is the row before
-        -- the first group of the second part: an empty share and queue and the smallest priority
-        -- sort before every group.
+        -- The next group. After the last group of the first part, next_group is NULL. Then this is
+        -- the row before the first group of the second part: an empty share and queue and the
+        -- smallest priority sort before every group. This row does not count as a group.
         SELECT
             groups.id,
             groups.name,
@@ -335,8 +342,7 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            -- How many runs of the share may start by its maximum and its rate. `least` ignores
-            -- NULL, which means no limit.
+            -- How many runs of the share may start by its maximum and its rate; NULL: any number.
             least(
                 limits.max_running_per_share - coalesce(running.runs, 0),
                 limits.most_at_once_per_share - ceil(coalesce(
@@ -398,6 +404,7 @@ BEGIN
                 AND coalesce(run.worker = limited_runs.worker, true)
                 AND coalesce(run.lock <> ALL (full_locks), true)
                 AND run.id <> ALL (excluded_runs)
+                -- A run that took the key of a running run waits for the end of that run.
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
                     WHERE replaced.status = 'running'
@@ -433,9 +440,11 @@ BEGIN
             turns.*,
             row_number() OVER (
                 PARTITION BY turns.definition_id
+                -- False sorts before true: the shares after last_share come first.
                 ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
             )::integer AS place
         FROM turns
+        -- Without a limit of the share, most_of_share is NULL.
         WHERE coalesce(turns.turn <= turns.most_of_share, true)
     ),
     -- The first run in turn gets the place of the definition's oldest run, the second one that of
@@ -455,23 +464,24 @@ BEGIN
         )
     )
     SELECT
-        array_agg(chosen.id),
-        array_agg(chosen.is_last_attempt),
-        array_agg(chosen.payload_bytes),
-        array_agg(chosen.place_priority),
-        array_agg(chosen.place_queue),
-        array_agg(chosen.place_run_at),
-        array_agg(chosen.place_id),
+        array_agg(chosen.id) AS ids,
+        array_agg(chosen.is_last_attempt) AS are_last_attempts,
+        array_agg(chosen.payload_bytes) AS payload_bytes,
+        array_agg(chosen.place_priority) AS place_priorities,
+        array_agg(chosen.place_queue) AS place_queues,
+        array_agg(chosen.place_run_at) AS place_run_at,
+        array_agg(chosen.place_id) AS place_ids,
+        -- A definition of which the call read the highest number of groups may have more.
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
             WHERE groups.place = (SELECT bounds.groups FROM bounds)
-        ),
+        ) AS last_definitions,
         (
             SELECT array_agg(groups.share ORDER BY groups.id)
             FROM groups
             WHERE groups.place = (SELECT bounds.groups FROM bounds)
-        )
+        ) AS last_shares
     INTO
         ids,
         are_last_attempts,
@@ -491,10 +501,10 @@ BEGIN
     IF NOT has_locks THEN
         RETURN;
     END IF;
-    -- The same for the runs with a lock of their own.
+    -- Step 3, the runs with a lock of their own.
     WITH RECURSIVE groups AS (
-        -- The row before the first group, as above: it begins after the lock that the call before
-        -- read last, and is never due.
+        -- The row before the first group, as above: its lock is the last one that the call before
+        -- read, and it is never due.
         SELECT
             coalesce(
                 (
@@ -549,6 +559,7 @@ BEGIN
         ) AS next_group
         WHERE groups.place < 1000
     ),
+    -- Jobs whose runs must not start, or were found above, because their definition is limited.
     left_out AS MATERIALIZED (
         SELECT unnest(excluded_jobs) AS job_type
         UNION ALL
@@ -572,6 +583,7 @@ BEGIN
                 WHERE hold.scope = 'queue'
             ))
     ),
+    -- is_within: among the first runs of its lock, as many as may run with the lock.
     claimable AS MATERIALIZED (
         SELECT
             pending.id,
@@ -597,6 +609,7 @@ BEGIN
                     run.job_type IN (SELECT left_out.job_type FROM left_out),
                     false
                 )
+                -- A run that took the key of a running run waits for the end of that run.
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
                     WHERE replaced.status = 'running'
@@ -607,9 +620,9 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- Locks no more runs than the claim may take, so that other claims can take the rest meanwhile.
+    -- Locks at most at_most runs of all locks together, so that other claims can take the rest.
     locked AS MATERIALIZED (
-        SELECT free.*
+        SELECT unlocked.*
         FROM (
             SELECT claimable.id
             FROM claimable
@@ -628,7 +641,7 @@ BEGIN
             WHERE run.id = chosen.id
                 AND run.status IN ('queued', 'failed')
             FOR NO KEY UPDATE SKIP LOCKED
-        ) AS free
+        ) AS unlocked
         LIMIT at_most
     )
     SELECT
@@ -651,6 +664,7 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
+    -- Step 4, for the runs of both lists, in the order of their places.
     SELECT found.*
     INTO allowed
     FROM jobctl.within_locks(

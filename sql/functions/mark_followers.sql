@@ -1,6 +1,6 @@
--- Marks as `due` all rows of job_dependencies that wait for these runs, because the runs have ended
--- or were deleted. decide_followers then decides about the runs that wait. Returns those of `runs`
--- for which another run waits. Internal: only jobctl calls it.
+-- Marks the rows of job_dependencies for the runs that wait for these runs as `due`, because these
+-- runs have ended or were deleted. decide_followers then decides about the runs that wait. Returns
+-- those of `runs` for which another run waits. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.mark_followers(runs bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -12,7 +12,7 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
-    marked bigint[];
+    awaited bigint[];
 BEGIN
     WITH marked AS (
         UPDATE jobctl.job_dependencies AS dependency
@@ -21,7 +21,7 @@ BEGIN
             AND dependency.state IN ('open', 'stuck')
         RETURNING dependency.after_id
     )
-    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
-    RETURN marked;
+    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO awaited FROM marked;
+    RETURN awaited;
 END
 $$;

@@ -1,5 +1,5 @@
 -- Returns how many runs with this lock may run at once: the smallest lock_most of the enabled
--- definitions with the lock, or one if there is none. Internal: only jobctl calls it.
+-- definitions with the lock, or 1 if no enabled definition has it. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.most_with_lock(lock text)
 RETURNS integer
 LANGUAGE sql

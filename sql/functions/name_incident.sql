@@ -31,6 +31,7 @@ BEGIN
         AND other.finished_at
             BETWEEN NEW.finished_at - interval '30 minutes'
             AND NEW.finished_at + interval '30 minutes'
+        -- During an UPDATE, the table still has the old row of this attempt.
         AND (other.run_id, other.attempt) <> (NEW.run_id, NEW.attempt)
     ORDER BY other.finished_at DESC
     LIMIT 1;
@@ -39,6 +40,7 @@ BEGIN
 END
 $$;
 
+-- Also for an attempt that did not fail but was given an incident, which the function removes.
 CREATE OR REPLACE TRIGGER failures_name_their_incident
     BEFORE INSERT ON jobctl.job_attempts
     FOR EACH ROW

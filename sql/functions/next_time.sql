@@ -41,6 +41,7 @@ BEGIN
         WHEN lower(days COLLATE "C")
                 !~ replace('^([*]|DAY(,DAY)*)$', 'DAY', day_form)
             THEN 'days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW'
+        -- The search below begins a day before `after` and ends up to 190 days later.
         WHEN after < '0001-01-02 00:00Z'
             OR after >= CASE
                 WHEN days ~* '[#l]' THEN '9999-06-01 00:00Z'
@@ -84,7 +85,8 @@ BEGIN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            -- Several months in a row can lack a fifth Monday.
+            -- Every day of the week comes within 9 days. But several months in a row can lack a
+            -- fifth Monday.
             after AT TIME ZONE time_zone
                 + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
@@ -97,7 +99,8 @@ BEGIN
             )
         ORDER BY candidate.day
     LOOP
-        -- No zone differs from UTC by more than 16 hours.
+        -- No zone differs from UTC by more than 16 hours, so these two instants are before and
+        -- after the one at which the clock shows this time.
         middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
         early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
         middle := shown AT TIME ZONE 'UTC' + interval '16 hours';

@@ -9,9 +9,9 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    noted bigint[];
+    noted_runs bigint[];
 BEGIN
-    WITH noted AS (
+    WITH inserted AS (
         INSERT INTO jobctl.job_predecessors AS new (
             definition_id,
             scheduled_for,
@@ -27,6 +27,7 @@ BEGIN
         ) AS planned
         JOIN jobctl.job_definitions AS following ON run.job_type = ANY (following.after)
         WHERE run.id = ANY (runs)
+            -- The condition of the index job_definitions_following.
             AND following.after IS NOT NULL
             AND CASE
                 WHEN planned.scheduled_for IS NOT NULL THEN run.finished_at IS NULL
@@ -35,7 +36,7 @@ BEGIN
             END
         RETURNING new.run_id
     )
-    SELECT coalesce(array_agg(DISTINCT noted.run_id), '{}') INTO noted FROM noted;
-    RETURN noted;
+    SELECT coalesce(array_agg(DISTINCT inserted.run_id), '{}') INTO noted_runs FROM inserted;
+    RETURN noted_runs;
 END
 $$;

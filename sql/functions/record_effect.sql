@@ -62,6 +62,7 @@ BEGIN
                 USING ERRCODE = '42501';
         ELSIF recorded.completed_at IS NOT NULL THEN
             RETURN false;
+        -- In the caller's own attempt, the key is open, not in use.
         ELSIF (recorded.run_id, recorded.attempt) IS DISTINCT FROM (run_id, attempt)
             AND jobctl.is_running(recorded.run_id, recorded.attempt)
         THEN

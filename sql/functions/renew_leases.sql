@@ -35,8 +35,9 @@ BEGIN
     RETURN QUERY WITH mine AS (
         SELECT *
         FROM unnest(runs, attempt_numbers, claim_times)
-            AS mine (id, attempt, claimed_at)
+            AS claim (id, attempt, claimed_at)
     ),
+    -- Also the claims whose rows other sessions have locked.
     held AS MATERIALIZED (
         SELECT run.id, run.attempts, run.started_at, run.cancel_requested_at
         FROM jobctl.job_runs AS run
@@ -53,7 +54,7 @@ BEGIN
     ),
     -- Skips locked rows: waiting for one row would delay all renewals. The new lease would also be
     -- too short, because now() is a time before the wait.
-    free AS MATERIALIZED (
+    locked AS MATERIALIZED (
         SELECT run.id, held.attempts, held.started_at
         FROM held
         JOIN jobctl.job_runs AS run ON run.id = held.id
@@ -62,13 +63,14 @@ BEGIN
     renewed AS (
         UPDATE jobctl.job_runs AS run
         SET locked_until = now() + make_interval(secs => lease)
-        FROM free
-        WHERE run.id = free.id
+        FROM locked
+        WHERE run.id = locked.id
+            -- Checks again: a row may have changed after `held` read it, before it was locked.
             AND coalesce(
                 run.status = 'running'
                     AND run.locked_by = renew_leases.worker
-                    AND run.attempts = free.attempts
-                    AND run.started_at = free.started_at,
+                    AND run.attempts = locked.attempts
+                    AND run.started_at = locked.started_at,
                 false
             )
         RETURNING run.id
@@ -79,9 +81,9 @@ BEGIN
         mine.claimed_at,
         -- IN uses a hash table. A join would compare each with each, because the planner expects
         -- one run.
-        coalesce(held.id IN (SELECT renewed.id FROM renewed), false),
-        held.id IS NOT NULL,
-        held.cancel_requested_at IS NOT NULL
+        coalesce(held.id IN (SELECT renewed.id FROM renewed), false) AS renewed,
+        held.id IS NOT NULL AS held,
+        held.cancel_requested_at IS NOT NULL AS cancel_requested
     FROM mine
     LEFT JOIN held
         ON held.id = mine.id

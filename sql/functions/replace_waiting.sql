@@ -2,13 +2,13 @@
 -- returns its id. Internal: only jobctl calls it.
 --
 --   debounce_max    the new time is at most this long after the run's creation
---   share, lock, worker, traceparent: NULL: the run keeps its old value
+--   share, lock, worker, traceparent    NULL: the run keeps its old value
 --   takes_key       whether a running run of the job with this key loses it, so that a new run can
 --                   have it
 --
--- Returns NULL if no such run waits. A failed run does not start before its backoff ends. The run
--- then belongs to the login that gave the newest payload. If another transaction is claiming the
--- run, the function waits for that transaction.
+-- Returns NULL if no such run waits. The replaced run belongs to the login that gave the new
+-- payload. A failed run still does not start before its backoff ends. If another transaction is
+-- claiming the run, the function waits for that transaction.
 CREATE OR REPLACE FUNCTION jobctl.replace_waiting(
     job text,
     key text,
@@ -39,6 +39,7 @@ BEGIN
             -- A due run keeps its place in the order of claims. No other run gets a past time,
             -- which would put it before runs that were due earlier.
             least(run.run_at, now()),
+            -- The end of the backoff. `greatest` ignores the NULL of other runs.
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
         expires_at = replace_waiting.expires_at,

@@ -1,4 +1,4 @@
--- Returns the row of one run that `results` returns for many.
+-- Returns for one run the row that `results` returns for several.
 CREATE OR REPLACE FUNCTION jobctl.result(
     run bigint,
     caller jobctl.caller DEFAULT CURRENT_USER

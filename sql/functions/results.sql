@@ -29,6 +29,7 @@ AS $$
         run.finished_at,
         attempt.output,
         coalesce(attempt.output_truncated, false),
+        -- The output is stdout, followed by a line `--- stderr ---` and stderr if there is any.
         CASE
             WHEN run.status = 'succeeded' AND definition.result = 'json'
                 THEN jobctl.read_json(split_part(attempt.output, E'--- stderr ---\n', 1))

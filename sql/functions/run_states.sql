@@ -39,7 +39,7 @@ AS $$
         run.status = 'blocked'
             AND (
                 stuck.id IS NOT NULL
-                -- The rows that say for which runs it waits are lost.
+                -- The rows that say for which runs this run waits are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS dependency
                     WHERE dependency.run_id = run.id

@@ -1,8 +1,10 @@
 -- Stores a schedule of an application in the caller's transaction: ticks queue runs of the job at
 -- its times, with its payload and share. Returns what happened, and when its next time is known.
 --
--- The same name replaces the schedule of that name. It keeps its next time if that time is due, or
--- if the expression, the time zone and `starts` stay the same.
+-- The same name replaces the schedule of that name. The next time stays if it is already due, as it
+-- does when `apply` changes a definition: otherwise a change just before the tick would lose it. It
+-- also stays if the expression, the time zone and `starts` stay the same. Another job, or a time
+-- before `starts` or after `ends`, always gets a new next time.
 --
 -- Errors; the DETAIL is the job, or the name if the schedule belongs to another login:
 --   JC003  no such definition
@@ -38,7 +40,7 @@ DECLARE
     refusal record;
     reason text;
     has_same_times boolean;
-    keeps_time boolean;
+    keeps_next_time boolean;
 BEGIN
     time_zone := coalesce(time_zone, 'UTC');
     payload := coalesce(payload, '{}');
@@ -85,7 +87,7 @@ BEGIN
             refusal.reason := reason;
         END IF;
     END IF;
-    -- Tries again if another session has stored or deleted the schedule meanwhile.
+    -- Tries again if another session has stored or deleted the schedule between two statements.
     FOR try IN 1..5 LOOP
         EXIT WHEN refusal.code IS NOT NULL;
         stored := jobctl.lock_schedule(name, caller);
@@ -95,16 +97,18 @@ BEGIN
         ) IS NOT DISTINCT FROM (
             definition.id, schedule, time_zone, payload, share, starts, ends
         ) THEN
-            UPDATE jobctl.job_schedules AS tried
+            -- Lets the next tick try a schedule again that could not be fired.
+            UPDATE jobctl.job_schedules AS unchanged
             SET put_off_until = NULL
-            WHERE tried.id = stored.id
-                AND tried.put_off_until IS NOT NULL;
+            WHERE unchanged.id = stored.id
+                AND unchanged.put_off_until IS NOT NULL;
             RETURN 'unchanged';
         ELSIF stored.id IS NOT NULL THEN
             has_same_times := (
                 stored.definition_id, stored.schedule, stored.time_zone, stored.starts_at
             ) IS NOT DISTINCT FROM (definition.id, schedule, time_zone, starts);
-            keeps_time := stored.definition_id = definition.id
+            -- NULL, if no tick has computed the next time yet, counts as false.
+            keeps_next_time := stored.definition_id = definition.id
                 AND stored.next_run_at
                     BETWEEN coalesce(starts, '-infinity') AND coalesce(ends, 'infinity')
                 AND (stored.next_run_at <= now() OR has_same_times);
@@ -117,9 +121,11 @@ BEGIN
                 share = schedule.share,
                 starts_at = starts,
                 ends_at = ends,
-                next_run_at = CASE WHEN keeps_time THEN replaced.next_run_at END,
+                next_run_at = CASE WHEN keeps_next_time THEN replaced.next_run_at END,
                 put_off_until = NULL,
-                -- Ticks compute the first time after updated_at.
+                -- If there is no next time, the next tick computes the first time after updated_at.
+                -- If no tick has done that yet, updated_at stays, so that times since the schedule
+                -- was first stored are not lost.
                 updated_at = CASE
                     WHEN has_same_times AND replaced.next_run_at IS NULL THEN replaced.updated_at
                     ELSE now()
@@ -129,11 +135,12 @@ BEGIN
                 'job_schedules', chosen => 1, written => FOUND::integer
             );
             RETURN CASE
-                WHEN keeps_time THEN 'replaced'
+                WHEN keeps_next_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
             END;
         END IF;
-        -- Count the schedules only if the ids allow that many: ids are unique.
+        -- Counts the schedules of the login only if there may be so many: with unique ids, the
+        -- smallest and the largest of `most` ids differ by at least most - 1.
         IF (
             SELECT max(own.id) - min(own.id)
             FROM jobctl.job_schedules AS own

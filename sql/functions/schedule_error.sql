@@ -108,8 +108,8 @@ BEGIN
                     '(' || array_to_string(array_prepend('[0-9]+', words), '|') || ')'
                 )
             );
-            -- A number above 1,000 becomes 1,000, which fits an integer, and is too large for every
-            -- field.
+            -- `low` and `high` are the first and the last number of the item. A number above 1,000
+            -- becomes 1,000, which fits an integer, and is too large for every field.
             low := CASE
                 WHEN parts[2] ~ '^[0-9]' THEN least(parts[2]::numeric, 1000)::integer
                 WHEN parts[1] IS NULL
@@ -129,6 +129,8 @@ BEGIN
                 high := 7;
             END IF;
             step := least(coalesce(parts[4]::numeric, 1), 1000)::integer;
+            -- IS NOT TRUE: if the item does not match the pattern, `low` is NULL. A suffix is only
+            -- allowed after a single day of the week.
             IF (low >= lowest[place] AND greatest(low, high) <= highest[place]) IS NOT TRUE
                 OR parts[5] IS NOT NULL
                 AND (place < 5 OR num_nonnulls(parts[1], parts[3], parts[4]) > 0)
@@ -141,6 +143,7 @@ BEGIN
                 );
             ELSIF low > high THEN
                 RETURN format('`%s` in the %s field runs backwards', item, names[place]);
+            -- A step needs the star or a range.
             ELSIF step = 0 OR parts[4] IS NOT NULL AND num_nonnulls(parts[1], parts[3]) = 0 THEN
                 RETURN format(
                     'the step of `%s` in the %s field is wrong; write a range and a number, as '
@@ -163,7 +166,8 @@ BEGIN
         of_month := CASE place WHEN 3 THEN numbers ELSE of_month END;
         in_months := CASE place WHEN 4 THEN numbers ELSE in_months END;
     END LOOP;
-    -- As in cron: if both fields restrict the days, a day needs to match only one of them.
+    -- As in cron: if the day of the month and the day of the week are both restricted, a day needs
+    -- to match only one of them.
     needs_both := fields[3] ~ '^[*]' OR fields[5] ~ '^[*]';
     -- Read the days of 41 years, up to the first one that matches: within 40 years, every date
     -- falls on every day of the week.

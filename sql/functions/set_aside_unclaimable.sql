@@ -1,15 +1,19 @@
 -- Finds out which of these runs can't be claimed, and sets those aside, so that they do not stop
--- the claims of other runs. Tries to claim each run in a subtransaction as a claim does, and undoes
--- that. Internal: only jobctl calls it.
---   cannot be claimed    a trigger or a constraint rejects the claim, or a trigger skips the row:
---                        the run is put off
---   cannot be read       its payload or action can't be read as text: the run ends dead
+-- the claims of other runs. Internal: only jobctl calls it.
 --
---   slow    the error of runs whose claim took too long: these are put off without a try; NULL: try
---           each run
+-- Tries to claim each run in a subtransaction, as a claim does, and undoes that. Two kinds of runs
+-- can't be claimed:
+--   rejected      a trigger or a constraint rejects the claim, or a trigger skips the row: the run
+--                 is put off
+--   unreadable    the payload or the action can't be read as text: the run ends dead
 --
--- Returns a row per run that can't be claimed or read, with the error. `second_code` and
--- `second_message` are the error of setting it aside, if the database rejects that, too.
+-- Parameters:
+--   put_off_for    how long to put off a rejected run
+--   slow           NULL: try each run. A text: the claims of these runs took too long, so put all
+--                  of them off without a try, with this text as the error
+--
+-- Returns a row per run that can't be claimed, with the error. `second_code` and `second_message`
+-- are the error of setting the run aside, if the database rejects that, too.
 --
 -- A function, because one statement per run would be slow.
 CREATE OR REPLACE FUNCTION jobctl.set_aside_unclaimable(
@@ -31,24 +35,27 @@ SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
 BEGIN
+    -- A deferred constraint then rejects a claim here, and not at the commit.
     SET CONSTRAINTS ALL IMMEDIATE;
     FOREACH id IN ARRAY runs LOOP
-        is_dead := true;
+        is_dead := false;
         second_code := NULL;
         second_message := NULL;
         IF slow IS NULL THEN
             BEGIN
-                -- Reads the texts that a claim reads. If this fails, is_dead stays true.
+                -- Reads the texts that a claim reads. Only if this fails, is_dead stays true.
+                is_dead := true;
                 PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
                 FROM jobctl.job_runs AS run
                 LEFT JOIN jobctl.job_definitions AS definition
                     ON definition.name = run.job_type
                 WHERE run.id = set_aside_unclaimable.id;
                 is_dead := false;
+                -- Claims the run, unless another session has locked it.
                 PERFORM
-                FROM jobctl.job_runs AS free
-                WHERE free.id = set_aside_unclaimable.id
-                    AND free.status IN ('queued', 'failed')
+                FROM jobctl.job_runs AS run
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
                 FOR NO KEY UPDATE SKIP LOCKED;
                 IF FOUND THEN
                     UPDATE jobctl.job_runs AS run
@@ -64,24 +71,24 @@ BEGIN
                         'job_runs', chosen => 1, written => FOUND::integer
                     );
                 END IF;
-                -- The run can be claimed. This error undoes the claim.
+                -- The run can be claimed, or is locked. This error undoes the claim.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
                 WHEN SQLSTATE 'JC000' THEN
+                    -- The run needs nothing, so it gets no row.
                     CONTINUE;
                 WHEN OTHERS THEN
                     code := SQLSTATE;
                     message := SQLERRM;
             END;
         ELSE
-            is_dead := false;
             -- query_canceled: the claim took longer than a statement may.
             code := '57014';
             message := slow;
         END IF;
         BEGIN
             IF is_dead THEN
-                -- This does not read the payload.
+                -- Does not read the payload, so it does not fail as the claim did.
                 PERFORM jobctl.end_runs(
                     'unreadable',
                     ARRAY[id],

@@ -11,10 +11,12 @@ STABLE
 SET search_path = pg_catalog, pg_temp
 SET row_security = off
 AS $$
+    -- `run_id` is one of `runs`, and `id` a run for which it waits, directly or through others. The
+    -- chain begins with the run itself.
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Without such a row, no run is stuck, so the search is left out.
+        -- Without a row in one of these states, no run is stuck, and the search is left out.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')
@@ -36,6 +38,7 @@ AS $$
     FROM (
         SELECT chain.*
         FROM chain
+        -- The runs themselves do not count.
         LIMIT 10000 + cardinality(runs)
     ) AS known
     WHERE known.is_stuck

@@ -109,6 +109,7 @@ BEGIN
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,
         -- all enqueues and claims of the job would write the same row, and wait for each other.
+        -- OFFSET skips all of these runs but the last: one is found if max_waiting runs wait.
         PERFORM
         FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
         OFFSET definition.max_waiting - 1;

@@ -6,8 +6,9 @@
 --
 -- A run time ends with the command, not when its result was recorded.
 --
--- Two index probes read at most 1,000 runs each. The first begins at the newest run of the job. It
--- may find only pending runs, so the second begins at the newest running run.
+-- Two scans of an index read at most 1,000 runs each, the newest first. The first scan begins at
+-- the newest run of the job. It may find only pending runs, so the second scan begins at the newest
+-- running run.
 CREATE OR REPLACE FUNCTION jobctl.usual_run_time(
     job text,
     OUT successes bigint,
@@ -26,7 +27,7 @@ AS $$
     WITH success AS (
         SELECT DISTINCT newest.id, newest.attempts
         FROM (
-            -- Larger than every id: the first probe begins at the newest run.
+            -- The first scan reads the runs before this id, which is the largest bigint.
             SELECT 9223372036854775807
             UNION ALL
             -- + 0 keeps the planner from reading all runs by id.
@@ -34,7 +35,7 @@ AS $$
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
                 AND run.job_type = usual_run_time.job
-        ) AS probe (before)
+        ) AS scan (before)
         CROSS JOIN LATERAL (
             SELECT run.id, run.attempts
             FROM (
@@ -44,7 +45,7 @@ AS $$
                 -- `=`.
                 WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
-                    AND run.id < probe.before
+                    AND run.id < scan.before
                 ORDER BY run.job_type DESC, run.id DESC
                 LIMIT 1000
             ) AS run

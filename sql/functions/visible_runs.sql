@@ -1,7 +1,7 @@
--- Returns the ids of those of these runs that the caller may see. `caller` is the current role of
--- the session, for example after SET ROLE; the login is SESSION_USER. A run is visible if the login
--- enqueued it, or if `caller` has the privileges of the role that did. With `or_all`, all of these
--- runs that exist are visible. Internal: only jobctl calls it.
+-- Returns the ids of the given runs that the caller may see. A run is visible if the login
+-- (SESSION_USER) enqueued it, or if `caller` has the privileges of the role that did. `caller` is
+-- the current role of the session, for example after SET ROLE. With `or_all`, all of the runs that
+-- exist are visible. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.visible_runs(runs bigint[], caller name, or_all boolean)
 RETURNS TABLE (id bigint)
 LANGUAGE sql

@@ -44,15 +44,15 @@ BEGIN
     FROM (
         SELECT
             given.run_id,
-            given.id,
+            given.after_id,
             given.rule,
             -- A run can't wait for itself: before its own enqueue, no run had its id.
-            run.id IS NULL OR given.id = given.run_id AS is_missing,
+            run.id IS NULL OR given.after_id = given.run_id AS is_missing,
             -- This transaction has dropped the predecessor, perhaps to make room for the run that
             -- waits for it.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
-        FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
+        FROM unnest(runs, predecessors, rules) AS given (run_id, after_id, rule)
         LEFT JOIN jobctl.visible_runs(
             predecessors,
             caller,
@@ -67,7 +67,7 @@ BEGIN
                             AND definition.pass_result
                     )
                 )
-        ) AS visible ON visible.id = given.id
+        ) AS visible ON visible.id = given.after_id
         LEFT JOIN jobctl.job_runs AS run ON run.id = visible.id
     ) AS asked
     WHERE asked.is_missing
@@ -76,9 +76,9 @@ BEGIN
         OR (
             asked.rule = 'or_cancel'
             AND asked.status IN ('dead', 'cancelled')
-            AND jobctl.succeeded_attempt(asked.id) IS NULL
+            AND jobctl.succeeded_attempt(asked.after_id) IS NULL
         )
-    ORDER BY asked.id
+    ORDER BY asked.after_id
     LIMIT 1;
     IF FOUND THEN
         run_id := refused.run_id;
@@ -88,18 +88,19 @@ BEGIN
             ELSE '22023'
         END;
         reason := CASE
-            WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN refused.is_missing
+                THEN format('no run %s', coalesce(refused.after_id::text, 'NULL'))
             WHEN refused.is_dropped
                 THEN format(
                     'it waits for run %s, which this transaction has dropped, as a definition '
                     'is full',
-                    refused.id
+                    refused.after_id
                 )
             WHEN coalesce(refused.rule <> 'or_cancel', true)
                 THEN 'after_rule must be success, any_end or or_cancel'
             ELSE format(
                 'run %s is %s, which would cancel the new run at once',
-                refused.id,
+                refused.after_id,
                 refused.status
             )
         END;
@@ -112,6 +113,7 @@ BEGIN
         asked.rule,
         CASE
             WHEN succeeded.attempt IS NOT NULL THEN 'met'
+            -- xmin: this transaction has written the row of the predecessor, see the header.
             WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
                 THEN 'open'
             ELSE 'due'
@@ -125,6 +127,7 @@ BEGIN
             WHEN 'succeeded' THEN predecessor.attempts
             ELSE jobctl.succeeded_attempt(predecessor.id)
         END AS attempt
+        -- OFFSET 0: computes succeeded_attempt once, although two expressions use it.
         OFFSET 0
     ) AS succeeded
     -- Only runs that this login has enqueued in this transaction: an enqueuer must not keep other
@@ -149,6 +152,7 @@ BEGIN
             AND run.created_at = now()
             AND run.status IN ('queued', 'blocked');
     END IF;
+    -- Refuses if a run waits for too many runs, or too many runs wait for one run.
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (

@@ -12,10 +12,11 @@ BEGIN
     (
         SELECT run.id
         FROM jobctl.job_runs AS run
+        -- The conditions and the order of the index job_runs_waiting_of_job, so that the planner
+        -- uses this index.
         WHERE run.job_type = job
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        -- The order of the index job_runs_waiting_of_job, so that the planner uses this index.
         ORDER BY
             run.job_type,
             coalesce(run.share, ''),

@@ -13,7 +13,9 @@ SET enable_seqscan = off
 SET jit = off
 AS $$
 DECLARE
+    -- The lock of each run; empty: the run has none.
     locks text[];
+    -- The slots that this call has locked.
     slots integer[];
     skipped bigint;
 BEGIN
@@ -40,6 +42,7 @@ BEGIN
             given.place,
             given.lock,
             jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
+            -- The place of the run among those with the same lock.
             row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
         FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
     )

@@ -51,6 +51,7 @@ AS $$
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
         WHEN length(backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
+        -- The list of control and invisible characters is that of src/text/plain.rs.
         WHEN octet_length(key) NOT BETWEEN 1 AND 255
             OR key ~ (E'^(-|jobctl-run-| +$)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'

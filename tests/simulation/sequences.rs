@@ -1080,7 +1080,7 @@ defects! {
         "ELSE run.status = 'succeeded'" => "ELSE run.finished_at IS NOT NULL";
         "has not ended as asked"
     "followed before all are noted" in FOLLOW;
-        "following.after <@ noted.jobs" => "following.after && noted.jobs"; "runs of 2 jobs"
+        "following.after <@ grouped.jobs" => "following.after && grouped.jobs"; "runs of 2 jobs"
     "following run not blocked" in FOLLOW;
         "WHEN awaited.runs > 0" => "WHEN false"; "released before the runs"
     "any end is met" in DECIDE; "WHEN dependency.rule = 'any_end'" => "WHEN true"; "need not wait"
