@@ -27,6 +27,7 @@ GRANT UPDATE (
 GRANT UPDATE (next_run_at, put_off_until, paused_at, resumed_at, updated_at)
     ON jobctl.job_definitions
     TO {role};
+-- `retry --force` records the attempt that it takes from a worker.
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT DELETE ON jobctl.job_workers TO {role};
 GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_holds TO {role};
@@ -35,6 +36,7 @@ GRANT INSERT (scope, name, held_until, host_user, reason), DELETE ON jobctl.job_
 GRANT INSERT (action, run_id, job, host_user, reason, detail, operation, before), DELETE
     ON jobctl.job_events
     TO {role};
+-- The effects of `jobctl once`, also to settle them.
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};

@@ -1,2 +1,3 @@
--- For a worker that runs `tick --prune`, in addition to the privileges of a worker.
+-- For a worker that runs `tick --prune`, in addition to worker.sql. `jobctl grants` does not print
+-- these privileges, but `doctor` accepts them.
 GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {role};

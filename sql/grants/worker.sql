@@ -1,6 +1,7 @@
--- For a host that ticks: changes the status of runs and writes their history. It adds runs only
--- when it fires schedules, when jobs follow others, and as hooks of runs that it ends. It can't
--- delete runs or change what they execute.
+-- For a host that runs ticks, and for `jobctl once` in its jobs: changes the status of runs and
+-- writes their history. It adds runs only when it fires schedules, when jobs follow others, and as
+-- hooks of runs that it ends. It can't change what runs execute. It also can't delete runs: for
+-- `tick --prune`, the role needs the right to delete runs and events as well.
 GRANT USAGE ON SCHEMA jobctl TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA jobctl TO {role};
 GRANT UPDATE (
@@ -18,16 +19,19 @@ GRANT UPDATE (
     finished_at,
     updated_at
 ) ON jobctl.job_runs TO {role};
--- A claim locks a definition while it counts the running runs. This lock needs the privilege to
--- update a column.
+-- A claim locks a definition while it counts the running runs, and then stores how much of the rate
+-- is used up. The lock needs the privilege to update a column.
 GRANT UPDATE (rate_next_at, last_share, updated_at) ON jobctl.job_definitions TO {role};
+-- A claim also locks the slots of locks, and counts the rates of shares.
 GRANT UPDATE ON jobctl.job_lock_slots TO {role};
 GRANT INSERT, UPDATE, DELETE ON jobctl.job_share_rates TO {role};
 GRANT INSERT ON jobctl.job_attempts TO {role};
 GRANT INSERT, UPDATE ON jobctl.job_workers TO {role};
+-- Leases and results of runs whose rows other sessions have locked.
 GRANT INSERT, UPDATE, DELETE ON jobctl.job_locked_runs TO {role};
--- For `tick --prune`.
+-- The events that the database was restored, and that `tick --prune` deleted runs.
 GRANT INSERT (action, host_user, reason, detail) ON jobctl.job_events TO {role};
+-- The effects of `jobctl once`.
 GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     ON jobctl.job_effects
     TO {role};

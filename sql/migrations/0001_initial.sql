@@ -112,6 +112,7 @@ CREATE TABLE jobctl.job_definitions (
     -- The lock of its runs, as in the file: a name, or an object with `name` and `most`. lock_name
     -- and lock_most are generated from it.
     lock jsonb
+        -- `coalesce`: if a key is missing, the comparison is NULL, which a CHECK would accept.
         CONSTRAINT lock_is_known CHECK (
             lock IS NULL
             OR jsonb_typeof(lock) = 'string'
@@ -253,6 +254,7 @@ CREATE TABLE jobctl.job_definitions (
     skipped_fires bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(paused_at, resumed_at, put_off_until, rate_next_at, created_at, updated_at)
             >= '0001-01-01 00:00Z'
@@ -267,6 +269,7 @@ CREATE TABLE jobctl.job_definitions (
 CREATE INDEX job_definitions_lock ON jobctl.job_definitions (lock_name)
     WHERE lock_name IS NOT NULL;
 
+-- The next three indexes are for statements that read only the few definitions of this kind.
 CREATE INDEX job_definitions_limited ON jobctl.job_definitions (id)
     WHERE is_limited;
 
@@ -276,6 +279,7 @@ CREATE INDEX job_definitions_hooked ON jobctl.job_definitions (id)
 CREATE INDEX job_definitions_following ON jobctl.job_definitions (id)
     WHERE after IS NOT NULL;
 
+-- Definitions by the next time of their schedule, for ticks.
 CREATE INDEX job_definitions_next_run ON jobctl.job_definitions (next_run_at)
     WHERE enabled AND paused_at IS NULL AND schedule IS NOT NULL;
 
@@ -364,6 +368,7 @@ CREATE TABLE jobctl.job_runs (
     timeout interval
         CONSTRAINT timeout_is_positive CHECK (timeout > interval '0'),
     backoff text NOT NULL DEFAULT 'exponential:1m..30m'
+        -- As for `queue`, the comparison saves the regular expression for the usual backoff.
         CONSTRAINT backoff_is_known CHECK (
             backoff = 'exponential:1m..30m'
             OR backoff ~ '^(fixed|exponential|polynomial|list):[0-9a-z., ]+$'
@@ -372,8 +377,8 @@ CREATE TABLE jobctl.job_runs (
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
         -- The prefix jobctl-run- is reserved for the keys that runs without a key get. Commands
         -- would read a key that begins with - as an option.
-        -- Control and invisible characters would make two keys look alike. src/text/plain.rs has
-        -- the same list.
+        -- The list has the control and invisible characters, with which two keys could look alike.
+        -- src/text/plain.rs has the same list.
         CONSTRAINT key_is_plain_and_not_reserved CHECK (
             idempotency_key !~ E'^(-|jobctl-run-)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -398,6 +403,7 @@ CREATE TABLE jobctl.job_runs (
     -- see limited_runs. All runs without a share count as one share.
     share text COLLATE "C"
         CONSTRAINT share_is_1_to_255_bytes CHECK (octet_length(share) BETWEEN 1 AND 255)
+        -- No - at the beginning, and none of the listed characters, see idempotency_key.
         CONSTRAINT share_is_plain CHECK (
             share !~ E'^-|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -412,6 +418,7 @@ CREATE TABLE jobctl.job_runs (
     -- If the run's own definition has a lock, that lock applies instead.
     lock text
         CONSTRAINT lock_is_1_to_255_bytes CHECK (octet_length(lock) BETWEEN 1 AND 255)
+        -- No - at the beginning, and none of the listed characters, see idempotency_key.
         CONSTRAINT lock_is_plain CHECK (
             lock !~ E'^-|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -440,6 +447,7 @@ CREATE TABLE jobctl.job_runs (
     enqueued_by text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(
             locked_until,
@@ -553,6 +561,7 @@ CREATE INDEX job_runs_waiting_for_lock
     ON jobctl.job_runs (lock COLLATE "C", queue, priority, run_at, id)
     WHERE lock IS NOT NULL AND coalesce(status IN ('queued', 'failed'), false);
 
+-- Dead runs that no operator has settled, by their end.
 CREATE INDEX job_runs_dead ON jobctl.job_runs (finished_at, id)
     WHERE status = 'dead' AND settled_at IS NULL;
 
@@ -570,6 +579,7 @@ CREATE INDEX job_runs_job ON jobctl.job_runs (job_type, id)
     WITH (fillfactor = 50)
     WHERE status <> 'running';
 
+-- Blocked runs by job.
 CREATE INDEX job_runs_blocked ON jobctl.job_runs (job_type, id)
     WHERE status = 'blocked';
 
@@ -601,6 +611,7 @@ CREATE TABLE jobctl.job_schedules (
     owner text NOT NULL DEFAULT SESSION_USER,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(starts_at, ends_at, next_run_at, put_off_until, created_at, updated_at)
             >= '0001-01-01 00:00Z'
@@ -610,6 +621,7 @@ CREATE TABLE jobctl.job_schedules (
 )
 WITH (autovacuum_vacuum_scale_factor = 0.05);
 
+-- Schedules of a definition by the time at which a tick must look at them.
 CREATE INDEX job_schedules_due ON jobctl.job_schedules (definition_id, due_at);
 
 -- Schedules that could not be fired, for the finding.
@@ -645,6 +657,7 @@ CREATE TABLE jobctl.job_dependencies (
 )
 WITH (autovacuum_vacuum_scale_factor = 0.05);
 
+-- The runs for which a run waits; the primary key has the runs that wait for a run.
 CREATE INDEX job_dependencies_run ON jobctl.job_dependencies (run_id, after_id);
 
 -- A run with an entry here can't start.
@@ -670,18 +683,23 @@ CREATE TABLE jobctl.job_predecessors (
     -- No tick has read the row yet. If a job has no run yet for the scheduled time, the other rows
     -- of that time stay. They are then no longer new, so ticks do not read them in each wake.
     is_new boolean NOT NULL DEFAULT true,
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(scheduled_for, noted_at) >= '0001-01-01 00:00Z'
         AND greatest(scheduled_for, noted_at) < '10000-01-01 00:00Z'
     )
 )
+-- Ticks delete most rows soon, so vacuum runs after 100 deleted ones, however many rows there are.
 WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
+-- Rows that no tick has read, for following_jobs.
 CREATE INDEX job_predecessors_new ON jobctl.job_predecessors (definition_id)
     WHERE is_new;
 
+-- The rows of a definition and a scheduled time, for enqueue_following.
 CREATE INDEX job_predecessors_time ON jobctl.job_predecessors (definition_id, scheduled_for);
 
+-- Rows that are a week old, for following_jobs.
 CREATE INDEX job_predecessors_noted ON jobctl.job_predecessors (noted_at)
     WHERE scheduled_for IS NOT NULL;
 
@@ -720,6 +738,7 @@ CREATE TABLE jobctl.job_attempts (
     cause text,
     incident text,
     PRIMARY KEY (run_id, attempt),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(started_at, finished_at) >= '0001-01-01 00:00Z'
         AND greatest(started_at, finished_at) < '10000-01-01 00:00Z'
@@ -762,6 +781,7 @@ CREATE TABLE jobctl.job_locked_runs (
     -- is not recovered as lost.
     result jsonb,
     written_at timestamptz NOT NULL DEFAULT now(),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(started_at, locked_until, written_at) >= '0001-01-01 00:00Z'
         AND greatest(started_at, locked_until, written_at) < '10000-01-01 00:00Z'
@@ -806,10 +826,13 @@ CREATE TABLE jobctl.job_figures (
     failing_since timestamptz,
     failing_run bigint
 )
+-- Each record of results updates rows. Free space in a page keeps their new versions there.
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
+-- The rows of a job and a day, for count_attempts and daily_figures.
 CREATE INDEX job_figures_job ON jobctl.job_figures (job_type, day, part);
 
+-- Rows with failures since a success, for failing_jobs.
 CREATE INDEX job_figures_failing ON jobctl.job_figures (job_type)
     WHERE failing_since IS NOT NULL;
 
@@ -817,6 +840,9 @@ CREATE INDEX job_figures_failing ON jobctl.job_figures (job_type)
 CREATE TABLE jobctl.job_effects (
     key text PRIMARY KEY
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(key) BETWEEN 1 AND 255)
+        -- Commands would read a key that begins with - as an option. The list has the control and
+        -- invisible characters, with which two keys could look alike. src/text/plain.rs has the
+        -- same list.
         CONSTRAINT key_is_plain CHECK (
             key !~ E'^-|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -834,6 +860,7 @@ CREATE TABLE jobctl.job_effects (
     result text
         CONSTRAINT result_is_bounded CHECK (octet_length(result) <= 8192),
     CONSTRAINT only_completed_has_a_result CHECK (completed_at IS NOT NULL OR result IS NULL),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(recorded_at, completed_at) >= '0001-01-01 00:00Z'
         AND greatest(recorded_at, completed_at) < '10000-01-01 00:00Z'
@@ -888,6 +915,7 @@ CREATE TABLE jobctl.job_workers (
     slow_at timestamptz,
     slow_seconds float8,
     slow_since timestamptz,
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(
             last_tick_at,
@@ -913,6 +941,8 @@ CREATE TABLE jobctl.job_workers (
             greatest(octet_length(worker), octet_length(version), octet_length(os_user)) <= 255
         )
 )
+-- Each tick updates its row. Free space in a page keeps the new versions there, and vacuum runs
+-- after 100 updates.
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
 -- Holds of jobs, queues and workers, whose runs no claim takes. Several holds may overlap. The view
@@ -938,6 +968,7 @@ CREATE TABLE jobctl.job_holds (
     run_id bigint,
     CONSTRAINT all_has_no_name CHECK ((scope = 'all') = (name = '')),
     CONSTRAINT texts_are_short CHECK (greatest(length(host_user), length(reason)) <= 1000),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         least(held_at, held_until) >= '0001-01-01 00:00Z'
         AND greatest(held_at, held_until) < '10000-01-01 00:00Z'
@@ -979,16 +1010,20 @@ CREATE TABLE jobctl.job_events (
     before jsonb,
     CONSTRAINT texts_are_short
         CHECK (greatest(length(host_user), length(reason), length(detail)) <= 1000),
+    -- The years 1 to 9999, and no infinity: every programming language can represent these times.
     CONSTRAINT times_are_dates CHECK (
         recorded_at >= '0001-01-01 00:00Z' AND recorded_at < '10000-01-01 00:00Z'
     )
 );
 
+-- The events of a run.
 CREATE INDEX job_events_run ON jobctl.job_events (run_id) WHERE run_id IS NOT NULL;
 
+-- The events of a command for many runs, for `undo`.
 CREATE INDEX job_events_operation ON jobctl.job_events (operation, id)
     WHERE operation IS NOT NULL;
 
+-- The events of a definition.
 CREATE INDEX job_events_definition ON jobctl.job_events (job, id) WHERE run_id IS NULL;
 
 -- For wakes: each looks for a restore that no operator has accepted.

@@ -1,6 +1,7 @@
 -- The predecessors of unfinished runs: a row for each run that an unfinished run waits for or has
--- waited for. The unfinished run may read its results, so `prune` keeps it. `is_stuck`: the
--- unfinished run is blocked, and its predecessor has ended without the success that it waits for.
+-- waited for. `prune` keeps a predecessor, because the unfinished run may read its results.
+-- `is_stuck`: the unfinished run is blocked, and this predecessor has ended without the success for
+-- which it waits.
 CREATE OR REPLACE VIEW jobctl.awaited_runs AS
 SELECT
     dependency.after_id AS id,
@@ -8,7 +9,9 @@ SELECT
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     coalesce(predecessor.status, 'deleted') AS status,
-    -- A predecessor that was retried since then may still succeed, so its status counts, too.
+    -- A tick sets `stuck` if the predecessor did not end as the rule asks. Before, the row is `due`;
+    -- by other rules than `success`, the follower will then start or be cancelled. A predecessor
+    -- that was retried after its end may still succeed, so its status counts, too.
     (dependency.state = 'stuck' OR (dependency.state = 'due' AND dependency.rule = 'success'))
         AND follower.status = 'blocked'
         AND coalesce(predecessor.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck

@@ -14,17 +14,20 @@ SELECT
     coalesce(newest.error_type = 'spawn' OR newest.exit_code IN (126, 127), false) AS is_lasting,
     CASE WHEN run.status IN ('queued', 'failed') THEN run.run_at END AS next_attempt_at
 FROM (
+    -- A job can have several rows of job_figures, each with a part of its failures. The rows whose
+    -- failures all came after the last success belong to one streak, so their numbers add up.
     SELECT
         sum(failed.failures_in_row)::bigint AS failures,
         min(failed.failing_since) AS since_at,
         (array_agg(failed.failing_run ORDER BY failed.last_ended_at DESC))[1] AS run_id
     FROM jobctl.job_figures AS failed
+    -- The last success of the job that any row has, from the day of this row on. Earlier successes
+    -- were before its failures.
     LEFT JOIN LATERAL (
         SELECT max(figures.last_succeeded_at) AS last_at
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = failed.job_type
             AND figures.day >= failed.day
-        OFFSET 0
     ) AS success ON true
     WHERE failed.failing_since IS NOT NULL
         AND failed.failing_since > coalesce(success.last_at, '-infinity')
