@@ -43,8 +43,8 @@
 -- them. So every lane gets its turn, but priorities order only the runs of the same 1,000 lanes.
 --
 -- limited_runs finds the runs of limited definitions and the runs with a lock. The scan of the
--- lanes reads over these runs, and over runs for other workers. Only a full scan reads over all of
--- them.
+-- lanes skips these runs, and runs for other workers. Each skipped run takes time; a full scan must
+-- skip all of them.
 --
 -- While any session holds an old snapshot, claimed runs stay in the index, so each scan from a
 -- lane's beginning is longer than the one before. A tick that notices this continues after the last
@@ -243,7 +243,7 @@ BEGIN
                     WHERE (holds.scope, holds.name) IN (('all', ''), ('worker', claim_runs.worker))
                 )
         ),
-        -- The jobs whose runs the scan of the lanes reads over.
+        -- The jobs whose runs the scan of the lanes skips.
         left_out AS MATERIALIZED (
             SELECT unnest(excluded_jobs) AS job_type
             UNION ALL
@@ -428,6 +428,7 @@ BEGIN
         ) AS started
         WHERE definition.name = started.job_type
             AND definition.is_limited
+            -- Leave out definitions in which nothing changes.
             AND (
                 definition.rate IS NOT NULL
                 OR definition.last_share IS DISTINCT FROM started.last_share

@@ -75,12 +75,14 @@ DECLARE
     counted_outcomes text[];
     run_times float8[];
     wait_times float8[];
+    -- The runs that have ended, and those that wait because their attempt asked for a later one.
     finals bigint[];
     snoozed bigint[];
+    -- Whether the UPDATE has skipped a run.
     is_skipped boolean;
 BEGIN
-    -- The runs that the call ends, locked, each with the values to write.
-    WITH asked AS (
+    -- The given runs whose claim or status fits, locked, with the values to write.
+    WITH matched AS (
         SELECT
             given.id,
             given.worker,
@@ -220,13 +222,13 @@ BEGIN
                     -- A run that ends keeps the time at which it was due.
                     CASE
                         WHEN next.status IN ('queued', 'failed') AND way <> 'release'
-                            THEN now() + make_interval(secs => asked.next_attempt_in)
+                            THEN now() + make_interval(secs => matched.next_attempt_in)
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
                     run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
-                        + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
+                        + CASE matched.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
                     -- locked_by, locked_until, live_output
                     NULL,
                     NULL::timestamptz,
@@ -235,12 +237,12 @@ BEGIN
                         WHEN 'cancel' THEN coalesce(run.cancel_requested_at, now())
                         ELSE run.cancel_requested_at
                     END,
-                    coalesce(asked.error, run.last_error),
-                    coalesce(asked.error_type, run.error_type),
+                    coalesce(matched.error, run.last_error),
+                    coalesce(matched.error_type, run.error_type),
                     CASE
                         -- A snooze that ends its run, because no attempt is left, is a failure.
-                        WHEN asked.outcome IN ('failed', 'lease_expired')
-                            OR (asked.outcome = 'snoozed' AND next.status = 'dead')
+                        WHEN matched.outcome IN ('failed', 'lease_expired')
+                            OR (matched.outcome = 'snoozed' AND next.status = 'dead')
                             OR way = 'unreadable'
                             THEN now()
                         ELSE run.failed_at
@@ -250,7 +252,7 @@ BEGIN
                 FROM (
                     -- 1: this attempt does not count towards max_attempts. 0: it counts. At most
                     -- 100 of each kind do not, so that no run goes on forever.
-                    SELECT CASE asked.outcome
+                    SELECT CASE matched.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
                             THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
@@ -259,46 +261,46 @@ BEGIN
                 ) AS attempt
                 CROSS JOIN LATERAL (
                     SELECT CASE
-                        WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
+                        WHEN matched.status NOT IN ('queued', 'failed') THEN matched.status
                         WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced'
                             THEN 'cancelled'
                         WHEN way <> 'release'
                             AND run.attempts
                                 >= run.max_attempts + run.uncounted_attempts + attempt.uncounted
                             THEN 'dead'
-                        ELSE asked.status
+                        ELSE matched.status
                     END AS status
                 ) AS next
             )
-        FROM asked
+        FROM matched
         -- Not also `run.id = ANY (runs)`, which would read the array for each run.
-        WHERE run.id = asked.id
+        WHERE run.id = matched.id
         RETURNING
             run.id,
             run.job_type,
             run.status,
             CASE
                 -- A snooze that ended its run is a failure, see failed_at above.
-                WHEN asked.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
-                ELSE asked.outcome
+                WHEN matched.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
+                ELSE matched.outcome
             END AS outcome,
             run.finished_at IS NOT NULL AS is_final,
             run.expires_at <= run.run_at AS expires_first,
             -- Only a run that ended still has the run_at for which it waited.
             greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
-            asked.worker,
-            asked.attempt_number,
-            asked.claim_time,
-            asked.error_type,
-            coalesce(asked.detail, asked.error) AS error,
-            asked.exit_code,
-            asked.signal,
-            asked.http_status,
-            asked.output,
-            asked.output_bytes,
-            asked.is_truncated,
-            asked.started_ago,
-            asked.ended_ago
+            matched.worker,
+            matched.attempt_number,
+            matched.claim_time,
+            matched.error_type,
+            coalesce(matched.detail, matched.error) AS error,
+            matched.exit_code,
+            matched.signal,
+            matched.http_status,
+            matched.output,
+            matched.output_bytes,
+            matched.is_truncated,
+            matched.started_ago,
+            matched.ended_ago
     ),
     history AS (
         INSERT INTO jobctl.job_attempts (
@@ -351,6 +353,7 @@ BEGIN
         -- In the order of the runs, so that the first of several attempts that fail alike names the
         -- incident.
         ORDER BY changed.id
+        -- If the history has the attempt already, the run still ends.
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
     SELECT
@@ -374,7 +377,7 @@ BEGIN
         array_agg(changed.id) FILTER (WHERE changed.is_final) AS finals,
         array_agg(changed.id)
             FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued') AS snoozed,
-        count(*) < (SELECT count(*) FROM asked) AS is_skipped
+        count(*) < (SELECT count(*) FROM matched) AS is_skipped
     INTO
         ids,
         attempts,
@@ -391,7 +394,6 @@ BEGIN
         is_skipped
     FROM changed;
     IF is_skipped THEN
-        -- Raises the error that a trigger has skipped a row.
         PERFORM jobctl.require_written('job_runs', chosen => 1, written => 0);
     END IF;
     -- If no run was changed, the arrays are NULL, and count_attempts does nothing, because it is

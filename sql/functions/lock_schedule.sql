@@ -13,6 +13,7 @@ BEGIN
     FROM jobctl.job_schedules AS locked
     WHERE locked.name = lock_schedule.name
     FOR UPDATE;
+    -- Without such a schedule, the owner is NULL, and the condition is not true.
     IF stored.owner <> SESSION_USER
         AND pg_has_role(caller, to_regrole(quote_ident(stored.owner)), 'USAGE') IS NOT TRUE
         AND jobctl.is_operator(caller) IS NOT TRUE

@@ -17,6 +17,7 @@ BEGIN
 END
 $$;
 
+-- A release decreases `attempts` by one, and queues or cancels the running run.
 CREATE OR REPLACE TRIGGER attempts_only_go_up
     AFTER UPDATE OF attempts ON jobctl.job_runs
     FOR EACH ROW
@@ -30,6 +31,8 @@ CREATE OR REPLACE TRIGGER attempts_only_go_up
     )
     EXECUTE FUNCTION jobctl.refuse_update('attempts', 'go down when its claim is released');
 
+-- The end of an uncounted attempt increases `uncounted_attempts` by one, and queues or cancels the
+-- running run.
 CREATE OR REPLACE TRIGGER uncounted_attempts_follow_attempts
     AFTER UPDATE OF uncounted_attempts ON jobctl.job_runs
     FOR EACH ROW
@@ -43,8 +46,9 @@ CREATE OR REPLACE TRIGGER uncounted_attempts_follow_attempts
     )
     EXECUTE FUNCTION jobctl.refuse_update('uncounted_attempts', 'go up when an attempt ends');
 
--- Operators may update `key_scope`: a retry gives a replaced run its live key back. Without this
--- trigger an operator could make any key live, replace the run's payload, and undo that.
+-- Operators may update `key_scope`, because a retry returns the live key to a replaced run. The
+-- trigger allows only this change, and the loss of a live key by a running run. Otherwise, an
+-- operator could make any key live, replace the run's payload, and undo that.
 CREATE OR REPLACE TRIGGER key_scope_only_follows_a_replacement
     AFTER UPDATE OF key_scope ON jobctl.job_runs
     FOR EACH ROW

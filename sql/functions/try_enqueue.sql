@@ -120,9 +120,10 @@ BEGIN
     -- behind its table.
     FOR try IN 1..5 LOOP
         IF replaces THEN
+            -- If the definition is full, no new run can take the key of a running run.
             id := jobctl.replace_waiting(
                 definition.name, key, payload, run_at, debounce_max, expires_at, share, lock,
-                worker, traceparent, NOT is_full
+                worker, traceparent, takes_key => NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';

@@ -9,9 +9,9 @@ SELECT
     follower.id AS follower_id,
     follower.job_type AS follower_job,
     coalesce(predecessor.status, 'deleted') AS status,
-    -- A tick sets `stuck` if the predecessor did not end as the rule asks. Before, the row is `due`;
-    -- by other rules than `success`, the follower will then start or be cancelled. A predecessor
-    -- that was retried after its end may still succeed, so its status counts, too.
+    -- A tick sets `stuck` if the predecessor did not end as the rule asks. Until then the row is
+    -- `due`, and by other rules than `success`, the follower will start or be cancelled. A
+    -- predecessor that was retried after its end may still succeed, so its status counts, too.
     (dependency.state = 'stuck' OR (dependency.state = 'due' AND dependency.rule = 'success'))
         AND follower.status = 'blocked'
         AND coalesce(predecessor.status, 'deleted') IN ('dead', 'cancelled', 'deleted') AS is_stuck
