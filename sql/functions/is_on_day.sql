@@ -17,6 +17,7 @@ AS $$
         WHEN part = 'lw'
             THEN given.weekday < 6 AND given.days_left = 0
                 OR given.weekday = 5 AND given.days_left <= 2
+        -- The n-th Monday of a month is one of its n-th seven days.
         WHEN part ~ '#'
             THEN given.weekday = given.first
                 AND ceil(given.day_of_month / 7) = right(part, 1)::integer

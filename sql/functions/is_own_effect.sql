@@ -1,6 +1,6 @@
--- Returns whether `role` recorded the effects of `recorded_by`: it is this role, or a member of it.
--- A superuser is a member of every role, but only its own effects count as recorded by it.
--- Internal: only jobctl calls it.
+-- Returns whether an effect that the role `recorded_by` recorded counts as recorded by `role`:
+-- `role` is the same role, or a member of it. A superuser is a member of every role, but only the
+-- effects that it recorded itself count. Internal: only jobctl calls it.
 CREATE OR REPLACE FUNCTION jobctl.is_own_effect(role name, recorded_by text)
 RETURNS boolean
 LANGUAGE sql

@@ -128,8 +128,8 @@ BEGIN
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- Leave out definitions whose rate allows no start now, before they cost a lock and a
-            -- count. By the rules, the next start is at most one rate_interval away. A later time
-            -- was written while the database's clock was ahead, see is_ahead.
+            -- count. By the rules, the next start is at most one rate_interval away. A time more
+            -- than a minute later was written while the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -242,9 +242,9 @@ BEGIN
         ) AS definition
         WHERE definition.most > 0
     ),
-    -- How many groups to read of each definition.
+    -- How many groups to read of each definition: 1,000 of all, but at least 50.
     bounds AS MATERIALIZED (
-        SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
+        SELECT greatest(50, 1000 / greatest(count(*), 1)) AS most_groups
         FROM limits
     ),
     -- The groups of each definition, in the order of turns: the first part are the shares after
@@ -317,7 +317,7 @@ BEGIN
             ORDER BY coalesce(run.share, ''), run.queue, run.priority, run.run_at
             LIMIT 1
         ) AS next_group ON true
-        WHERE groups.place < (SELECT bounds.groups FROM bounds)
+        WHERE groups.place < (SELECT bounds.most_groups FROM bounds)
             AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
     -- The running runs of each share, for max_running_per_share.
@@ -412,6 +412,7 @@ BEGIN
                         AND replaced.idempotency_key = run.idempotency_key
                 )
             ORDER BY run.run_at, run.id
+            -- Not negative: after a limit was lowered, more runs than it allows may be running.
             LIMIT greatest(
                 0,
                 least(
@@ -475,12 +476,12 @@ BEGIN
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
-            WHERE groups.place = (SELECT bounds.groups FROM bounds)
+            WHERE groups.place = (SELECT bounds.most_groups FROM bounds)
         ) AS last_definitions,
         (
             SELECT array_agg(groups.share ORDER BY groups.id)
             FROM groups
-            WHERE groups.place = (SELECT bounds.groups FROM bounds)
+            WHERE groups.place = (SELECT bounds.most_groups FROM bounds)
         ) AS last_shares
     INTO
         ids,

@@ -1,5 +1,6 @@
 -- Revokes everything from the role first, so that it keeps only the privileges that the statements
--- below grant. Refuses the schema's owner, because the owner would lose its own privileges.
+-- below grant. Refuses the schema's owner, because the owner would lose its own privileges. A DO
+-- block has no parameters, so it reads the role's name from a setting.
 SET LOCAL jobctl.grantee = {role};
 DO $$
 DECLARE

@@ -2,8 +2,8 @@
 --
 -- A run that asks for a later attempt may hold its job until that attempt. Such a hold is in force
 -- while its run waits for this attempt: it ends when the run ends, is deleted, or gets another time
--- from an operator. If its `held_at` is in the future, the database's clock was ahead, and the hold
--- does not count.
+-- from an operator. If its `held_at` is more than a minute in the future, the database's clock was
+-- ahead, and the hold does not count.
 CREATE OR REPLACE VIEW jobctl.current_holds AS
 SELECT
     hold.id,

@@ -5,8 +5,8 @@
 -- `has_result`: the attempt has ended, but its result is in job_locked_runs, because it could not
 -- be written to the run: the row was locked, or the update took too long.
 -- `is_lost`: the lease has ended without a result. The next tick recovers the run.
--- `is_ahead`: the lease ends later than any tick may ask for, which is a day, because the
--- database's clock was ahead. The next tick shortens the lease.
+-- `is_ahead`: the lease ends more than a minute later than any tick may ask for, which is a day,
+-- because the database's clock was ahead. The next tick shortens the lease.
 CREATE OR REPLACE VIEW jobctl.leases AS
 SELECT
     run.id,

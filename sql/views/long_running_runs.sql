@@ -14,5 +14,6 @@ SELECT
 FROM jobctl.job_runs AS run
 JOIN jobctl.leases AS lease ON lease.id = run.id
 WHERE run.status = 'running'
-    -- A start in the future was written while the database's clock was ahead: it counts, too.
+    -- A start more than a minute in the future was written while the database's clock was ahead: it
+    -- counts, too.
     AND run.started_at NOT BETWEEN now() - interval '10 minutes' AND now() + interval '1 minute';

@@ -1,9 +1,9 @@
 -- When each worker was last seen, and whether a person holds it.
 --
 -- `seen_at`: now if one of its ticks has the claim right, else the time of its last tick. A tick
--- with --linger polls many times a second, but rarely updates last_tick_at. A time that no tick can
--- have written is ignored, because the database's clock was ahead: the claim right lasts for less
--- than ten minutes. NULL: only such times are known.
+-- with --linger polls many times a second, but rarely updates last_tick_at. Two times are ignored,
+-- because they were written while the database's clock was ahead: a claim right that lasts for more
+-- than ten minutes, and a last tick more than a minute in the future. NULL: no other time is known.
 CREATE OR REPLACE VIEW jobctl.seen_workers AS
 SELECT
     worker.worker,
