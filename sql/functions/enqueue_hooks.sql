@@ -43,17 +43,17 @@ BEGIN
             run.share,
             run.traceparent,
             last.worker,
-            CASE WHEN death.is_of_attempt THEN last.incident END AS incident,
+            CASE WHEN death.is_by_attempt THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
-            CASE WHEN death.is_of_attempt THEN last.cause END AS cause,
-            CASE WHEN death.is_of_attempt THEN jobctl.last_line(last.output) END AS last_line,
+            CASE WHEN death.is_by_attempt THEN last.cause END AS cause,
+            CASE WHEN death.is_by_attempt THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
                 ELSE 'is dead after ' || run.attempts
                     || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
-            END AS what
+            END AS ending
         FROM unnest(runs) AS ended (id)
         JOIN jobctl.job_runs AS run ON run.id = ended.id
         LEFT JOIN jobctl.job_attempts AS last
@@ -63,8 +63,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- If the error types differ, the run died after this attempt, for another reason.
-                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
+                -- If the error types differ, the run died after its last attempt, by another cause.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_by_attempt
         ) AS death
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -84,7 +84,7 @@ BEGIN
             FROM jobctl.try_enqueue(
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
-                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
+                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.ending)
                         || coalesce(': ' || hooked.error, '')
                         || coalesce(': ' || hooked.last_line, ''),
                     'run', hooked.id,

@@ -31,16 +31,16 @@ AS $$
                 ELSE right(error, 1000)
             END AS tail,
             CASE error_type
-                -- NULL if the last line is longer than 1,000 characters.
+                -- NULL if the last line is longer than 1,000 characters. The \n in front is for an
+                -- output of one line: the pattern begins with the end of the line before.
                 WHEN 'exit_code'
                     THEN substring(right(E'\n' || output, 1000), '[\r\n]([^\r\n]*\S)\s*$')
                 ELSE left(error, 1000)
             END AS line
     ) AS said
     -- Most texts have no error of the operating system. For them, LIKE saves the slow regular
-    -- expression. The 1,200 characters contain said.tail: the error of an exit code is short.
-    -- COLLATE "C": in Turkish, the lower case of I is not i. COLLATE "default": in C, \w matches
-    -- only letters of ASCII.
+    -- expression; it reads the end of the output and the error at once. COLLATE "C": in Turkish,
+    -- the lower case of I is not i. COLLATE "default": in C, \w matches only letters of ASCII.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")

@@ -21,6 +21,7 @@ BEGIN
         SELECT
             run.job_type,
             max(run.run_at) AS until,
+            -- The run that is due last.
             (array_agg(run.id ORDER BY run.run_at DESC, run.id DESC))[1] AS run_id
         FROM jobctl.job_runs AS run
         JOIN jobctl.job_definitions AS definition

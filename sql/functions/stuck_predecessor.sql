@@ -22,7 +22,7 @@ AS $$
             WHERE dependency.state IN ('stuck', 'due')
         )
         UNION
-        SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
+        SELECT chain.run_id, predecessor.id, predecessor.status, predecessor.is_stuck
         FROM chain
         -- OFFSET 0 makes the planner read one run at a time, by the indexes.
         CROSS JOIN LATERAL (
@@ -31,7 +31,7 @@ AS $$
             WHERE awaited.follower_id = chain.id
                 AND awaited.state <> 'met'
             OFFSET 0
-        ) AS awaited
+        ) AS predecessor
         WHERE chain.status = 'blocked'
     )
     SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status

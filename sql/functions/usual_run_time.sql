@@ -58,10 +58,10 @@ AS $$
     )
     SELECT
         count(*),
-        percentile_disc(0.5) WITHIN GROUP (ORDER BY attempt.took),
-        percentile_disc(0.95) WITHIN GROUP (ORDER BY attempt.took),
+        percentile_disc(0.5) WITHIN GROUP (ORDER BY timed.took),
+        percentile_disc(0.95) WITHIN GROUP (ORDER BY timed.took),
         max(success.id),
-        (array_agg(attempt.took ORDER BY success.id DESC))[1]
+        (array_agg(timed.took ORDER BY success.id DESC))[1]
     FROM success
     -- OFFSET 0 makes the planner read these attempts by their runs, instead of all attempts.
     CROSS JOIN LATERAL (
@@ -73,5 +73,5 @@ AS $$
         WHERE attempt.run_id = success.id
             AND attempt.attempt = success.attempts
         OFFSET 0
-    ) AS attempt
+    ) AS timed
 $$;
