@@ -53,6 +53,7 @@ BEGIN
             SELECT FROM jobctl.job_runs AS run
             WHERE run.id = dependency.run_id
         );
+    -- Locks the followers. The statements below read what these wait for, with a new snapshot.
     locked_ids := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run
@@ -81,6 +82,7 @@ BEGIN
         RETURNING run.id
     )
     SELECT coalesce(array_agg(rewritten.id), '{}') INTO rewritten_ids FROM rewritten;
+    -- Gives each due row of the locked followers its new state.
     WITH decided AS (
         UPDATE jobctl.job_dependencies AS dependency
         SET
@@ -155,6 +157,7 @@ BEGIN
         array_agg(candidate.reason) FILTER (WHERE candidate.reason IS NOT NULL)
     INTO decides, candidates, to_cancel, reasons
     FROM candidate;
+    -- A candidate starts only if no other predecessor keeps it blocked.
     to_queue := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run

@@ -47,6 +47,7 @@ BEGIN
     THEN
         RAISE EXCEPTION 'permission denied for table job_runs' USING ERRCODE = '42501';
     END IF;
+    -- The jobs that the role may not enqueue: one check for all runs of a job.
     WITH refused AS MATERIALIZED (
         SELECT line.job, refusal.code, refusal.reason
         FROM (SELECT DISTINCT run ->> 'job_type' FROM unnest(runs) AS run) AS line (job)
@@ -56,6 +57,7 @@ BEGIN
         WHERE line.job NOT IN ('shell', 'http')
             AND refusal.code IS NOT NULL
     ),
+    -- Each run with the values that apply to it, and the results of all checks.
     given AS (
         SELECT
             line.ordinal,
@@ -154,6 +156,7 @@ BEGIN
         ) ON true
         OFFSET 0
     ),
+    -- Each run with its refusal, if there is one.
     checked AS (
         SELECT
             given.*,
@@ -184,6 +187,7 @@ BEGIN
             OFFSET 0
         ) AS excess
     ),
+    -- Each run with the id of the waiting run that it has replaced, or with the id to insert.
     asked AS MATERIALIZED (
         SELECT
             replaced.*,

@@ -53,6 +53,7 @@ DECLARE
     workers text[] := ARRAY[NULL];
     skipped bigint;
 BEGIN
+    -- Locks the schedule. If another tick has locked it, the row stays NULL, and the checks fail.
     IF fire.schedule_id IS NULL THEN
         SELECT * INTO definition
         FROM jobctl.job_definitions AS stored
@@ -155,9 +156,9 @@ BEGIN
         );
     END IF;
     -- In seconds, because the length of a month or a day depends on the time that it is added to.
+    delay := extract(epoch FROM fire.delay) * interval '1 second';
     -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
     -- here, so this statement, which is the only one that reads the payload, does not read it.
-    delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
             definition_id,

@@ -39,6 +39,7 @@ DECLARE
     refused record;
     written integer;
 BEGIN
+    -- Refuses if a pair is not allowed, and names the pair with the smallest predecessor.
     SELECT asked.*
     INTO refused
     FROM (
@@ -48,14 +49,15 @@ BEGIN
             given.rule,
             -- A run can't wait for itself: before its own enqueue, no run had its id.
             run.id IS NULL OR given.after_id = given.run_id AS is_missing,
-            -- This transaction has dropped the predecessor, perhaps to make room for the run that
-            -- waits for it.
+            -- This transaction has dropped the predecessor, or a run for which that one waited,
+            -- perhaps to make room for the run that waits.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, after_id, rule)
         LEFT JOIN jobctl.visible_runs(
             predecessors,
             caller,
+            -- A caller that may read statuses, and with pass_result also outputs, sees all runs.
             has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
                 AND (
                     has_column_privilege(caller, 'jobctl.job_attempts', 'output', 'SELECT')
@@ -106,6 +108,7 @@ BEGIN
         END;
         RETURN;
     END IF;
+    -- Stores the pairs.
     INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
     SELECT DISTINCT ON (run.id, predecessor.id)
         run.id,
@@ -182,6 +185,7 @@ BEGIN
         END;
         RETURN;
     END IF;
+    -- Blocks the runs that must wait for a predecessor.
     UPDATE jobctl.job_runs AS run
     SET status = 'blocked'
     WHERE run.id = ANY (runs)
@@ -214,7 +218,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A run without a trace continues the trace of the first predecessor that has one.
+    -- A run without a trace continues that of its predecessor with the smallest id that has one.
     UPDATE jobctl.job_runs AS run
     SET traceparent = predecessor.traceparent
     FROM (
