@@ -3,8 +3,8 @@
 --
 --   debounce_max    the new time is at most this long after the run's creation
 --   share, lock, worker, traceparent    NULL: the run keeps its old value
---   takes_key       whether a running run of the job with this key loses it, so that a new run can
---                   have it
+--   takes_key       if no run waits: whether to take the key from a running run of the job, so that
+--                   a new run can have it
 --
 -- Returns NULL if no such run waits. The replaced run belongs to the login that gave the new
 -- payload. A failed run still does not start before its backoff ends. If another transaction is

@@ -5,9 +5,9 @@
 --
 --   served      a worker that ticks and is not held serves the queue
 --   accepted    such a worker also runs the job
---   served_by_held, accepted_by_held: the same of workers that a person holds. For them, tick_age
---   does not count: a host may be stopped while its worker is held, and `check` must not report its
---   queue for that
+--   served_by_held, accepted_by_held: the same of workers that a person holds. Their last tick may
+--   be older than tick_age: a host may be stopped while its worker is held, and `check` must not
+--   report its queue for that
 CREATE OR REPLACE FUNCTION jobctl.serving(
     job text,
     queue text,

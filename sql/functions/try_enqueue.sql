@@ -13,7 +13,7 @@
 --
 -- All checks come before the INSERT: the error of a CHECK shows the whole row with its payload, to
 -- the caller and in the server's log. No EXCEPTION block guards the INSERT, because that costs a
--- subtransaction. Its error could show only values of the caller.
+-- subtransaction. An error of the INSERT could show only values of the caller.
 --
 -- If another open transaction has the key, the function waits for it, but not longer than
 -- lock_timeout.
