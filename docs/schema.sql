@@ -29,14 +29,16 @@ CREATE FUNCTION jobctl.claim_runs(worker text, tick text, at_most integer, lease
 DECLARE
     any_pending boolean;
     any_locks boolean;
+    needs_limited boolean;
     limited record;
     claimed_ids bigint[];
-    -- The end of the scan of a lane: the last run that is due now.
+    -- The end of the scan of a lane: the last run that is due now. The id is the largest bigint.
     last_run_at timestamptz := now();
     last_id bigint := 9223372036854775807;
 BEGIN
     IF only_run IS NOT NULL THEN
-        -- The scan of the lanes begins and ends with this run.
+        -- The scan of the lanes begins just before this run and ends with it. If the run is not due
+        -- yet, the scan ends at now(), so it does not find the run.
         SELECT
             array_agg(run.queue),
             array_agg(run.priority),
@@ -47,6 +49,7 @@ BEGIN
         INTO after_queues, after_priorities, after_run_at, after_ids, last_run_at, last_id
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
+        -- If no such run exists, read no lane: NULL would mean a full scan.
         after_queues := coalesce(after_queues, '{}');
     END IF;
     -- A tick that lingers usually finds no pending run. This check takes less time than a claim.
@@ -57,7 +60,9 @@ BEGIN
     any_locks := any_pending
         AND after_definition IS NULL
         AND EXISTS (SELECT FROM jobctl.pending_lock_runs);
-    -- If the call is left out, each column of `limited` is NULL.
+    needs_limited := any_pending AND (after_definition >= 0 OR any_locks);
+    -- PostgreSQL tests this condition before it calls the function, because it names no column.
+    -- Without a call, `limited` gets a row of NULLs, which an IF would not give it.
     SELECT found.*
     INTO limited
     FROM jobctl.limited_runs(
@@ -72,7 +77,7 @@ BEGIN
         after_shares,
         only_run
     ) AS found
-    WHERE any_pending AND (after_definition >= 0 OR any_locks);
+    WHERE needs_limited;
     skips_runs := false;
     IF any_pending THEN
         WITH RECURSIVE lanes AS (
@@ -108,6 +113,7 @@ BEGIN
             ) AS next_lane
             WHERE lanes.place < 1000
         ),
+        -- Where the scan of each lane begins: before its first run, or after the run of the cursor.
         starts AS (
             SELECT
                 lanes.queue,
@@ -126,6 +132,7 @@ BEGIN
             SELECT hold.scope, hold.name
             FROM jobctl.current_holds AS hold
         ),
+        -- One row if the tick may claim, otherwise none.
         claim_right AS MATERIALIZED (
             SELECT
             WHERE (
@@ -142,6 +149,7 @@ BEGIN
                     WHERE (holds.scope, holds.name) IN (('all', ''), ('worker', claim_runs.worker))
                 )
         ),
+        -- The jobs whose runs the scan of the lanes skips.
         left_out AS MATERIALIZED (
             SELECT unnest(excluded_jobs) AS job_type
             UNION ALL
@@ -153,11 +161,15 @@ BEGIN
             FROM holds
             WHERE holds.scope = 'job'
         ),
+        -- The keys of running runs that were replaced: the newer run with the key waits for the end
+        -- of the running one.
         replaced AS MATERIALIZED (
             SELECT run.idempotency_key
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running' AND run.key_scope = 'replaced'
         ),
+        -- Here and in within_limits, the columns from priority on are the place of the run in the
+        -- order of all runs.
         without_limits AS MATERIALIZED (
             SELECT
                 pending.id,
@@ -217,14 +229,14 @@ BEGIN
         ),
         within_limits AS (
             SELECT
-                chosen.id,
-                chosen.is_last_attempt,
-                chosen.payload_bytes,
-                chosen.priority,
-                chosen.run_at AS oldest,
-                chosen.queue,
-                chosen.run_at,
-                chosen.place_id
+                startable.id,
+                startable.is_last_attempt,
+                startable.payload_bytes,
+                startable.priority,
+                startable.run_at AS oldest,
+                startable.queue,
+                startable.run_at,
+                startable.place_id
             -- limited_runs has locked these runs, so they are still due.
             FROM unnest(
                 limited.ids,
@@ -234,7 +246,7 @@ BEGIN
                 limited.place_queues,
                 limited.place_run_at,
                 limited.place_ids
-            ) AS chosen (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
+            ) AS startable (id, is_last_attempt, payload_bytes, priority, queue, run_at, place_id)
             WHERE EXISTS (SELECT FROM claim_right)
         ),
         candidates AS (
@@ -260,7 +272,8 @@ BEGIN
                     candidate.place_id
             )
         ),
-        -- The claim ends before the first run on its last attempt that must wait for a thread.
+        -- must_wait: this run, or a run before it, is on its last attempt and would wait for a
+        -- thread. The claim ends before the first such run.
         chosen AS (
             SELECT
                 ordered.id,
@@ -270,7 +283,7 @@ BEGIN
             FROM ordered
             WHERE ordered.place <= at_most
         ),
-        due AS MATERIALIZED (
+        to_claim AS MATERIALIZED (
             SELECT chosen.id
             FROM chosen
             WHERE coalesce(chosen.bytes_before, 0) < bytes
@@ -287,12 +300,13 @@ BEGIN
                 updated_at = now()
             -- The rows are locked, so their status needs no check. An array makes the planner use
             -- the index, where a join might read the whole table.
-            WHERE run.id = ANY (ARRAY(SELECT due.id FROM due))
+            WHERE run.id = ANY (ARRAY(SELECT to_claim.id FROM to_claim))
             RETURNING run.id
         )
         SELECT
             (SELECT array_agg(claimed.id) FROM claimed),
-            (SELECT count(*) FROM due) > (SELECT count(*) FROM claimed),
+            (SELECT count(*) FROM to_claim) > (SELECT count(*) FROM claimed),
+            -- `max` returns a row also if no lane has this place.
             max(lanes.queue),
             max(lanes.priority)
         INTO claimed_ids, skips_runs, cut_queue, cut_priority
@@ -300,7 +314,7 @@ BEGIN
         WHERE lanes.place = 1000;
     END IF;
     IF limited.ids && claimed_ids THEN
-        -- Counts started runs of limited definitions against their rates, and notes the share that
+        -- Counts started runs of limited definitions against their rates, and stores the share that
         -- was claimed last. limited_runs has locked these definitions.
         UPDATE jobctl.job_definitions AS definition
         SET
@@ -320,6 +334,7 @@ BEGIN
         ) AS started
         WHERE definition.name = started.job_type
             AND definition.is_limited
+            -- Leave out definitions in which nothing changes.
             AND (
                 definition.rate IS NOT NULL
                 OR definition.last_share IS DISTINCT FROM started.last_share
@@ -365,6 +380,8 @@ BEGIN
             );
         END IF;
     END IF;
+    -- If the claim took all runs that it might take, reached a limit of what it reads, or skipped a
+    -- run, more runs may be due.
     has_released := releases_right
         AND coalesce(cardinality(claimed_ids), 0) < at_most
         AND NOT skips_runs
@@ -437,7 +454,8 @@ CREATE FUNCTION jobctl.count_attempts(runs bigint[], job_types text[], statuses 
     AS $$
 DECLARE
     counted record;
-    newest record;
+    -- The newest row of the job and the day that no other session has locked.
+    target record;
     has_succeeded boolean;
 BEGIN
     FOR counted IN
@@ -477,7 +495,8 @@ BEGIN
                 count(ended.wait_time)
             ] AS waits,
             -- The attempts of a job ended at the same time, so none is the last. Store the most
-            -- important end: a death, then a success, then a failure.
+            -- important end: a death, then a success, then a failure. Runs that expired or were
+            -- dropped leave last_status as it is.
             CASE
                 WHEN bool_or(ended.status = 'dead') THEN 'dead'
                 WHEN bool_or(ended.status = 'succeeded') THEN 'succeeded'
@@ -489,31 +508,30 @@ BEGIN
             AS ended (run, job_type, status, outcome, run_time, wait_time)
         GROUP BY ended.job_type
     LOOP
-        -- Skips rows that other ticks have locked, so that no tick waits here. Adds a row if all
-        -- are locked.
-        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO newest
+        -- Skips rows that other ticks have locked, so that no tick waits here.
+        SELECT figures.id, figures.part, figures.writes, figures.failing_since INTO target
         FROM jobctl.job_figures AS figures
         WHERE figures.job_type = counted.job_type
             AND figures.day = (now() AT TIME ZONE 'UTC')::date
         ORDER BY figures.part DESC
         LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- A row gets at most 1,000 writes: while a session holds an old snapshot, each write leaves
-        -- a row version that the next one must step over.
-        IF NOT FOUND OR newest.writes >= 1000 THEN
+        -- Adds a row if all are locked. Also if the row has had 1,000 writes: while a session holds
+        -- an old snapshot, each write leaves a row version that the next one must step over.
+        IF NOT FOUND OR target.writes >= 1000 THEN
             INSERT INTO jobctl.job_figures (job_type, part)
-            VALUES (counted.job_type, coalesce(newest.part, 0) + 1)
-            RETURNING id, part, writes, failing_since INTO newest;
+            VALUES (counted.job_type, coalesce(target.part, 0) + 1)
+            RETURNING id, part, writes, failing_since INTO target;
         END IF;
         -- Whether the job has succeeded since failing_since: another row of the job may have that
-        -- success.
+        -- success. Then the failures of this row are counted from the start again.
         has_succeeded := counted.failed_attempts > 0
-            AND newest.failing_since IS NOT NULL
+            AND target.failing_since IS NOT NULL
             AND EXISTS (
                 SELECT FROM jobctl.job_figures AS figures
                 WHERE figures.job_type = counted.job_type
-                    AND figures.day >= (newest.failing_since AT TIME ZONE 'UTC')::date
-                    AND figures.last_succeeded_at >= newest.failing_since
+                    AND figures.day >= (target.failing_since AT TIME ZONE 'UTC')::date
+                    AND figures.last_succeeded_at >= target.failing_since
             );
         UPDATE jobctl.job_figures AS figures
         SET
@@ -551,7 +569,7 @@ BEGIN
                 ELSE coalesce(figures.failing_since, now())
             END,
             failing_run = coalesce(counted.failed_run, figures.failing_run)
-        WHERE figures.id = newest.id;
+        WHERE figures.id = target.id;
     END LOOP;
 EXCEPTION
     -- A result matters more than its figures. So it is also recorded if the figures take longer
@@ -569,8 +587,10 @@ CREATE FUNCTION jobctl.decide_followers(followers bigint[], OUT decides boolean,
     SET jit TO 'off'
     AS $$
 DECLARE
-    free bigint[];
-    unended bigint[];
+    -- The followers that this call has locked.
+    locked_ids bigint[];
+    -- The unfinished predecessors of which this call has written a new version.
+    rewritten_ids bigint[];
     candidates bigint[];
     to_queue bigint[];
     queued integer;
@@ -586,14 +606,16 @@ BEGIN
             SELECT FROM jobctl.job_runs AS run
             WHERE run.id = dependency.run_id
         );
-    free := ARRAY(
+    -- Locks the followers. The statements below read what these wait for, with a new snapshot.
+    locked_ids := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run
         WHERE run.id = ANY (followers)
         ORDER BY run.id
         FOR NO KEY UPDATE SKIP LOCKED
     );
-    -- Write a new version of each unfinished predecessor, although nothing changes, see above.
+    -- Writes a new version of each unfinished predecessor, although nothing changes, see the
+    -- header.
     WITH rewritten AS (
         UPDATE jobctl.job_runs AS run
         SET updated_at = run.updated_at
@@ -604,7 +626,7 @@ BEGIN
                 AND predecessor.id = ANY (ARRAY(
                     SELECT dependency.after_id
                     FROM jobctl.job_dependencies AS dependency
-                    WHERE dependency.run_id = ANY (free)
+                    WHERE dependency.run_id = ANY (locked_ids)
                         AND (dependency.state = 'due') IS TRUE
                 ))
             ORDER BY predecessor.id
@@ -612,10 +634,12 @@ BEGIN
         ))
         RETURNING run.id
     )
-    SELECT coalesce(array_agg(rewritten.id), '{}') INTO unended FROM rewritten;
+    SELECT coalesce(array_agg(rewritten.id), '{}') INTO rewritten_ids FROM rewritten;
+    -- Gives each due row of the locked followers its new state.
     WITH decided AS (
         UPDATE jobctl.job_dependencies AS dependency
         SET
+            -- The status of a deleted predecessor is NULL.
             state = CASE
                 WHEN predecessor.succeeded_attempt IS NOT NULL THEN 'met'
                 WHEN predecessor.status NOT IN ('dead', 'cancelled') THEN 'open'
@@ -626,6 +650,8 @@ BEGIN
                 predecessor.succeeded_attempt,
                 CASE WHEN predecessor.finished_at IS NOT NULL THEN predecessor.attempts END
             )
+        -- `due` is the same row as `dependency`: a LATERAL join can't refer to the target of an
+        -- UPDATE.
         FROM jobctl.job_dependencies AS due
         LEFT JOIN LATERAL (
             SELECT
@@ -639,14 +665,16 @@ BEGIN
                 END AS succeeded_attempt
             FROM jobctl.job_runs AS run
             WHERE run.id = due.after_id
+            -- OFFSET 0: computes succeeded_attempt once, although two expressions use it.
             OFFSET 0
         ) AS predecessor ON true
-        WHERE due.run_id = ANY (free)
+        WHERE due.run_id = ANY (locked_ids)
             AND (due.state = 'due') IS TRUE
+            -- If another session has locked an unfinished predecessor, the row stays due.
             AND (
                 predecessor.id IS NULL
                 OR predecessor.finished_at IS NOT NULL
-                OR predecessor.id = ANY (unended)
+                OR predecessor.id = ANY (rewritten_ids)
             )
             AND dependency.run_id = due.run_id
             AND dependency.after_id = due.after_id
@@ -664,6 +692,7 @@ BEGIN
                     )
             END AS reason
     ),
+    -- The followers that may now start, or must be cancelled: these have a reason.
     candidate AS (
         SELECT
             decided.run_id,
@@ -681,6 +710,7 @@ BEGIN
         array_agg(candidate.reason) FILTER (WHERE candidate.reason IS NOT NULL)
     INTO decides, candidates, to_cancel, reasons
     FROM candidate;
+    -- A candidate starts only if no other predecessor keeps it blocked.
     to_queue := ARRAY(
         SELECT run.id
         FROM jobctl.job_runs AS run
@@ -699,8 +729,8 @@ BEGIN
         -- that were due earlier.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
-            -- The run keeps the time that it had from run_at to expires_at. `least` ignores NULL,
-            -- so the condition keeps a run without an expiry from getting one.
+            -- The run keeps the length of the time from run_at to expires_at. `least` ignores NULL,
+            -- so without the condition, a run without an expiry would get one.
             WHEN run.expires_at IS NOT NULL
                 THEN least(
                     run.expires_at
@@ -868,7 +898,8 @@ CREATE FUNCTION jobctl.definition_keys(definition jobctl.job_definitions) RETURN
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
     SELECT CASE
-        -- Any program may insert a definition, so an action may be any JSON.
+        -- The file calls the command `shell`. Any program may insert a definition, so an action may
+        -- be any JSON, also without a command.
         WHEN definition.kind = 'shell' AND jsonb_typeof(definition.action) = 'object'
             THEN definition.action - 'command'
                 || jsonb_build_object('shell', definition.action -> 'command')
@@ -926,6 +957,7 @@ BEGIN
         SELECT oldest.id
         FROM jobctl.job_runs AS oldest
         WHERE oldest.id = ANY (ARRAY(
+            -- All waiting runs but the `most` newest.
             SELECT waiting.id
             FROM jobctl.waiting_runs(job, NULL) AS waiting (id)
             ORDER BY waiting.id DESC
@@ -975,11 +1007,14 @@ DECLARE
     counted_outcomes text[];
     run_times float8[];
     wait_times float8[];
+    -- The runs that have ended, and those that wait because their attempt asked for a later one.
     finals bigint[];
     snoozed bigint[];
+    -- Whether the UPDATE has skipped a run.
     is_skipped boolean;
 BEGIN
-    WITH asked AS (
+    -- The given runs whose claim or status fits, locked, with the values to write.
+    WITH matched AS (
         SELECT
             given.id,
             given.worker,
@@ -1119,13 +1154,13 @@ BEGIN
                     -- A run that ends keeps the time at which it was due.
                     CASE
                         WHEN next.status IN ('queued', 'failed') AND way <> 'release'
-                            THEN now() + make_interval(secs => asked.next_attempt_in)
+                            THEN now() + make_interval(secs => matched.next_attempt_in)
                         ELSE run.run_at
                     END,
                     run.attempts - (way = 'release')::integer,
                     run.uncounted_attempts + attempt.uncounted,
                     run.snoozed_attempts
-                        + CASE asked.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
+                        + CASE matched.outcome WHEN 'snoozed' THEN attempt.uncounted ELSE 0 END,
                     -- locked_by, locked_until, live_output
                     NULL,
                     NULL::timestamptz,
@@ -1134,12 +1169,12 @@ BEGIN
                         WHEN 'cancel' THEN coalesce(run.cancel_requested_at, now())
                         ELSE run.cancel_requested_at
                     END,
-                    coalesce(asked.error, run.last_error),
-                    coalesce(asked.error_type, run.error_type),
+                    coalesce(matched.error, run.last_error),
+                    coalesce(matched.error_type, run.error_type),
                     CASE
                         -- A snooze that ends its run, because no attempt is left, is a failure.
-                        WHEN asked.outcome IN ('failed', 'lease_expired')
-                            OR (asked.outcome = 'snoozed' AND next.status = 'dead')
+                        WHEN matched.outcome IN ('failed', 'lease_expired')
+                            OR (matched.outcome = 'snoozed' AND next.status = 'dead')
                             OR way = 'unreadable'
                             THEN now()
                         ELSE run.failed_at
@@ -1149,7 +1184,7 @@ BEGIN
                 FROM (
                     -- 1: this attempt does not count towards max_attempts. 0: it counts. At most
                     -- 100 of each kind do not, so that no run goes on forever.
-                    SELECT CASE asked.outcome
+                    SELECT CASE matched.outcome
                         WHEN 'snoozed' THEN (run.snoozed_attempts < 100)::integer
                         WHEN 'interrupted'
                             THEN (run.uncounted_attempts - run.snoozed_attempts < 100)::integer
@@ -1158,44 +1193,46 @@ BEGIN
                 ) AS attempt
                 CROSS JOIN LATERAL (
                     SELECT CASE
-                        WHEN asked.status NOT IN ('queued', 'failed') THEN asked.status
+                        WHEN matched.status NOT IN ('queued', 'failed') THEN matched.status
                         WHEN run.cancel_requested_at IS NOT NULL OR run.key_scope = 'replaced'
                             THEN 'cancelled'
                         WHEN way <> 'release'
                             AND run.attempts
                                 >= run.max_attempts + run.uncounted_attempts + attempt.uncounted
                             THEN 'dead'
-                        ELSE asked.status
+                        ELSE matched.status
                     END AS status
                 ) AS next
             )
-        FROM asked
+        FROM matched
         -- Not also `run.id = ANY (runs)`, which would read the array for each run.
-        WHERE run.id = asked.id
+        WHERE run.id = matched.id
         RETURNING
             run.id,
             run.job_type,
             run.status,
             CASE
-                WHEN asked.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
-                ELSE asked.outcome
+                -- A snooze that ended its run is a failure, see failed_at above.
+                WHEN matched.outcome = 'snoozed' AND run.failed_at = now() THEN 'failed'
+                ELSE matched.outcome
             END AS outcome,
             run.finished_at IS NOT NULL AS is_final,
             run.expires_at <= run.run_at AS expires_first,
+            -- Only a run that ended still has the run_at for which it waited.
             greatest(0, date_part('epoch', run.started_at - run.run_at)) AS waited,
-            asked.worker,
-            asked.attempt_number,
-            asked.claim_time,
-            asked.error_type,
-            coalesce(asked.detail, asked.error) AS error,
-            asked.exit_code,
-            asked.signal,
-            asked.http_status,
-            asked.output,
-            asked.output_bytes,
-            asked.is_truncated,
-            asked.started_ago,
-            asked.ended_ago
+            matched.worker,
+            matched.attempt_number,
+            matched.claim_time,
+            matched.error_type,
+            coalesce(matched.detail, matched.error) AS error,
+            matched.exit_code,
+            matched.signal,
+            matched.http_status,
+            matched.output,
+            matched.output_bytes,
+            matched.is_truncated,
+            matched.started_ago,
+            matched.ended_ago
     ),
     history AS (
         INSERT INTO jobctl.job_attempts (
@@ -1248,27 +1285,31 @@ BEGIN
         -- In the order of the runs, so that the first of several attempts that fail alike names the
         -- incident.
         ORDER BY changed.id
+        -- If the history has the attempt already, the run still ends.
         ON CONFLICT (run_id, attempt) DO NOTHING
     )
     SELECT
-        array_agg(changed.id),
-        array_agg(changed.attempt_number),
-        array_agg(changed.claim_time),
-        array_agg(changed.status),
-        array_agg(coalesce(changed.expires_first, false)),
-        array_agg(changed.job_type),
-        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END),
-        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END),
+        array_agg(changed.id) AS ids,
+        array_agg(changed.attempt_number) AS attempts,
+        array_agg(changed.claim_time) AS claimed_at,
+        array_agg(changed.status) AS statuses,
+        array_agg(coalesce(changed.expires_first, false)) AS expires_first,
+        array_agg(changed.job_type) AS jobs,
+        -- count_attempts counts dropped and expired runs by these names.
+        array_agg(CASE way WHEN 'dropped' THEN way ELSE changed.status END) AS counted_statuses,
+        array_agg(CASE WHEN way IN ('expired', 'dropped') THEN way ELSE changed.outcome END)
+            AS counted_outcomes,
         array_agg(
             CASE
                 WHEN changed.outcome = 'succeeded' THEN changed.started_ago - changed.ended_ago
             END
-        ),
-        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END),
-        array_agg(changed.id) FILTER (WHERE changed.is_final),
+        ) AS run_times,
+        array_agg(CASE WHEN way = 'result' AND changed.is_final THEN changed.waited END)
+            AS wait_times,
+        array_agg(changed.id) FILTER (WHERE changed.is_final) AS finals,
         array_agg(changed.id)
-            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued'),
-        count(*) < (SELECT count(*) FROM asked)
+            FILTER (WHERE changed.outcome = 'snoozed' AND changed.status = 'queued') AS snoozed,
+        count(*) < (SELECT count(*) FROM matched) AS is_skipped
     INTO
         ids,
         attempts,
@@ -1302,7 +1343,8 @@ BEGIN
     queues_runs := false;
     IF finals IS NOT NULL THEN
         followed := jobctl.mark_followers(finals);
-        -- This check costs less than the call. In most schemas, no definition has `after`.
+        -- This check costs less than the call of note_predecessors. In most schemas, no definition
+        -- has `after`.
         IF EXISTS (
             SELECT FROM jobctl.job_definitions AS following
             WHERE following.after IS NOT NULL
@@ -1318,7 +1360,7 @@ CREATE FUNCTION jobctl.enqueue(job text, payload jsonb DEFAULT '{}'::jsonb, key 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    queued record;
+    answer record;
     refusal record;
 BEGIN
     IF after <> '{}' AND (on_conflict = 'replace' OR debounce IS NOT NULL) THEN
@@ -1339,32 +1381,34 @@ BEGIN
         WHEN or_cancel THEN 'or_cancel'
         ELSE after_rule
     END;
-    queued := jobctl.try_enqueue(
+    answer := jobctl.try_enqueue(
         job, payload, key, run_at, coalesce("in", run_in), priority, queue, max_attempts, timeout,
         backoff, key_scope, on_conflict, debounce, debounce_max, expires_in, share, lock, worker,
         traceparent, caller
     );
-    IF queued.result = 'enqueued' AND after <> '{}' THEN
+    -- Only a new run waits for others. An existing run with the key stays as it is.
+    IF answer.result = 'enqueued' AND after <> '{}' THEN
         refusal := jobctl.wait_for(
-            array_fill(queued.id, ARRAY[cardinality(after)]),
+            array_fill(answer.id, ARRAY[cardinality(after)]),
             after,
             array_fill(after_rule, ARRAY[cardinality(after)]),
             caller
         );
-        queued.code := refusal.code;
-        queued.reason := refusal.reason;
+        answer.code := refusal.code;
+        answer.reason := refusal.reason;
     END IF;
-    IF queued.code IS NULL THEN
-        RETURN queued.id;
+    IF answer.code IS NULL THEN
+        RETURN answer.id;
     END IF;
     RAISE EXCEPTION USING
-        ERRCODE = queued.code,
+        ERRCODE = answer.code,
+        -- The texts of try_enqueue name run_in, also if the caller gave `in`.
         MESSAGE = CASE
-            WHEN "in" IS NOT NULL AND queued.code = '22023'
-                THEN replace(queued.reason, 'run_in', 'in')
-            ELSE queued.reason
+            WHEN "in" IS NOT NULL AND answer.code = '22023'
+                THEN replace(answer.reason, 'run_in', 'in')
+            ELSE answer.reason
         END,
-        DETAIL = CASE WHEN queued.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
+        DETAIL = CASE WHEN answer.code IN ('JC004', 'JC009') THEN key ELSE coalesce(job, '') END;
 END
 $$;
 CREATE FUNCTION jobctl.enqueue_following(definitions bigint[], times timestamp with time zone[]) RETURNS boolean
@@ -1373,14 +1417,16 @@ CREATE FUNCTION jobctl.enqueue_following(definitions bigint[], times timestamp w
     SET row_security TO 'off'
     AS $$
 DECLARE
-    free uuid[];
+    -- The rows of job_predecessors that this call has locked.
+    locked_ids uuid[];
     enqueued bigint[];
-    has_changed boolean;
+    has_deleted boolean;
 BEGIN
-    free := ARRAY(
+    locked_ids := ARRAY(
         SELECT noted.id
         FROM jobctl.job_predecessors AS noted
         JOIN (
+            -- Here and below, -infinity replaces NULL, which `=` would not match.
             SELECT DISTINCT given.definition_id, coalesce(given.time, '-infinity') AS time
             FROM unnest(definitions, times) AS given (definition_id, time)
         ) AS asked
@@ -1390,95 +1436,99 @@ BEGIN
         LIMIT 10000
         FOR UPDATE OF noted SKIP LOCKED
     );
-    WITH found AS MATERIALIZED (
+    WITH locked AS MATERIALIZED (
         SELECT
             noted.*,
             max(noted.run_id) OVER (
                 PARTITION BY noted.definition_id, noted.scheduled_for, noted.job_type
-            ) AS newest
-        FROM unnest(free) AS free (id)
-        JOIN jobctl.job_predecessors AS noted ON noted.id = free.id
+            ) AS newest_run
+        FROM unnest(locked_ids) AS chosen (id)
+        JOIN jobctl.job_predecessors AS noted ON noted.id = chosen.id
     ),
-    due AS MATERIALIZED (
+    -- One row for each job that follows and each of its times.
+    followings AS MATERIALIZED (
         SELECT
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.is_old,
-            following.after IS NULL AS is_over,
-            coalesce(following.after <@ noted.jobs, false)
-            -- All rows of a scheduled time must be free. Without a scheduled time, a locked row can
-            -- count for the next run instead.
+            grouped.definition_id,
+            grouped.scheduled_for,
+            grouped.is_old,
+            following.after IS NULL AS follows_no_longer,
+            -- Each job in `after` has a row for this time.
+            coalesce(following.after <@ grouped.jobs, false)
+            -- This call must have locked all rows of a scheduled time. Without a scheduled time, a
+            -- row that another session has locked can count for the next run instead.
             AND (
-                noted.scheduled_for IS NULL
-                OR noted.rows = (
+                grouped.scheduled_for IS NULL
+                OR grouped.rows = (
                     SELECT count(*)
-                    FROM jobctl.job_predecessors AS other
-                    WHERE other.definition_id = noted.definition_id
-                        AND other.scheduled_for = noted.scheduled_for
+                    FROM jobctl.job_predecessors AS noted
+                    WHERE noted.definition_id = grouped.definition_id
+                        AND noted.scheduled_for = grouped.scheduled_for
                 )
             ) AS is_complete
         FROM (
             SELECT
-                found.definition_id,
-                found.scheduled_for,
-                array_agg(DISTINCT found.job_type) AS jobs,
+                locked.definition_id,
+                locked.scheduled_for,
+                array_agg(DISTINCT locked.job_type) AS jobs,
                 count(*) AS rows,
-                found.scheduled_for IS NOT NULL
-                    AND min(found.noted_at) <= now() - interval '7 days' AS is_old
-            FROM found
-            GROUP BY found.definition_id, found.scheduled_for
-        ) AS noted
+                locked.scheduled_for IS NOT NULL
+                    AND min(locked.noted_at) <= now() - interval '7 days' AS is_old
+            FROM locked
+            GROUP BY locked.definition_id, locked.scheduled_for
+        ) AS grouped
         LEFT JOIN jobctl.job_definitions AS following
-            ON following.id = noted.definition_id
+            ON following.id = grouped.definition_id
             AND following.enabled
             AND following.paused_at IS NULL
     ),
-    seen AS MATERIALIZED (
+    judged AS MATERIALIZED (
         SELECT
-            found.id,
+            locked.id,
             -- For a scheduled time, follow every run, because a job may have one for each worker.
             -- Otherwise, follow the newest.
-            found.scheduled_for IS NOT NULL OR found.run_id = found.newest AS is_followed,
-            due.is_complete
-                OR due.is_over
-                OR due.is_old
-                OR found.scheduled_for IS NULL AND found.run_id < found.newest AS is_done
-        FROM found
-        JOIN due
-            ON due.definition_id = found.definition_id
-            AND coalesce(due.scheduled_for, '-infinity')
-                = coalesce(found.scheduled_for, '-infinity')
+            locked.scheduled_for IS NOT NULL OR locked.run_id = locked.newest_run AS is_followed,
+            -- The row was used, or will never be used.
+            followings.is_complete
+                OR followings.follows_no_longer
+                OR followings.is_old
+                OR locked.scheduled_for IS NULL AND locked.run_id < locked.newest_run
+                AS is_to_delete
+        FROM locked
+        JOIN followings
+            ON followings.definition_id = locked.definition_id
+            AND coalesce(followings.scheduled_for, '-infinity')
+                = coalesce(locked.scheduled_for, '-infinity')
     ),
     kept AS (
         UPDATE jobctl.job_predecessors AS noted
         SET is_new = false
-        FROM seen
-        WHERE noted.id = seen.id
+        FROM judged
+        WHERE noted.id = judged.id
             AND noted.is_new
-            AND NOT seen.is_done
+            AND NOT judged.is_to_delete
     ),
-    noted AS (
+    deleted AS (
         DELETE FROM jobctl.job_predecessors AS noted
-        USING seen
-        WHERE noted.id = seen.id
-            AND seen.is_done
-        RETURNING noted.*, seen.is_followed
+        USING judged
+        WHERE noted.id = judged.id
+            AND judged.is_to_delete
+        RETURNING noted.*, judged.is_followed
     ),
     predecessors AS MATERIALIZED (
         -- A run that was retried may have ended twice, and so have two rows.
         SELECT DISTINCT
-            noted.definition_id,
-            noted.scheduled_for,
-            noted.run_id,
+            deleted.definition_id,
+            deleted.scheduled_for,
+            deleted.run_id,
             run.traceparent
-        FROM noted
-        JOIN jobctl.job_definitions AS following ON following.id = noted.definition_id
-        LEFT JOIN jobctl.job_runs AS run ON run.id = noted.run_id
-        WHERE noted.is_followed
-            AND noted.job_type = ANY (following.after)
+        FROM deleted
+        JOIN jobctl.job_definitions AS following ON following.id = deleted.definition_id
+        LEFT JOIN jobctl.job_runs AS run ON run.id = deleted.run_id
+        WHERE deleted.is_followed
+            AND deleted.job_type = ANY (following.after)
             -- Leave out deleted runs without a scheduled time: they had ended as `when` asks.
             -- Deleted runs of a scheduled time stay in, because nothing says how they ended.
-            AND (run.id IS NOT NULL OR noted.scheduled_for IS NOT NULL)
+            AND (run.id IS NOT NULL OR deleted.scheduled_for IS NOT NULL)
     ),
     new AS (
         INSERT INTO jobctl.job_runs AS run (
@@ -1502,18 +1552,18 @@ BEGIN
             following.payload,
             following.queue,
             following.priority,
-            coalesce(due.scheduled_for, now()),
+            coalesce(followings.scheduled_for, now()),
             CASE WHEN awaited.runs > 0 THEN 'blocked' ELSE 'queued' END,
             following.max_attempts,
             following.backoff,
-            due.scheduled_for,
-            coalesce(due.scheduled_for, now())
+            followings.scheduled_for,
+            coalesce(followings.scheduled_for, now())
                 + extract(epoch FROM following.expires) * interval '1 second',
             awaited.traceparent,
             -- The schema's owner, because an application must not own the run that follows its run.
             CURRENT_USER
-        FROM due
-        JOIN jobctl.job_definitions AS following ON following.id = due.definition_id
+        FROM followings
+        JOIN jobctl.job_definitions AS following ON following.id = followings.definition_id
         CROSS JOIN LATERAL (
             SELECT
                 count(*) AS runs,
@@ -1522,13 +1572,13 @@ BEGIN
                         FILTER (WHERE predecessor.traceparent IS NOT NULL)
                 )[1] AS traceparent
             FROM predecessors AS predecessor
-            WHERE predecessor.definition_id = due.definition_id
-                AND predecessor.scheduled_for IS NOT DISTINCT FROM due.scheduled_for
+            WHERE predecessor.definition_id = followings.definition_id
+                AND predecessor.scheduled_for IS NOT DISTINCT FROM followings.scheduled_for
         ) AS awaited
-        WHERE due.is_complete
-        ORDER BY due.scheduled_for, following.id
-        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
-        -- in silence, if the sequence is behind its table.
+        WHERE followings.is_complete
+        ORDER BY followings.scheduled_for, following.id
+        -- Only a conflict in the index job_runs_fire, whose columns these are: the time already has
+        -- its run. A conflict of ids, if the sequence is behind its table, still raises an error.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -1545,10 +1595,11 @@ BEGIN
     )
     SELECT
         ARRAY(SELECT new.id FROM new),
-        EXISTS (SELECT FROM noted)
-    INTO enqueued, has_changed;
+        EXISTS (SELECT FROM deleted)
+    INTO enqueued, has_deleted;
+    -- Other jobs may follow these new runs.
     PERFORM jobctl.note_predecessors(enqueued);
-    RETURN has_changed;
+    RETURN has_deleted;
 END
 $$;
 CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
@@ -1559,7 +1610,7 @@ CREATE FUNCTION jobctl.enqueue_hooks(runs bigint[]) RETURNS boolean
 DECLARE
     hooked record;
     refusal text;
-    hook bigint;
+    hook_run bigint;
     enqueues boolean := false;
 BEGIN
     IF NOT EXISTS (
@@ -1580,17 +1631,17 @@ BEGIN
             run.share,
             run.traceparent,
             last.worker,
-            CASE WHEN death.is_of_attempt THEN last.incident END AS incident,
+            CASE WHEN death.is_by_attempt THEN last.incident END AS incident,
             CASE WHEN run.status <> 'succeeded' THEN run.error_type END AS error_type,
             CASE WHEN run.status <> 'succeeded' THEN run.last_error END AS error,
-            CASE WHEN death.is_of_attempt THEN last.cause END AS cause,
-            CASE WHEN death.is_of_attempt THEN jobctl.last_line(last.output) END AS last_line,
+            CASE WHEN death.is_by_attempt THEN last.cause END AS cause,
+            CASE WHEN death.is_by_attempt THEN jobctl.last_line(last.output) END AS last_line,
             CASE run.status
                 WHEN 'succeeded' THEN 'succeeded'
                 WHEN 'cancelled' THEN 'was cancelled'
                 ELSE 'is dead after ' || run.attempts
                     || CASE run.attempts WHEN 1 THEN ' attempt' ELSE ' attempts' END
-            END AS what
+            END AS ending
         FROM unnest(runs) AS ended (id)
         JOIN jobctl.job_runs AS run ON run.id = ended.id
         LEFT JOIN jobctl.job_attempts AS last
@@ -1600,8 +1651,8 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT
                 run.status = 'dead'
-                -- If the error types differ, the run died after this attempt, for another reason.
-                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_of_attempt
+                -- If the error types differ, the run died after its last attempt, by another cause.
+                AND last.error_type IS NOT DISTINCT FROM run.error_type AS is_by_attempt
         ) AS death
         CROSS JOIN LATERAL (VALUES
             ('on_dead', definition.on_dead, run.status = 'dead'),
@@ -1611,17 +1662,17 @@ BEGIN
         WHERE definition.has_hooks
             AND hook.job IS NOT NULL
             AND hook.is_due
-            -- Only runs that ended in this transaction.
+            -- Only runs that ended in this transaction, and that are not runs of hooks.
             AND run.finished_at = now()
             AND NOT jobctl.is_hook(definition.name)
         ORDER BY run.id, hook.key
     LOOP
         BEGIN
-            SELECT enqueued.id, enqueued.reason INTO hook, refusal
+            SELECT enqueued.id, enqueued.reason INTO hook_run, refusal
             FROM jobctl.try_enqueue(
                 job => hooked.hook_job,
                 payload => jsonb_build_object(
-                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.what)
+                    'text', format('run %s of job %s %s', hooked.id, hooked.job, hooked.ending)
                         || coalesce(': ' || hooked.error, '')
                         || coalesce(': ' || hooked.last_line, ''),
                     'run', hooked.id,
@@ -1653,12 +1704,12 @@ BEGIN
                 key_scope => 'live',
                 traceparent => hooked.traceparent
             ) AS enqueued;
-            -- With pass_result, the hook reads the output of the attempt that ended.
+            -- With pass_result, the hook reads the output of the run's last attempt.
             INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
             SELECT run.id, hooked.id, 'any_end', 'met', hooked.attempts
             FROM jobctl.job_runs AS run
             JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
-            WHERE run.id = hook
+            WHERE run.id = hook_run
                 AND definition.pass_result
             ON CONFLICT DO NOTHING;
         EXCEPTION
@@ -1682,34 +1733,38 @@ CREATE FUNCTION jobctl.enqueue_refusal(job text, definition jobctl.job_definitio
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    is_hook boolean;
+    is_by_owner boolean;
+    is_of_hook boolean;
+    only_ends_enqueue boolean;
 BEGIN
     IF definition.id IS NULL THEN
         code := 'JC003';
         reason := format('no definition `%s`', job);
         RETURN;
     END IF;
-    -- Only the ends of runs enqueue a hook. Otherwise an enqueuer could forge alerts, and use up
-    -- the rate of the real ones. A hook has no hooks of its own, so a definition with hooks needs
-    -- no call of is_hook.
-    is_hook := definition.enqueuers IS NULL
+    IF NOT definition.enabled THEN
+        -- A disabled definition takes runs only from the schema's owner. enqueue_hooks also calls
+        -- as the owner, but must not enqueue here; the prefix marks the keys of its runs.
+        is_by_owner := pg_has_role(caller, CURRENT_USER, 'USAGE') IS TRUE;
+        is_of_hook := coalesce(key ~ '^jobctl-hook-', false);
+        IF is_of_hook OR NOT is_by_owner THEN
+            code := '55000';
+            reason := format('definition `%s` is disabled and takes no new runs', job);
+            RETURN;
+        END IF;
+    END IF;
+    -- Without a list of enqueuers, only ends of runs enqueue a hook. Otherwise any enqueuer could
+    -- forge alerts, and use up the rate of the real ones. `apply` rejects hooks that have hooks, so
+    -- a definition with hooks needs no call of is_hook.
+    only_ends_enqueue := definition.enqueuers IS NULL
         AND NOT definition.has_hooks
         AND jobctl.is_hook(job);
-    IF NOT definition.enabled
-        -- The owner may enqueue runs of a disabled definition, but not as a hook. enqueue_hooks
-        -- also calls as the owner.
-        AND (
-            key ~ '^jobctl-hook-'
-            OR pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
-        )
-    THEN
-        code := '55000';
-        reason := format('definition `%s` is disabled and takes no new runs', job);
-    ELSIF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT is_hook)
+    -- The schema's owner is an operator, too, so enqueue_hooks may enqueue.
+    IF (exceeded IS NULL AND definition.enqueuers IS NULL AND NOT only_ends_enqueue)
         OR jobctl.is_operator(caller)
     THEN
         RETURN;
-    ELSIF is_hook THEN
+    ELSIF only_ends_enqueue THEN
         code := '42501';
         reason := format(
             'definition `%s` is a hook, so only ends of runs enqueue it, unless its '
@@ -1745,9 +1800,9 @@ CREATE FUNCTION jobctl.enqueue_runs(runs jsonb[], tries integer DEFAULT 5, calle
     AS $$
 #variable_conflict use_column
 DECLARE
-    -- The places of runs without an answer: their keys were taken, or their ids.
+    -- The places in `runs` of the runs without an answer: other runs have their keys or ids.
     open integer[];
-    -- The ids that were tried for the open runs.
+    -- The ids that were tried for these runs.
     tried bigint[];
     number integer;
     answer record;
@@ -1761,6 +1816,7 @@ BEGIN
     THEN
         RAISE EXCEPTION 'permission denied for table job_runs' USING ERRCODE = '42501';
     END IF;
+    -- The jobs that the role may not enqueue: one check for all runs of a job.
     WITH refused AS MATERIALIZED (
         SELECT line.job, refusal.code, refusal.reason
         FROM (SELECT DISTINCT run ->> 'job_type' FROM unnest(runs) AS run) AS line (job)
@@ -1770,6 +1826,7 @@ BEGIN
         WHERE line.job NOT IN ('shell', 'http')
             AND refusal.code IS NOT NULL
     ),
+    -- Each run with the values that apply to it, and the results of all checks.
     given AS (
         SELECT
             line.ordinal,
@@ -1850,8 +1907,9 @@ BEGIN
         ) AS value
         LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
         LEFT JOIN refused ON refused.job = run.job_type
-        -- The condition on max_waiting is in a subquery: as a condition of the join, it would not
-        -- keep PostgreSQL from calling the function.
+        -- try_enqueue enqueues the runs of definitions with max_waiting. This condition is in a
+        -- subquery: as a condition of the join, it would not keep PostgreSQL from calling the
+        -- function for the other runs.
         LEFT JOIN (
             LATERAL (
                 SELECT run.job_type AS job
@@ -1867,6 +1925,7 @@ BEGIN
         ) ON true
         OFFSET 0
     ),
+    -- Each run with its refusal, if there is one.
     checked AS (
         SELECT
             given.*,
@@ -1879,6 +1938,7 @@ BEGIN
             coalesce(given.limited_reason, given.refused_reason, excess.reason, given.wrong)
                 AS reason
         FROM given
+        -- Only a run that exceeds a limit costs this call: whether the role may exceed limits.
         CROSS JOIN LATERAL (
             SELECT CASE WHEN given.exceeded IS NOT NULL THEN (
                 SELECT (
@@ -1896,6 +1956,7 @@ BEGIN
             OFFSET 0
         ) AS excess
     ),
+    -- Each run with the id of the waiting run that it has replaced, or with the id to insert.
     asked AS MATERIALIZED (
         SELECT
             replaced.*,
@@ -1914,6 +1975,7 @@ BEGIN
                             checked.job_type,
                             checked.key,
                             checked.payload,
+                            -- Not in the past, here and below, see try_enqueue.
                             greatest(checked.at, now()),
                             checked.debounce_max,
                             checked.at + checked.expires_after,
@@ -1921,7 +1983,7 @@ BEGIN
                             checked.lock,
                             checked.worker,
                             checked.traceparent,
-                            true
+                            takes_key => true
                         )
                 END AS replaced_id
             FROM checked
@@ -1972,14 +2034,16 @@ BEGIN
         RETURNING run.id
     )
     SELECT
-        array_agg(answer.id),
-        array_agg(answer.result),
-        array_agg(answer.code),
-        array_agg(answer.reason),
-        array_agg(answer.status),
-        array_agg(answer.due_at),
-        array_agg(answer.ordinal) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL),
-        array_agg(answer.tried) FILTER (WHERE answer.result IS NULL AND answer.code IS NULL)
+        array_agg(answered.id) AS ids,
+        array_agg(answered.result) AS results,
+        array_agg(answered.code) AS codes,
+        array_agg(answered.reason) AS reasons,
+        array_agg(answered.status) AS statuses,
+        array_agg(answered.due_at) AS due_ats,
+        array_agg(answered.ordinal)
+            FILTER (WHERE answered.result IS NULL AND answered.code IS NULL) AS open,
+        array_agg(answered.tried)
+            FILTER (WHERE answered.result IS NULL AND answered.code IS NULL) AS tried
     INTO ids, results, codes, reasons, statuses, due_ats, open, tried
     FROM (
         SELECT
@@ -2006,10 +2070,11 @@ BEGIN
             OFFSET 0
         ) AS new
         ORDER BY asked.ordinal
-    ) AS answer;
+    ) AS answered;
     IF open IS NULL THEN
         RETURN;
     END IF;
+    -- Answers the open runs whose keys other runs have.
     FOR answer IN
         SELECT place.number, found.*
         FROM unnest(open) AS place (number)
@@ -2059,6 +2124,7 @@ BEGIN
         END LOOP;
         RETURN;
     END IF;
+    -- Tries the runs again that are still open, and copies the answers to their places.
     again := jobctl.enqueue_runs(
         ARRAY(SELECT runs[place.number] FROM unnest(open) AS place (number)),
         tries - 1,
@@ -2118,14 +2184,16 @@ CREATE FUNCTION jobctl.failure_cause(error_type text, error text, output text) R
                 ELSE right(error, 1000)
             END AS tail,
             CASE error_type
-                -- NULL if the last line is longer than 1,000 characters.
+                -- NULL if the last line is longer than 1,000 characters. The \n in front is for an
+                -- output of one line: the pattern begins with the end of the line before.
                 WHEN 'exit_code'
                     THEN substring(right(E'\n' || output, 1000), '[\r\n]([^\r\n]*\S)\s*$')
                 ELSE left(error, 1000)
             END AS line
     ) AS said
     -- Most texts have no error of the operating system. For them, LIKE saves the slow regular
-    -- expression. COLLATE "C": in Turkish, the lower case of I is not i.
+    -- expression; it reads the end of the output and the error at once. COLLATE "C": in Turkish,
+    -- the lower case of I is not i. COLLATE "default": in C, \w matches only letters of ASCII.
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN lower(right(coalesce(output, '') || coalesce(error, ''), 1200) COLLATE "C")
@@ -2190,7 +2258,8 @@ CREATE FUNCTION jobctl.fire(definition_id bigint, seen timestamp with time zone,
 #variable_conflict use_column
 DECLARE
     definition jobctl.job_definitions;
-    own jobctl.job_schedules;
+    -- The schedule of an application; NULLs if the definition's schedule fires.
+    app jobctl.job_schedules;
     fired bigint[] := '{}';
     due timestamptz[] := fire.times;
     -- The worker of each run; NULL: any worker may run it. Not the text `{NULL}`, which depends on
@@ -2198,24 +2267,26 @@ DECLARE
     workers text[] := ARRAY[NULL];
     skipped bigint;
 BEGIN
+    -- Locks the schedule. If another tick has locked it, the row stays NULL, and the checks fail.
     IF fire.schedule_id IS NULL THEN
         SELECT * INTO definition
         FROM jobctl.job_definitions AS stored
         WHERE stored.id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
     ELSE
-        SELECT * INTO own
+        SELECT * INTO app
         FROM jobctl.job_schedules AS stored
         WHERE stored.id = fire.schedule_id
             AND stored.definition_id = fire.definition_id
         FOR NO KEY UPDATE SKIP LOCKED;
         SELECT * INTO definition
         FROM jobctl.job_definitions AS stored
-        WHERE stored.id = own.definition_id;
-        definition.schedule := own.schedule;
-        definition.time_zone := own.time_zone;
-        definition.next_run_at := own.next_run_at;
-        definition.payload := own.payload;
+        WHERE stored.id = app.definition_id;
+        -- The application's schedule replaces that of the definition from here on.
+        definition.schedule := app.schedule;
+        definition.time_zone := app.time_zone;
+        definition.next_run_at := app.next_run_at;
+        definition.payload := app.payload;
     END IF;
     IF (
         definition.enabled
@@ -2226,22 +2297,24 @@ BEGIN
         AND coalesce(fire.seen <= now(), true)
         -- The checks from here on limit what a worker can invent, because SQL can't compute the
         -- times of a schedule: each minute fires at most once.
-        -- The next time must be later than the last one, and a full minute. A schedule that is put
-        -- off keeps its time. An application's schedule without an end always has a next time.
         AND CASE
+            -- A schedule that is put off keeps its time.
             WHEN fire.put_off_until IS NOT NULL
                 THEN fire.next IS NOT DISTINCT FROM fire.seen AND cardinality(fire.times) = 0
-            ELSE coalesce(
-                fire.next
-                    > coalesce(fire.seen, least(own.updated_at, now() - interval '1 hour'))
-                    AND extract(epoch FROM fire.next) % 60 = 0,
-                own.id IS NULL OR own.ends_at IS NOT NULL
-            )
+            -- An application's schedule without an end always has a next time.
+            WHEN fire.next IS NULL THEN app.id IS NULL OR app.ends_at IS NOT NULL
+            -- The next time is a full minute, and later than the one that was due. A schedule that
+            -- had no time yet gets its first one: after it was stored, or after the tick read it,
+            -- which was less than an hour ago.
+            ELSE extract(epoch FROM fire.next) % 60 = 0
+                AND fire.next
+                    > coalesce(fire.seen, least(app.updated_at, now() - interval '1 hour'))
         END
         AND cardinality(fire.times) <= definition.most_fires
         AND coalesce(array_ndims(fire.times), 1) = 1
         AND extract(epoch FROM fire.delay) BETWEEN 0 AND extract(epoch FROM definition.spread)
-        -- Limit the number, so that the sum of skipped_fires can't overflow.
+        -- At most one time a minute was missed. Without a limit, the sum in skipped_fires could
+        -- overflow.
         AND fire.missed BETWEEN 0
             AND coalesce(extract(epoch FROM now() - fire.seen) / 60, 0) + 1
         AND NOT EXISTS (
@@ -2250,8 +2323,8 @@ BEGIN
                 nominal BETWEEN fire.seen AND now()
                 AND (nominal = fire.seen OR extract(epoch FROM nominal) % 60 = 0)
                 AND coalesce(nominal < fire.next, true)
-                AND nominal BETWEEN coalesce(own.starts_at, '-infinity')
-                    AND coalesce(own.ends_at, 'infinity')
+                AND nominal BETWEEN coalesce(app.starts_at, '-infinity')
+                    AND coalesce(app.ends_at, 'infinity')
             ) IS NOT TRUE
         )
     ) IS NOT TRUE THEN
@@ -2266,10 +2339,12 @@ BEGIN
         workers := ARRAY(
             SELECT pinned
             FROM unnest(workers) AS pinned
+            -- The conditions also repeat those of the indexes, so that these can be used. Running
+            -- and waiting runs of a definition have an index each.
             WHERE CASE
-                WHEN own.id IS NOT NULL THEN NOT EXISTS (
+                WHEN app.id IS NOT NULL THEN NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
-                    WHERE run.schedule = own.name
+                    WHERE run.schedule = app.name
                         AND run.schedule IS NOT NULL
                         AND run.finished_at IS NULL
                         AND run.definition_id = definition.id
@@ -2295,9 +2370,9 @@ BEGIN
         );
     END IF;
     -- In seconds, because the length of a month or a day depends on the time that it is added to.
+    delay := extract(epoch FROM fire.delay) * interval '1 second';
     -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
     -- here, so this statement, which is the only one that reads the payload, does not read it.
-    delay := extract(epoch FROM fire.delay) * interval '1 second';
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
@@ -2325,16 +2400,16 @@ BEGIN
             definition.max_attempts,
             definition.backoff,
             nominal,
-            own.name,
+            app.name,
             pinned,
-            own.share,
+            app.share,
             nominal + delay + extract(epoch FROM definition.expires) * interval '1 second',
-            coalesce(own.owner, SESSION_USER)
+            coalesce(app.owner, SESSION_USER)
         FROM unnest(due) AS nominal
         CROSS JOIN unnest(workers) AS pinned
         ORDER BY nominal, pinned
-        -- The columns of the index job_runs_fire. Without them, a conflict of ids would drop runs
-        -- in silence, if the sequence is behind its table.
+        -- Only a conflict in the index job_runs_fire, whose columns these are: the time already has
+        -- its run. A conflict of ids, if the sequence is behind its table, still raises an error.
         ON CONFLICT (definition_id, coalesce(schedule, ''), scheduled_for, coalesce(worker, ''))
             WHERE scheduled_for IS NOT NULL
             DO NOTHING
@@ -2346,7 +2421,7 @@ BEGIN
     INTO fired, skipped
     FROM queued;
     PERFORM jobctl.note_predecessors(fired);
-    IF own.id IS NULL THEN
+    IF app.id IS NULL THEN
         UPDATE jobctl.job_definitions AS moved
         SET
             next_run_at = fire.next,
@@ -2354,14 +2429,14 @@ BEGIN
             skipped_fires = moved.skipped_fires + skipped
         WHERE moved.id = definition.id;
     ELSIF fire.next IS NULL AND fire.put_off_until IS NULL THEN
-        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = own.id;
+        DELETE FROM jobctl.job_schedules AS ended WHERE ended.id = app.id;
     ELSE
         UPDATE jobctl.job_schedules AS moved
         SET
             next_run_at = fire.next,
             put_off_until = fire.put_off_until,
             skipped_fires = moved.skipped_fires + skipped
-        WHERE moved.id = own.id;
+        WHERE moved.id = app.id;
     END IF;
     RETURN fired;
 END
@@ -2394,6 +2469,7 @@ BEGIN
                         WHERE run.id = dependency.after_id
                     )
                 );
+            -- Rows of followers that were deleted before.
             DELETE FROM jobctl.job_dependencies AS dependency
             WHERE dependency.after_id = ANY (ARRAY(SELECT deleted.id FROM deleted))
                 AND NOT EXISTS (
@@ -2422,6 +2498,7 @@ BEGIN
         SELECT
             run.job_type,
             max(run.run_at) AS until,
+            -- The run that is due last.
             (array_agg(run.id ORDER BY run.run_at DESC, run.id DESC))[1] AS run_id
         FROM jobctl.job_runs AS run
         JOIN jobctl.job_definitions AS definition
@@ -2431,11 +2508,12 @@ BEGIN
             AND run.run_at > now()
         GROUP BY run.job_type
     ),
-    ended AS (
+    removed AS (
         DELETE FROM jobctl.job_holds AS hold
         WHERE hold.id IN (
             SELECT old.id
             FROM jobctl.job_holds AS old
+            -- Shorter holds of these jobs, which runs made.
             LEFT JOIN snoozed
                 ON old.scope = 'job'
                 AND old.name = snoozed.job_type
@@ -2460,6 +2538,7 @@ BEGIN
         SELECT FROM jobctl.current_holds AS hold
         WHERE hold.scope = 'job'
             AND hold.name = snoozed.job_type
+            -- A hold without an end lasts longer than any other.
             AND coalesce(hold.held_until >= snoozed.until, true)
     );
 END
@@ -2469,8 +2548,8 @@ CREATE FUNCTION jobctl.is_backoff(backoff text) RETURNS boolean
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 BEGIN
-    -- The check below is slow. The simplest backoffs, which are all shorter than 30 days, need only
-    -- this one.
+    -- The simplest backoffs need only this check: with two digits, all are shorter than the limit
+    -- of 30 days. The check below is slow.
     IF backoff ~ '^(fixed|polynomial|exponential):[0-9]{1,2}(ms|[smh])$' THEN
         RETURN true;
     END IF;
@@ -2522,6 +2601,7 @@ CREATE FUNCTION jobctl.is_on_day(day timestamp without time zone, part text) RET
         WHEN part = 'lw'
             THEN given.weekday < 6 AND given.days_left = 0
                 OR given.weekday = 5 AND given.days_left <= 2
+        -- The n-th Monday of a month is one of its n-th seven days.
         WHEN part ~ '#'
             THEN given.weekday = given.first
                 AND ceil(given.day_of_month / 7) = right(part, 1)::integer
@@ -2593,24 +2673,25 @@ CREATE FUNCTION jobctl.key_conflict(job text, payload jsonb, key text, key_scope
     LANGUAGE sql STABLE
     AS $$
     SELECT
-        CASE WHEN kind.result = 'existing' THEN run.id END,
-        CASE WHEN kind.result = 'existing' THEN kind.result END,
-        CASE WHEN kind.result <> 'existing' THEN kind.result END,
-        CASE kind.result
+        CASE WHEN found.outcome = 'existing' THEN run.id END AS id,
+        CASE WHEN found.outcome = 'existing' THEN found.outcome END AS result,
+        CASE WHEN found.outcome <> 'existing' THEN found.outcome END AS code,
+        CASE found.outcome
             WHEN 'JC009' THEN format('key `%s` already has a run', key)
             WHEN 'JC004' THEN format('key `%s` belongs to a run with another job or payload', key)
-        END,
-        CASE WHEN kind.result = 'existing' THEN run.status END,
+        END AS reason,
+        CASE WHEN found.outcome = 'existing' THEN run.status END AS status,
         CASE
-            WHEN kind.result = 'existing'
+            WHEN found.outcome = 'existing'
                 AND run.status = 'queued'
                 -- Not now(), which is the start of this transaction: a concurrent enqueue may have
                 -- begun later.
                 AND run.run_at > greatest(key_conflict.run_at, clock_timestamp())
                 THEN run.run_at
-        END
+        END AS due_at
     FROM jobctl.job_runs AS run
     CROSS JOIN LATERAL (
+        -- `existing`, the SQLSTATE of a refusal, or NULL: the run can be replaced.
         SELECT CASE
             WHEN key_conflict.on_conflict = 'error' THEN 'JC009'
             WHEN run.job_type <> job THEN 'JC004'
@@ -2618,14 +2699,15 @@ CREATE FUNCTION jobctl.key_conflict(job text, payload jsonb, key text, key_scope
             WHEN run.payload = key_conflict.payload THEN 'existing'
             ELSE 'JC004'
         END
-    ) AS kind (result)
+    ) AS found (outcome)
     WHERE run.idempotency_key = key
         AND run.key_scope = key_conflict.key_scope
+        -- The condition of the index job_runs_key: other runs do not have their keys any more.
         AND (
             run.key_scope = 'retained'
             OR (run.key_scope = 'live' AND run.status IN ('blocked', 'queued', 'running', 'failed'))
         )
-        AND kind.result IS NOT NULL
+        AND found.outcome IS NOT NULL
 $$;
 CREATE FUNCTION jobctl.last_line(output text) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -2667,6 +2749,7 @@ BEGIN
             WHERE running.runs >= running.most
         );
     END IF;
+    -- Step 1.
     WITH looked_at AS MATERIALIZED (
         SELECT definition.*
         FROM jobctl.job_definitions AS definition
@@ -2689,8 +2772,8 @@ BEGIN
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- Leave out definitions whose rate allows no start now, before they cost a lock and a
-            -- count. By the rules, the next start is at most one rate_interval away. A later time
-            -- was written while the database's clock was ahead, see is_ahead.
+            -- count. By the rules, the next start is at most one rate_interval away. A time more
+            -- than a minute later was written while the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -2704,11 +2787,12 @@ BEGIN
                         row_number() OVER () AS place
                     FROM jobctl.job_runs AS run
                     WHERE run.job_type = definition.name
+                        -- Here and below, a condition of the index job_runs_waiting_of_job.
                         AND run.job_type NOT IN ('shell', 'http')
                         AND run.status IN ('queued', 'failed')
                     LIMIT 100
                 ) AS first
-                -- If there are 100 runs, there may be more, and one of these may be due.
+                -- If there are 100 runs, there may be more, and one of the others may be due.
                 WHERE first.is_due OR first.place = 100
             )
         ORDER BY definition.id
@@ -2731,16 +2815,17 @@ BEGIN
         RETURNING definition.name
     )
     SELECT
-        array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL),
-        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL),
+        array_agg(locked.id) FILTER (WHERE locked.id IS NOT NULL) AS locked_ids,
+        min(with_due_runs.name) FILTER (WHERE locked.id IS NULL) AS skipped_job,
         (
             SELECT string_agg(restarted.name, ', ' ORDER BY restarted.name)
             FROM restarted
-        ),
+        ) AS rates_ahead,
+        -- There may be more definitions only if a limit of this call ended the list.
         CASE
             WHEN (SELECT count(*) FROM with_due_runs) = 50 THEN (SELECT max(id) FROM with_due_runs)
             WHEN (SELECT count(*) FROM looked_at) = 1000 THEN (SELECT max(id) FROM looked_at)
-        END
+        END AS last_definition
     INTO locked_ids, skipped_job, rates_ahead, last_definition
     FROM with_due_runs
     LEFT JOIN locked ON locked.id = with_due_runs.id;
@@ -2752,16 +2837,19 @@ BEGIN
         RETURN;
     END IF;
     IF only_run IS NOT NULL THEN
-        -- The scan of each group begins and ends with this run.
+        -- The scan of each group begins and ends with this run. If the run is not due yet, the scan
+        -- ends at now(), so it does not find the run.
         SELECT run.run_at, run.id, least(run.run_at, now()), run.id
         INTO first_run_at, first_id, last_run_at, last_id
         FROM jobctl.job_runs AS run
         WHERE run.id = only_run;
     END IF;
+    -- Step 2.
     WITH RECURSIVE holds AS MATERIALIZED (
         SELECT hold.scope, hold.name
         FROM jobctl.current_holds AS hold
     ),
+    -- The locked definitions that may start runs: `most`, in all shares together.
     limits AS MATERIALIZED (
         SELECT *
         FROM (
@@ -2772,6 +2860,7 @@ BEGIN
                 definition.most_at_once_per_share,
                 definition.share_interval,
                 coalesce(definition.last_share, '') AS last_share,
+                -- `least` ignores NULL, which means no limit.
                 least(
                     at_most,
                     definition.most_running - (
@@ -2797,11 +2886,13 @@ BEGIN
         ) AS definition
         WHERE definition.most > 0
     ),
-    -- How many groups to read of each definition.
+    -- How many groups to read of each definition: 1,000 of all, but at least 50.
     bounds AS MATERIALIZED (
-        SELECT greatest(50, 1000 / greatest(count(*), 1)) AS groups
+        SELECT greatest(50, 1000 / greatest(count(*), 1)) AS most_groups
         FROM limits
     ),
+    -- The groups of each definition, in the order of turns: the first part are the shares after
+    -- last_share, the second part the shares up to last_share.
     groups AS (
         -- The row before the first group of a definition. It is never due, because `oldest` is
         -- infinity. Its place_in_share is the limit of 50, so the first probe skips the rest of
@@ -2815,8 +2906,6 @@ BEGIN
             '' AS queue,
             0 AS priority,
             timestamptz 'infinity' AS oldest,
-            -- The shares up to last_share are the second part: they come after the shares behind
-            -- it.
             coalesce(after.share <= limits.last_share, false) AS is_second_part,
             0 AS place,
             50 AS place_in_share
@@ -2824,9 +2913,9 @@ BEGIN
         LEFT JOIN unnest(after_definitions, after_shares) AS after (id, share)
             ON after.id = limits.id
         UNION ALL
-        -- After the last group of the first part, next_group is NULL. Then this is the row before
-        -- the first group of the second part: an empty share and queue and the smallest priority
-        -- sort before every group.
+        -- The next group. After the last group of the first part, next_group is NULL. Then this is
+        -- the row before the first group of the second part: an empty share and queue and the
+        -- smallest priority sort before every group. This row does not count as a group.
         SELECT
             groups.id,
             groups.name,
@@ -2872,7 +2961,7 @@ BEGIN
             ORDER BY coalesce(run.share, ''), run.queue, run.priority, run.run_at
             LIMIT 1
         ) AS next_group ON true
-        WHERE groups.place < (SELECT bounds.groups FROM bounds)
+        WHERE groups.place < (SELECT bounds.most_groups FROM bounds)
             AND (next_group.share IS NOT NULL OR NOT groups.is_second_part)
     ),
     -- The running runs of each share, for max_running_per_share.
@@ -2897,8 +2986,7 @@ BEGIN
             groups.share,
             groups.queue,
             groups.priority,
-            -- How many runs of the share may start by its maximum and its rate. `least` ignores
-            -- NULL, which means no limit.
+            -- How many runs of the share may start by its maximum and its rate; NULL: any number.
             least(
                 limits.max_running_per_share - coalesce(running.runs, 0),
                 limits.most_at_once_per_share - ceil(coalesce(
@@ -2960,6 +3048,7 @@ BEGIN
                 AND coalesce(run.worker = limited_runs.worker, true)
                 AND coalesce(run.lock <> ALL (full_locks), true)
                 AND run.id <> ALL (excluded_runs)
+                -- A run that took the key of a running run waits for the end of that run.
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
                     WHERE replaced.status = 'running'
@@ -2967,6 +3056,7 @@ BEGIN
                         AND replaced.idempotency_key = run.idempotency_key
                 )
             ORDER BY run.run_at, run.id
+            -- Not negative: after a limit was lowered, more runs than it allows may be running.
             LIMIT greatest(
                 0,
                 least(
@@ -2995,9 +3085,11 @@ BEGIN
             turns.*,
             row_number() OVER (
                 PARTITION BY turns.definition_id
+                -- False sorts before true: the shares after last_share come first.
                 ORDER BY turns.turn, turns.share <= turns.last_share, turns.share
             )::integer AS place
         FROM turns
+        -- Without a limit of the share, most_of_share is NULL.
         WHERE coalesce(turns.turn <= turns.most_of_share, true)
     ),
     -- The first run in turn gets the place of the definition's oldest run, the second one that of
@@ -3017,23 +3109,24 @@ BEGIN
         )
     )
     SELECT
-        array_agg(chosen.id),
-        array_agg(chosen.is_last_attempt),
-        array_agg(chosen.payload_bytes),
-        array_agg(chosen.place_priority),
-        array_agg(chosen.place_queue),
-        array_agg(chosen.place_run_at),
-        array_agg(chosen.place_id),
+        array_agg(chosen.id) AS ids,
+        array_agg(chosen.is_last_attempt) AS are_last_attempts,
+        array_agg(chosen.payload_bytes) AS payload_bytes,
+        array_agg(chosen.place_priority) AS place_priorities,
+        array_agg(chosen.place_queue) AS place_queues,
+        array_agg(chosen.place_run_at) AS place_run_at,
+        array_agg(chosen.place_id) AS place_ids,
+        -- A definition of which the call read the highest number of groups may have more.
         (
             SELECT array_agg(groups.id ORDER BY groups.id)
             FROM groups
-            WHERE groups.place = (SELECT bounds.groups FROM bounds)
-        ),
+            WHERE groups.place = (SELECT bounds.most_groups FROM bounds)
+        ) AS last_definitions,
         (
             SELECT array_agg(groups.share ORDER BY groups.id)
             FROM groups
-            WHERE groups.place = (SELECT bounds.groups FROM bounds)
-        )
+            WHERE groups.place = (SELECT bounds.most_groups FROM bounds)
+        ) AS last_shares
     INTO
         ids,
         are_last_attempts,
@@ -3053,10 +3146,10 @@ BEGIN
     IF NOT has_locks THEN
         RETURN;
     END IF;
-    -- The same for the runs with a lock of their own.
+    -- Step 3, the runs with a lock of their own.
     WITH RECURSIVE groups AS (
-        -- The row before the first group, as above: it begins after the lock that the call before
-        -- read last, and is never due.
+        -- The row before the first group, as above: its lock is the last one that the call before
+        -- read, and it is never due.
         SELECT
             coalesce(
                 (
@@ -3111,6 +3204,7 @@ BEGIN
         ) AS next_group
         WHERE groups.place < 1000
     ),
+    -- Jobs whose runs must not start, or were found above, because their definition is limited.
     left_out AS MATERIALIZED (
         SELECT unnest(excluded_jobs) AS job_type
         UNION ALL
@@ -3134,6 +3228,7 @@ BEGIN
                 WHERE hold.scope = 'queue'
             ))
     ),
+    -- is_within: among the first runs of its lock, as many as may run with the lock.
     claimable AS MATERIALIZED (
         SELECT
             pending.id,
@@ -3159,6 +3254,7 @@ BEGIN
                     run.job_type IN (SELECT left_out.job_type FROM left_out),
                     false
                 )
+                -- A run that took the key of a running run waits for the end of that run.
                 AND NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS replaced
                     WHERE replaced.status = 'running'
@@ -3169,9 +3265,9 @@ BEGIN
             LIMIT least(at_most, jobctl.most_with_lock(due.lock))
         ) AS pending
     ),
-    -- Locks no more runs than the claim may take, so that other claims can take the rest meanwhile.
+    -- Locks at most at_most runs of all locks together, so that other claims can take the rest.
     locked AS MATERIALIZED (
-        SELECT free.*
+        SELECT unlocked.*
         FROM (
             SELECT claimable.id
             FROM claimable
@@ -3190,7 +3286,7 @@ BEGIN
             WHERE run.id = chosen.id
                 AND run.status IN ('queued', 'failed')
             FOR NO KEY UPDATE SKIP LOCKED
-        ) AS free
+        ) AS unlocked
         LIMIT at_most
     )
     SELECT
@@ -3213,6 +3309,7 @@ BEGIN
         last_definitions := last_definitions || 0::bigint;
         last_shares := last_shares || by_lock.last_lock;
     END IF;
+    -- Step 4, for the runs of both lists, in the order of their places.
     SELECT found.*
     INTO allowed
     FROM jobctl.within_locks(
@@ -3290,6 +3387,7 @@ BEGIN
     FROM jobctl.job_schedules AS locked
     WHERE locked.name = lock_schedule.name
     FOR UPDATE;
+    -- Without such a schedule, the owner is NULL, and the condition is not true.
     IF stored.owner <> SESSION_USER
         AND pg_has_role(caller, to_regrole(quote_ident(stored.owner)), 'USAGE') IS NOT TRUE
         AND jobctl.is_operator(caller) IS NOT TRUE
@@ -3316,7 +3414,7 @@ CREATE FUNCTION jobctl.mark_followers(runs bigint[]) RETURNS bigint[]
     SET jit TO 'off'
     AS $$
 DECLARE
-    marked bigint[];
+    awaited bigint[];
 BEGIN
     WITH marked AS (
         UPDATE jobctl.job_dependencies AS dependency
@@ -3325,8 +3423,8 @@ BEGIN
             AND dependency.state IN ('open', 'stuck')
         RETURNING dependency.after_id
     )
-    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO marked FROM marked;
-    RETURN marked;
+    SELECT coalesce(array_agg(DISTINCT marked.after_id), '{}') INTO awaited FROM marked;
+    RETURN awaited;
 END
 $$;
 CREATE FUNCTION jobctl.may_settle(role name, recorded_by text) RETURNS boolean
@@ -3369,6 +3467,7 @@ BEGIN
         AND other.finished_at
             BETWEEN NEW.finished_at - interval '30 minutes'
             AND NEW.finished_at + interval '30 minutes'
+        -- During an UPDATE, the table still has the old row of this attempt.
         AND (other.run_id, other.attempt) <> (NEW.run_id, NEW.attempt)
     ORDER BY other.finished_at DESC
     LIMIT 1;
@@ -3402,6 +3501,7 @@ BEGIN
         WHEN lower(days COLLATE "C")
                 !~ replace('^([*]|DAY(,DAY)*)$', 'DAY', day_form)
             THEN 'days must be *, or days like mon,wed, mon-fri, mon#1, friL, L or LW'
+        -- The search below begins a day before `after` and ends up to 190 days later.
         WHEN after < '0001-01-02 00:00Z'
             OR after >= CASE
                 WHEN days ~* '[#l]' THEN '9999-06-01 00:00Z'
@@ -3445,7 +3545,8 @@ BEGIN
         SELECT candidate.day + next_time.at
         FROM generate_series(
             date_trunc('day', after AT TIME ZONE time_zone) - interval '1 day',
-            -- Several months in a row can lack a fifth Monday.
+            -- Every day of the week comes within 9 days. But several months in a row can lack a
+            -- fifth Monday.
             after AT TIME ZONE time_zone
                 + CASE WHEN days ~* '[#l]' THEN interval '190 days' ELSE interval '9 days' END,
             '1 day'
@@ -3458,7 +3559,8 @@ BEGIN
             )
         ORDER BY candidate.day
     LOOP
-        -- No zone differs from UTC by more than 16 hours.
+        -- No zone differs from UTC by more than 16 hours, so these two instants are before and
+        -- after the one at which the clock shows this time.
         middle := shown AT TIME ZONE 'UTC' - interval '16 hours';
         early := middle AT TIME ZONE time_zone - middle AT TIME ZONE 'UTC';
         middle := shown AT TIME ZONE 'UTC' + interval '16 hours';
@@ -3494,9 +3596,9 @@ CREATE FUNCTION jobctl.note_predecessors(runs bigint[]) RETURNS bigint[]
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    noted bigint[];
+    noted_runs bigint[];
 BEGIN
-    WITH noted AS (
+    WITH inserted AS (
         INSERT INTO jobctl.job_predecessors AS new (
             definition_id,
             scheduled_for,
@@ -3512,6 +3614,7 @@ BEGIN
         ) AS planned
         JOIN jobctl.job_definitions AS following ON run.job_type = ANY (following.after)
         WHERE run.id = ANY (runs)
+            -- The condition of the index job_definitions_following.
             AND following.after IS NOT NULL
             AND CASE
                 WHEN planned.scheduled_for IS NOT NULL THEN run.finished_at IS NULL
@@ -3520,8 +3623,8 @@ BEGIN
             END
         RETURNING new.run_id
     )
-    SELECT coalesce(array_agg(DISTINCT noted.run_id), '{}') INTO noted FROM noted;
-    RETURN noted;
+    SELECT coalesce(array_agg(DISTINCT inserted.run_id), '{}') INTO noted_runs FROM inserted;
+    RETURN noted_runs;
 END
 $$;
 CREATE FUNCTION jobctl.read_json(text text) RETURNS jsonb
@@ -3594,6 +3697,7 @@ BEGIN
                 USING ERRCODE = '42501';
         ELSIF recorded.completed_at IS NOT NULL THEN
             RETURN false;
+        -- In the caller's own attempt, the key is open, not in use.
         ELSIF (recorded.run_id, recorded.attempt) IS DISTINCT FROM (run_id, attempt)
             AND jobctl.is_running(recorded.run_id, recorded.attempt)
         THEN
@@ -3672,8 +3776,9 @@ BEGIN
     RETURN QUERY WITH mine AS (
         SELECT *
         FROM unnest(runs, attempt_numbers, claim_times)
-            AS mine (id, attempt, claimed_at)
+            AS claim (id, attempt, claimed_at)
     ),
+    -- Also the claims whose rows other sessions have locked.
     held AS MATERIALIZED (
         SELECT run.id, run.attempts, run.started_at, run.cancel_requested_at
         FROM jobctl.job_runs AS run
@@ -3690,7 +3795,7 @@ BEGIN
     ),
     -- Skips locked rows: waiting for one row would delay all renewals. The new lease would also be
     -- too short, because now() is a time before the wait.
-    free AS MATERIALIZED (
+    locked AS MATERIALIZED (
         SELECT run.id, held.attempts, held.started_at
         FROM held
         JOIN jobctl.job_runs AS run ON run.id = held.id
@@ -3699,13 +3804,14 @@ BEGIN
     renewed AS (
         UPDATE jobctl.job_runs AS run
         SET locked_until = now() + make_interval(secs => lease)
-        FROM free
-        WHERE run.id = free.id
+        FROM locked
+        WHERE run.id = locked.id
+            -- Checks again: a row may have changed after `held` read it, before it was locked.
             AND coalesce(
                 run.status = 'running'
                     AND run.locked_by = renew_leases.worker
-                    AND run.attempts = free.attempts
-                    AND run.started_at = free.started_at,
+                    AND run.attempts = locked.attempts
+                    AND run.started_at = locked.started_at,
                 false
             )
         RETURNING run.id
@@ -3716,9 +3822,9 @@ BEGIN
         mine.claimed_at,
         -- IN uses a hash table. A join would compare each with each, because the planner expects
         -- one run.
-        coalesce(held.id IN (SELECT renewed.id FROM renewed), false),
-        held.id IS NOT NULL,
-        held.cancel_requested_at IS NOT NULL
+        coalesce(held.id IN (SELECT renewed.id FROM renewed), false) AS renewed,
+        held.id IS NOT NULL AS held,
+        held.cancel_requested_at IS NOT NULL AS cancel_requested
     FROM mine
     LEFT JOIN held
         ON held.id = mine.id
@@ -3769,6 +3875,7 @@ BEGIN
             -- A due run keeps its place in the order of claims. No other run gets a past time,
             -- which would put it before runs that were due earlier.
             least(run.run_at, now()),
+            -- The end of the backoff. `greatest` ignores the NULL of other runs.
             CASE run.status WHEN 'failed' THEN run.run_at END
         ),
         expires_at = replace_waiting.expires_at,
@@ -3828,6 +3935,7 @@ CREATE FUNCTION jobctl.results(runs bigint[], caller jobctl.caller DEFAULT CURRE
         run.finished_at,
         attempt.output,
         coalesce(attempt.output_truncated, false),
+        -- The output is stdout, followed by a line `--- stderr ---` and stderr if there is any.
         CASE
             WHEN run.status = 'succeeded' AND definition.result = 'json'
                 THEN jobctl.read_json(split_part(attempt.output, E'--- stderr ---\n', 1))
@@ -3863,7 +3971,7 @@ CREATE FUNCTION jobctl.run_states(runs bigint[], caller jobctl.caller DEFAULT CU
         run.status = 'blocked'
             AND (
                 stuck.id IS NOT NULL
-                -- The rows that say for which runs it waits are lost.
+                -- The rows that say for which runs this run waits are lost.
                 OR NOT EXISTS (
                     SELECT FROM jobctl.job_dependencies AS dependency
                     WHERE dependency.run_id = run.id
@@ -3942,7 +4050,7 @@ DECLARE
     refusal record;
     reason text;
     has_same_times boolean;
-    keeps_time boolean;
+    keeps_next_time boolean;
 BEGIN
     time_zone := coalesce(time_zone, 'UTC');
     payload := coalesce(payload, '{}');
@@ -3989,7 +4097,7 @@ BEGIN
             refusal.reason := reason;
         END IF;
     END IF;
-    -- Tries again if another session has stored or deleted the schedule meanwhile.
+    -- Tries again if another session has stored or deleted the schedule between two statements.
     FOR try IN 1..5 LOOP
         EXIT WHEN refusal.code IS NOT NULL;
         stored := jobctl.lock_schedule(name, caller);
@@ -3999,16 +4107,18 @@ BEGIN
         ) IS NOT DISTINCT FROM (
             definition.id, schedule, time_zone, payload, share, starts, ends
         ) THEN
-            UPDATE jobctl.job_schedules AS tried
+            -- Lets the next tick try a schedule again that could not be fired.
+            UPDATE jobctl.job_schedules AS unchanged
             SET put_off_until = NULL
-            WHERE tried.id = stored.id
-                AND tried.put_off_until IS NOT NULL;
+            WHERE unchanged.id = stored.id
+                AND unchanged.put_off_until IS NOT NULL;
             RETURN 'unchanged';
         ELSIF stored.id IS NOT NULL THEN
             has_same_times := (
                 stored.definition_id, stored.schedule, stored.time_zone, stored.starts_at
             ) IS NOT DISTINCT FROM (definition.id, schedule, time_zone, starts);
-            keeps_time := stored.definition_id = definition.id
+            -- NULL, if no tick has computed the next time yet, counts as false.
+            keeps_next_time := stored.definition_id = definition.id
                 AND stored.next_run_at
                     BETWEEN coalesce(starts, '-infinity') AND coalesce(ends, 'infinity')
                 AND (stored.next_run_at <= now() OR has_same_times);
@@ -4021,9 +4131,11 @@ BEGIN
                 share = schedule.share,
                 starts_at = starts,
                 ends_at = ends,
-                next_run_at = CASE WHEN keeps_time THEN replaced.next_run_at END,
+                next_run_at = CASE WHEN keeps_next_time THEN replaced.next_run_at END,
                 put_off_until = NULL,
-                -- Ticks compute the first time after updated_at.
+                -- If there is no next time, the next tick computes the first time after updated_at.
+                -- If no tick has done that yet, updated_at stays, so that times since the schedule
+                -- was first stored are not lost.
                 updated_at = CASE
                     WHEN has_same_times AND replaced.next_run_at IS NULL THEN replaced.updated_at
                     ELSE now()
@@ -4033,11 +4145,12 @@ BEGIN
                 'job_schedules', chosen => 1, written => FOUND::integer
             );
             RETURN CASE
-                WHEN keeps_time THEN 'replaced'
+                WHEN keeps_next_time THEN 'replaced'
                 ELSE 'replaced; the next tick computes the next time'
             END;
         END IF;
-        -- Count the schedules only if the ids allow that many: ids are unique.
+        -- Counts the schedules of the login only if there may be so many: with unique ids, the
+        -- smallest and the largest of `most` ids differ by at least most - 1.
         IF (
             SELECT max(own.id) - min(own.id)
             FROM jobctl.job_schedules AS own
@@ -4183,8 +4296,8 @@ BEGIN
                     '(' || array_to_string(array_prepend('[0-9]+', words), '|') || ')'
                 )
             );
-            -- A number above 1,000 becomes 1,000, which fits an integer, and is too large for every
-            -- field.
+            -- `low` and `high` are the first and the last number of the item. A number above 1,000
+            -- becomes 1,000, which fits an integer, and is too large for every field.
             low := CASE
                 WHEN parts[2] ~ '^[0-9]' THEN least(parts[2]::numeric, 1000)::integer
                 WHEN parts[1] IS NULL
@@ -4204,6 +4317,8 @@ BEGIN
                 high := 7;
             END IF;
             step := least(coalesce(parts[4]::numeric, 1), 1000)::integer;
+            -- IS NOT TRUE: if the item does not match the pattern, `low` is NULL. A suffix is only
+            -- allowed after a single day of the week.
             IF (low >= lowest[place] AND greatest(low, high) <= highest[place]) IS NOT TRUE
                 OR parts[5] IS NOT NULL
                 AND (place < 5 OR num_nonnulls(parts[1], parts[3], parts[4]) > 0)
@@ -4216,6 +4331,7 @@ BEGIN
                 );
             ELSIF low > high THEN
                 RETURN format('`%s` in the %s field runs backwards', item, names[place]);
+            -- A step needs the star or a range.
             ELSIF step = 0 OR parts[4] IS NOT NULL AND num_nonnulls(parts[1], parts[3]) = 0 THEN
                 RETURN format(
                     'the step of `%s` in the %s field is wrong; write a range and a number, as '
@@ -4238,7 +4354,8 @@ BEGIN
         of_month := CASE place WHEN 3 THEN numbers ELSE of_month END;
         in_months := CASE place WHEN 4 THEN numbers ELSE in_months END;
     END LOOP;
-    -- As in cron: if both fields restrict the days, a day needs to match only one of them.
+    -- As in cron: if the day of the month and the day of the week are both restricted, a day needs
+    -- to match only one of them.
     needs_both := fields[3] ~ '^[*]' OR fields[5] ~ '^[*]';
     -- Read the days of 41 years, up to the first one that matches: within 40 years, every date
     -- falls on every day of the week.
@@ -4298,24 +4415,27 @@ CREATE FUNCTION jobctl.set_aside_unclaimable(worker text, runs bigint[], put_off
     SET row_security TO 'off'
     AS $$
 BEGIN
+    -- A deferred constraint then rejects a claim here, and not at the commit.
     SET CONSTRAINTS ALL IMMEDIATE;
     FOREACH id IN ARRAY runs LOOP
-        is_dead := true;
+        is_dead := false;
         second_code := NULL;
         second_message := NULL;
         IF slow IS NULL THEN
             BEGIN
-                -- Reads the texts that a claim reads. If this fails, is_dead stays true.
+                -- Reads the texts that a claim reads. Only if this fails, is_dead stays true.
+                is_dead := true;
                 PERFORM octet_length(run.payload::text), octet_length(definition.action::text)
                 FROM jobctl.job_runs AS run
                 LEFT JOIN jobctl.job_definitions AS definition
                     ON definition.name = run.job_type
                 WHERE run.id = set_aside_unclaimable.id;
                 is_dead := false;
+                -- Claims the run, unless another session has locked it.
                 PERFORM
-                FROM jobctl.job_runs AS free
-                WHERE free.id = set_aside_unclaimable.id
-                    AND free.status IN ('queued', 'failed')
+                FROM jobctl.job_runs AS run
+                WHERE run.id = set_aside_unclaimable.id
+                    AND run.status IN ('queued', 'failed')
                 FOR NO KEY UPDATE SKIP LOCKED;
                 IF FOUND THEN
                     UPDATE jobctl.job_runs AS run
@@ -4331,24 +4451,24 @@ BEGIN
                         'job_runs', chosen => 1, written => FOUND::integer
                     );
                 END IF;
-                -- The run can be claimed. This error undoes the claim.
+                -- The run can be claimed, or is locked. This error undoes the claim.
                 RAISE EXCEPTION USING ERRCODE = 'JC000';
             EXCEPTION
                 WHEN SQLSTATE 'JC000' THEN
+                    -- The run needs nothing, so it gets no row.
                     CONTINUE;
                 WHEN OTHERS THEN
                     code := SQLSTATE;
                     message := SQLERRM;
             END;
         ELSE
-            is_dead := false;
             -- query_canceled: the claim took longer than a statement may.
             code := '57014';
             message := slow;
         END IF;
         BEGIN
             IF is_dead THEN
-                -- This does not read the payload.
+                -- Does not read the payload, so it does not fail as the claim did.
                 PERFORM jobctl.end_runs(
                     'unreadable',
                     ARRAY[id],
@@ -4387,16 +4507,18 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET row_security TO 'off'
     AS $$
+    -- `run_id` is one of `runs`, and `id` a run for which it waits, directly or through others. The
+    -- chain begins with the run itself.
     WITH RECURSIVE chain (run_id, id, status, is_stuck) AS (
         SELECT asked.id, asked.id, 'blocked', false
         FROM unnest(runs) AS asked (id)
-        -- Without such a row, no run is stuck, so the search is left out.
+        -- Without a row in one of these states, no run is stuck, and the search is left out.
         WHERE EXISTS (
             SELECT FROM jobctl.job_dependencies AS dependency
             WHERE dependency.state IN ('stuck', 'due')
         )
         UNION
-        SELECT chain.run_id, awaited.id, awaited.status, awaited.is_stuck
+        SELECT chain.run_id, predecessor.id, predecessor.status, predecessor.is_stuck
         FROM chain
         -- OFFSET 0 makes the planner read one run at a time, by the indexes.
         CROSS JOIN LATERAL (
@@ -4405,13 +4527,14 @@ CREATE FUNCTION jobctl.stuck_predecessor(runs bigint[]) RETURNS TABLE(run_id big
             WHERE awaited.follower_id = chain.id
                 AND awaited.state <> 'met'
             OFFSET 0
-        ) AS awaited
+        ) AS predecessor
         WHERE chain.status = 'blocked'
     )
     SELECT DISTINCT ON (known.run_id) known.run_id, known.id, known.status
     FROM (
         SELECT chain.*
         FROM chain
+        -- The runs themselves do not count.
         LIMIT 10000 + cardinality(runs)
     ) AS known
     WHERE known.is_stuck
@@ -4490,6 +4613,7 @@ BEGIN
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,
         -- all enqueues and claims of the job would write the same row, and wait for each other.
+        -- OFFSET skips all of these runs but the last: one is found if max_waiting runs wait.
         PERFORM
         FROM jobctl.waiting_runs(definition.name, definition.max_waiting)
         OFFSET definition.max_waiting - 1;
@@ -4500,9 +4624,10 @@ BEGIN
     -- behind its table.
     FOR try IN 1..5 LOOP
         IF replaces THEN
+            -- If the definition is full, no new run can take the key of a running run.
             id := jobctl.replace_waiting(
                 definition.name, key, payload, run_at, debounce_max, expires_at, share, lock,
-                worker, traceparent, NOT is_full
+                worker, traceparent, takes_key => NOT is_full
             );
             IF id IS NOT NULL THEN
                 result := 'replaced';
@@ -4631,7 +4756,7 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
     WITH success AS (
         SELECT DISTINCT newest.id, newest.attempts
         FROM (
-            -- Larger than every id: the first probe begins at the newest run.
+            -- The first scan reads the runs before this id, which is the largest bigint.
             SELECT 9223372036854775807
             UNION ALL
             -- + 0 keeps the planner from reading all runs by id.
@@ -4639,7 +4764,7 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
             FROM jobctl.job_runs AS run
             WHERE run.status = 'running'
                 AND run.job_type = usual_run_time.job
-        ) AS probe (before)
+        ) AS scan (before)
         CROSS JOIN LATERAL (
             SELECT run.id, run.attempts
             FROM (
@@ -4649,7 +4774,7 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
                 -- `=`.
                 WHERE run.job_type BETWEEN usual_run_time.job AND usual_run_time.job
                     AND run.status <> 'running'
-                    AND run.id < probe.before
+                    AND run.id < scan.before
                 ORDER BY run.job_type DESC, run.id DESC
                 LIMIT 1000
             ) AS run
@@ -4662,10 +4787,10 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
     )
     SELECT
         count(*),
-        percentile_disc(0.5) WITHIN GROUP (ORDER BY attempt.took),
-        percentile_disc(0.95) WITHIN GROUP (ORDER BY attempt.took),
+        percentile_disc(0.5) WITHIN GROUP (ORDER BY timed.took),
+        percentile_disc(0.95) WITHIN GROUP (ORDER BY timed.took),
         max(success.id),
-        (array_agg(attempt.took ORDER BY success.id DESC))[1]
+        (array_agg(timed.took ORDER BY success.id DESC))[1]
     FROM success
     -- OFFSET 0 makes the planner read these attempts by their runs, instead of all attempts.
     CROSS JOIN LATERAL (
@@ -4677,7 +4802,7 @@ CREATE FUNCTION jobctl.usual_run_time(job text, OUT successes bigint, OUT median
         WHERE attempt.run_id = success.id
             AND attempt.attempt = success.attempts
         OFFSET 0
-    ) AS attempt
+    ) AS timed
 $$;
 CREATE FUNCTION jobctl.visible_runs(runs bigint[], caller name, or_all boolean) RETURNS TABLE(id bigint)
     LANGUAGE sql STABLE
@@ -4705,23 +4830,25 @@ DECLARE
     refused record;
     written integer;
 BEGIN
+    -- Refuses if a pair is not allowed, and names the pair with the smallest predecessor.
     SELECT asked.*
     INTO refused
     FROM (
         SELECT
             given.run_id,
-            given.id,
+            given.after_id,
             given.rule,
             -- A run can't wait for itself: before its own enqueue, no run had its id.
-            run.id IS NULL OR given.id = given.run_id AS is_missing,
-            -- This transaction has dropped the predecessor, perhaps to make room for the run that
-            -- waits for it.
+            run.id IS NULL OR given.after_id = given.run_id AS is_missing,
+            -- This transaction has dropped the predecessor, or a run for which that one waited,
+            -- perhaps to make room for the run that waits.
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
-        FROM unnest(runs, predecessors, rules) AS given (run_id, id, rule)
+        FROM unnest(runs, predecessors, rules) AS given (run_id, after_id, rule)
         LEFT JOIN jobctl.visible_runs(
             predecessors,
             caller,
+            -- A caller that may read statuses, and with pass_result also outputs, sees all runs.
             has_column_privilege(caller, 'jobctl.job_runs', 'status', 'SELECT')
                 AND (
                     has_column_privilege(caller, 'jobctl.job_attempts', 'output', 'SELECT')
@@ -4733,7 +4860,7 @@ BEGIN
                             AND definition.pass_result
                     )
                 )
-        ) AS visible ON visible.id = given.id
+        ) AS visible ON visible.id = given.after_id
         LEFT JOIN jobctl.job_runs AS run ON run.id = visible.id
     ) AS asked
     WHERE asked.is_missing
@@ -4742,9 +4869,9 @@ BEGIN
         OR (
             asked.rule = 'or_cancel'
             AND asked.status IN ('dead', 'cancelled')
-            AND jobctl.succeeded_attempt(asked.id) IS NULL
+            AND jobctl.succeeded_attempt(asked.after_id) IS NULL
         )
-    ORDER BY asked.id
+    ORDER BY asked.after_id
     LIMIT 1;
     IF FOUND THEN
         run_id := refused.run_id;
@@ -4754,23 +4881,25 @@ BEGIN
             ELSE '22023'
         END;
         reason := CASE
-            WHEN refused.is_missing THEN format('no run %s', coalesce(refused.id::text, 'NULL'))
+            WHEN refused.is_missing
+                THEN format('no run %s', coalesce(refused.after_id::text, 'NULL'))
             WHEN refused.is_dropped
                 THEN format(
                     'it waits for run %s, which this transaction has dropped, as a definition '
                     'is full',
-                    refused.id
+                    refused.after_id
                 )
             WHEN coalesce(refused.rule <> 'or_cancel', true)
                 THEN 'after_rule must be success, any_end or or_cancel'
             ELSE format(
                 'run %s is %s, which would cancel the new run at once',
-                refused.id,
+                refused.after_id,
                 refused.status
             )
         END;
         RETURN;
     END IF;
+    -- Stores the pairs.
     INSERT INTO jobctl.job_dependencies (run_id, after_id, rule, state, attempt)
     SELECT DISTINCT ON (run.id, predecessor.id)
         run.id,
@@ -4778,6 +4907,7 @@ BEGIN
         asked.rule,
         CASE
             WHEN succeeded.attempt IS NOT NULL THEN 'met'
+            -- xmin: this transaction has written the row of the predecessor, see the header.
             WHEN predecessor.xmin = pg_current_xact_id()::xid AND predecessor.finished_at IS NULL
                 THEN 'open'
             ELSE 'due'
@@ -4791,6 +4921,7 @@ BEGIN
             WHEN 'succeeded' THEN predecessor.attempts
             ELSE jobctl.succeeded_attempt(predecessor.id)
         END AS attempt
+        -- OFFSET 0: computes succeeded_attempt once, although two expressions use it.
         OFFSET 0
     ) AS succeeded
     -- Only runs that this login has enqueued in this transaction: an enqueuer must not keep other
@@ -4815,6 +4946,7 @@ BEGIN
             AND run.created_at = now()
             AND run.status IN ('queued', 'blocked');
     END IF;
+    -- Refuses if a run waits for too many runs, or too many runs wait for one run.
     SELECT counted.run_id, counted.after_id
     INTO refused
     FROM (
@@ -4844,6 +4976,7 @@ BEGIN
         END;
         RETURN;
     END IF;
+    -- Blocks the runs that must wait for a predecessor.
     UPDATE jobctl.job_runs AS run
     SET status = 'blocked'
     WHERE run.id = ANY (runs)
@@ -4876,7 +5009,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    -- A run without a trace continues the trace of the first predecessor that has one.
+    -- A run without a trace continues that of its predecessor with the smallest id that has one.
     UPDATE jobctl.job_runs AS run
     SET traceparent = predecessor.traceparent
     FROM (
@@ -4904,10 +5037,11 @@ BEGIN
     (
         SELECT run.id
         FROM jobctl.job_runs AS run
+        -- The conditions and the order of the index job_runs_waiting_of_job, so that the planner
+        -- uses this index.
         WHERE run.job_type = job
             AND run.job_type NOT IN ('shell', 'http')
             AND run.status IN ('queued', 'failed')
-        -- The order of the index job_runs_waiting_of_job, so that the planner uses this index.
         ORDER BY
             run.job_type,
             coalesce(run.share, ''),
@@ -4937,7 +5071,9 @@ CREATE FUNCTION jobctl.within_locks(INOUT runs bigint[], OUT skipped_job text) R
     SET jit TO 'off'
     AS $$
 DECLARE
+    -- The lock of each run; empty: the run has none.
     locks text[];
+    -- The slots that this call has locked.
     slots integer[];
     skipped bigint;
 BEGIN
@@ -4964,6 +5100,7 @@ BEGIN
             given.place,
             given.lock,
             jobctl.lock_slot(given.lock) = ANY (slots) AS is_free,
+            -- The place of the run among those with the same lock.
             row_number() OVER (PARTITION BY given.lock ORDER BY given.place) AS turn
         FROM unnest(runs, locks) WITH ORDINALITY AS given (id, lock, place)
     )
@@ -5003,6 +5140,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
         WHEN length(backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
+        -- The list of control and invisible characters is that of src/text/plain.rs.
         WHEN octet_length(key) NOT BETWEEN 1 AND 255
             OR key ~ (E'^(-|jobctl-run-| +$)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -5304,8 +5442,7 @@ CREATE VIEW jobctl.failing_jobs AS
            FROM (jobctl.job_figures failed
              LEFT JOIN LATERAL ( SELECT max(figures.last_succeeded_at) AS last_at
                    FROM jobctl.job_figures figures
-                  WHERE ((figures.job_type = failed.job_type) AND (figures.day >= failed.day))
-                 OFFSET 0) success ON (true))
+                  WHERE ((figures.job_type = failed.job_type) AND (figures.day >= failed.day))) success ON (true))
           WHERE ((failed.failing_since IS NOT NULL) AND (failed.failing_since > COALESCE(success.last_at, '-infinity'::timestamp with time zone)))
           GROUP BY failed.job_type) streak
      JOIN jobctl.job_runs run ON ((run.id = streak.run_id)))
