@@ -8,7 +8,8 @@ use crate::support::{Gate, Running, TestDb, wait_until};
 
 #[test]
 fn a_tick_that_lost_its_runs_kills_the_jobs_and_writes_only_history() {
-    let lost = [
+    // Changes of a running run by other sessions. After each, the tick no longer holds the run.
+    let changes = [
         "locked_by = 'other'",
         "attempts = attempts + 1",
         "status = 'queued', locked_by = NULL, locked_until = NULL",
@@ -20,36 +21,37 @@ fn a_tick_that_lost_its_runs_kills_the_jobs_and_writes_only_history() {
     ];
     let db = TestDb::new();
     let gate = Gate::new();
-    let ids: Vec<_> = lost.iter().map(|_| gate.enqueue(&db)).collect();
+    let ids: Vec<_> = changes.iter().map(|_| gate.enqueue(&db)).collect();
     let flags = ["--concurrency", "7", "--limit", "7", "--lease", "3s", "--worker", "w"];
     let tick = db.jobctl(["tick"]).args(flags).spawn();
     gate.wait_for_starts(ids.len());
-    let taken: String = lost
+    let updates: String = changes
         .iter()
         .zip(&ids)
         .map(|(change, id)| format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id};"))
         .collect();
-    // Immediately, before the next heartbeat.
-    db.execute(&format!("BEGIN; {taken} COMMIT"));
+    // In one transaction, so that one heartbeat finds all changes.
+    db.execute(&format!("BEGIN; {updates} COMMIT"));
     let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
     let before = runs();
     let tick = tick.wait().success();
     assert!(!gate.has_processes());
     assert_eq!(gate.count("end"), 0);
     assert_eq!(runs(), before);
-    for (id, change) in ids.iter().zip(lost) {
+    for (id, change) in ids.iter().zip(changes) {
         let line = format!("run {id} shell attempt 1/10: lease lost, result not recorded");
         assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
         let history = "worker, outcome, error_type, started_at < finished_at";
         // If another claim has the same number, that claim writes the history.
-        let noted =
-            if change.starts_with("locked_by") { "" } else { "w|lease_expired|lease_expired|t" };
-        assert_eq!(db.of_attempt(*id, 1, history), noted, "{change}");
+        let is_of_other = change.starts_with("locked_by");
+        let written = if is_of_other { "" } else { "w|lease_expired|lease_expired|t" };
+        assert_eq!(db.of_attempt(*id, 1, history), written, "{change}");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "6");
+    // The first two changes left their runs running. A test must not end with running runs.
     db.execute(
-        "UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = \
-        NULL WHERE id < 3",
+        "UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL
+         WHERE status = 'running'",
     );
 }
 
@@ -77,17 +79,19 @@ fn a_late_result_is_not_recorded() {
 #[test]
 fn a_late_result_never_waits_for_the_lock_of_its_run() {
     let db = TestDb::new();
-    let (lost, other) = (Gate::new(), Gate::new());
-    let [taken, kept] = [lost.enqueue(&db), other.enqueue(&db)];
+    let (taken_gate, kept_gate) = (Gate::new(), Gate::new());
+    let [taken, kept] = [taken_gate.enqueue(&db), kept_gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--limit", "2", "--lease", "6s"]).spawn();
-    lost.wait_for_starts(1);
-    other.wait_for_starts(1);
+    taken_gate.wait_for_starts(1);
+    kept_gate.wait_for_starts(1);
+    // The first run is taken from the tick, and another session locks its row.
     db.jobctl(["retry", "--force", &taken.to_string()]).run().success();
     let mut client = db.client();
     let mut locked = client.transaction().unwrap();
     locked.execute("SELECT FROM jobctl.job_runs WHERE id = $1 FOR UPDATE", &[&taken]).unwrap();
-    wait_until("the end of the lost run", || !lost.has_processes());
-    other.open();
+    wait_until("the tick to kill the job of the lost run", || !taken_gate.has_processes());
+    // The late result of that run does not delay the result of the other one.
+    kept_gate.open();
     db.wait_for_status(kept, "succeeded");
     locked.rollback().unwrap();
     tick.wait().success();
@@ -102,8 +106,7 @@ fn a_run_that_is_deleted_is_killed_and_other_runs_continue() {
     doomed.wait_for_starts(1);
     spared.wait_for_starts(1);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {deleted}"));
-    // The next heartbeat stops it. Without one it could run for long.
-    wait_until("the deleted run's job to be killed", || !doomed.has_processes());
+    wait_until("the next heartbeat to kill the job of the deleted run", || !doomed.has_processes());
     assert!(spared.has_processes());
     spared.open();
     tick.wait().success();
@@ -120,10 +123,12 @@ fn a_forced_retry_takes_a_run_from_its_holder() {
     let tick = db.jobctl(["tick", "--lease", "3s", "--limit", "1", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
     let before = db.of_run(id, "job_runs::text");
+    // Without --force, `retry` refuses a running run.
     db.jobctl(["retry", &text]).run().exits(4);
-    let without_lease =
+    // Times have a colon. Leave them out, because heartbeats renew the lease meanwhile.
+    let without_times =
         |row: &str| row.split(',').filter(|field| !field.contains(':')).collect::<String>();
-    assert_eq!(without_lease(&db.of_run(id, "job_runs::text")), without_lease(&before));
+    assert_eq!(without_times(&db.of_run(id, "job_runs::text")), without_times(&before));
     db.jobctl(["retry", "--force", &text]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, locked_by, run_at <= now()"), "queued|1||t");
     tick.wait().success().stderr_has(": lease lost, result not recorded");
@@ -141,6 +146,7 @@ fn a_forced_retry_takes_a_run_from_its_holder() {
 fn a_cancelled_run_is_killed_with_its_children() {
     let db = TestDb::new();
     let gate = Gate::new();
+    // The child logs its start, too, so the test can wait until both processes run.
     let script = format!(
         "sh -c 'echo start child 0 $$ >>{0}; sleep 600' &\n{1}",
         gate.log().display(),
@@ -150,6 +156,7 @@ fn a_cancelled_run_is_killed_with_its_children() {
     let text = id.to_string();
     let tick = db.jobctl(["tick", "--lease", "3s", "--worker", "w"]).spawn();
     gate.wait_for_starts(2);
+    // A second cancel of a running run changes nothing.
     for _ in 0..2 {
         db.jobctl(["cancel", &text]).run().success();
     }
@@ -160,6 +167,7 @@ fn a_cancelled_run_is_killed_with_its_children() {
     let ended = "status, attempts, finished_at IS NOT NULL, locked_by, error_type";
     assert_eq!(db.of_run(id, ended), "cancelled|1|t||cancelled");
     assert_eq!(db.of_attempt(id, 1, "worker, outcome, error_type"), "w|cancelled|cancelled");
+    // The run has ended, so it can't be cancelled.
     db.jobctl(["cancel", &text]).run().exits(4);
 }
 
@@ -184,19 +192,21 @@ fn a_run_that_is_cancelled_while_it_ends_is_either_cancelled_or_succeeded_also_i
          SELECT 'shell', '{\"command\": \"sleep 0.02\"}' FROM generate_series(1, 100)",
     );
     let tick = db.jobctl(["tick", "--quiet", "--concurrency", "4"]).spawn();
-    let cancel = |start: usize| {
-        let ids: Vec<_> = (start..=100).step_by(2).map(|id| id.to_string()).collect();
-        for some in ids.chunks(5) {
-            // Refused where the run has ended.
-            let cancel = db.jobctl(["cancel"]).args(some.iter().map(String::as_str)).run();
+    // The runs have the ids 1 to 100. One thread cancels the odd ones, and one the even ones.
+    let cancel_every_second = |first: usize| {
+        let ids: Vec<_> = (first..=100).step_by(2).map(|id| id.to_string()).collect();
+        for five_ids in ids.chunks(5) {
+            // The exit status is 4 if one of the runs has ended.
+            let cancel = db.jobctl(["cancel"]).args(five_ids.iter().map(String::as_str)).run();
             assert!(matches!(cancel.status.code(), Some(0 | 4)), "{cancel}");
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| cancel(1));
-        scope.spawn(|| cancel(2));
+        scope.spawn(|| cancel_every_second(1));
+        scope.spawn(|| cancel_every_second(2));
     });
     tick.wait().success();
+    // A run that was cancelled before its claim has no attempt.
     let ends = "SELECT count(*) FROM jobctl.job_runs AS run
          LEFT JOIN jobctl.job_attempts AS attempt ON attempt.run_id = run.id
          WHERE run.finished_at IS NOT NULL AND (
@@ -209,7 +219,8 @@ fn a_run_that_is_cancelled_while_it_ends_is_either_cancelled_or_succeeded_also_i
 fn a_claimed_run_that_is_cancelled_never_starts() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // Prefetched behind a job that suddenly takes long.
+    // After many short runs, the tick prefetches runs. So it claims `marked` while the run before
+    // still waits at the gate.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \":\"}' FROM generate_series(1, 60)",
@@ -232,7 +243,8 @@ fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
     let claimed = "status = 'running', attempts = 1, locked_by = 'w', locked_until = now() + \
         interval '1 hour'";
     // The status that the cancel reads first, the change that another session commits while the
-    // cancel waits, the exit status, and then: the status, and whether the run is asked to stop.
+    // cancel waits, the exit status of the cancel, and the status of the run afterwards with
+    // whether the run is asked to stop.
     let changes = [
         ("queued", claimed, 0, "running|t"),
         ("running", "status = 'failed', locked_by = NULL, locked_until = NULL", 0, "cancelled|t"),
@@ -253,12 +265,7 @@ fn a_cancel_that_waits_for_a_claim_sees_the_runs_new_status() {
             .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}"))
             .unwrap();
         let cancel = db.jobctl(["cancel"]).args([id.to_string().as_str()]).spawn();
-        wait_until("the cancel to wait", || {
-            db.query(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-                AND datname = current_database()",
-            ) == "1"
-        });
+        wait_until("the cancel to wait", || db.sessions_waiting_for_locks() == 1);
         transaction.commit().unwrap();
         cancel.wait().exits(exit);
         assert_eq!(db.of_run(id, "status, cancel_requested_at IS NOT NULL"), after);
@@ -290,7 +297,7 @@ fn a_result_of_a_recovered_run_does_not_count_as_recorded() {
         .run()
         .success()
         .stderr_has("lease of worker w expired");
-    // Before the next heartbeat. The history has the attempt, but not its result.
+    // The job ends before the next heartbeat, so only its result finds that the run is lost.
     gate.open();
     tick.wait()
         .success()
@@ -307,6 +314,7 @@ fn a_tick_that_claims_its_own_run_again_ends_both_attempts_and_records_no_result
     let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--grace", "0s"]).spawn();
     gate.wait_for_starts(1);
     db.jobctl(["retry", "--force", &id.to_string()]).run().success();
+    // The same tick claims the run again, and starts its second attempt.
     gate.wait_for_starts(2);
     tick.signal(Signal::TERM);
     tick.wait()
@@ -323,6 +331,7 @@ fn a_tick_that_claims_a_run_again_which_it_lost_renews_the_lease_of_the_second_a
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--concurrency", "2"]).spawn();
     gate.wait_for_starts(1);
+    // Another program takes the run from the tick, which claims it again.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'queued', locked_by = NULL, locked_until = NULL",
     );
@@ -330,12 +339,7 @@ fn a_tick_that_claims_a_run_again_which_it_lost_renews_the_lease_of_the_second_a
     wait_until("the first attempt to be ended", || {
         db.of_attempt(id, 1, "outcome") == "lease_expired"
     });
-    for _ in 0..2 {
-        let before = db.of_run(id, "locked_until");
-        wait_until("the lease of the second to be renewed", || {
-            db.of_run(id, "locked_until") != before
-        });
-    }
+    db.wait_for_renewals(id, 2);
     gate.open();
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
@@ -417,8 +421,8 @@ fn a_heartbeat_ends_an_execution_whose_attempt_is_claimed_again() {
     let (id, earlier, later) = let_two_ticks_execute_one_attempt(&db, "3s", &first, &second);
     earlier.wait().success().stderr_has(": lease lost, result not recorded");
     assert!(!first.has_processes());
-    let lease = db.of_run(id, "locked_until");
-    wait_until("the second lease to be renewed", || db.of_run(id, "locked_until") != lease);
+    // The heartbeats of the later tick go on.
+    db.wait_for_renewals(id, 1);
     second.open();
     later.wait().success();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
@@ -435,8 +439,8 @@ fn a_tick_that_claims_the_same_attempt_again_ends_the_first_execution() {
     forget_claims(&db);
     second.wait_for_starts(1);
     wait_until("the end of the first execution", || !first.has_processes());
-    let lease = db.of_run(id, "locked_until");
-    wait_until("the second lease to be renewed", || db.of_run(id, "locked_until") != lease);
+    // The heartbeats of the second execution go on.
+    db.wait_for_renewals(id, 1);
     second.open();
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);

@@ -24,6 +24,7 @@ fn five_dead(db: &TestDb) -> [i64; 5] {
         ]),
         enqueue(&["mail"]),
     ];
+    // A queue for each worker, so that the right one executes the run.
     for (worker, id) in ["web1", "web2", "web1", "web2", "web1"].into_iter().zip(ids) {
         db.execute(&format!("UPDATE jobctl.job_runs SET queue = '{worker}' WHERE id = {id}"));
     }
@@ -85,10 +86,12 @@ fn filters_select_the_same_runs_in_all_commands() {
         let sum: i64 =
             groups.as_array().unwrap().iter().map(|it| it["runs"].as_i64().unwrap()).sum();
         assert_eq!(sum, wanted.len() as i64);
+        // A filter alone selects no runs to retry.
         let refused = db.jobctl(["retry"]).args(filter()).run().exits(2);
         refused.stderr_has("filters need --all-dead, --all-cancelled or --again");
     }
-    // `edit` has a --queue and a --payload-file that change runs, so --from-queue is its filter.
+    // `edit` and `cancel` have filters, too. No run is waiting, so they find none. The --queue of
+    // `edit` changes runs, so --from-queue is its filter.
     let edit = ["edit", "--all-waiting", "--payload", "order.id=17", "--from-queue", "web1"];
     db.jobctl(edit).args(["--queue", "slow", "--dry-run"]).run().success().stdout("");
     let cancel = ["cancel", "--all", "--share", "ana", "--dry-run"];
@@ -111,12 +114,13 @@ fn the_error_filter_finds_only_the_output_of_failed_attempts() {
 fn lists_show_the_share_the_worker_and_the_enqueuer_of_each_run() {
     let db = TestDb::new();
     let ids = five_dead(&db);
+    let login = db.query("SELECT session_user");
     for command in ["list", "list-dead"] {
         let listed = db.jobctl([command, "--share", "bob", "--json"]).run().success().stdout;
         let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
         let run = &listed[0];
+        // The run of bob.
         assert_eq!(run["id"], ids[3]);
-        let login = db.query("SELECT session_user");
         assert_eq!([&run["share"], &run["worker"]], ["bob", "web2"]);
         assert_eq!(run["enqueued_by"], login.as_str());
     }
@@ -140,13 +144,14 @@ fn list_warns_at_a_terminal_of_a_filter_that_may_read_all_of_many_runs() {
     for filter in ["--share a", "--key 'a*'", "--error a", "--payload a=1", "--enqueued-by a"] {
         assert!(warns(&format!("list {filter}")), "{filter}");
         assert!(!warns(&format!("list {filter} --since 1h")), "{filter}");
-        // An index has the dead runs.
+        // An index contains only the dead runs, so `list-dead` reads few.
         assert!(!warns(&format!("list-dead {filter}")), "{filter}");
     }
     assert!(warns("list --worker web1"));
     for filter in ["", "--job shell", "--key a", "--queue a"] {
         assert!(!warns(&format!("list {filter}")), "{filter}");
     }
+    // The table is not that large, or its size is unknown.
     set_estimate(200_000);
     assert!(!warns("list --share a"));
     set_estimate(-1);
@@ -186,10 +191,12 @@ fn a_viewer_may_group_failures_by_each_filter_but_a_text() {
     ] {
         let listed = grouped([flag, value]).success().stdout;
         let all = db.jobctl(["failures", "--group", flag, value]).run().success().stdout;
-        // The last field has the newest attempt's own text, which a viewer does not see.
+        // The last field has the newest attempt's own text, which a viewer does not see. So each
+        // line of a viewer is the beginning of the owner's line.
         assert_eq!(listed.lines().count(), all.lines().count(), "{flag}");
-        let is_cut = |(cut, line): (&str, &str)| line.starts_with(cut);
-        assert!(listed.lines().zip(all.lines()).all(is_cut), "{flag}: {listed}{all}");
+        for (of_viewer, of_owner) in listed.lines().zip(all.lines()) {
+            assert!(of_owner.starts_with(of_viewer), "{flag}: {listed}{all}");
+        }
         assert!(!listed.is_empty(), "{flag}");
     }
     grouped(["--error", "space"]).exits(7).stdout("");
@@ -209,6 +216,7 @@ fn a_worker_may_use_filters() {
 fn failures_have_the_filters_of_attempts() {
     let db = TestDb::new();
     let ids = five_dead(&db);
+    // A filter, and the indexes of the runs in `ids` whose attempts match it.
     for (filter, wanted) in [
         (["--share", "bob"], &[3][..]),
         (["--queue", "web2"], &[1, 3]),
@@ -225,6 +233,7 @@ fn failures_have_the_filters_of_attempts() {
         runs.sort_unstable();
         let wanted: Vec<_> = wanted.iter().map(|index: &usize| ids[*index]).collect();
         assert_eq!(runs, wanted, "{filter:?}");
+        // The groups count the same attempts.
         let grouped = db.jobctl(["failures", "--group", "--json"]).args(filter).run().success();
         let groups: serde_json::Value = serde_json::from_str(&grouped.stdout).unwrap();
         let groups = groups.as_array().unwrap();

@@ -46,9 +46,9 @@ fn db_with_backlog() -> TestDb {
     db
 }
 
-/// Returns the rows of the field `flow` of `status`.
-fn flow_in_status(db: &TestDb, more: &[&'static str]) -> Vec<Value> {
-    let status = db.jobctl(["status", "--json"]).args(more.iter().copied()).run().success().stdout;
+/// Returns the rows of the field `flow` of `status`, called with these flags.
+fn flow_in_status(db: &TestDb, flags: &[&'static str]) -> Vec<Value> {
+    let status = db.jobctl(["status", "--json"]).args(flags.iter().copied()).run().success().stdout;
     let mut status: Value = serde_json::from_str(&status).unwrap();
     serde_json::from_value(status["flow"].take()).unwrap()
 }
@@ -61,6 +61,7 @@ fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
     assert_eq!(jobs, [json!(null), json!("copy"), json!("mail")]);
     let [all, copy, mail] = &flow[..] else { panic!("{flow:?}") };
     let of_windows = |what: &str| ["10m", "1h"].map(|window| &mail[format!("{what}_{window}")]);
+    // The first number is of the last 10 minutes, the second one of the last hour.
     assert_eq!(of_windows("enqueued"), [20, 30]);
     assert_eq!(of_windows("succeeded"), [50, 70]);
     assert_eq!(of_windows("failed"), [5, 5]);
@@ -77,6 +78,7 @@ fn status_shows_what_came_and_went_and_when_the_backlog_ends() {
     assert_eq!(copy["empty_in_seconds"], json!(null));
     let longest = copy["longest_running_seconds"].as_f64().unwrap();
     assert!((7200.0..7260.0).contains(&longest), "{longest}");
+    // In the row of all jobs, only `mail` counts: no run of `copy` is due or started in this hour.
     assert_eq!(all["due_runs"], 300);
     assert_eq!(all["started_1h"], 75);
     // The rate is of one job, so all jobs together have none.
@@ -118,7 +120,7 @@ fn only_a_backlog_that_shrinks_has_an_estimate_of_its_end() {
             "INSERT INTO jobctl.job_runs (job_type) SELECT 'mail' FROM generate_series(1, {runs})"
         ));
     };
-    // 20 runs came and 50 left.
+    // At first, 20 runs of the last 10 minutes came and 50 left, and 300 are due.
     enqueue(29);
     assert_eq!(mail(), (json!("shrinks"), json!(329.0 * 600.0)), "49 came, 50 left, 329 are due");
     enqueue(1);
@@ -136,8 +138,8 @@ const FIVE_MINUTES_AGO: &str = "now() - interval '5 minutes'";
 const NOW: &str = "now()";
 const NEVER: &str = "NULL::timestamptz";
 
-/// Inserts so many runs of `mail`. `columns` has names and values; `created_at` is yesterday unless
-/// it is among them.
+/// Inserts this number of runs of `mail`. `columns` has names and SQL values. Without `created_at`
+/// among them, the runs were created yesterday.
 fn insert_mail(db: &TestDb, runs: u32, columns: &[(&str, &str)]) {
     let has_creation = columns.iter().any(|(name, _)| *name == "created_at");
     let creation = (!has_creation).then_some(("created_at", YESTERDAY));
@@ -161,8 +163,9 @@ fn db_that_grows_by_20() -> TestDb {
     db
 }
 
-/// Asserts that 20 runs of `mail` are due, and by how many runs the last 10 minutes have changed
-/// this backlog: it is steady as soon as so many more runs have left. Removes these runs again.
+/// Asserts that 20 runs of `mail` are due, and that this backlog grew by this number of runs in the
+/// last 10 minutes. Proves the number by letting as many more runs leave: then the backlog is
+/// steady. Removes these runs again.
 #[track_caller]
 fn assert_grows_by(db: &TestDb, growth: u32) {
     let mail = || flow_in_status(db, &["--job", "mail"]).remove(0);
@@ -171,7 +174,7 @@ fn assert_grows_by(db: &TestDb, growth: u32) {
     assert_eq!(before["trend"], "grows");
     assert_eq!(before["empty_in_seconds"], json!(null));
     let left = [
-        ("queue", "'added'"),
+        ("queue", "'extra'"),
         ("status", "'succeeded'"),
         ("attempts", "1"),
         ("run_at", YESTERDAY),
@@ -180,7 +183,7 @@ fn assert_grows_by(db: &TestDb, growth: u32) {
     ];
     insert_mail(db, growth, &left);
     assert_eq!(mail()["trend"], "steady", "it does not grow by {growth}");
-    db.execute("DELETE FROM jobctl.job_runs WHERE queue = 'added'");
+    db.execute("DELETE FROM jobctl.job_runs WHERE queue = 'extra'");
 }
 
 /// The trend compares, for the last 10 minutes, the runs that came with the runs that left. A run
@@ -189,7 +192,7 @@ fn assert_grows_by(db: &TestDb, growth: u32) {
 fn the_trend_counts_runs_that_became_due_and_not_runs_that_were_enqueued() {
     let db = db_that_grows_by_20();
     assert_grows_by(&db, 20);
-    // These were enqueued now, and are not due: 0.
+    // These were enqueued now, and are not due: the growth changes by 0.
     insert_mail(&db, 1000, &[("created_at", NOW), ("run_at", IN_AN_HOUR)]);
     assert_grows_by(&db, 20);
 }
@@ -209,7 +212,8 @@ fn the_trend_counts_runs_that_began_or_were_cancelled_while_they_were_due() {
             ("finished_at", NOW),
         ]
     };
-    // These came and left: 20 - 20. Some of them still run.
+    // Each comment ends with the change of the growth.
+    // These came and left within the 10 minutes, and some of them still run: 0.
     insert_mail(&db, 20, &ended("'succeeded'", FIVE_MINUTES_AGO, FIVE_MINUTES_AGO));
     let running = [("status", "'running'"), ("locked_by", "'w'"), ("locked_until", IN_AN_HOUR)];
     insert_mail(&db, 20, &[&began[..], &running].concat());
@@ -240,6 +244,7 @@ fn the_trend_counts_a_failed_run_as_left_only_after_its_first_attempt() {
             ("failed_at", NOW),
         ]
     };
+    // Each comment ends with the change of the growth.
     // A retry that failed again was due only briefly: 0.
     insert_mail(&db, 500, &failed("2", YESTERDAY));
     assert_grows_by(&db, 20);
@@ -257,13 +262,19 @@ fn the_trend_counts_a_failed_run_as_left_only_after_its_first_attempt() {
     assert_eq!(mail["empty_in_seconds"], 20.0 * 600.0 / 10.0);
 }
 
+/// Pretends that the worker ticked later than all runs were enqueued, so the tick saw each run.
+fn tick_after_all_enqueues(db: &TestDb) {
+    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
+}
+
 #[test]
 fn show_says_how_long_the_runs_ahead_take() {
     let db = db_with_backlog();
+    // Remove the only limit of `mail`, so its runs wait only for the runs ahead of them.
     db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
     let last = db.enqueue(["mail"]);
-    db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
-    // 50 ended in 10 minutes, so the 300 that are ahead take an hour.
+    tick_after_all_enqueues(&db);
+    // 50 runs of `mail` ended in 10 minutes, so the 300 due runs that are ahead take an hour.
     db.jobctl(["show", &last.to_string()])
         .run()
         .success()
@@ -276,39 +287,47 @@ fn show_says_how_long_the_runs_ahead_take() {
     assert!(shown.contains("300 due runs are ahead of it\n"), "no run ended lately: {shown}");
 }
 
-/// Due runs that can't start are not ahead of a run of another job. A tick skips them, so if it did
-/// not claim that run, it skipped it, too.
+/// Due runs that can't start are not ahead of a run of another job. If no run is ahead, `show` says
+/// that the last tick skipped the run, and lists the possible reasons.
 #[test]
 fn show_counts_only_runs_that_can_start_as_ahead() {
+    const ALL_MAIL_IS_AHEAD: &str = "301 due runs are ahead of it";
+    const NO_RUN_IS_AHEAD: &str = "skipped it: all slots were busy";
     let db = db_with_backlog();
+    // Remove the only limit of `mail`.
     db.execute("UPDATE jobctl.job_definitions SET rate = NULL");
+    // The database has 300 due runs of `mail`; this is one more.
     db.enqueue(["mail"]);
     let copy = db.enqueue(["copy"]);
-    let assert_shows = |reason: &str| {
-        // The tick saw the run, because it is later than the enqueue.
-        db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() + interval '1 s'");
+    let assert_show_says = |place: &str| {
+        tick_after_all_enqueues(&db);
         let shown = db.jobctl(["show", &copy.to_string()]).run().success().stdout;
-        assert!(shown.contains(reason), "{shown}");
+        assert!(shown.contains(place), "{shown}");
     };
-    assert_shows("301 due runs are ahead of it");
+    assert_show_says(ALL_MAIL_IS_AHEAD);
+
+    // A limit keeps all runs of `mail` from starting.
     for limit in ["max_running = 1", "rate = '1/1h', rate_next_at = now() + interval '1 hour'"] {
         db.execute(&format!("UPDATE jobctl.job_definitions SET {limit} WHERE name = 'mail'"));
         // The running run of `copy` becomes one of `mail`, so `max_running` is reached.
         db.execute("UPDATE jobctl.job_runs SET job_type = 'mail' WHERE status = 'running'");
-        assert_shows("skipped it");
+        assert_show_says(NO_RUN_IS_AHEAD);
         db.execute(
             "UPDATE jobctl.job_runs SET job_type = 'copy' WHERE status = 'running';
             UPDATE jobctl.job_definitions SET max_running = NULL, rate = NULL",
         );
     }
+
+    // A hold keeps them.
     db.execute("INSERT INTO jobctl.job_holds (scope, name) VALUES ('job', 'mail')");
-    assert_shows("skipped it");
+    assert_show_says(NO_RUN_IS_AHEAD);
     db.execute("DELETE FROM jobctl.job_holds");
-    assert_shows("301 due runs are ahead of it");
+    assert_show_says(ALL_MAIL_IS_AHEAD);
 }
 
 #[test]
 fn prometheus_counts_holds_and_held_runs() {
+    // 300 runs of `mail` are due.
     let db = db_with_backlog();
     // A name that is given twice is held once.
     let hold = db.jobctl(["hold", "--job", "mail", "--job", "mail"]).run().success();
@@ -344,7 +363,7 @@ fn hold_and_release_take_several_targets_of_one_kind() {
         .success()
         .stdout("queue\tother\treleased\n")
         .stderr_has("no holds of queue none are in force");
-    // These flags exclude each other, so nothing is held.
+    // These flags exclude each other, so these commands hold nothing.
     db.jobctl(["hold", "--all", "--job", "mail"]).run().exits(2);
     db.jobctl(["hold", "--list", "--job", "mail"]).run().exits(2);
     assert_eq!(db.query("SELECT scope, name FROM jobctl.current_holds"), "queue|slow");
@@ -356,7 +375,7 @@ fn next_names_the_hold_of_a_queue_without_runs() {
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\nqueue = 'slow'\n");
     db.jobctl(["hold", "--queue", "slow", "--reason", "a move"]).run().success();
     db.jobctl(["hold", "--queue", "other"]).run().success();
-    // `next` asks nothing. At a terminal it prints a table.
+    // At a terminal, `next` prints a table with remarks. It asks nothing, so the answer is empty.
     let (shown, _) = answer_at_terminal(&db, "next nightly --count 1", "");
     assert!(shown.contains("queue slow is held") && !shown.contains("other"), "{shown}");
     assert!(shown.contains("no worker has ever ticked"), "{shown}");
@@ -374,7 +393,7 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
         ("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}'", 0.0),
     ] {
         let db = db_with_backlog();
-        // 100 of the due runs are in another queue.
+        // 100 of the 300 due runs are in another queue.
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET queue = 'slow' WHERE id IN (SELECT id FROM jobctl.job_runs
                  WHERE status = 'queued' AND run_at < now() - interval '1 hour'
@@ -384,10 +403,11 @@ fn the_estimate_leaves_out_runs_that_no_worker_can_start() {
         // The backlog loses 30 runs in ten minutes, and at best one run starts a second.
         let mail = &flow_in_status(&db, &["--job", "mail"])[0];
         for (name, seconds_a_run) in [("empty_in_seconds", 20.0), ("at_best_seconds", 1.0)] {
-            let is_true = mail[name].as_f64().is_none_or(|estimate| {
-                can_start > 0.0 && (estimate - can_start * seconds_a_run).abs() < 1.0
-            });
-            assert!(is_true, "{change}: {mail}");
+            if let Some(estimate) = mail[name].as_f64() {
+                assert!(can_start > 0.0, "{change}: {mail}");
+                let of_startable_runs = can_start * seconds_a_run;
+                assert!((estimate - of_startable_runs).abs() < 1.0, "{change}: {mail}");
+            }
         }
         // No page and no table prints the estimate for all 300 due runs, which is 1h 40m.
         let page = db.jobctl(["report"]).run().success().stdout;

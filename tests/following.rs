@@ -30,7 +30,7 @@ shell = 'true'
 after = ['report']
 ";
 
-/// A database with these jobs, and the time from which hours count.
+/// Returns a database with these jobs, and the start of this hour: `hours` count back from it.
 fn db_with(jobs: &str) -> (TestDb, String) {
     let db = TestDb::new();
     db.apply(jobs);
@@ -38,6 +38,7 @@ fn db_with(jobs: &str) -> (TestDb, String) {
     (db, base)
 }
 
+/// The same with `JOBS`, in which `export` and `prices` have no schedule: tests enqueue them.
 fn db_without_schedules() -> (TestDb, String) {
     db_with(&JOBS.replace("schedule = '0 0 29 2 *'", ""))
 }
@@ -51,6 +52,7 @@ fn make_due_since_hours(db: &TestDb, base: &str, hours: i64) {
     ));
 }
 
+/// Fires due schedules, and executes runs until no run is due.
 fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run();
 }
@@ -62,7 +64,8 @@ fn fire_without_starting_runs(db: &TestDb) {
     db.jobctl(["release", "--all"]).run().success();
 }
 
-/// Returns the runs of a job: their statuses, and for how many hours ago they are scheduled.
+/// Returns the runs of a job: the status of each, and for how many hours before `base` it is
+/// scheduled. A run without a scheduled time has only its status.
 fn statuses_and_hours(db: &TestDb, base: &str, job: &str) -> String {
     db.query(&format!(
         "SELECT coalesce(string_agg(concat_ws(' ', status,
@@ -111,7 +114,8 @@ fn a_follower_reads_the_results_of_its_predecessors_and_starts_once_for_each_tim
     make_due_since_hours(&db, &base, 9);
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded 9");
-    // Its script prints its input, and then two variables to stderr.
+    // The runs 1 and 2 are of `export` and `prices`, and run 3 is of `report`. The script of
+    // `report` prints its input, and then two variables to stderr.
     let report = db.query("SELECT output FROM jobctl.job_attempts WHERE run_id = 3");
     let (input, variables) = report.split_once("--- stderr ---\n").unwrap();
     let input: Value = serde_json::from_str(input).unwrap();
@@ -131,6 +135,7 @@ fn a_follower_reads_the_results_of_its_predecessors_and_starts_once_for_each_tim
 
 #[test]
 fn a_failure_in_the_middle_stops_what_follows_until_a_retry() {
+    // `prices` fails until this file exists.
     let folder = temp_dir();
     let file = folder.path().join("stock");
     let jobs = JOBS.replace("echo stock", &format!("cat {}", file.display()));
@@ -194,6 +199,7 @@ fn an_undone_cancel_of_a_follower_blocks_it_again() {
     let cancel = ["cancel", "--job", "report", "--all-waiting", "--yes"];
     db.jobctl(cancel).run().success();
     assert_eq!(statuses_and_hours(&db, &base, "report"), "cancelled 9");
+    // `undo` takes the number of the operation, here of the cancel.
     let operation = db.query("SELECT max(operation) FROM jobctl.job_events");
     db.jobctl(["undo", &operation]).run().success();
     assert_eq!(statuses_and_hours(&db, &base, "report"), "blocked 9");
@@ -245,6 +251,7 @@ fn with_any_end_a_run_without_a_time_counts_however_it_ends() {
     let (db, base) = db_with(
         "[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nafter = ['a']\nwhen = 'any_end'\n",
     );
+    // This run of `a` is cancelled before it is due.
     let id = db.enqueue(["a", "--in", "1h"]).to_string();
     db.jobctl(["cancel", &id]).run().success();
     tick(&db);
@@ -287,6 +294,7 @@ fn a_locked_definition_delays_no_fire_and_no_follower() {
     let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     db.enqueue(["prices"]);
+    // An open transaction keeps the definitions of the followers locked for the whole test.
     let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
     transaction
@@ -314,9 +322,9 @@ fn two_ticks_at_once_enqueue_one_follower() {
     db.enqueue(["prices"]);
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() WHERE after IS NOT NULL");
     tick(&db);
-    // Another tick has locked one of the rows that say so, or both.
+    // Another tick has locked one of the rows that note these ends, or both.
     for rows in [1, 2] {
-        // Note both ends, as when they happen.
+        // Note both ends, as `end_runs` does for a follower that is not paused.
         db.execute(
             "UPDATE jobctl.job_definitions SET paused_at = NULL;
              INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
@@ -350,6 +358,7 @@ fn a_follower_that_cannot_be_enqueued_delays_no_other() {
         "[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nafter = ['a']\n\
          [jobs.c]\nshell = 'true'\nafter = ['a']\n",
     );
+    // A trigger of another program rejects the runs of `b`.
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN RAISE EXCEPTION 'no'; END $$;
@@ -360,7 +369,7 @@ fn a_follower_that_cannot_be_enqueued_delays_no_other() {
     db.jobctl(["tick"]).run().stderr_has("job b does not follow others: ").stderr_has("no");
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(statuses_and_hours(&db, &base, "c"), "succeeded");
-    // The end of the first run stays noted until its follower is enqueued.
+    // The end of `a` stays noted until `b` is enqueued.
     assert_eq!(jobs_with_noted_ends(&db), "a");
     db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
     tick(&db);
@@ -416,7 +425,7 @@ fn age_noted_ends(db: &TestDb, days: u32) {
 #[test]
 fn of_the_ends_without_a_time_only_the_newest_of_each_job_is_kept() {
     let (db, base) = db_without_schedules();
-    // 30 exports ended and were pruned since.
+    // 30 exports ended and were pruned since. Negative ids are those of no run.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, 'export', run
@@ -475,6 +484,7 @@ fn an_end_with_a_time_is_kept_for_a_week() {
 #[test]
 fn a_follower_starts_although_its_predecessors_were_pruned_since_their_ends() {
     let (db, base) = db_without_schedules();
+    // The ends of an export and of prices are noted, but no run has the id -1.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, job, -1 FROM jobctl.job_definitions, unnest(after) AS job
@@ -513,7 +523,7 @@ fn a_follower_continues_the_trace_and_belongs_to_the_owner() {
     };
     assert_eq!(of_job("mail"), format!("succeeded|{TRACE}|t"));
     assert_eq!(of_job("prices"), format!("succeeded|{TRACE}|f"));
-    // Of runs that an operator ends, too.
+    // The follower belongs to the owner, too, if an operator ended its predecessors.
     db.execute("UPDATE jobctl.job_definitions SET \"when\" = 'any_end' WHERE name = 'report'");
     let operator = Role::granted(&db, "operator");
     for job in ["export", "prices"] {
@@ -535,15 +545,17 @@ fn a_hook_with_pass_result_reads_the_attempt_that_ended() {
     db.jobctl(["retry", "--again", &id]).run().success();
     db.jobctl(["tick", "--queue", "default"]).run().success();
     tick(&db);
-    let read = "SELECT output::jsonb -> 'after' -> 0 ->> 'output',
-            output::jsonb -> 'payload' ->> 'attempts'
-        FROM jobctl.job_attempts WHERE run_id <> 1 ORDER BY run_id";
+    let read = format!(
+        "SELECT output::jsonb -> 'after' -> 0 ->> 'output',
+             output::jsonb -> 'payload' ->> 'attempts'
+         FROM jobctl.job_attempts WHERE run_id <> {id} ORDER BY run_id"
+    );
     // The hook of each attempt: the output that it reads, and the attempt's number.
-    assert_eq!(db.query(read), ["one\n|1", "two\n|2"].join("\n"));
+    assert_eq!(db.query(&read), ["one\n|1", "two\n|2"].join("\n"));
 }
 
-/// The runs that read the output do not start before a retry has made another attempt: they are in
-/// another queue.
+/// The runs that read the output are in another queue. So they start only after a retry has made
+/// another attempt.
 #[test]
 fn a_run_with_pass_result_reads_the_attempt_that_released_it_and_not_a_later_one() {
     let db = TestDb::new();
@@ -563,11 +575,13 @@ fn a_run_with_pass_result_reads_the_attempt_that_released_it_and_not_a_later_one
     db.jobctl(["tick", "--queue", "default"]).run().success();
     // Now all four start.
     tick(&db);
-    let read = "SELECT run.job_type, output::jsonb -> 'after' -> 0 ->> 'output'
-        FROM jobctl.job_attempts AS attempt JOIN jobctl.job_runs AS run ON run.id = run_id
-        WHERE run_id > 1 ORDER BY run_id";
+    let read = format!(
+        "SELECT run.job_type, output::jsonb -> 'after' -> 0 ->> 'output'
+         FROM jobctl.job_attempts AS attempt JOIN jobctl.job_runs AS run ON run.id = run_id
+         WHERE run_id <> {id} ORDER BY run_id"
+    );
     // Each run's job, and the output that it read.
-    assert_eq!(db.query(read), ["b|one\n", "c|one\n", "b|one\n", "c|two\n"].join("\n"));
+    assert_eq!(db.query(&read), ["b|one\n", "c|one\n", "b|one\n", "c|two\n"].join("\n"));
 }
 
 /// The tick in which `a` dies cancels the run of `b`, enqueues the run of `c` and starts it.
@@ -607,7 +621,7 @@ fn an_enqueuer_has_no_right_to_runs_and_rows_of_jobs_that_follow_its_own() {
     let both = "SELECT jobctl.enqueue('export'), jobctl.enqueue('prices')";
     client.batch_execute(both).unwrap();
     tick(&db);
-    // Run 3 is of `report`, and run 4 of `mail`.
+    // The enqueuer's runs have the ids 1 and 2, so run 3 is of `report`, and run 4 of `mail`.
     let followers = "SELECT job_type FROM jobctl.job_runs WHERE id > 2 ORDER BY id";
     assert_eq!(db.query(followers), "report\nmail");
     assert_eq!(statuses_and_hours(&db, &base, "mail"), "succeeded");
@@ -684,7 +698,8 @@ fn a_wrong_after_is_refused() {
             + &job("c", "schedule = '0 3 * * *'")),
         "-: job `a`: `after`: the schedules of b, c have no time in common; give them one schedule",
     );
-    // These errors name the line of `after`, which is the last one of the file.
+    // These errors name the line of `after`, which is the last one of the file. The first key of
+    // `keys` is in line 3.
     for (keys, why) in [
         ("after = []", "must name 1 to 100 jobs"),
         ("after = 'b'", "must be a list of jobs"),
@@ -753,12 +768,12 @@ fn ends_that_another_session_has_locked_delay_no_follower() {
     let mut other = db.client();
     let mut other = other.transaction().unwrap();
     other.execute("SELECT FROM jobctl.job_predecessors WHERE run_id = 1 FOR UPDATE", &[]).unwrap();
-    // The end of another run of `a` is followed nevertheless.
+    // The end of another run of `a` enqueues a run of `b` nevertheless.
     db.enqueue(["a"]);
-    let runs = "SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'b'";
-    let before: i64 = db.query(runs).parse().unwrap();
+    let runs_of_b = "SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'b'";
+    let before: i64 = db.query(runs_of_b).parse().unwrap();
     db.jobctl(["tick"]).run().success();
     db.jobctl(["tick"]).run().success();
-    let after: i64 = db.query(runs).parse().unwrap();
+    let after: i64 = db.query(runs_of_b).parse().unwrap();
     assert!(after > before, "{before} {after}");
 }

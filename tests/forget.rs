@@ -2,7 +2,7 @@
 
 use crate::support::{Gate, Role, TestDb};
 
-/// Inserts a worker that ticked for nine days and stopped two days ago.
+/// Inserts a worker that ticked for nine days and stopped two days ago: `check` reports it.
 fn insert_stopped_worker(db: &TestDb, worker: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
@@ -24,6 +24,7 @@ fn a_host_that_was_drained_for_good_leaves_no_alarm() {
     for target in [["--worker", "web1"], ["--worker", "web2"], ["--queue", "web1"]] {
         operator.jobctl(["hold"]).args(target).run().success();
     }
+    // A hold that is older than a day is a problem.
     db.execute(
         "UPDATE jobctl.job_holds SET held_at = now() - interval '2 days' WHERE name = 'web1'
         AND scope = 'worker'",
@@ -36,7 +37,7 @@ fn a_host_that_was_drained_for_good_leaves_no_alarm() {
     let forget = operator.jobctl(["forget", "web1", "--reason", "scrapped"]);
     forget.env("SUDO_USER", "ana").run().success().stdout("web1\tforgotten\n").stderr("");
     db.jobctl(["check"]).run().success().stdout("");
-    // Only the hold of the worker is gone.
+    // Only the hold of the worker web1 is gone.
     let holds = "SELECT scope, name FROM jobctl.job_holds ORDER BY 1";
     assert_eq!(db.query(holds), "queue|web1\nworker|web2");
     assert_eq!(
@@ -68,22 +69,24 @@ fn a_worker_at_work_is_not_forgotten() {
     let refusal = "jobctl: cannot forget web1: it still ticks or holds runs; remove its crontab \
         line, and wait until its runs have ended\n";
     db.jobctl(["forget", "web1"]).run().exits(4).stdout("").stderr(refusal);
-    // Another program may have ended the claim right.
+    // Without the claim right, the worker still holds its running run.
     db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
     db.jobctl(["forget", "web1"]).run().exits(4).stdout("").stderr(refusal);
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_holds"), "1");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_events WHERE action = 'forget'"), "0");
     gate.open();
     tick.wait().success();
-    let lasts = |lasts: &str| {
+
+    // Now the worker holds no run. It still ticks until the claim right of its tick has ended.
+    let give_claim_right_for = |time: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_workers
-             SET claiming_tick = 't', claiming_until = now() + interval '{lasts}'"
+             SET claiming_tick = 't', claiming_until = now() + interval '{time}'"
         ));
     };
-    lasts("1 minute");
+    give_claim_right_for("1 minute");
     db.jobctl(["forget", "web1"]).run().exits(4).stdout("").stderr(refusal);
-    lasts("-1 minute");
+    give_claim_right_for("-1 minute");
     let forget = db.jobctl(["forget", "web1"]).run().success().stdout("web1\tforgotten\n");
     forget.stderr_has("jobctl: web1 ticked ").stderr_has("its next tick starts runs again");
 }

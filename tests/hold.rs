@@ -1,5 +1,5 @@
-//! `hold` keeps waiting runs from being claimed; `release` lets them start. All
-//! commands name holds and pauses from the first minute; they are problems if they seem forgotten.
+//! `hold` keeps waiting runs from being claimed; `release` lets them start. All commands name holds
+//! and pauses from the first minute; a hold or a pause that seems forgotten is a problem.
 
 use serde_json::Value;
 
@@ -30,14 +30,15 @@ fn held_jobs_and_queues_are_not_claimed() {
     let statuses = [shell, free, limited, limited_mail, mail].map(|run| db.status(run));
     assert_eq!(statuses, ["queued", "succeeded", "queued", "queued", "queued"]);
 
-    // `limited` is free again, but not its run in the queue `mail`. A hold also applies to a run
-    // that is enqueued after it.
+    // The job `limited` is released, but its run in the queue `mail` is still held by its queue. A
+    // hold also applies to a run that is enqueued after it.
     let later = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["release", "--job", "limited"]).run().success().stdout("job\tlimited\treleased\n");
     tick(&db, "a");
     let statuses = [limited, limited_mail, later].map(|run| db.status(run));
     assert_eq!(statuses, ["succeeded", "queued", "queued"]);
 
+    // After all releases, all runs start.
     db.jobctl(["release", "--job", "shell"]).run().success().stdout("job\tshell\treleased\n");
     db.jobctl(["release", "--queue", "mail"]).run().success().stdout("queue\tmail\treleased\n");
     tick(&db, "a");
@@ -57,6 +58,7 @@ fn a_held_worker_claims_nothing_and_others_do() {
     tick(&db, "b");
     assert_eq!(db.status(run), "succeeded");
 
+    // A hold of all runs applies to all workers.
     let run = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["hold", "--all"]).run().success().stdout("all\t\theld\n");
     tick(&db, "b");
@@ -66,9 +68,10 @@ fn a_held_worker_claims_nothing_and_others_do() {
 #[test]
 fn a_worker_that_two_people_hold_counts_as_one() {
     let db = TestDb::new();
-    // A regular worker has ticked twice.
+    // Only a worker that has ticked twice is a regular one.
     tick(&db, "a");
     tick(&db, "a");
+    // Two holds of the same worker.
     for _ in 0..2 {
         db.jobctl(["hold", "--worker", "a", "--for", "1h"]).run().success();
     }
@@ -84,6 +87,7 @@ fn during_a_hold_schedules_fire_and_running_runs_finish() {
     let lingering = db.jobctl(["tick", "--linger"]).spawn();
     gate.wait_for_starts(1);
     db.jobctl(["hold", "--all"]).run().success();
+    // This schedule is due now.
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
     gate.open();
@@ -109,9 +113,10 @@ fn a_hold_waits_until_its_running_runs_have_ended() {
         let hold = db.jobctl(["hold", "--until-idle"]).args(target);
         hold.run().success().stderr_has("it is held all the same");
     }
+    // These holds have a running run. Each says so on stderr and waits.
     let folder = temp_dir();
     let log = folder.path().join("log");
-    let start_and_wait = |target: &[&'static str]| {
+    let start_hold_that_waits = |target: &[&'static str]| {
         let errors = std::fs::File::create(&log).unwrap();
         let hold = db.jobctl(["hold", "--until-idle"]).args(target.iter().copied());
         let mut hold = hold.stderr_to(errors.into()).spawn();
@@ -122,12 +127,13 @@ fn a_hold_waits_until_its_running_runs_have_ended() {
         assert!(hold.is_running());
         hold
     };
-    let waiting = [&["--worker", "web1"][..], &["--all"]].map(start_and_wait);
+    let waiting = [&["--worker", "web1"][..], &["--all"]].map(start_hold_that_waits);
     gate.open();
     for hold in waiting {
         hold.wait().success();
     }
     assert_eq!(db.status(running), "succeeded");
+    // All four holds stay in force.
     assert_eq!(db.query("SELECT count(*) FROM jobctl.current_holds"), "4");
     tick.wait().success();
 }
@@ -152,6 +158,7 @@ fn a_lost_run_is_recovered_during_a_hold_but_not_claimed() {
     let db = TestDb::new();
     let run = db.enqueue(["shell", "--backoff", "fixed:0s", "--", "true"]);
     db.allow_running_runs_at_end();
+    // The lease of the run has ended, so the next tick recovers it.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'lost', \
          locked_until = now() - interval '1 second', started_at = now()",
@@ -176,6 +183,7 @@ fn a_hold_ends_after_its_time() {
     db.execute("UPDATE jobctl.job_holds SET held_until = now()");
     tick(&db, "a");
     assert_eq!(db.status(run), "succeeded");
+    // The hold is neither listed, nor can it be released.
     db.jobctl(["hold", "--list"]).run().success().stdout("");
     db.jobctl(["release", "--job", "shell"])
         .run()
@@ -192,6 +200,7 @@ fn several_holds_overlap_and_release_ends_them_all() {
     let run = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["hold", "--job", "shell", "--for", "1h"]).run().success();
     db.jobctl(["hold", "--job", "shell", "--reason", "SMTP is down"]).run().success();
+    // The first hold has ended; the second one has no end.
     db.execute("UPDATE jobctl.job_holds SET held_until = now() WHERE held_until IS NOT NULL");
     tick(&db, "a");
     assert_eq!(db.status(run), "queued");
@@ -218,6 +227,7 @@ fn releasing_all_ends_only_the_hold_of_all() {
 fn show_names_the_hold_and_check_ignores_held_runs() {
     let db = TestDb::new();
     tick(&db, "other");
+    // The run is overdue, which is a problem, unless a hold keeps the run.
     let run = db.enqueue(["shell", "--", "true"]).to_string();
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 hour'");
     db.jobctl(["check"]).run().exits(1).stdout_has("shell is overdue");
@@ -230,7 +240,7 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
     assert!(details.contains("\"hold_reason\":\"SMTP is down\""), "{details}");
     db.jobctl(["release", "--queue", "default"]).run().success();
 
-    // The worker that serves the queue is held and shut down; another serves another queue.
+    // The only worker that serves the queue of the run is held, and its host is shut down.
     db.jobctl(["hold", "--worker", "other"]).run().success();
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '1 hour', \
@@ -239,17 +249,20 @@ fn show_names_the_hold_and_check_ignores_held_runs() {
     db.jobctl(["check"]).run().success().stdout("");
     let held = "no worker claims from its queue; worker other is held by ";
     db.jobctl(["show", &run]).run().success().stdout_has(held);
+    // A worker of another queue changes nothing.
     db.jobctl(["tick", "--worker", "b", "--queue", "b"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
     db.jobctl(["show", &run]).run().success().stdout_has(held);
-    // Another worker serves the queue, or ceased to long ago.
+    // If that worker serves all queues, the hold does not keep the run.
     db.execute("UPDATE jobctl.job_workers SET queues = '{}' WHERE worker = 'b'");
     db.jobctl(["show", &run]).run().success().prints_nowhere("is held by");
+    // If it has not ticked for ten minutes, the hold keeps the run again.
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '10 minutes' \
          WHERE worker = 'b'",
     );
     db.jobctl(["show", &run]).run().success().stdout_has(held);
+    // After the release, the worker that does not tick is a problem.
     db.jobctl(["tick", "--worker", "b", "--queue", "b"]).run().success();
     db.jobctl(["release", "--worker", "other"]).run().success();
     db.jobctl(["check"]).run().exits(1).stdout_has("worker other does not tick");
@@ -314,13 +327,14 @@ fn hold_refuses_no_target_several_targets_and_unknown_ones() {
     db.jobctl(["hold", "--all", "--for", "0s"]).run().exits(2);
 }
 
-/// Returns the findings and the facts of `check`, as `severity code job queue worker`.
+/// Returns the findings and the facts of `check`, as `severity code job queue worker`. A field
+/// without a value is `-`.
 fn findings_and_facts(db: &TestDb) -> Vec<String> {
     let check: Value =
         serde_json::from_str(&db.jobctl(["check", "--json"]).run().stdout).expect("JSON");
-    let of = |field: &str| check[field].as_array().unwrap().clone();
-    assert_eq!(check["fine"], of("findings").is_empty());
-    let all = of("findings").into_iter().chain(of("facts"));
+    let list = |field: &str| check[field].as_array().unwrap().clone();
+    assert_eq!(check["fine"], list("findings").is_empty());
+    let all = list("findings").into_iter().chain(list("facts"));
     let fields = ["severity", "code", "job_type", "queue", "worker"];
     let words = all.map(|one| fields.map(|field| one[field].as_str().unwrap_or("-").to_owned()));
     words.map(|words| words.join(" ")).collect()
@@ -385,18 +399,19 @@ fn every_command_names_a_hold_from_its_first_minute() {
 fn a_tick_counts_the_runs_that_each_hold_keeps_from_it() {
     let db = db_with_schedule();
     db.enqueue(["nightly"]);
-    let tick = |flags: &str| {
+    let tick_names_held_run = |flags: &str| {
         let shown = answer_at_terminal(&db, &format!("tick --dry-run {flags}"), "").0;
         shown.contains("\njobctl: 1 due run is held\r\n")
     };
     for target in [["--queue", "default"], ["--job", "nightly"], ["--worker", "web1"]] {
         db.jobctl(["hold"]).args(target).run().success();
-        assert!(tick("--worker web1"), "{target:?}");
+        assert!(tick_names_held_run("--worker web1"), "{target:?}");
         db.jobctl(["release"]).args(target).run().success();
     }
-    assert!(!tick("--worker web1"));
+    assert!(!tick_names_held_run("--worker web1"));
+    // A tick of another queue does not start the held run anyway.
     db.jobctl(["hold", "--queue", "default"]).run().success();
-    assert!(!tick("--queue mail"));
+    assert!(!tick_names_held_run("--queue mail"));
 }
 
 /// A hold seems forgotten if it has no end and is older than a day, or if it keeps a run waiting
@@ -451,32 +466,30 @@ fn make_due_since(db: &TestDb, run: i64, ago: &str) {
 #[test]
 fn a_hold_is_a_problem_only_if_it_keeps_runs_of_a_schedule_that_no_other_worker_may_start() {
     let db = db_with_schedule();
+    // The job of this run has no schedule.
     let run = db.enqueue(["shell", "--", "true"]);
     make_due_since(&db, run, "5 hours");
     db.jobctl(["hold", "--all"]).run().success();
     assert_eq!(findings_and_facts(&db), ["info runs_held - - -"]);
     db.jobctl(["release", "--all"]).run().success();
 
-    // Another worker starts the scheduled runs of a held one.
+    // The job `nightly` has a schedule. Only the held worker web1 serves its queue.
     let run = db.enqueue(["nightly"]);
     make_due_since(&db, run, "9 minutes");
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id <> {run}"));
-    tick_other_queue(&db);
+    db.jobctl(["tick", "--worker", "web2", "--queue", "other"]).run().success();
     db.jobctl(["hold", "--worker", "web1"]).run().success();
     make_due_since(&db, run, "11 minutes");
     assert_eq!(findings_and_facts(&db), ["bad runs_held - - web1"]);
+    // The worker web2 serves the queue, too, so the hold is not the cause.
     db.execute("UPDATE jobctl.job_workers SET queues = '{default}' WHERE worker = 'web2'");
     assert_eq!(
         findings_and_facts(&db),
         ["bad runs_overdue nightly - -", "info runs_held - - web1"]
     );
-    // The other worker executes no commands, so the hold is the cause.
+    // The worker web2 executes no commands, so the hold is the cause.
     db.execute("UPDATE jobctl.job_workers SET excluded_kinds = '{shell}' WHERE worker = 'web2'");
     assert_eq!(findings_and_facts(&db), ["bad runs_held - - web1"]);
-}
-
-fn tick_other_queue(db: &TestDb) {
-    db.jobctl(["tick", "--worker", "web2", "--queue", "other"]).run().success();
 }
 
 #[test]
@@ -506,6 +519,7 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     db.jobctl(["pause", "paused", "--reason", "disk is full"]).run().success();
     // Without a schedule, a pause has no effect.
     db.jobctl(["pause", "enqueued"]).run().success();
+    // The new file lacks the job `backup`, so `apply` disables it.
     db.apply(jobs);
     assert_eq!(
         findings_and_facts(&db),
@@ -528,6 +542,8 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     let at_terminal = |command: &str| answer_at_terminal(&db, command, "").0;
     assert!(at_terminal("check").contains("info: job backup is disabled by "));
     assert!(!at_terminal("tick").contains("paused"));
+
+    // The schedule would have fired two days ago. Its pause is not yet a day old.
     db.execute(
         "UPDATE jobctl.job_definitions SET
              next_run_at = CASE WHEN schedule IS NOT NULL THEN now() - interval '2 days' END,
@@ -535,10 +551,11 @@ fn check_names_paused_schedules_and_disabled_jobs_with_a_max_age() {
     );
     let tick = at_terminal("tick");
     assert!(tick.contains("nothing else is due; 1 due schedule is paused\r\n"), "{tick}");
-    // The times of a pause are skipped on purpose. The job that applications enqueue is stale.
+    // The times of a pause are skipped on purpose. Only the job without a schedule is stale.
     let stale = "bad job_stale enqueued - -";
     let [paused, backup] = ["schedule_paused paused - -", "info job_disabled backup - -"];
     assert_eq!(findings_and_facts(&db), [stale, backup, &format!("info {paused}")]);
+    // A pause that is older than a day is a problem.
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now() - interval '25 hours'");
     assert_eq!(findings_and_facts(&db), [stale, &format!("bad {paused}"), backup]);
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;

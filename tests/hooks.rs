@@ -9,7 +9,8 @@ use crate::support::{Role, TestDb};
 /// Two jobs that print their payload.
 const HOOKS: &str = "[jobs.alert]\nshell = 'cat'\n[jobs.ping]\nshell = 'cat'\n";
 
-/// Returns the runs of hooks: job, key without the time, and the status in the payload.
+/// Returns the runs of hooks: the job, the key without its time, and the status in the payload. The
+/// key has the hook and the run that ended: `on_dead-7`.
 fn runs_of_hooks(db: &TestDb) -> String {
     db.query(
         "SELECT job_type, regexp_replace(idempotency_key, '^jobctl-hook-(.*)-[0-9]{16}$', '\\1'),
@@ -35,27 +36,31 @@ fn the_end_of_a_run_enqueues_its_hooks() {
     let good = db.enqueue(["good"]);
     // The first attempt of `bad` fails, so this run has not ended. `good` has two hooks.
     db.jobctl(["tick", "--worker", "w1"]).run().success();
-    assert_eq!(runs_of_hooks(&db), "alert|on_end-2|succeeded\nping|on_success-2|succeeded");
+    let of_good = format!("alert|on_end-{good}|succeeded\nping|on_success-{good}|succeeded");
+    assert_eq!(runs_of_hooks(&db), of_good);
+    // The second attempt of `bad` fails, too, so the run is dead.
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "w2"]).run().success();
-    let hook: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
-    assert!(runs_of_hooks(&db).ends_with("\nalert|on_dead-1|dead"), "{}", runs_of_hooks(&db));
+    assert_eq!(runs_of_hooks(&db), format!("{of_good}\nalert|on_dead-{bad}|dead"));
+    let hook_of_bad: i64 = db.query("SELECT max(id) FROM jobctl.job_runs").parse().unwrap();
     let error = db.of_run(bad, "last_error");
     let expected = json!({
-        "text": format!("run 1 of job bad is dead after 2 attempts: {error}: lost"),
+        "text": format!("run {bad} of job bad is dead after 2 attempts: {error}: lost"),
         "run": bad, "job": "bad", "key": "invoice-7", "share": "acme", "status": "dead",
-        "attempts": 2, "worker": "w2", "incident": "1.1", "error_type": "exit_code",
+        "attempts": 2, "worker": "w2", "incident": format!("{bad}.1"), "error_type": "exit_code",
         "error": error, "cause": "lost", "last_line": "lost",
     });
-    assert_eq!(payload(&db, hook), expected);
-    // A success has no error.
-    let of_good = payload(&db, 3);
-    assert_eq!(of_good["text"], json!(format!("run {good} of job good succeeded")));
-    assert_eq!([&of_good["error"], &of_good["error_type"], &of_good["key"]], [&Value::Null; 3]);
+    assert_eq!(payload(&db, hook_of_bad), expected);
+    // A success has no error. The run after `good` is its first hook.
+    let hook_of_good = payload(&db, good + 1);
+    assert_eq!(hook_of_good["text"], json!(format!("run {good} of job good succeeded")));
+    let missing = ["error", "error_type", "key"].map(|field| &hook_of_good[field]);
+    assert_eq!(missing, [&Value::Null; 3]);
     // All hooks run. They print their payload.
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs WHERE id > 2"), "succeeded");
-    assert_eq!(db.of_attempt(hook, 1, "output::json ->> 'job'"), "bad");
+    let of_hooks = format!("SELECT DISTINCT status FROM jobctl.job_runs WHERE id > {good}");
+    assert_eq!(db.query(&of_hooks), "succeeded");
+    assert_eq!(db.of_attempt(hook_of_bad, 1, "output::json ->> 'job'"), "bad");
 }
 
 /// Cron's next tick may be a minute away.
@@ -78,9 +83,10 @@ fn every_way_to_end_enqueues_hooks() {
          [jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n\
          on_end = 'alert'\n"
     ));
-    let hooks_after = |done: &dyn Fn()| {
+    // Returns the runs of hooks that an action adds.
+    let hooks_after = |action: &dyn Fn()| {
         let before = runs_of_hooks(&db).lines().count();
-        done();
+        action();
         runs_of_hooks(&db).lines().skip(before).map(str::to_owned).collect::<Vec<_>>()
     };
     // An operator cancels.
@@ -96,13 +102,13 @@ fn every_way_to_end_enqueues_hooks() {
     db.execute("UPDATE jobctl.job_runs SET expires_at = now() WHERE expires_at IS NOT NULL");
     let expired = hooks_after(&|| drop(db.jobctl(["tick"]).run().success()));
     assert_eq!(expired, [format!("alert|on_end-{id}|cancelled")]);
-    // Its definition is full.
+    // The definition is full: the newer run drops the older one.
     let dropped = hooks_after(&|| {
         db.enqueue(["full", "--in", "1h"]);
         db.enqueue(["full", "--in", "1h"]);
     });
     assert!(matches!(&*dropped, [one] if one.ends_with("|cancelled")), "{dropped:?}");
-    // Its worker is gone.
+    // The worker of the run is gone, and its lease has ended.
     let id = db.enqueue(["a", "--in", "1h"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, started_at = now(),
@@ -158,16 +164,18 @@ fn a_hook_is_not_lost_when_its_worker_is_killed() {
          [jobs.fatal]\nshell = 'kill -9 $PPID'\nmax_attempts = 1\non_dead = 'pager'\n",
         server.url("/pager")
     ));
+    // The command of this run kills its tick.
     let id = db.enqueue(["fatal"]);
     assert!(!db.jobctl(["tick"]).run().status.success());
     db.expire_leases();
-    // The end and its hook are one transaction: killed ticks leave both or none.
+    // The next tick recovers the run: it had one attempt, so it is dead. Its end and its hook are
+    // one transaction, so a tick that is killed leaves both or none.
     let tick = db.jobctl(["tick"]).spawn();
     db.wait_for_status(id, "dead");
     tick.signal(Signal::KILL);
     tick.wait();
     assert_eq!(runs_of_hooks(&db), format!("pager|on_dead-{id}|dead"));
-    // The killed tick may have claimed the hook, too.
+    // The killed tick may have claimed the hook, too. One tick recovers it, and one retries it.
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
     db.make_waiting_runs_due();
@@ -207,17 +215,18 @@ fn many_dead_runs_at_once_send_one_alert_now_and_one_for_the_last_run_later() {
 }
 
 #[test]
-fn a_hook_that_can_t_be_enqueued_does_not_keep_the_result() {
+fn a_run_ends_although_its_hook_can_t_be_enqueued() {
     let db = TestDb::new();
     db.apply(&format!(
         "{HOOKS}[jobs.a]\nshell = 'false'\nmax_attempts = 1\non_dead = 'alert'\non_end = 'ping'\n"
     ));
+    // The definition of one of the two hooks is gone.
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'ping'");
     let id = db.enqueue(["a"]);
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(&format!("on_end of run {id} is not enqueued: no definition `ping`"));
     assert_eq!(runs_of_hooks(&db), format!("alert|on_dead-{id}|dead"));
-    // A trigger rejects it.
+    // A trigger rejects the runs of the other hook.
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN RAISE EXCEPTION ''no alerts''; END';
@@ -255,7 +264,7 @@ fn no_run_of_a_hook_is_enqueued_while_its_definition_is_disabled() {
 }
 
 #[test]
-fn a_hook_of_other_roles_is_enqueued() {
+fn roles_that_may_not_enqueue_a_hook_enqueue_it_by_ending_a_run() {
     let db = TestDb::new();
     db.apply(
         "[jobs.alert]\nshell = 'cat'\nenqueuers = ['pg_monitor']\n\
@@ -319,17 +328,17 @@ fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
     let disabled = file("", "on_end") + "enabled = false\n";
     db.apply(&disabled);
     assert_eq!(refused().as_deref(), Some("42501"));
-    // Operators and the owner try it.
+    // Operators and the owner may enqueue a hook, to try it.
     operator.jobctl(["enqueue", "pager"]).run().success();
     db.execute("DELETE FROM jobctl.job_runs");
     db.enqueue(["pager"]);
     db.execute("DELETE FROM jobctl.job_runs");
-    // The definition decides, also for a role that it leaves out.
+    // If the definition names enqueuers, only these may enqueue the hook.
     db.apply(&file(&format!("enqueuers = ['{}']", shop.name()), "on_dead"));
     asked().unwrap();
     db.apply(&file("enqueuers = ['pg_monitor']", "on_dead"));
     by_flag(7).stderr_has("is not among the enqueuers of definition `pager`");
-    // Without the key it is a job like others.
+    // If no job names `pager` in a key, it is no hook, so all enqueuers may enqueue it.
     db.execute("DELETE FROM jobctl.job_runs");
     db.apply(&format!("[jobs.pager]\n{pager}[jobs.a]\nshell = 'true'\n"));
     asked().unwrap();
@@ -411,8 +420,8 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     );
     db.execute("DELETE FROM jobctl.job_definitions");
     refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");
-    // Nothing was applied, and a hook that is in use can't be removed.
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "0");
+    // A hook that is in use can't be removed.
     db.apply(&format!("[defaults]\non_end = 'alert'\n{HOOKS}[jobs.a]\nshell = 'true'\n"));
     let file = "[jobs.a]\nshell = 'true'\non_end = 'alert'\n";
     let apply = db.jobctl(["apply", "-", "--prune", "--yes"]).stdin(file).run().exits(2);
@@ -420,7 +429,7 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "3");
 }
 
-/// The claim that ends them finds no definition, and so no hook.
+/// The claim of such a run finds no definition. So it ends the run without a hook.
 #[test]
 fn apply_says_that_runs_of_a_removed_definition_have_no_hooks() {
     let db = TestDb::new();
@@ -440,10 +449,11 @@ fn apply_says_that_runs_of_a_removed_definition_have_no_hooks() {
         db.jobctl(["tick"]).run().success();
         assert_eq!(runs_of_hooks(&db), "");
     }
-    // Nothing is lost without a hook, nor by a definition that is only disabled.
+    // No hook is lost if the removed definition has none.
     db.apply(&file("[jobs.bad]\nshell = 'exit 1'\n"));
     db.enqueue(["bad"]);
     prune(&file("")).success().stderr("");
+    // Without --prune, the definition is only disabled, and keeps its hooks.
     db.apply(&file(hooked));
     db.enqueue(["bad", "--in", "1h"]);
     db.jobctl(["apply", "-", "--yes"]).stdin(file("")).run().success().stderr("");

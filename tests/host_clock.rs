@@ -36,15 +36,8 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
     for days in [-400, 400, -25_000] {
         let host = |command| ahead(&clock, days * 86_400, command);
         let db = TestDb::new();
-        let doctor = host(db.jobctl(["doctor"])).run();
-        assert!(
-            doctor.stdout.contains(if days > 0 {
-                " ahead of the database"
-            } else {
-                " behind the database"
-            }),
-            "{doctor}"
-        );
+        let warning = if days > 0 { " ahead of the database" } else { " behind the database" };
+        host(db.jobctl(["doctor"])).run().stdout_has(warning);
 
         // One schedule is due since the start of the year, and one in 30 minutes. Two runs are
         // running elsewhere: the lease of one is over, and the lease of the other lasts 30 minutes.
@@ -87,7 +80,8 @@ fn a_wrong_clock_changes_no_start_expiry_or_fire() {
             "failed|1|t",
             "{days}"
         );
-        // Only the lost run has ended: it had one attempt.
+        // Only the run whose lease is over has ended: it had its only attempt. These two runs are
+        // the only ones with max_attempts 1.
         let leases = "SELECT status, last_error IS NULL FROM jobctl.job_runs
             WHERE max_attempts = 1 ORDER BY id";
         assert_eq!(db.query(leases), "dead|f\nrunning|t", "{days}");
@@ -115,6 +109,7 @@ fn a_clock_set_back_after_a_fire_does_not_repeat_it() {
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('year', now(), 'UTC')");
     db.jobctl(["tick"]).run().success().stderr_has("schedule yearly: fired, run 1");
     let clock = Preload::compile(WRONG_CLOCK);
+    // Two minutes back, more than a year back, and two minutes ahead.
     for seconds in [-120, -400 * 86_400, 120] {
         ahead(&clock, seconds, db.jobctl(["tick"])).run().success().stderr("");
     }

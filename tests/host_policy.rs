@@ -6,10 +6,10 @@ use crate::retry::answer_at_terminal;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir};
 
-/// Changes each run of `job` by the statement `forged` during its claim.
-fn change_run_during_claim(db: &TestDb, job: &str, forged: &str) {
+/// Creates a trigger that executes the statement `change` during the claim of each run of `job`.
+fn change_run_during_claim(db: &TestDb, job: &str, change: &str) {
     db.execute(&format!(
-        "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {forged}; RETURN \
+        "CREATE FUNCTION forge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change}; RETURN \
             NEW; END $$;
          CREATE TRIGGER forge BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'running' AND NEW.job_type = '{job}') EXECUTE FUNCTION forge()"
@@ -23,8 +23,8 @@ fn a_claimed_run_that_became_a_command_is_not_executed() {
     let touch = format!("touch {}", file.display());
     let built_in =
         format!("NEW.job_type := 'shell'; NEW.payload := '{}'", json!({"command": touch}));
-    // The value of --shell, what a trigger makes of the harmless run when it is claimed, and the
-    // error.
+    // The value of --shell, the change by which a trigger makes the harmless call a command during
+    // the claim, and the error.
     let forgeries = [
         ("off", built_in.as_str(), "--shell off: this host runs no commands"),
         ("off", "NEW.job_type := 'defined'", "--shell off: this host runs no commands"),
@@ -36,7 +36,8 @@ fn a_claimed_run_that_became_a_command_is_not_executed() {
             "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = \
                 '{touch}'\n"
         ));
-        // The owner of the tables can also define a job named `shell`.
+        // The owner of the tables can also define a job named `shell`. It is no reason to execute a
+        // run of the built-in job `shell`.
         db.execute(&format!(
             "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_not_built_in;
              INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', \
@@ -94,7 +95,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
             .run()
             .success();
     };
-    // What `check` prints about a job; the time is left out.
+    // What `check` prints about a job. The time is replaced by 0.
     let unserved = |job: &str, id: i64| {
         format!(
             "no worker may run the commands of {job}, which has 1 overdue run, since 0 (such as \
@@ -102,6 +103,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
              commands of definitions), or cancel the runs\n"
         )
     };
+    // Returns what `check` prints. It also reports the queue `other`, which no worker serves.
     let check = || {
         let lines = db.jobctl(["check"]).run().exits(1).stdout;
         let since = |line: &str| {
@@ -110,7 +112,8 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
         };
         lines.lines().filter(|line| !line.contains("queue other")).map(since).collect::<String>()
     };
-    // No worker executes commands. At a terminal, the tick says so.
+
+    // The first worker executes no commands. At a terminal, its tick says so.
     let terminal = answer_at_terminal(&db, "tick --worker off --queue default --shell off", "").0;
     let left = "0 dead: nothing else is due; 2 due runs are excluded by --shell\r\n";
     assert!(terminal.contains(left), "{terminal}");
@@ -121,6 +124,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
         .run()
         .success()
         .stdout_has("no worker may run the commands of defined");
+
     // A second worker executes the commands of definitions.
     tick("defined", "defined");
     assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "queued"]);
@@ -133,6 +137,7 @@ fn overdue_runs_that_no_worker_may_execute_are_reported() {
     );
     tick("defined", "any");
     assert_eq!(check(), unserved("shell", ids[2]));
+
     // A third worker executes all commands.
     tick("any", "any");
     assert_eq!(db.status(ids[2]), "succeeded");

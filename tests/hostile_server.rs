@@ -28,7 +28,9 @@ const COMMANDS: [&[&str]; 14] = [
     &["tick", "--dry-run"],
 ];
 
-fn refuses(server: &FakeServer, command: &[&str]) -> Finished {
+/// Asserts that a command rejects the server's answer: it ends with exit status 5 and one line on
+/// stderr, without a panic. Returns the ended command.
+fn assert_rejects_answer(server: &FakeServer, command: &[&str]) -> Finished {
     let refused = jobctl(command.iter().copied()).env("JOBCTL_DATABASE_URL", &server.url()).run();
     refused.exits(5).stdout("").complains_once().prints_nowhere("panicked")
 }
@@ -54,25 +56,30 @@ fn opening() -> Vec<u8> {
 
 #[test]
 fn an_answer_without_its_rows_or_columns_is_exit_5() {
-    let nothing = FakeServer::start(after_begin(|client| {
+    const INVALID: &str = "the database sent an invalid answer";
+    // After the begin of a transaction, one server sends no rows, and one sends a row whose column
+    // no statement has.
+    let without_rows = FakeServer::start(after_begin(|client| {
         client.write_all(&[opening(), complete()].concat())
     }));
-    let others = FakeServer::start(after_begin(|client| {
+    let with_other_column = FakeServer::start(after_begin(|client| {
         client.write_all(&[opening(), row(&["unexpected"]), complete()].concat())
     }));
     for command in COMMANDS {
-        refuses(&others, command).stderr_has("the database sent an invalid answer");
-        // For these commands no rows is a valid answer.
+        assert_rejects_answer(&with_other_column, command).stderr_has(INVALID);
+        // For these four commands, an answer without rows is valid.
         if !matches!(command[0], "jobs" | "list" | "next") && command != ["tick", "--dry-run"] {
-            refuses(&nothing, command).stderr_has("the database sent an invalid answer");
+            assert_rejects_answer(&without_rows, command).stderr_has(INVALID);
         }
     }
-    let other = FakeServer::start(|_, client| {
+
+    // A server that answers everything in this way, also a question for its own state.
+    let nonsense = FakeServer::start(|_, client| {
         client.write_all(&[columns(&["something"]), row(&["else"]), complete()].concat())
     });
-    refuses(&other, &["list"])
-        .stderr_has("cannot read the schema's version: the database sent an invalid answer");
-    let url = format!("{}&target_session_attrs=read-write", other.url());
+    assert_rejects_answer(&nonsense, &["list"])
+        .stderr_has(&format!("cannot read the schema's version: {INVALID}"));
+    let url = format!("{}&target_session_attrs=read-write", nonsense.url());
     jobctl(["list", "--database-url", &url])
         .run()
         .exits(5)
@@ -107,6 +114,7 @@ fn a_server_older_than_postgresql_14_is_rejected_before_a_statement() {
         );
     }
     assert_eq!(statements.load(Ordering::Relaxed), 0);
+    // A server that is not too old, or whose version is unreadable, gets statements.
     for (version, is_old) in
         [("9.6.24", true), ("14beta1", false), ("14.0", false), ("18devel", false), ("x", false)]
     {
@@ -118,6 +126,7 @@ fn a_server_older_than_postgresql_14_is_rejected_before_a_statement() {
 
 #[test]
 fn an_error_with_a_short_code_is_reported() {
+    // The codes of PostgreSQL have five characters.
     for code in ["", "2", "é", "22"] {
         let error = format!("SERROR\0VERROR\0C{code}\0Mnothing goes\0\0");
         let server = FakeServer::start(move |_, client| {
@@ -136,17 +145,18 @@ fn the_error_names_transaction_timeout() {
         client.write_all(&message(b'E', error.as_bytes()))?;
         client.shutdown(Shutdown::Both)
     });
-    refuses(&server, &["list"])
+    assert_rejects_answer(&server, &["list"])
         .stderr_has("; try again, or set transaction_timeout higher for this role");
 }
 
 #[test]
 fn a_too_long_row_is_rejected_by_its_header() {
+    // The header announces 1 GB. The server never sends these bytes.
     let server = FakeServer::start(after_begin(|client| {
         client.write_all(&[opening(), head(b'D', 1_000_000_000)].concat())
     }));
     for command in [&["list"][..], &["tick"], &["show", "1"]] {
-        let refused = refuses(&server, command);
+        let refused = assert_rejects_answer(&server, command);
         refused.stderr_has(
             "the database sends a row of more than 64 MiB; check that the address is right",
         );
@@ -165,7 +175,8 @@ fn an_endless_answer_is_read_up_to_a_limit() {
             counter.fetch_add(rows.len(), Ordering::Relaxed);
         }
     }));
-    refuses(&server, &["list"]).stderr_has("the database sends an answer of more than 256 MiB");
+    assert_rejects_answer(&server, &["list"])
+        .stderr_has("the database sends an answer of more than 256 MiB");
     // Some more bytes may be in the buffers of the sockets.
     assert!(sent.load(Ordering::Relaxed) < 300 * 1024 * 1024);
 }
@@ -190,7 +201,7 @@ fn an_endless_answer_of_tiny_messages_is_read_up_to_a_limit() {
             client.write_all(&opening())?;
             send_endlessly(client, &tiny, &counter)
         }));
-        refuses(&server, &["list"]);
+        assert_rejects_answer(&server, &["list"]);
         // Some more bytes may be in the buffers of the sockets.
         assert!(sent.load(Ordering::Relaxed) < 100 * 1024 * 1024, "{sent:?}");
     }
@@ -201,6 +212,7 @@ fn an_endless_answer_to_the_login_is_read_up_to_a_limit() {
     let parameter = |name: &str| message(b'S', format!("{name}\0x\0").as_bytes());
     let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mx\0\0");
     let key = message(b'K', &[0; 8]);
+    // The message that each server repeats, and whether it accepts the login before.
     let many: Vec<u8> = (0..10_000).flat_map(|n| parameter(&format!("p{n}"))).collect();
     for (logged_in, endless) in
         [(false, notice.clone()), (true, notice), (true, parameter("a")), (true, key), (true, many)]
@@ -214,7 +226,7 @@ fn an_endless_answer_to_the_login_is_read_up_to_a_limit() {
             send_endlessly(client, &endless, &counter)
         };
         let server = FakeServer::start_with_login(login, |_, _| Ok(()));
-        refuses(&server, &["tick"]).stderr_has("cannot connect to the database");
+        assert_rejects_answer(&server, &["tick"]).stderr_has("cannot connect to the database");
         assert!(sent.load(Ordering::Relaxed) < 20 * 1024 * 1024, "{sent:?}");
     }
 }
@@ -258,7 +270,7 @@ fn a_long_error_is_printed_without_its_middle() {
 #[test]
 fn migrate_does_not_wait_for_a_server_that_falls_silent_after_the_login() {
     let server = FakeServer::start(|_, _| Ok(()));
-    let refused = refuses(&server, &["migrate", "--dry-run"]);
+    let refused = assert_rejects_answer(&server, &["migrate", "--dry-run"]);
     let refused =
         refused.stderr_has("cannot migrate: the database does not answer; try again later");
     assert!(refused.took < Duration::from_secs(4), "{refused}");

@@ -15,7 +15,7 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick", "--quiet", "--concurrency", "1"]).run().success().stdout("");
 }
 
-/// Makes a call that must succeed, and returns the request that the server received.
+/// Asserts that a call succeeds, and returns the request that the server received.
 #[track_caller]
 fn call_and_take_request(db: &TestDb, server: &HttpServer, path: &str, payload: &Value) -> Request {
     let mut payload = payload.clone();
@@ -44,7 +44,7 @@ fn a_call_sends_its_payload_and_names_its_run() {
     let request = call_and_take_request(&db, &server, path, &json!({}));
     assert_eq!(request.method, "GET");
     assert_eq!(request.body, b"");
-    let own = |id: i64| {
+    let sent_with_each_call = |id: i64| {
         [
             ("accept", "*/*".to_owned()),
             ("host", host.clone()),
@@ -54,7 +54,8 @@ fn a_call_sends_its_payload_and_names_its_run() {
             ("x-jobctl-run-id", id.to_string()),
         ]
     };
-    assert_eq!(request.headers, headers(own(1)));
+    // The first call is run 1, and the second one is run 2.
+    assert_eq!(request.headers, headers(sent_with_each_call(1)));
 
     // With a body, the method is POST. The payload adds headers, but it can't replace the run's id.
     let payload = json!({
@@ -70,7 +71,7 @@ fn a_call_sends_its_payload_and_names_its_run() {
         ("content-type", "application/json".to_owned()),
         ("x-api-key", "k".to_owned()),
     ];
-    assert_eq!(request.headers, headers(own(2).into_iter().chain(given)));
+    assert_eq!(request.headers, headers(sent_with_each_call(2).into_iter().chain(given)));
 }
 
 #[test]
@@ -109,9 +110,13 @@ fn an_url_is_escaped_and_a_null_or_an_empty_body_is_a_body() {
     tick(&db);
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(server.requests().pop().unwrap().path, "/echo?stra%C3%9Fe=%C3%BC");
+
+    // A call with a body is a POST.
     let request = call_and_take_request(&db, &server, "/status/200", &json!({"json": null}));
     assert_eq!(request.method, "POST");
     assert_eq!(request.body, b"null");
+
+    // An empty text is a body, too.
     let request = call_and_take_request(
         &db,
         &server,
@@ -198,7 +203,7 @@ fn the_http_status_decides_the_next_status() {
             format!("{outcome}|{kind}|{error}{note}|{status}||")
         );
     }
-    // No redirect was followed, and no request repeated in the same attempt.
+    // The server got one request of each run: no redirect was followed, and no call repeated.
     assert_eq!(server.requests().len(), runs.len());
 }
 
@@ -208,6 +213,7 @@ fn an_answer_is_kept_as_output() {
     let server = HttpServer::start();
     let empty = enqueue(&db, &json!({"url": server.url("/status/204")}));
     let short = enqueue(&db, &json!({"url": server.url("/echo"), "body": "grün"}));
+    // At most 64 KiB of an answer are kept.
     let fits = enqueue(&db, &json!({"url": server.url("/bytes/65536")}));
     let long = enqueue(&db, &json!({"url": server.url("/bytes/200000")}));
     let refused = enqueue(&db, &json!({"url": server.url("/nowhere")}));
@@ -300,8 +306,7 @@ fn variables_with_the_database_address_are_never_sent() {
     let server = HttpServer::start();
     let variables =
         ["JOBCTL_DATABASE_URL", "JOBCTL_ANYTHING", "PGPASSWORD", "PGHOST", "DATABASE_URL"];
-    // `enqueue` refuses such a call. A tick refuses one that another way has brought into the
-    // table.
+    // `enqueue` refuses such a call. A tick refuses it if another program wrote it to the table.
     let runs = variables.map(|name| {
         let headers = json!({"X-Key": format!("a ${{{name}}}")});
         let payload = json!({"url": server.url("/status/200"), "headers": headers});
@@ -315,7 +320,7 @@ fn variables_with_the_database_address_are_never_sent() {
         db.execute(&format!("UPDATE jobctl.job_runs SET payload = '{payload}' WHERE id = {id}"));
         id
     });
-    // The tick itself needs the address and the host.
+    // Set the variables, except the two with which this tick itself connects to the database.
     let mut tick = db.jobctl(["tick"]);
     for name in
         variables.into_iter().filter(|name| *name != "JOBCTL_DATABASE_URL" && *name != "PGHOST")
@@ -409,11 +414,12 @@ fn a_call_ends_at_its_timeout_whatever_the_server_does() {
         ]);
         (path, [own, of_run])
     });
-    // An error status is the answer, even if the body does not come.
-    let no = enqueue(&db, &json!({"url": server.url("/drip-body/404"), "timeout": "1s"}));
+    // An error status is the answer, even if its body never ends.
+    let not_found = enqueue(&db, &json!({"url": server.url("/drip-body/404"), "timeout": "1s"}));
     let in_time = enqueue(&db, &json!({"url": server.url("/slow/100"), "timeout": "1h"}));
     db.jobctl(["tick", "--concurrency", "10"]).run().success();
     for (path, runs) in hangs {
+        // Only the answer of this address has a complete head.
         let answered = if path == "/drip-body" { "200" } else { "" };
         for id in runs {
             assert_eq!(
@@ -424,6 +430,6 @@ fn a_call_ends_at_its_timeout_whatever_the_server_does() {
             assert_eq!(db.of_attempt(id, 1, "http_status"), answered, "{path}");
         }
     }
-    assert_eq!(db.of_run(no, "status, last_error"), "dead|HTTP status 404");
+    assert_eq!(db.of_run(not_found, "status, last_error"), "dead|HTTP status 404");
     assert_eq!(db.status(in_time), "succeeded");
 }

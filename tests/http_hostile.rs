@@ -16,6 +16,7 @@ fn a_call_without_a_complete_answer_fails_and_notes_an_unknown_outcome() {
     let db = TestDb::new();
     let server = HttpServer::start();
     let peer = server.url("").split_once("//").unwrap().1.to_owned();
+    // The address, the error, and the HTTP status, if the server sends one before it fails.
     let hostile = [
         (
             "/reset",
@@ -205,16 +206,17 @@ fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
     for id in calls {
         assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     }
-    // The second call reuses the first one's connection, the third call the second one's.
-    let attempts: Vec<_> = server
+    // The second call reuses the connection of the first one. The server closes it, so the call is
+    // sent again on a new connection, which the third call reuses.
+    let requests_of_runs: Vec<_> = server
         .requests()
         .iter()
         .map(|request| request.headers["x-jobctl-run-id"].clone())
         .collect();
     let expected = [calls[0], calls[1], calls[1], calls[2], calls[2]].map(|id| id.to_string());
-    assert_eq!(attempts, expected.to_vec());
+    assert_eq!(requests_of_runs, expected.to_vec());
     assert_eq!(server.connections(), 3);
-    // The server may have done what these ask for.
+    // POST and PATCH are not sent again: the server may have done already what they ask for.
     for method in ["POST", "PATCH"] {
         let [first, second] = ["GET", method].map(call);
         let sent = server.requests().len();
@@ -230,11 +232,14 @@ fn a_call_is_sent_again_if_the_server_closes_a_kept_connection() {
 
 /// RFC 9112 forbids servers to fold headers, and asks clients to join those that are folded.
 #[test]
-fn a_folded_header_is_joined() {
+fn a_retry_after_header_that_is_folded_over_two_lines_is_obeyed() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // Its answer has status 503 and the header `Retry-After: 7200`, folded over two lines: the
+    // seconds are in the second line.
     let id = enqueue(&db, &server.url("/folded"));
     db.jobctl(["tick"]).run().success();
+    // The run waits for two hours. The default backoff is at most 30 minutes.
     assert_eq!(
         db.of_run(id, "last_error, run_at > now() + interval '1 hour'"),
         "HTTP status 503|t"
@@ -252,19 +257,22 @@ fn a_body_is_sent_to_a_server_that_ignores_expect() {
         let call = json!({"url": url, "body": "x", "headers": headers, "timeout": "20s"});
         db.enqueue(["http", &call.to_string()])
     };
+    // This address ignores `Expect`: it waits for the body.
     let ignored = call(server.url("/echo"));
+    // These answers ask for the body.
     let asked = [
         "HTTP/1.1 100 Continue\r\n\r\n",
         "HTTP/1.1 100 Continue\r\nDate: now\r\n\r\n",
         "HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
     ]
     .map(|interim| call(server.url_with("/interim", interim)));
-    // RFC 9110 asks clients to repeat the call without `Expect`.
+    // After 417, RFC 9110 asks clients to repeat the call without `Expect`.
     let unable = call(server.url_with("/early", "HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"));
-    // Whether or not the server closes the connection, whose body it has not read.
+    // The server refuses the body. Then `early` closes the connection, and `early-kept` does not.
     let refused = ["/early", "/early-kept"].map(|path| {
         call(server.url_with(path, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"))
     });
+    // The server answers before it reads the body, and keeps the connection open.
     let kept = ["200 OK", "417 No"].map(|status| {
         let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 1\r\n\r\nx");
         call(server.url_with("/early-kept", &answer))

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, jobctl, temp_dir};
 
+/// Enqueues a POST with secrets in its body and its headers, which follows this many redirects.
 fn call(db: &TestDb, url: &str, redirects: u32) -> i64 {
     let headers =
         json!({"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Cookie": "s3cret"});
@@ -21,6 +22,7 @@ fn call(db: &TestDb, url: &str, redirects: u32) -> i64 {
     ])
 }
 
+/// Returns an address that answers with a redirect to another one.
 fn redirect(server: &HttpServer, status: u16, to: &str) -> String {
     let to = utf8_percent_encode(to, NON_ALPHANUMERIC);
     server.url(&format!("/redirect?status={status}&to={to}"))
@@ -56,6 +58,7 @@ fn http_allow_limits_hosts_and_wildcards_reach_public_addresses_only() {
     ];
     let runs =
         refused.map(|host| (call(&db, &format!("http://{host}:{port}/status/200"), 0), host));
+    // These two patterns match all of the names.
     db.jobctl(["tick", "--http-allow", "*", "*.localhost"]).run().success();
     for (id, host) in runs {
         assert_eq!(
@@ -106,8 +109,8 @@ fn an_http_allow_entry_without_a_host_is_wrong_usage() {
 fn a_redirect_is_followed_only_if_the_call_allows_it() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    // The last argument is the number of redirects that the call allows. After 302, POST becomes
-    // GET. After 307, the call is repeated.
+    // After 302, POST becomes GET. After 307, the call is repeated. The last argument is the number
+    // of redirects that the call follows.
     let not = call(&db, &redirect(&server, 302, "/echo"), 0);
     let once = call(&db, &redirect(&server, 302, "/status/204"), 1);
     let kept = call(&db, &redirect(&server, 307, "/echo"), 1);
@@ -165,8 +168,8 @@ fn a_redirect_to_another_origin_drops_the_calls_headers() {
     for id in runs {
         assert_eq!(db.status(id), "succeeded", "{}", db.dump());
     }
-    // Of the requests to the first server, those that followed a redirect: the origin `localhost`
-    // is another one than 127.0.0.1.
+    // Look only at requests after a redirect: at those two paths of the first server, and at all
+    // requests to the other one. `localhost` and 127.0.0.1 are two origins.
     let is_redirected = |path: &str| path == "/echo" || path == "/status/299";
     let received = server
         .requests()
@@ -206,18 +209,18 @@ fn a_redirect_repeats_the_call_or_the_history_names_the_change() {
     let log = db.jobctl(["tick", "--concurrency", "4"]).run().success();
     let requests = server.requests();
     for (id, method, becomes) in runs {
-        let note = match method == becomes {
-            true => String::new(),
-            false => format!("a redirect changed {method} to GET"),
-        };
+        let is_changed = method != becomes;
+        let note =
+            if is_changed { format!("a redirect changed {method} to GET") } else { String::new() };
         assert_eq!(
             db.of_attempt(id, 1, "outcome, http_status, error"),
             format!("succeeded|299|{note}")
         );
         let sent = requests.iter().filter(|it| it.headers["x-jobctl-run-id"] == id.to_string());
         let sent: Vec<_> = sent.map(|it| (it.method.as_str(), it.body.len())).collect();
-        assert_eq!(sent, [(method, 1), (becomes, usize::from(method == becomes))]);
-        assert!(note.is_empty() || log.stderr.contains(&format!("; {note}\n")), "{log}");
+        // The body of one byte is repeated, unless the method has changed.
+        assert_eq!(sent, [(method, 1), (becomes, usize::from(!is_changed))]);
+        assert!(!is_changed || log.stderr.contains(&format!("; {note}\n")), "{log}");
     }
 }
 
@@ -225,7 +228,8 @@ fn a_redirect_repeats_the_call_or_the_history_names_the_change() {
 fn a_location_with_blanks_or_utf_8_is_followed() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    let answer = |locations: &[&str]| {
+    // Enqueues a call whose answer is a redirect with these Location headers.
+    let call_with_locations = |locations: &[&str]| {
         let lines: String = locations.iter().map(|to| format!("Location: {to}\r\n")).collect();
         let answer = format!("HTTP/1.1 302 Found\r\n{lines}Content-Length: 0\r\n\r\n");
         call(&db, &server.url_with("/raw", answer), 1)
@@ -240,13 +244,13 @@ fn a_location_with_blanks_or_utf_8_is_followed() {
     let port = server.url("").rsplit_once(':').unwrap().1.to_owned();
     for (locations, path) in followed {
         let locations: Vec<_> = locations.iter().map(|to| to.replace("PORT", &port)).collect();
-        answer(&locations.iter().map(String::as_str).collect::<Vec<_>>());
+        call_with_locations(&locations.iter().map(String::as_str).collect::<Vec<_>>());
         db.jobctl(["tick"]).run().success();
         assert_eq!(server.requests().pop().unwrap().path, path, "{locations:?}");
     }
     // curl follows none of these either.
     for locations in [&[""][..], &["/a", "/b"], &["http://a b/"], &["/a\tb"], &[]] {
-        let id = answer(locations);
+        let id = call_with_locations(locations);
         db.jobctl(["tick"]).run().success();
         let not = "dead|HTTP status 302, redirect not followed";
         assert_eq!(db.of_run(id, "status, last_error"), not, "{locations:?}");
@@ -267,7 +271,8 @@ fn a_loop_of_redirects_ends() {
     let id = call(&db, &server.url("/status/302?location=%23"), 5);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.of_run(id, "status, last_error"), "dead|HTTP status 302, redirect not followed");
-    assert_eq!(server.requests().len(), 6);
+    assert_eq!(server.requests().len(), 1 + 5, "the call and five redirects");
+    // No call may follow more than five.
     let payload = json!({"url": server.url("/"), "redirects": 6}).to_string();
     db.jobctl(["enqueue", "http", &payload])
         .run()
@@ -301,7 +306,7 @@ fn a_redirect_to_a_forbidden_host_or_scheme_is_not_followed() {
             "dead|HTTP status 307, redirect not followed"
         );
     }
-    assert_eq!(server.requests().len(), 6);
+    assert_eq!(server.requests().len(), 6, "one request of each call");
 }
 
 #[test]
@@ -311,6 +316,7 @@ fn a_forged_request_is_rejected_and_in_the_table_sends_nothing() {
     let url = server.url("/status/200");
     let port = url.split(['/', ':']).nth(4).unwrap().to_owned();
     let local = |rest: &str| format!("{rest}:{port}/");
+    // Wrong addresses, methods and keys. Then wrong values and names of headers.
     let mut payloads = vec![
         json!({"url": format!("{url} HTTP/1.1\r\nX-Smuggled: 1")}),
         json!({"url": format!("{url}\n")}),
@@ -363,6 +369,7 @@ fn a_forged_request_is_rejected_and_in_the_table_sends_nothing() {
     for payload in payloads {
         let text = payload.to_string();
         db.jobctl(["enqueue", "http", &text]).run().exits(2).stdout("").complains_once();
+        // The same payload in the table, as another program could write it.
         let insert = format!(
             "INSERT INTO jobctl.job_runs (job_type, payload) VALUES ('http', '{text}') RETURNING id"
         );
@@ -398,6 +405,7 @@ impl Authority {
         self.0.pem()
     }
 
+    /// Starts a server with a certificate for this name, which expires at the start of this year.
     fn server(&self, name: &str, until: i32) -> HttpServer {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -447,9 +455,9 @@ fn a_server_needs_a_trusted_certificate_for_its_name() {
         );
         let note = db.of_attempt(id, 1, "error");
         assert!(note.starts_with(&format!("{why}; the server is `{peer}`")), "{note}");
-        // No request was sent before.
-        assert!(server.requests().is_empty());
+        assert!(server.requests().is_empty(), "no request was sent before");
     }
+    // The server without TLS.
     assert_eq!(db.of_run(no_tls, "status, error_type"), "failed|tls");
     assert!(plain.requests().is_empty());
 }
@@ -465,6 +473,7 @@ fn missing_root_certificates_of_a_variable_are_named() {
         .success();
     let why = "SSL_CERT_FILE leads to no certificate; correct it or unset it";
     assert_eq!(db.of_run(id, "last_error"), why);
+    // The connection to a database says the same.
     let url = "postgres://127.0.0.1:9/a?sslmode=verify-full";
     let list = jobctl(["list", "--database-url", url])
         .env("SSL_CERT_DIR", "")
@@ -490,6 +499,7 @@ fn a_redirect_goes_from_http_to_https_and_never_back() {
         "dead|HTTP status 307, redirect not followed"
     );
     assert!(db.of_attempt(down, 1, "error").ends_with("; it leads from https to http"));
+    // Each server got the call that it redirects. Only the server with TLS also got the next one.
     assert_eq!(plain.requests().len(), 1);
     assert_eq!(secure.requests().len(), 2);
 }

@@ -19,14 +19,15 @@ fn a_line_that_ends_with_a_backslash_gets_a_warning() {
                both in one line\n";
     let crontab = "# a \\\nPATH=/a:\\\n@daily backup \\\r\n  --all\n@daily a\\b\n";
     let imported = import(crontab, &[]).success().stdout_has("# a \\\n");
+    // A comment (line 1) and a backslash within a line (line 5) are harmless.
     for line in [2, 3] {
         assert!(imported.stderr.contains(&format!("-:{line}: {why}")), "{imported}");
     }
     assert_eq!(imported.stderr.matches(why).count(), 2, "{imported}");
 }
 
-/// The first line of each job.
-fn names(imported: &Finished) -> Vec<&str> {
+/// Returns the first line of each job, such as `[jobs.backup]`.
+fn first_lines_of_jobs(imported: &Finished) -> Vec<&str> {
     imported.stdout.lines().filter(|line| line.starts_with("[jobs.")).collect()
 }
 
@@ -108,6 +109,7 @@ max_attempts = 1
 #[test]
 fn each_line_becomes_a_job_or_a_warning() {
     let imported = import(CRONTAB, &[]).exits(1).stdout(DEFINITIONS);
+    // A warning for each comment `Line` of the definitions, and one for the guard of the last line.
     let lines: Vec<_> = imported.stderr.lines().collect();
     assert_eq!(lines.len(), 6, "{imported}");
     assert!(lines[1] == "jobctl: -:11: @reboot has no equivalent: keep the line", "{imported}");
@@ -164,22 +166,23 @@ fn a_file_of_the_system_names_users_without_a_flag() {
 
 #[test]
 fn the_lines_of_init_are_no_jobs() {
+    // Lines of other jobs surround those that `init` prints.
     let init = TestDb::new().jobctl(["init"]).run().success().stdout;
     let crontab = format!("0 4 * * * backup\n{init}@reboot warm-up\n0 5 * * * later\n");
     let line = crontab.lines().position(|line| line == "@reboot warm-up").unwrap() + 1;
     let warning = format!("jobctl: -:{line}: @reboot has no equivalent: keep the line\n");
     let imported = import(&crontab, &[]).stderr(&warning);
-    assert_eq!(names(&imported), ["[jobs.backup]", "[jobs.later]"]);
+    assert_eq!(first_lines_of_jobs(&imported), ["[jobs.backup]", "[jobs.later]"]);
     assert!(!imported.stdout.contains("env = "), "{imported}");
 }
 
-/// Names of built-in jobs, and commands without a word for a name.
 #[test]
 fn every_name_is_valid_and_unique() {
+    // A program with the name of a built-in job, and commands without a word for a name.
     let lines = ["/usr/bin/http", "\"$JOB\" ", "42", "./--x", "a/$(b)", "true"];
     let crontab: String = lines.iter().map(|line| format!("@hourly {line}\n")).collect();
     let imported = import(&crontab, &[]).success().stderr("");
-    assert_eq!(names(&imported).len(), lines.len(), "{imported}");
+    assert_eq!(first_lines_of_jobs(&imported).len(), lines.len(), "{imported}");
     TestDb::new().apply(&imported.stdout);
 }
 
@@ -216,7 +219,7 @@ fn a_job_is_named_after_the_program_that_does_the_work() {
         true => format!("[jobs.\"{name}\"]"),
         false => format!("[jobs.{name}]"),
     });
-    assert_eq!(names(&imported), expected);
+    assert_eq!(first_lines_of_jobs(&imported), expected);
 }
 
 /// Lines with an input, and what they write to the file `OUT` under cron.
@@ -244,9 +247,10 @@ pub(crate) const INPUTS: [(&str, &str); 21] = [
     ("cat >OUT;%a", "a\n"),
 ];
 
-/// Runs the job that a line becomes, with a shell in the place of cron's.
-fn run_imported(line: &str, shell: &str, set: &str) {
-    let imported = import(&format!("{set}@daily {line}\n"), &[]).success().stderr("").stdout;
+/// Imports a line that follows these variables, and runs the command of its job. A command without
+/// a shell of its own runs in this shell.
+fn run_imported(line: &str, shell: &str, variables: &str) {
+    let imported = import(&format!("{variables}@daily {line}\n"), &[]).success().stderr("").stdout;
     let command = imported.lines().find_map(|line| line.strip_prefix("shell = ")).unwrap();
     let words = match serde_json::from_str(command).unwrap() {
         Value::String(command) => {
@@ -262,9 +266,10 @@ fn run_imported(line: &str, shell: &str, set: &str) {
 fn each_shell_passes_the_input_as_cron_does() {
     let folder = temp_dir();
     let out = folder.path().join("out");
-    let shells = ["dash", "bash", "busybox sh"].map(|shell| (shell, String::new()));
-    let set = ["/bin/bash", "/bin/dash"].map(|shell| (shell, format!("SHELL={shell}\n")));
-    for (shell, set) in shells.into_iter().chain(set) {
+    // The shell of the host may be one of three, or the crontab names one.
+    let of_host = ["dash", "bash", "busybox sh"].map(|shell| (shell, String::new()));
+    let of_crontab = ["/bin/bash", "/bin/dash"].map(|shell| (shell, format!("SHELL={shell}\n")));
+    for (shell, variables) in of_host.into_iter().chain(of_crontab) {
         let program = shell.split(' ').next().unwrap();
         if !packages::is_installed(program) {
             leave_out("the input of imported lines", &format!("{program} is not installed"));
@@ -272,7 +277,7 @@ fn each_shell_passes_the_input_as_cron_does() {
         }
         for (line, expected) in INPUTS {
             let line = line.replace("OUT", out.to_str().unwrap());
-            run_imported(&line, shell, &set);
+            run_imported(&line, shell, &variables);
             assert_eq!(fs::read_to_string(&out).unwrap(), expected, "{line} {shell}");
             fs::remove_file(&out).unwrap();
         }
@@ -338,13 +343,15 @@ fn a_line_that_only_jobctl_leaves_out_sets_the_exit_status() {
     for (line, is_accepted) in not_imported() {
         let imported = import(&format!("{line}\n"), &[]).exits(i32::from(is_accepted));
         let imported = imported.complains_once().stdout_has("# Line 1 is left out: ");
-        assert_eq!(names(&imported), [""; 0], "{line}");
+        assert_eq!(first_lines_of_jobs(&imported), [""; 0], "{line}");
     }
-    // Cron sets LOGNAME itself, and lets a crontab set USER.
+
+    // Cron sets LOGNAME itself, and lets a crontab set USER. So only USER is imported.
     let imported = import("LOGNAME=bob\nUSER=bob\n@daily true\n", &[]);
     imported.stdout_has("env = { USER = \"bob\" }").stderr_has("LOGNAME has no equivalent");
+    // The longest command that cron reads.
     let imported = import(&format!("@daily {}\nMAILTO=\"\"\n", "a".repeat(998)), &[]);
-    assert_eq!(names(&imported.success().stderr("")).len(), 1);
+    assert_eq!(first_lines_of_jobs(&imported.success().stderr("")).len(), 1);
 }
 
 #[test]
@@ -358,6 +365,7 @@ fn a_file_that_cron_ignores_is_not_imported() {
         let refused = import(crontab, &[]).exits(1).stdout("").complains_once();
         refused.stderr_has("jobctl: cannot import `-`: cron ignores a file ").stderr_has(cause);
     }
+    // After its last newline, a file may have a comment or blanks. It may have 10,000 lines.
     for crontab in ["@daily a\n# b", "@daily a\n\t", &"@daily a\n".repeat(10_000)] {
         import(crontab, &[]).success().stderr("");
     }
@@ -402,8 +410,9 @@ fn a_job_that_leaves_a_process_is_imported_with_a_warning() {
         leaves.iter().chain(&waits).map(|command| format!("@daily {command}\n")).collect();
     let warnings: String =
         (1..=leaves.len()).map(|line| format!("jobctl: -:{line}: {why}\n")).collect();
+    // Only the first lines of the crontab get the warning, and all lines become jobs.
     let imported = import(&crontab, &[]).success().stderr(&warnings);
-    assert_eq!(names(&imported).len(), leaves.len() + waits.len());
+    assert_eq!(first_lines_of_jobs(&imported).len(), leaves.len() + waits.len());
 }
 
 /// Runs a command as a job does. The commands of these tests guard by files and processes that do
@@ -413,8 +422,8 @@ fn succeeds(command: &str) -> bool {
     done.status.success()
 }
 
-/// Asserts that each command is imported with this warning, and that it is right: a run of the
-/// command fails.
+/// Asserts that each command is imported with this warning, and that the warning is right: a run of
+/// the command fails.
 #[track_caller]
 fn assert_warned_of_failing_runs(commands: &[&str], warning: &str) {
     for command in commands {
@@ -560,6 +569,8 @@ fn a_warning_names_the_cause() {
         jobctl: -:4: a bare `%` ends the command before its closing `)`: was `\\%` meant?\n\
         jobctl: -:5: cron refuses a variable without a value; write `\"\"`\n";
     import(crontab, &[]).exits(1).stderr(causes);
+
+    // In a crontab of the system, the first word of each command must be a user.
     let system = "@daily /srv/backup --all\n0 5 3 * * * * root backup\n0 0 5 * * 1 root backup\n";
     let cause = "is not a user; if the lines name no users, omit --system\n";
     let causes = ["/srv/backup", "*", "1"].iter().zip(1..);
@@ -568,15 +579,18 @@ fn a_warning_names_the_cause() {
     import(system, &["--system"]).exits(1).stderr(&causes);
 }
 
-/// `backup` is a user of Debian, and so are `daemon` and `games` of other systems, too.
+/// `daemon` is a user of Debian and of other systems. A command that begins with a user may be a
+/// line of the system's crontab.
 #[test]
 fn a_user_is_not_a_program_unless_such_a_program_exists() {
     let folder = temp_dir();
     fs::write(folder.path().join("daemon"), "").unwrap();
     let crontab = "@daily daemon /srv/a\n@daily daemon -x /srv/a\n@daily daemon >a 2>&1\n\
                    @daily daemon\n@daily nosuchuser /srv/a\n";
+    // Only the first line looks like one of the system: a user and then a program.
     let imported = import(crontab, &[]).exits(1).stderr_has("-:1: `daemon` is a user");
-    assert_eq!(names(&imported.complains_once()).len(), 4);
+    assert_eq!(first_lines_of_jobs(&imported.complains_once()).len(), 4);
+    // With the program `daemon` in PATH, the first line is a command, too.
     let path = format!("PATH=/usr/bin:{}\n", folder.path().display());
     import(&(path + crontab), &[]).success().stderr("");
 }
@@ -589,12 +603,14 @@ fn bytes_that_are_not_utf8_concern_only_their_line() {
     let cause = "it is not UTF-8 text; convert the file\n";
     let imported =
         imported.stderr(&[2, 4].map(|line| format!("jobctl: -:{line}: {cause}")).concat());
-    assert_eq!(names(&imported), ["[jobs.a]"]);
+    assert_eq!(first_lines_of_jobs(&imported), ["[jobs.a]"]);
     imported.stdout_has("# F\u{fffd}r alle\n");
 }
 
 #[test]
 fn a_lock_that_fails_becomes_a_skipped_overlap() {
+    // With these, a second run does nothing while the first one runs. The others wait, or have no
+    // lock.
     let skipped = [
         "flock -n /run/a.lock a",
         "/usr/bin/flock -xn /run/a.lock a",

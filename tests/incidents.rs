@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::status::on_terminal;
 use crate::support::{TestDb, wait_until};
 
-/// Inserts a run in this status, and a failed attempt of it that ended at this minute. The error
-/// is an exit status, and the output that of the command.
+/// Inserts a run in this status, and a failed attempt of it that ended this many minutes after
+/// 08:00. The attempt has an exit status as its error, and this output.
 fn insert_run_with_failure(
     db: &TestDb,
     job: &str,
@@ -27,7 +27,8 @@ fn insert_run_with_failure(
     id.parse().unwrap()
 }
 
-/// Inserts a failed attempt of a run, which ended at this minute with this output.
+/// Inserts a failed attempt of a run, which ended this many minutes after 08:00 on 31 January 2026
+/// with this output.
 fn insert_failed_attempt(
     db: &TestDb,
     run: i64,
@@ -45,7 +46,8 @@ fn insert_failed_attempt(
     ));
 }
 
-/// Returns the incidents.
+/// Returns the incidents that `failures --group` lists with these flags. Without `--since`, the
+/// window begins before all attempts of these tests.
 #[track_caller]
 fn incidents(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
     let since = ["--since", "2026-01-01"].iter().filter(|_| !arguments.contains(&"--since"));
@@ -68,13 +70,15 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
     let second = insert_run_with_failure(&db, "mail", "succeeded", "web2", 30, copied);
     let third = insert_run_with_failure(&db, "mail", "failed", "web2", 60, copied);
     insert_failed_attempt(&db, third, 2, "web2", 61, copied);
-    // Half an hour and a minute later, and another cause.
+    // Attempts belong to one incident if they have the same cause and are at most 30 minutes apart.
+    // This attempt comes 31 minutes after the last one, and the next one has another cause.
     let later = insert_run_with_failure(&db, "backup", "dead", "web1", 92, &full("/srv/a"));
     let other =
         insert_run_with_failure(&db, "mail", "dead", "web1", 30, "the provider does not answer");
     let all = incidents(&db, &[]);
     let ids: Vec<_> = all.iter().map(|it| it["incident"].as_str().unwrap()).collect();
     assert_eq!(ids, [first, later, other].map(|id| format!("{id}.1")));
+    // The fields of an incident, and then their values in the first one.
     let names = [
         "cause",
         "error_type",
@@ -112,6 +116,7 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         fields(&all[2], &names[..3]),
         json!(["the provider does not answer", "exit_code", 1])
     );
+
     // A filter or a window counts less, but the incident is the same.
     for (filter, failures) in [
         (&["--job", "mail", "--error", "no space"][..], 3),
@@ -124,7 +129,8 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         assert_eq!(same.len(), 1, "{filter:?} {found:?}");
         assert_eq!(same[0]["failures"], failures, "{filter:?}");
     }
-    // Each attempt of an incident names it.
+
+    // Each attempt of an incident can name it: all commands find the same runs.
     for member in [format!("{first}.1"), format!("{third}.2"), format!("{second}.1")] {
         let listed = db.jobctl(["list", "--incident", &member]).run().success().stdout;
         let runs: Vec<_> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
@@ -139,10 +145,13 @@ fn an_incident_is_one_row_over_jobs_shares_and_workers() {
         assert_eq!(failures(&["--group"]), "1");
         assert_eq!(failures(&["--until", "2026-01-31 09:00", "--worker", "web1"]), "1");
     }
+
+    // No attempt, no incident.
     db.jobctl(["failures", "--incident", &format!("{first}.9")])
         .run()
         .exits(3)
         .stderr_has("has no failed attempt 9, and so no incident; `jobctl failures --group`");
+    // A settled run no longer counts as dead.
     db.jobctl(["settle", &first.to_string()]).run().success();
     let settled = incidents(&db, &["--job", "backup", "--until", "2026-01-31 09:00"]);
     assert_eq!(fields(&settled[0], &["dead", "settled"]), json!([0, 1]));
@@ -164,7 +173,8 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
     let retry = ["retry", "--all-dead", "--yes", "--verbose", "--incident", &incident];
     db.jobctl(retry).run().success().stdout(&format!("{victim}\tqueued\n"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'"), "2");
-    // The incident by another of its attempts: no dead run is left in it.
+    // The same incident, named by another of its attempts. No dead run is left in it, because the
+    // run of this attempt died by the other cause.
     db.jobctl(["settle", "--all-dead", "--incident", &format!("{twice}.1"), "--yes"])
         .run()
         .success()
@@ -198,6 +208,7 @@ fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
     let incident = format!("{first}.1");
     let found = incidents(&db, &["--until", "2026-02-01"]);
     assert_eq!(found[0]["incident"], incident.as_str());
+    // The deleted run and the other one both name the incident. All commands find the other run.
     for member in [incident, format!("{second}.1")] {
         let failures = db.jobctl(["failures", "--incident", &member]).run().success().stdout;
         assert!(failures.starts_with(&format!("{second}\t")), "{failures}");
@@ -213,55 +224,61 @@ fn an_incident_keeps_its_name_when_its_first_run_is_deleted() {
 fn failures_of_one_cause_with_pauses_below_8_hours_are_one_line() {
     let db = TestDb::new();
     let full = "no space left on device";
-    // Six deaths in nine hours are four incidents; the run of the second one waits again.
+    // Six deaths in nine hours, at these minutes. A pause of more than 30 minutes ends an incident,
+    // so they are four incidents. The run of the last one succeeded later.
     let deaths = [0, 20, 130, 300, 320, 540];
     let ids =
         deaths.map(|minute| insert_run_with_failure(&db, "backup", "dead", "web1", minute, full));
     db.execute(&format!("UPDATE jobctl.job_runs SET status = 'succeeded' WHERE id = {}", ids[5]));
-    // Another cause; another job, within a pause of 8 hours of the first one.
+    // Another cause, and another job, are other lines, and so is a pause of 8 hours.
     insert_run_with_failure(&db, "backup", "dead", "web1", 60, "no such customer");
     insert_run_with_failure(&db, "mail", "dead", "web1", 540 + 4 * 60, full);
     let later = insert_run_with_failure(&db, "backup", "dead", "web2", 540 + 8 * 60, full);
     let all = incidents(&db, &["--job", "backup", "--error", full]);
     let names = ["incident", "incidents", "times", "failures", "dead", "recovered", "workers"];
+    // The first deaths of the four incidents name them.
     let id = |index: usize| format!("{}.1", ids[index]);
-    let mut every = [0, 2, 3, 5].map(id);
-    every.sort();
+    let mut four_incidents = [0, 2, 3, 5].map(id);
+    four_incidents.sort();
     assert_eq!(
         all.iter().map(|it| fields(it, &names)).collect::<Vec<_>>(),
         [
-            // The newest incident with dead runs.
-            json!([id(3), every, 4, 6, 5, 1, ["web1"]]),
+            // The line has the id of the newest incident with dead runs.
+            json!([id(3), four_incidents, 4, 6, 5, 1, ["web1"]]),
             json!([format!("{later}.1"), [format!("{later}.1")], null, 1, 1, 0, ["web2"]]),
         ]
     );
     assert_eq!(all[0]["first_finished_at"], "2026-01-31T08:00:00.000000Z");
     assert_eq!(all[0]["last_finished_at"], "2026-01-31T17:00:00.000000Z");
-    // All lines: the other cause and the other job are no part of it.
+    // Without the filter: the same two lines, the other cause and the other job.
     assert_eq!(incidents(&db, &[]).len(), 4);
-    // The id selects its own incident.
+
+    // An id selects only its own incident, of two runs, and not the whole line.
     let listed = db.jobctl(["list", "--incident", &id(3)]).run().success().stdout;
     assert_eq!(listed.lines().count(), 2, "{listed}");
     let alone = incidents(&db, &["--incident", &id(3)]);
     assert_eq!(fields(&alone[0], &["incident", "times", "failures"]), json!([id(3), null, 2]));
-    // Without dead runs, the line names the newest incident with runs that wait, then the newest.
+
+    // Without dead runs, the line names the newest incident with waiting runs, or else the newest
+    // one. At first no run waits.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET settled_at = now() WHERE status = 'dead' AND id <= {}",
         ids[5]
     ));
-    let first = |names| {
+    let fields_of_first_line = |names| {
         fields(
             &incidents(&db, &["--job", "backup", "--error", full, "--until", "2026-02-01"])[0],
             names,
         )
     };
-    assert_eq!(first(&["incident"]), json!([id(5)]));
+    assert_eq!(fields_of_first_line(&["incident"]), json!([id(5)]));
+    // Now the run of the second incident waits.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'queued', settled_at = NULL, finished_at = NULL
          WHERE id = {}",
         ids[2]
     ));
-    assert_eq!(first(&["incident", "dead", "waiting"]), json!([id(2), 0, 1]));
+    assert_eq!(fields_of_first_line(&["incident", "dead", "waiting"]), json!([id(2), 0, 1]));
 }
 
 #[test]
@@ -330,7 +347,8 @@ fn errors_of_other_types_are_causes_without_values() {
     let run = insert_run_with_failure(&db, "a", "dead", "w", 0, "");
     const CONNECTION_REFUSED: &str = "cannot connect to the server: Connection refused \
         (os error 111); the server is `10.0.0.7:443`";
-    // The number of the attempt, its error, and the cause. The output is not the cause of these.
+    // The number of the attempt, its error, and the cause. Of these types, the error and not the
+    // output is the cause.
     for (number, error_type, error, cause) in [
         (2, "http_status", "HTTP status 503", "HTTP status 503"),
         (3, "signal", "killed by SIGKILL (out of memory?)", "killed by SIGKILL (out of memory?)"),
@@ -390,28 +408,29 @@ fn attempts_read_and_functions_called(db: &TestDb, command: &[&str], stdout: &st
     db.wait_for_statistics();
     let before = count();
     db.jobctl(command.iter().copied()).run().success().stdout_has(stdout);
-    // The server counts when a session ends.
+    // The server counts what a session read after the session has ended.
     wait_until("the counts", || count()[0] > before[0]);
     let after = count();
     [after[0] - before[0], after[1] - before[1]]
 }
 
-/// Many failures in a row, and an error that comes back day by day: each attempt is read a few
-/// times, and no function is called for each of them.
+/// Each attempt is read a few times, and no function is called for each attempt.
 #[test]
 fn commands_for_a_long_incident_read_each_attempt_a_limited_number_of_times() {
+    // 500 failures in a row, and 300 failures that come back each 20 minutes for four days.
     for (runs, seconds) in [(500, 1), (300, 1200)] {
         let db = TestDb::new();
         db.execute(&format!("ALTER DATABASE {} SET track_functions = 'all'", db.name()));
         insert_dead_runs_that_failed_alike(&db, runs, seconds);
-        let some =
+        // An attempt in the middle of the incident names it.
+        let member =
             "SELECT id || '.1' FROM jobctl.job_runs WHERE status = 'dead' LIMIT 1 OFFSET 100";
-        let some = db.query(some);
-        let list = ["list", "--incident", &some, "--limit", "2000", "--columns", "id,status"];
-        let retry = ["retry", "--all-dead", "--incident", &some, "--yes"];
+        let member = db.query(member);
+        let list = ["list", "--incident", &member, "--limit", "2000", "--columns", "id,status"];
+        let retry = ["retry", "--all-dead", "--incident", &member, "--yes"];
         for (command, stdout) in [
             (&list[..], "\tdead\n"),
-            (&["failures", "--incident", &some], "no such customer"),
+            (&["failures", "--incident", &member], "no such customer"),
             (&["failures", "--group", "--since", "2026-01-01"], "no such customer"),
             (&retry, &format!("queued\t{runs}\n")),
         ] {
@@ -461,7 +480,8 @@ fn a_narrow_terminal_shows_when_an_incident_was_and_how_many_runs_are_dead() {
         assert!(!shown.contains(left_out), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
     }
-    // Of a waiting run, the time at which it is due is shown, and long names are left out.
+    // Of a failed run, which waits, the table shows the time at which it is due. The long name of
+    // its queue is left out.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, queue, share, last_error, run_at)
          VALUES ('import_articles_nightly', 'failed', 1, 'a_queue_with_a_name',

@@ -55,7 +55,7 @@ fn problems_are_mailed_or_sent_by_the_check_and_init_says_which() {
     printed.stdout_has(&format!(
         "\n*/5 * * * * '{program}' check --exec 'mail -s '\\''50\\% down'\\'' a@b.c'\n"
     ));
-    // Without it, cron mails them, if it can.
+    // Without --exec, cron mails the problems, if it can.
     let printed = init(&[]).success().stdout_has(" check --repeat 1h\n");
     printed.stderr_has("--exec").stderr_has("mail");
     // The file of variables can hold the address of a webhook, which is a secret.
@@ -80,6 +80,7 @@ fn every_page_shows_the_tick_that_init_prints() {
     let folders = ["docs", "examples", "man", "packaging", "src/report/static"];
     let pages = folders.iter().flat_map(|folder| files(&root().join(folder)));
     let pages = pages.chain(["README.md", "crontab.example"].map(|name| root().join(name)));
+    // The pages with the whole line as `init` prints it.
     let mut with_tick = Vec::new();
     for page in pages {
         // Pictures are no text. The manual's source has a backslash before each `-`.
@@ -97,6 +98,7 @@ fn every_page_shows_the_tick_that_init_prints() {
             with_tick.push(page.strip_prefix(root()).unwrap().display().to_string());
         }
     }
+    // These pages must have the whole line.
     for page in ["crontab.example", "docs/guide.md", "man/jobctl.1", "man/jobctl-tick.1"] {
         assert!(with_tick.iter().any(|shown| shown == page), "{page} lacks: {tick}");
     }
@@ -107,16 +109,12 @@ fn every_page_shows_the_tick_that_init_prints() {
 #[test]
 fn lines_set_the_variables_of_the_address() {
     let db = TestDb::new();
-    let init = |name: &str, value: &str| {
-        db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL").env(name, value).run()
-    };
     let url = db.url();
-    let done = init("DATABASE_URL", &url).success();
+    let init = db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL").env("DATABASE_URL", &url);
+    let done = init.run().success();
     done.stdout_has(&format!("\nDATABASE_URL={url}\n")).prints_nowhere("JOBCTL_DATABASE_URL=");
-    let with = |name: &str, value: &str| {
-        db.jobctl(["init"]).env("PGAPPNAME", "shop").env(name, value).run()
-    };
-    with("PGCONNECT_TIMEOUT", "7").success().stdout_has("\nPGAPPNAME=shop\nPGCONNECT_TIMEOUT=7\n");
+    let init = db.jobctl(["init"]).env("PGAPPNAME", "shop").env("PGCONNECT_TIMEOUT", "7");
+    init.run().success().stdout_has("\nPGAPPNAME=shop\nPGCONNECT_TIMEOUT=7\n");
 }
 
 #[test]
@@ -151,6 +149,7 @@ fn no_secret_parameter_of_an_address_is_written() {
             refused.stderr_has("it has a parameter that may be secret").prints_nowhere("s3cret");
         }
     }
+    // Other parameters are written.
     let url = format!("{}?application_name=x&pgbouncer=true", db.url());
     db.jobctl(["init"]).env("JOBCTL_DATABASE_URL", &url).run().success().stdout_has(&url);
 }
@@ -170,13 +169,14 @@ fn paths_in_the_variables_of_the_address_are_absolute() {
         init(name, "/a/b").stdout_has(&format!("\n{name}=/a/b\n"));
     }
     let url = db.url();
-    let to = |address: &str, line: &str| {
+    // In an address, the absolute path follows the relative one, and the last one counts.
+    let assert_writes_address = |address: &str, line: &str| {
         init("JOBCTL_DATABASE_URL", address).stdout_has(&format!("\nJOBCTL_DATABASE_URL={line}\n"));
     };
     let absolute = root.replace(' ', "%20");
     let relative = format!("{url}?sslrootcert=a%20b/root.crt");
-    to(&relative, &format!("{relative}&sslrootcert={absolute}"));
-    to(&format!("{url}?sslkey=/a/b"), &format!("{url}?sslkey=/a/b"));
+    assert_writes_address(&relative, &format!("{relative}&sslrootcert={absolute}"));
+    assert_writes_address(&format!("{url}?sslkey=/a/b"), &format!("{url}?sslkey=/a/b"));
 }
 
 /// A newline would add a line to the crontab, and `%` would end the command.
@@ -210,12 +210,11 @@ fn the_file_of_variables_takes_the_place_of_the_variables_it_sets() {
     fs::write(&file, format!("JOBCTL_DATABASE_URL={}\n", db.url_as("ana"))).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     db.execute("CREATE ROLE ana LOGIN SUPERUSER PASSWORD 'ana'");
-    let init = || {
-        let init = db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL");
-        init.env("JOBCTL_ENV_FILE", file.to_str().unwrap()).env("PGAPPNAME", "shop").run()
-    };
+    let init = db.jobctl(["init"]).env_remove("JOBCTL_DATABASE_URL");
+    let init = init.env("JOBCTL_ENV_FILE", file.to_str().unwrap()).env("PGAPPNAME", "shop");
     let lines = format!("\nJOBCTL_ENV_FILE={}\nPGAPPNAME=shop\n* * * * * ", file.display());
-    init().success().stdout_has(&lines).prints_nowhere("DATABASE_URL").prints_nowhere("ana:ana");
+    let done = init.run().success().stdout_has(&lines);
+    done.prints_nowhere("DATABASE_URL").prints_nowhere("ana:ana");
     db.execute("DROP ROLE ana");
 }
 
@@ -227,7 +226,8 @@ fn beside_cron<'a>(db: &'a TestDb, folder: &Path, script: &str) -> Invocation<'a
         .env("JOBCTL_DATABASE_URL", &db.url())
 }
 
-/// Each step is a line of this script; `crontab` is the real program.
+/// Adds the lines, repeats that, changes them, and removes them twice. Prints a line with `==`
+/// before and after what each `init` prints. `crontab` is the real program.
 const STEPS: &str = r#"
 init() { echo "== $*"; "$jobctl" init "$@" 2>&1; echo "== exit $?"; }
 printf '%s\n' 'MAILTO=ana' '0 4 * * * backup' | crontab -
@@ -299,7 +299,8 @@ fn at_a_terminal_only_a_yes_installs_the_lines() {
     assert!(yes.ends_with("# END jobctl\n"), "{done}");
 }
 
-/// Crontabs, and whether cron mails what jobctl prints in them.
+/// For each of four crontabs, prints how many variables of it `init` names, which line `init` says
+/// ticks, and how many times `doctor` says that cron mails nothing.
 const MAILS: &str = r#"
 mails() {
     printf '%s\n' "$@" | crontab -
@@ -320,10 +321,12 @@ fn only_lines_that_change_something_are_named() {
     }
     let (db, folder) = (TestDb::new(), temp_dir());
     let done = beside_cron(&db, folder.path(), MAILS).run().success();
-    // In turn, of each crontab: what `init` and `doctor` name.
-    let ticks = |number: u8| format!("line {number} of the crontab ticks");
-    let [first, second, third] = [1, 2, 3].map(ticks);
-    done.stdout(&format!("1\n{second}\n1\n0\n{first}\n0\n1\n{second}\n1\n0\n{third}\n0\n"));
+    // For each crontab: the number of variables, the line that ticks, and the number of warnings.
+    let crontabs = [(1, 2, 1), (0, 1, 0), (1, 2, 1), (0, 3, 0)];
+    let expected = crontabs.map(|(variables, line, warnings)| {
+        format!("{variables}\nline {line} of the crontab ticks\n{warnings}\n")
+    });
+    done.stdout(&expected.concat());
 }
 
 #[test]
@@ -339,32 +342,56 @@ fn the_lines_are_in_the_crontab_once_and_can_be_removed() {
         .env("TERM", "dumb")
         .run()
         .success();
+    // What each `init` prints, and then its exit status with the output of the commands after it.
     let parts: Vec<_> = done.stdout.split("== ").collect();
+    let [
+        _,
+        unconfirmed,
+        after_unconfirmed,
+        added,
+        after_added,
+        repeated,
+        _,
+        changed,
+        after_changed,
+        _,
+        after_removed,
+        removed_again,
+        ..,
+        last,
+    ] = parts[..]
+    else {
+        panic!("{done}")
+    };
     let own = "MAILTO=ana\n0 4 * * * backup\n";
     let program = env!("CARGO_BIN_EXE_jobctl");
     let tick = format!("* * * * * '{program}' tick --quiet\n");
     // Without a terminal, it asks for --yes and changes nothing.
-    assert!(parts[1].contains(&format!("+ {tick}")), "{done}");
-    assert!(
-        parts[1].contains("not a terminal to ask; add --yes\n") && parts[2] == "exit 2\n",
-        "{done}"
-    );
-    assert!(parts[3].contains("the lines are installed in the crontab\n"), "{done}");
-    let listed = parts[4].strip_prefix("exit 0\n").unwrap();
+    assert!(unconfirmed.contains(&format!("+ {tick}")), "{done}");
+    assert!(unconfirmed.contains("not a terminal to ask; add --yes\n"), "{done}");
+    assert_eq!(after_unconfirmed, "exit 2\n", "{done}");
+
+    // The lines are added once, below those of the user.
+    assert!(added.contains("the lines are installed in the crontab\n"), "{done}");
+    let listed = after_added.strip_prefix("exit 0\n").unwrap();
     assert!(listed.starts_with(own) && listed.matches(&tick).count() == 1, "{done}");
-    assert!(parts[5].contains("the crontab is up to date\n"), "{done}");
-    // Only the new line is shown.
+    assert!(repeated.contains("the crontab is up to date\n"), "{done}");
+
+    // A changed flag shows and adds only the new line.
     let shown: Vec<_> =
-        parts[7].lines().skip(1).filter(|line| line.starts_with(['+', '-'])).collect();
+        changed.lines().skip(1).filter(|line| line.starts_with(['+', '-'])).collect();
     let report = format!("*/10 * * * * '{program}' report --output '/srv/report.html'");
     assert_eq!(shown, [format!("+ {report}")], "{done}");
-    assert!(parts[8].contains(&report) && parts[8].matches(&tick).count() == 1, "{done}");
-    // The notes about another database stay.
-    assert_eq!(parts[10], format!("exit 0\n1\n{own}"), "{done}");
-    assert!(parts[11].contains("the crontab has no lines of `jobctl init`\n"), "{done}");
-    assert!(parts[8].contains("\nstate/jobctl/check-"), "{done}");
+    assert!(after_changed.contains(&report), "{done}");
+    assert_eq!(after_changed.matches(&tick).count(), 1, "{done}");
+    assert!(after_changed.contains("\nstate/jobctl/check-"), "{done}");
+
+    // A removal leaves the lines of the user. Of the two notes of `check`, it leaves the one about
+    // the other database, which a removal for that database deletes.
+    assert_eq!(after_removed, format!("exit 0\n1\n{own}"), "{done}");
+    assert!(removed_again.contains("the crontab has no lines of `jobctl init`\n"), "{done}");
     assert!(!folder.path().join("state/jobctl").exists(), "{done}");
-    assert!(parts.last().unwrap().ends_with("no crontab for root\n"), "{done}");
+    assert!(last.ends_with("no crontab for root\n"), "{done}");
 }
 
 /// Repeats `init` without and with its flags.
@@ -390,6 +417,7 @@ fn a_repetition_keeps_the_flags_that_it_does_not_have() {
     let done = beside_cron(&db, folder.path(), REPEATED).run().success();
     let parts: Vec<_> = done.stdout.split("== ").skip(1).collect();
     let [first, again, printed, changed, _, removed] = parts[..] else { panic!("{done}") };
+    // `init` says so of each flag that it was not given, but keeps.
     let stays = |flag| format!("the installed --{flag} stays; `jobctl init --remove` removes it");
     let sends = "--exec sends problems";
     assert!(!first.contains(" stays; ") && first.contains(sends), "{done}");
@@ -450,6 +478,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     let [written, again, kept, removed] = done.stdout.split("==\n").collect::<Vec<_>>()[..] else {
         panic!("{done}")
     };
+
+    // The units that the first `init` writes.
     let program = env!("CARGO_BIN_EXE_jobctl");
     for command in ["tick ", "check\n"] {
         assert!(written.contains(&format!("\nExecStart=\"{program}\" {command}")), "{done}");
@@ -482,6 +512,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
         "{done}"
     );
     assert!(written.contains(":/50%%\"\n") && written.contains("\nPersistent=yes\n"), "{done}");
+
+    // The commands that `init` asks for, and the warning about a second tick.
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
     let run = |commands: &[&str]| {
         let mut commands: Vec<_> = commands.iter().map(|it| format!("{systemctl} {it}")).collect();
@@ -498,7 +530,8 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
          --remove` first\n"
     );
     assert!(written.contains(&also), "{done}");
-    // A changed unit ends the tick that has the old text.
+
+    // The second `init` changes a unit, so it also ends the tick that has the old text.
     let changed = run(&["daemon-reload", "stop jobctl.service", enable]);
     assert!(again.contains("are up to date\n") && again.contains(&changed), "{done}");
     let sends = format!(
@@ -506,10 +539,14 @@ fn the_units_of_systemd_are_valid_and_can_be_removed() {
     );
     assert!(again.contains(&sends) && again.contains("--exec sends problems"), "{done}");
     assert!(!again.contains("Unknown"), "{done}");
+
+    // The third `init` keeps --exec. Then another path of jobctl is written and verified.
     assert!(kept.contains("are up to date\n") && kept.contains("--exec stays; "), "{done}");
     assert!(kept.contains("--exec sends problems"), "{done}");
     let odd = kept.contains("/a$b 50%%/jobctl\" tick ") && !kept.contains("not executable");
     assert!(odd, "{done}");
+
+    // The removal.
     let stop = run(&["daemon-reload", "stop jobctl.timer jobctl-check.timer jobctl.service"]);
     assert!(removed.contains(&format!("the units are removed from {stop}")), "{done}");
     // All files and the link are gone.
@@ -530,7 +567,8 @@ fn units_beside_lines_of_a_crontab_are_named() {
     let block = db.jobctl(["init"]).run().success().stdout;
     let crontab = folder.path().join("crontab");
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
-    let init = |text: &str| {
+    // Returns what `init --systemd` says if this is the crontab: a program `crontab` prints it.
+    let init_beside = |text: &str| {
         fs::write(folder.path().join("lines"), text).unwrap();
         let script = format!("#!/bin/sh\ncat {}/lines\n", folder.path().display());
         fs::write(&crontab, script).unwrap();
@@ -543,9 +581,11 @@ fn units_beside_lines_of_a_crontab_are_named() {
     let has_block = "the crontab has lines of `jobctl init`, which tick and check, too; remove \
                      them with `crontab -e`\n";
     let tick = |line: usize| format!("line {line} of the crontab ticks, too; remove it, because");
-    let said = init(&format!("0 4 * * * backup\n{block}* * * * * jobctl tick\n"));
+    // The lines of `init`, and another line that ticks.
+    let said = init_beside(&format!("0 4 * * * backup\n{block}* * * * * jobctl tick\n"));
     assert!(said.contains(has_block) && said.contains(&tick(2 + block.lines().count())), "{said}");
     assert_eq!(said.matches("of the crontab").count(), 1, "{said}");
-    let said = init("0 4 * * * backup\n*/5 * * * * jobctl check\n# jobctl tick\n");
+    // No line ticks: the last one is a comment.
+    let said = init_beside("0 4 * * * backup\n*/5 * * * * jobctl check\n# jobctl tick\n");
     assert!(!said.contains("the crontab"), "{said}");
 }

@@ -23,7 +23,7 @@ impl Interfaces<'_> {
         self.db.jobctl(words).run().stdout
     }
 
-    /// Adds the union of the fields that these command lines print.
+    /// Adds all fields that at least one of these command lines prints.
     fn rows(&mut self, name: &str, lines: &[&str]) {
         let mut shape = Shape::new();
         let mut raw = String::new();
@@ -55,6 +55,7 @@ impl Interfaces<'_> {
     }
 }
 
+/// Adds the fields of a row with their types. Asserts that the names of times end as they must.
 fn add(shape: &mut Shape, row: &Value) {
     for (field, value) in row.as_object().unwrap_or_else(|| panic!("{row}")) {
         let Some(kind) = kind(value) else { continue };
@@ -110,11 +111,13 @@ fn nested(interfaces: &mut Interfaces<'_>, name: &str, line: &str, field: &str) 
     let value: Value = serde_json::from_str(&raw).unwrap();
     let mut shape = Shape::new();
     value[field].as_array().unwrap().iter().for_each(|row| add(&mut shape, row));
+    // `show` orders the fields by their place in the text, which begins with this field.
     let from = raw.find(&format!("\"{field}\":")).unwrap();
     interfaces.text += &format!("\njobctl {name}, each of {field}\n{}", show(&shape, &raw[from..]));
 }
 
 /// Inserts runs, attempts and workers. Every nullable field is null in one row and set in another.
+/// The runs 1 and 2 are running, 3 and 4 are dead, 5 has succeeded, and 6 is overdue.
 fn insert_sample_rows(db: &TestDb) {
     db.apply(
         "[jobs.nightly]\nshell = 'true'\nschedule = '0 2 * * *'\ntimeout = '1m'\n\
@@ -236,7 +239,7 @@ fn interfaces_txt_lists_every_field_of_json_and_tsv() {
     nested(&mut interfaces, "status", "status", "figures");
     interfaces.rows("check (an object; TSV has a line for each finding)", &["check"]);
     interfaces.rows("tick --dry-run", &["tick --dry-run"]);
-    // These commands print the same fields as TSV.
+    // As TSV, these commands print the fields of their JSON.
     for line in [
         &*apply,
         "list",
@@ -313,6 +316,7 @@ fn json_lines_equal_the_rows_and_an_empty_tsv_has_its_header() {
     let table = list(&["--format", "table"]);
     assert!(table.starts_with(" ID  JOB "), "{table}");
     db.jobctl(["list", "--json", "--format", "tsv"]).run().exits(2).stdout("");
+    // A flag takes precedence over a variable.
     let by_flag = db.jobctl(["list", "--format", "tsv", "--header"]).env("JOBCTL_LIST_JSON", "1");
     assert!(by_flag.run().success().stdout.starts_with("id\t"));
 }
@@ -332,6 +336,8 @@ fn colour_flags_override_variables_and_auto_needs_a_terminal() {
     assert!(!is_coloured("auto", &[("CLICOLOR_FORCE", "0")]));
     assert!(!is_coloured("auto", &[]));
     assert!(!is_coloured("never", &[("CLICOLOR_FORCE", "1")]));
+
+    // In the first table of `status`, only the number of dead runs is red (31).
     let status = db.jobctl(["status", "--format", "table", "--color", "always"]).run().success();
     let shown = status.stdout;
     let counts: Vec<_> = shown.lines().filter(|line| line.contains(" shell ")).collect();

@@ -1,5 +1,5 @@
-//! How long an idempotency key is taken: as long as its run is kept, or as long as it is not
-//! finished.
+//! How long an idempotency key is taken: with the scope `retained` as long as its run is kept, with
+//! `live` as long as its run has not ended.
 
 use crate::cancel::enqueue_in_status;
 use crate::support::{TestDb, wait_until};
@@ -58,11 +58,13 @@ fn a_retained_key_stays_taken_until_its_run_is_deleted() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
-/// Commands name their effects by `JOBCTL_IDEMPOTENCY_KEY`. Each live run gets a value of its own.
-/// With the retained key, the second enqueue makes no run, so only one run prints the key.
+/// Commands name their effects by `JOBCTL_IDEMPOTENCY_KEY`. Each run with the live key gets a value
+/// of its own, with its id. With the retained key, the second enqueue makes no run, so only one run
+/// prints the key.
 #[test]
 fn successive_runs_of_one_live_key_have_separate_effects() {
     let db = TestDb::new();
+    // The scope of the key, and what its runs print.
     for (scope, keys) in [("live", "jobctl-run-1\njobctl-run-2"), ("retained", "k")] {
         for _ in 0..2 {
             db.enqueue([
@@ -89,6 +91,7 @@ fn successive_runs_of_one_live_key_have_separate_effects() {
 fn ten_enqueues_with_one_live_key_make_one_run() {
     let db = TestDb::new();
     db.apply("[jobs.refresh]\nshell = 'true'\n");
+    // Each job has a key of its own.
     for job in [["refresh", "{}"], ["shell", r#"{"command": "true"}"#]] {
         let enqueue = || {
             let key = ["--key", job[0], "--key-scope", "live"];
@@ -104,6 +107,7 @@ fn ten_enqueues_with_one_live_key_make_one_run() {
             db.jobctl(["tick"]).run().success();
         }
     }
+    // Two runs of each job.
     assert_eq!(db.query("SELECT count(*), min(status) FROM jobctl.job_runs"), "4|succeeded");
 }
 
@@ -120,6 +124,7 @@ fn a_live_key_with_another_payload_is_a_conflict_only_while_its_run_lives() {
     let retained = db.enqueue(["refresh", "[2]", "--key", "k"]);
     assert_ne!(retained, first, "the scopes do not share their keys");
     db.jobctl(["tick"]).run().success();
+    // The first run has ended, so the key is free for another payload.
     let second = db.enqueue(["refresh", "[2]"].into_iter().chain(key));
     assert!(second != first && second != retained);
 }
@@ -192,6 +197,7 @@ fn a_live_key_taken_during_a_bulk_retry_blocks_only_its_run() {
     db.apply("[jobs.refresh]\nshell = 'true'\n");
     let [older, other] =
         [insert_with_key(&db, "dead", "k", "live"), enqueue_in_status(&db, "dead")];
+    // An open transaction has enqueued a run with the key. It commits while the retry waits for it.
     let mut enqueuer = db.client();
     enqueuer
         .batch_execute("BEGIN; SELECT jobctl.enqueue('refresh', key => 'k', key_scope => 'live')")
@@ -251,7 +257,7 @@ fn a_key_finds_its_run_among_other_scopes_and_finished_runs() {
                 "UPDATE jobctl.job_runs SET status = 'dead', finished_at = now() WHERE id = {id}"
             ));
         };
-        // One finished run has a smaller id than the others, and one gets a larger id.
+        // One finished run has a smaller id than the others. Another gets a larger id, by SQL.
         finish(enqueue("live"));
         let retained = enqueue("retained");
         let other = enqueue("live");

@@ -37,7 +37,9 @@ fn the_manifest_ticks_and_checks() {
 
     let db = TestDb::new();
     let init = db.jobctl(["init"]).run().success().stdout;
-    let run = |job: &Value, name: &str, command: &str| -> Finished {
+    // Asserts that a CronJob has the schedule that `init` prints, and the image, user and address
+    // of the manifest. Then executes its command.
+    let check_and_run = |job: &Value, name: &str, command: &str| -> Finished {
         assert_eq!([&job["apiVersion"], &job["kind"]], ["batch/v1", "CronJob"], "{job}");
         assert_eq!(job["metadata"]["name"], name, "{job}");
         let times = job["spec"]["schedule"].as_str().unwrap();
@@ -56,13 +58,13 @@ fn the_manifest_ticks_and_checks() {
         jobctl.env("DATABASE_URL", &db.url()).run()
     };
     let [tick, check] = &documents[..] else { panic!("{documents:?}") };
-    // A problem makes the Job fail.
+    // A problem makes the Job of the check fail: the schema is older than an hour, without a tick.
     let problem = "no worker has ever ticked";
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = applied_at - interval '1 h'");
-    run(check, "jobctl-check", "check").exits(1).stdout_has(problem);
+    check_and_run(check, "jobctl-check", "check").exits(1).stdout_has(problem);
     let id = db.enqueue_script("true");
-    run(tick, "jobctl", "tick").success();
+    check_and_run(tick, "jobctl", "tick").success();
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(db.query("SELECT worker FROM jobctl.job_workers"), "kubernetes");
-    run(check, "jobctl-check", "check").success().stdout("");
+    check_and_run(check, "jobctl-check", "check").success().stdout("");
 }

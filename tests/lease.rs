@@ -22,6 +22,7 @@ fn a_job_longer_than_its_lease_is_attempted_once() {
     wait_until("the first lease to be over", || {
         db.query(&format!("SELECT now() > '{first}'")) == "t"
     });
+    // Another worker finds no lost run, because the lease was renewed.
     db.jobctl(["tick", "--worker", "other"]).run().success().stderr("");
     gate.open();
     tick.wait().success();
@@ -33,7 +34,7 @@ fn a_job_longer_than_its_lease_is_attempted_once() {
 fn a_locked_row_does_not_delay_the_renewal_of_other_leases() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let (locked, free) = (gate.enqueue(&db), gate.enqueue(&db));
+    let (locked, unlocked) = (gate.enqueue(&db), gate.enqueue(&db));
     let tick = db.jobctl(["tick", "--lease", "4s"]).spawn();
     gate.wait_for_starts(2);
     let mut client = db.client();
@@ -42,11 +43,12 @@ fn a_locked_row_does_not_delay_the_renewal_of_other_leases() {
         .batch_execute(&format!("SELECT FROM jobctl.job_runs WHERE id = {locked} FOR UPDATE"))
         .unwrap();
     let before = lease(&db, locked);
-    db.wait_for_renewals(free, 1);
+    db.wait_for_renewals(unlocked, 1);
     assert_eq!(lease(&db, locked), before);
+    // After the end of that transaction, the row gets its renewal.
     transaction.rollback().unwrap();
     drop(client);
-    wait_until("the other lease to be renewed", || lease(&db, locked) != before);
+    wait_until("the lease of the locked run to be renewed", || lease(&db, locked) != before);
     gate.open();
     tick.wait().success();
     assert_eq!(db.query("SELECT DISTINCT status, attempts FROM jobctl.job_runs"), "succeeded|1");
@@ -63,6 +65,7 @@ fn the_run_of_a_killed_tick_is_retried_after_its_lease_ends() {
     tick.wait();
     gate.open();
     wait_until("the orphan to end", || !gate.has_processes());
+    // The lease has not ended yet, so the next tick leaves the run alone.
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(id), "running");
     db.expire_leases();
@@ -71,6 +74,7 @@ fn the_run_of_a_killed_tick_is_retried_after_its_lease_ends() {
         "run {id} shell attempt 1/10: lease of worker dead expired, next attempt in "
     ));
     assert_eq!(tick.stderr.lines().count(), 1, "{tick}");
+    // The default backoff after the first attempt is a minute, longer or shorter by up to a fifth.
     let waits = "status, attempts, error_type, finished_at IS NULL, locked_by IS NULL,
         run_at - now() BETWEEN interval '45 seconds' AND interval '75 seconds'";
     assert_eq!(db.of_run(id, waits), "failed|1|lease_expired|t|t|t");
@@ -84,6 +88,7 @@ fn the_run_of_a_killed_tick_is_retried_after_its_lease_ends() {
 
 #[test]
 fn jobs_survive_a_short_silence_of_the_database() {
+    // The proxy cuts all connections, or keeps them and lets no byte pass.
     for cut in [false, true] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
@@ -119,6 +124,7 @@ fn jobs_survive_a_short_silence_of_the_database() {
 
 #[test]
 fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
+    // Whether connections are cut or silent, and whether the job has a child.
     for (cut, has_child) in [(false, false), (true, false), (false, true)] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
@@ -139,14 +145,16 @@ fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
         } else {
             proxy.freeze()
         }
-        wait_until("the job's end", || !gate.has_processes());
+        wait_until("the tick to kill the job", || !gate.has_processes());
+        // The last sign of life is from before the end of the lease.
         let lines = gate.lines();
         let last = lines.last().and_then(|line| line.strip_prefix("alive ")).unwrap();
         let ended = format!("to_timestamp({last}) < locked_until - interval '0.2 seconds'");
         assert_eq!(db.of_run(id, &ended), "t", "last alive at {last}");
         assert_eq!(db.of_run(id, "status, locked_by"), "running|lonely");
         wait_until("the lease to be over", || db.of_run(id, "locked_until < now()") == "t");
-        // The first host must not change the attempt of another host.
+        // Another host recovers the run, and its second attempt succeeds. The tick without a
+        // database must not change that.
         db.execute("UPDATE jobctl.job_runs SET payload = '{\"command\": \"true\"}'");
         db.jobctl(["tick", "--worker", "other"]).run().success();
         db.make_waiting_runs_due();
@@ -162,7 +170,7 @@ fn a_job_whose_lease_cannot_be_renewed_is_killed_before_the_lease_ends() {
 }
 
 #[test]
-fn a_job_that_was_ended_without_a_lease_is_not_logged_as_interrupted() {
+fn a_job_that_its_tick_killed_for_lack_of_a_lease_is_logged_and_recorded_as_lease_expired() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
@@ -170,8 +178,8 @@ fn a_job_that_was_ended_without_a_lease_is_not_logged_as_interrupted() {
     let tick = db.jobctl(["tick", "--lease", "4s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     proxy.cut();
-    wait_until("the job's end", || !gate.has_processes());
-    // No other tick has recovered it.
+    wait_until("the tick to kill the job", || !gate.has_processes());
+    // No other tick has recovered the run.
     proxy.restore();
     let what = "lease expired: its worker could not renew it and ended the job";
     tick.wait().success().stderr_has(&format!("run {id} shell attempt 1/10: {what} after "));
@@ -206,6 +214,7 @@ fn all_leases_are_renewed_in_one_statement_over_a_slow_connection() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
+    // Three runs, and nine copies of each: 30 runs.
     let ids: Vec<_> = (0..3).map(|_| gate.enqueue(&db)).collect();
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
@@ -216,6 +225,7 @@ fn all_leases_are_renewed_in_one_statement_over_a_slow_connection() {
     let tick = db.jobctl(["tick"]).args(flags).through(&proxy).spawn();
     gate.wait_for_starts(30);
     db.wait_for_renewals(ids[0], 2);
+    // One statement sets all leases to the same time.
     let leases = "SELECT count(*), count(DISTINCT locked_until), min(locked_until) > now() FROM \
         jobctl.job_runs";
     assert_eq!(db.query(leases), "30|1|t");
@@ -234,17 +244,18 @@ fn a_locked_run_delays_neither_other_results_nor_claims() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--concurrency", "2", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
-    let mut other = db.client();
-    other
+    let mut locker = db.client();
+    locker
         .batch_execute(&format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE"))
         .unwrap();
     gate.open();
     wait_until("the job to end", || gate.count("end") == 1);
-    // More than there are threads: they are claimed one after the other.
+    // More runs than threads, so they start one after the other.
     let others: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
     others.iter().for_each(|other| db.wait_for_status(*other, "succeeded"));
+    // The result of the locked run is recorded when its row is unlocked.
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
-    other.batch_execute("COMMIT").unwrap();
+    locker.batch_execute("COMMIT").unwrap();
     db.wait_for_status(id, "succeeded");
     tick.signal(Signal::TERM);
     tick.wait().success();
@@ -259,6 +270,8 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_rejected_runs() {
     let tick =
         db.jobctl(["tick", "--linger", "--lease", "6s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(2);
+    // A trigger rejects the claims of 2,000 due runs. The tick must find each of them, to put them
+    // off.
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
             EXCEPTION 'no'; END $$;
@@ -270,7 +283,7 @@ fn leases_are_renewed_while_a_tick_isolates_thousands_of_rejected_runs() {
     );
     let put_off =
         "SELECT count(*) > 0 FROM jobctl.job_runs WHERE queue = 'refused' AND run_at > now()";
-    wait_until("the search", || db.query(put_off) == "t");
+    wait_until("the search for rejected runs to begin", || db.query(put_off) == "t");
     for id in ids {
         db.wait_for_renewals(id, 3);
     }
@@ -291,6 +304,7 @@ fn leases_are_renewed_while_hundreds_of_runs_cannot_be_recovered() {
     let tick =
         db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(1);
+    // The leases of 500 other runs have ended. A trigger rejects their recovery, each after 10 ms.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, queue, status, attempts, locked_by, \
             locked_until, started_at)
@@ -318,6 +332,7 @@ fn leases_are_renewed_while_hundreds_of_schedules_cannot_be_fired() {
     let tick =
         db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h", "--quiet"]).spawn();
     gate.wait_for_starts(1);
+    // 100 schedules are due. A trigger rejects their runs, each after 40 ms.
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM pg_sleep(0.04); RAISE EXCEPTION 'no'; END $$;
@@ -332,8 +347,8 @@ fn leases_are_renewed_while_hundreds_of_schedules_cannot_be_fired() {
     gate.open();
     db.wait_for_status(id, "succeeded");
     // One wake-up has no time for all schedules, and the next ones continue.
-    let due = "SELECT count(*) FROM jobctl.job_definitions WHERE put_off_until IS NULL";
-    wait_until("all schedules to be put off", || db.query(due) == "0");
+    let not_put_off = "SELECT count(*) FROM jobctl.job_definitions WHERE put_off_until IS NULL";
+    wait_until("all schedules to be put off", || db.query(not_put_off) == "0");
     tick.signal(Signal::TERM);
     tick.wait().success();
     assert_eq!(db.of_run(id, "attempts"), "1");
@@ -344,12 +359,13 @@ fn the_server_releases_the_locks_of_a_host_that_became_unreachable() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let id = db.enqueue(["shell", "--", "true"]);
+    // The server gets the claim, which begins with this comment, but no answer passes the proxy.
     proxy.freeze_after("Claims due runs");
     let tick = db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).through(&proxy).spawn();
     wait_until("the claim to be cut off", || proxy.is_frozen());
     tick.signal(Signal::KILL);
-    // The server must end the session, because no packet ever arrives.
-    wait_until("another worker to have the run", || {
+    // The server must end the session by itself, because no packet of the client arrives any more.
+    wait_until("another worker to execute the run", || {
         db.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
         db.status(id) == "succeeded"
     });

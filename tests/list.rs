@@ -21,9 +21,10 @@ fn set_columns(db: &TestDb, id: i64, columns: &str) -> i64 {
 }
 
 #[test]
-fn a_list_of_a_job_reads_few_entries() {
+fn a_list_of_a_job_reads_few_entries_of_indexes() {
     let db = TestDb::new();
     db.make_tables_outgrow_memory();
+    // 20,000 old runs of one job, and 40,000 newer ones of another.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, created_at)
          SELECT CASE WHEN n <= 20000 THEN 'first' ELSE 'later' END, 'cancelled', at, at
@@ -31,16 +32,18 @@ fn a_list_of_a_job_reads_few_entries() {
          CROSS JOIN LATERAL (SELECT now() - interval '1 second' * (60000 - n) AS at) AS ended;
          ANALYZE jobctl.job_runs",
     );
+    // Returns how many entries of all indexes (`%`), or of the index of jobs, were read so far.
     let read = |index: &str| db.read_entries(&format!("job_runs_{index}"));
-    let [before, of_job] = ["%", "job"].map(read);
+    let [of_all_before, of_job_before] = ["%", "job"].map(read);
     for filter in
         [["first", "--status=cancelled"], ["first", "--since=2d"], ["later", "--since=2d"]]
     {
         let list = db.jobctl(["list", "--limit", "5", "--job"]).args(filter).run().success();
         assert_eq!(list.stdout.lines().count(), 5);
     }
-    wait_until("the counts", || read("job") >= of_job + 15);
-    let read = read("%") - before;
+    // The three lists read at least five entries each.
+    wait_until("the counts", || read("job") >= of_job_before + 3 * 5);
+    let read = read("%") - of_all_before;
     assert!(read < 1000, "{read} entries");
 }
 
@@ -50,6 +53,8 @@ fn a_list_of_a_job_reads_few_entries() {
 fn searches_read_few_entries_of_a_long_history() {
     let db = TestDb::new();
     db.make_tables_outgrow_memory();
+    // The runs 1 to 60000 have ended, and three of them have each key: 17, 20017 and 40017 have
+    // `order:17`. The runs 60001 and 60002 wait.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, idempotency_key, key_scope,
              finished_at, created_at)
@@ -84,6 +89,7 @@ fn searches_read_few_entries_of_a_long_history() {
     wait_until("the counts", || rows("job_runs") > runs);
     let read = rows("job_runs") - runs;
     assert!(read < 1000, "{read} runs");
+
     // A search for an error reads no output of a run that succeeded.
     assert_eq!(list_ids(&db, ["--error", "no such error"]), [0; 0]);
     wait_until("the counts", || rows("job_runs") > runs + read);
@@ -146,14 +152,13 @@ fn a_key_is_compared_character_by_character_up_to_a_star_at_its_end() {
 #[test]
 fn list_limits_and_sorts_waiting_runs_together_with_ended_ones() {
     let db = TestDb::new();
-    let ids =
+    let [first, dead, blocked, succeeded, last] =
         ["queued", "dead", "blocked", "succeeded", "queued"].map(|it| enqueue_in_status(&db, it));
-    let [first, dead, blocked, _, last] = ids;
-    let some = ["--status", "queued,blocked,dead"];
-    assert_eq!(list_ids(&db, some), [last, blocked, dead, first]);
-    assert_eq!(list_ids(&db, some.into_iter().chain(["--limit", "3"])), [last, blocked, dead]);
+    let mixed = ["--status", "queued,blocked,dead"];
+    assert_eq!(list_ids(&db, mixed), [last, blocked, dead, first]);
+    assert_eq!(list_ids(&db, mixed.into_iter().chain(["--limit", "3"])), [last, blocked, dead]);
     assert_eq!(list_ids(&db, ["--status", "queued", "--limit", "1"]), [last]);
-    assert_eq!(list_ids(&db, ["--status", "dead,succeeded,blocked"]), [ids[3], blocked, dead]);
+    assert_eq!(list_ids(&db, ["--status", "dead,succeeded,blocked"]), [succeeded, blocked, dead]);
 }
 
 #[test]
@@ -193,6 +198,7 @@ fn an_empty_list_prints_a_line_on_a_terminal() {
 fn filters_refuse_a_job_that_has_neither_a_definition_nor_runs() {
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
+    // The job `removed` has a run and no definition.
     set_columns(&db, enqueue_in_status(&db, "dead"), "job_type = 'removed'");
     for (command, all) in [
         ("list", ""),
@@ -201,11 +207,12 @@ fn filters_refuse_a_job_that_has_neither_a_definition_nor_runs() {
         ("settle", "--all-dead --yes"),
         ("cancel", "--all-waiting --yes"),
     ] {
-        let of = |job: &'static str| {
+        let run_for = |job: &'static str| {
             db.jobctl([command]).args(all.split_whitespace()).args(["--job", job]).run()
         };
-        of("repotr").exits(3).stdout("").complains_once().stderr_has("did you mean `report`?");
-        of("report").success();
+        let refused = run_for("repotr").exits(3).stdout("").complains_once();
+        refused.stderr_has("did you mean `report`?");
+        run_for("report").success();
     }
     assert_eq!(list_ids(&db, ["--job", "removed"]).len(), 1);
 }
@@ -253,10 +260,12 @@ fn list_shows_the_newest_runs_first() {
             [&*queued, "shell", "queued", "0", "10", "", &created, ""],
         ]
     );
-    // With a limit, the newest two.
-    let lines: String = finished.stdout.split_inclusive('\n').skip(1).take(1).collect();
+    // With a limit of 2, the second line is the last one.
+    let second_line = finished.stdout.split_inclusive('\n').nth(1).unwrap();
     let newest = db.jobctl(["list", "--limit", "2"]).run().success().stderr("").stdout;
-    assert!(newest.ends_with(&lines) && newest.lines().count() == 2, "{newest}");
+    assert!(newest.ends_with(second_line) && newest.lines().count() == 2, "{newest}");
+
+    // All fields of the dead run, as JSON.
     let finished = db.jobctl(["list", "--json", "--status", "dead"]).run().success().stderr("");
     let mut shown: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert!(shown[0]["run_at"].take().is_string());
@@ -281,6 +290,7 @@ fn list_shows_the_newest_runs_first() {
 fn list_shows_fifty_runs_by_default() {
     let db = TestDb::new();
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'a' FROM generate_series(1, 60)");
+    // The runs have the ids 1 to 60.
     assert_eq!(list_ids(&db, []), (11..=60).rev().collect::<Vec<_>>());
     assert_eq!(list_ids(&db, ["--limit", "60"]).len(), 60);
 }
@@ -369,25 +379,23 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
             aged(if ends { 40 } else { 2 }, 2),
             aged(50, 50),
         ];
-        let with = |arguments: &[&str]| {
-            list_ids(&db, arguments.iter().copied().chain(["--status", status]))
-        };
-        assert_eq!(with(&["--since", "12h"]), [late, early], "{status}");
-        assert_eq!(with(&["--since", "5h"]), [late], "{status}");
+        let of_status =
+            |window: &[&str]| list_ids(&db, window.iter().copied().chain(["--status", status]));
+        assert_eq!(of_status(&["--since", "12h"]), [late, early], "{status}");
+        assert_eq!(of_status(&["--since", "5h"]), [late], "{status}");
         // The latest end comes first.
-        assert_eq!(with(&["--until", "5h"]), [early, old], "{status}");
-        assert_eq!(with(&["--since", "12h", "--until", "5h"]), [early], "{status}");
+        assert_eq!(of_status(&["--until", "5h"]), [early, old], "{status}");
+        assert_eq!(of_status(&["--since", "12h", "--until", "5h"]), [early], "{status}");
         all_early.push(early);
         all_late.push(late);
     }
     // Over all statuses, the late runs come first. The order within the early and within the late
     // runs is left open.
-    let with = |arguments: [&str; 4]| {
-        let mut ids = list_ids(&db, arguments.into_iter().chain(["--limit", "14"]));
-        ids.chunks_mut(STATUSES.len()).for_each(<[_]>::sort_unstable);
-        ids
-    };
-    assert_eq!(with(["--since", "12h", "--until", "1h"]), [all_late, all_early].concat());
+    let window = ["--since", "12h", "--until", "1h", "--limit", "14"];
+    let mut ids = list_ids(&db, window);
+    ids.chunks_mut(STATUSES.len()).for_each(<[_]>::sort_unstable);
+    assert_eq!(ids, [all_late, all_early].concat());
+    // A window that ends before it begins is refused.
     let swapped = db.jobctl(["list", "--since", "1h", "--until", "5h"]).run().exits(2).stdout("");
     swapped.complains_once().stderr_has(" is after --until ");
 }
@@ -396,8 +404,8 @@ fn since_and_until_use_the_end_of_a_run_or_else_its_creation() {
 fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    // A minute before and after the start of yesterday in Kathmandu, a quarter of an hour beside
-    // those of all other zones.
+    // Two runs died a minute before and after the start of yesterday in Kathmandu. In no other zone
+    // does a day start within 14 minutes of that.
     let start = "date_trunc('day', now() AT TIME ZONE 'Asia/Kathmandu') - interval '1 day'";
     let at = |offset: &str| {
         let ended = format!("({start}) AT TIME ZONE 'Asia/Kathmandu' {offset} interval '1 minute'");
@@ -415,11 +423,14 @@ fn since_takes_a_time_of_day_in_the_time_zone_that_is_given() {
     let retried = db.jobctl(retry).args(zone).run().success();
     assert!(retried.stdout.starts_with(&format!("{after}\t")), "{retried}");
     assert_eq!(db.status(before), "dead");
+
     // A zone in the environment does not turn a retry by id into one by filter.
     db.jobctl(["retry", &before.to_string()])
         .env("JOBCTL_RETRY_TIME_ZONE", "Europe/Berlin")
         .run()
         .success();
+
+    // Days and ages in the wrong order are refused. A time of day and a date are not.
     let swapped = db.jobctl(["list", "--since", "today", "--until", "yesterday"]).run();
     swapped.exits(2).stdout("").complains_once().stderr_has("swap them");
     let ages = db.jobctl(["failures", "--since", "1h", "--until", "2h"]).run();
@@ -514,7 +525,7 @@ fn a_terminal_shows_a_table_that_fits_and_notes_further_runs() {
         std::fs::read_to_string(&typescript).unwrap()
     };
     // Of two runs, one is shown. Its long error is cut to the width, except in the lines of
-    // `script`.
+    // `script` itself.
     let one = shown("--limit 1");
     assert!(one.contains("jobctl: these are the newest 1; --limit shows more"), "{one}");
     assert!(one.contains(" now ") && one.contains("ENDED"), "{one}");
@@ -539,7 +550,7 @@ fn a_table_shows_no_error_of_a_run_that_succeeded_later() {
     assert!(!table(&["list"]).contains("exit status 1"), "{}", table(&["list"]));
     assert!(!table(&["jobs", "late"]).contains("exit status 1"), "{}", table(&["jobs", "late"]));
     assert!(table(&["show", &id.to_string()]).contains("\nlast error:"));
-    // These ask for it.
+    // A filter for failures, and the output for programs, show the error.
     assert!(table(&["list", "--had-failures"]).contains("exit status 1"));
     db.jobctl(["list"]).run().success().stdout_has("exit status 1");
 }
@@ -551,7 +562,9 @@ fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
         let run = ["shell", "--share", share, "--priority", priority, "--in", "1h", "--", "true"];
         db.enqueue(run)
     };
-    let [a, b, c] = [("x", "2"), ("y", "-10"), ("x", "-9")].map(|it| enqueue(it.0, it.1));
+    let [a, b, c] =
+        [("x", "2"), ("y", "-10"), ("x", "-9")].map(|(share, priority)| enqueue(share, priority));
+    // A run without a share, and with the priority 0.
     let other = db.enqueue(["shell", "--in", "1h", "--", "true"]);
     let list = |flags: &[&str]| db.jobctl(["list"]).args(flags.iter().copied()).run().success();
     // The newest come first, unless another order is given.
@@ -567,6 +580,8 @@ fn a_list_shows_the_fields_and_the_order_that_it_is_asked_for() {
     let table = list(&["--columns", "enqueued_by,id", "--format", "table", "--limit", "1"]);
     assert!(table.stdout.starts_with(" ENQUEUED BY  ID\n "), "{table}");
     list(&["--header", "--columns", "id", "--status", "dead"]).stdout("id\n");
+
+    // Fields that are named twice, or unknown.
     let twice = db.jobctl(["list", "--columns", "id,share,id"]).run().exits(2).stdout("");
     twice.stderr_has("--columns: field `id` is named twice");
     for (command, flag) in [

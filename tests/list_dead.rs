@@ -4,7 +4,8 @@ use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::retry::answer_at_terminal;
 use crate::support::{TestDb, temp_dir};
 
-/// Inserts a run that was marked dead at this second.
+/// Inserts a run that was marked dead at this second after 08:00. `more` is empty, or SQL such as
+/// `, queue = 'mail'` that sets further columns.
 fn insert_dead(db: &TestDb, second: u32, more: &str) -> i64 {
     let id = enqueue_in_status(db, "dead");
     db.execute(&format!(
@@ -102,6 +103,7 @@ fn json_has_every_column_with_null_for_a_missing_value() {
 /// direction, an 8-bit control character.
 pub const HOSTILE: &str =
     "\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
+/// How jobctl prints `HOSTILE`.
 pub const HARMLESS: &str =
     r"\u{1b}[2J\u{1b}]8;;http://x\u{7}\r\n7\tforged\u{202e}\u{9b}2J\u{7f}\u{2028}";
 
@@ -122,6 +124,7 @@ fn control_characters_are_escaped() {
     let list = db.jobctl(["list-dead"]).run().success();
     let start = format!("{id}\t{HARMLESS}\tdefault\t1\t10\t{HARMLESS}\t{HARMLESS}\t\t");
     assert!(list.stdout.starts_with(&start) && list.stdout.lines().count() == 1, "{list}");
+    // JSON escapes them, too, and a program reads the original text.
     let finished = db.jobctl(["list-dead", "--json"]).run().success();
     let is_shown = |c: char| !c.is_control() && !"\u{202e}\u{2028}".contains(c);
     assert!(finished.stdout.trim_end_matches('\n').chars().all(is_shown), "{finished}");
@@ -132,6 +135,7 @@ fn control_characters_are_escaped() {
 #[test]
 fn a_log_record_stays_one_line_for_any_job_name() {
     let db = TestDb::new();
+    // No definition has this name, so the tick logs that the run is dead.
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch\\x1b[2Jjob')");
     let finished = db.jobctl(["tick"]).run().success().stdout("");
     assert_eq!(finished.stderr.lines().count(), 1, "{finished}");
@@ -199,7 +203,7 @@ fn groups_count_dead_runs_by_job_and_error_type() {
     db.jobctl(["list-dead", "--group", "--json"]).run().success().stdout("[]\n").stderr("");
     let timeout =
         ", job_type = 'report', error_type = 'timeout', last_error = 'timed out after 5s'";
-    insert_dead(
+    let failed = insert_dead(
         &db,
         7,
         ", job_type = 'report', error_type = 'exit_code', last_error = 'exit status 1'",
@@ -214,8 +218,10 @@ fn groups_count_dead_runs_by_job_and_error_type() {
         "report\ttimeout\t2\t2026-01-31T08:00:01.000000Z\t2026-01-31T08:00:02.000000Z\t{last}\t\
          timed out after 5s\n"
     );
-    let other = "report\texit_code\t1\t2026-01-31T08:00:07.000000Z\t2026-01-31T08:00:07.000000Z\t\
-        1\texit status 1\n";
+    let other = format!(
+        "report\texit_code\t1\t2026-01-31T08:00:07.000000Z\t2026-01-31T08:00:07.000000Z\t{failed}\t\
+         exit status 1\n"
+    );
     let rare = format!(
         "shell\t\t1\t2026-01-31T08:00:03.000000Z\t2026-01-31T08:00:03.000000Z\t{unknown}\n"
     );

@@ -20,15 +20,19 @@ fn a_running_job_shows_what_it_has_printed() {
     let db = TestDb::new();
     let gate = Gate::new();
     let id = enqueue_that_prints_around_gate(&db, &gate);
-    let follow = db.jobctl(["show", "1", "--output", "--follow"]).spawn();
+    let run = id.to_string();
+    // A heartbeat stores the output, so a short lease shows it early.
+    let follow = db.jobctl(["show", &run, "--output", "--follow"]).spawn();
     let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
     wait_for_output(&db, id);
-    db.jobctl(["show", "1", "--output"]).run().success().stdout("one\ntwo\u{fffd}\u{fffd}\n");
-    db.jobctl(["show", "1", "--output", "--attempt", "1"]).run().success().stdout_has("one\n");
-    db.jobctl(["show", "1", "--format", "table"])
+    // The bytes 0xFF and 0 become U+FFFD.
+    db.jobctl(["show", &run, "--output"]).run().success().stdout("one\ntwo\u{fffd}\u{fffd}\n");
+    db.jobctl(["show", &run, "--output", "--attempt", "1"]).run().success().stdout_has("one\n");
+    db.jobctl(["show", &run, "--format", "table"])
         .run()
         .success()
         .stdout_has("output so far\n    one\n    two");
+    // After the end, the output is that of the attempt.
     gate.open();
     tick.wait().success();
     assert_eq!(db.of_run(id, "status, live_output IS NULL"), "succeeded|t");
@@ -43,12 +47,13 @@ fn an_output_is_followed_through_an_outage() {
     let tick = db.jobctl(["tick", "--lease", "2s"]).spawn();
     wait_for_output(&db, id);
     let proxy = Proxy::to(&db);
-    let follow = db.jobctl(["show", "1", "--output", "--follow"]).env("PGAPPNAME", "follows");
+    let run = id.to_string();
+    let follow = db.jobctl(["show", &run, "--output", "--follow"]).env("PGAPPNAME", "follows");
     let follow = follow.through(&proxy).spawn();
-    wait_until("it follows", || has_ended_a_transaction(&db, "follows"));
+    wait_until("the command to follow", || has_ended_a_transaction(&db, "follows"));
     proxy.cut();
     let before = proxy.connections();
-    wait_until("it looks again", || proxy.connections() > before);
+    wait_until("the command to connect again", || proxy.connections() > before);
     gate.open();
     tick.wait().success();
     proxy.restore();
@@ -58,6 +63,7 @@ fn an_output_is_followed_through_an_outage() {
 
 #[test]
 fn the_output_of_a_lost_attempt_is_kept() {
+    // The next tick recovers the run of the killed tick, or an operator forces a retry.
     for force in [false, true] {
         let db = TestDb::new();
         let gate = Gate::new();
@@ -67,11 +73,12 @@ fn the_output_of_a_lost_attempt_is_kept() {
         tick.signal(Signal::KILL);
         tick.wait();
         if force {
-            db.jobctl(["retry", "--force", "1"]).run().success();
+            db.jobctl(["retry", "--force", &id.to_string()]).run().success();
         } else {
             db.expire_leases();
             db.jobctl(["tick"]).run().success();
         }
+        // The job may have printed more later, so the output counts as truncated.
         assert_eq!(
             db.of_attempt(id, 1, "output, output_bytes, output_truncated"),
             "one\ntwo\u{fffd}\u{fffd}\n|14|t"
@@ -104,7 +111,8 @@ fn a_lease_is_renewed_even_if_its_output_is_rejected() {
 fn jobs_that_print_more_than_a_statement_stores_take_turns() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // 40 times 8 KiB, again and again; a statement has 256 KiB.
+    // 40 jobs print 9,000 bytes each, again and again. The outputs of a statement have at most
+    // 256 KiB.
     let print = "while kill -0 $gate 2>/dev/null; do printf %9000s x; sleep 0.2; done";
     let script = format!("{{ {}\n}} & gate=$!\n{print}", gate.script());
     for _ in 0..40 {
@@ -122,14 +130,16 @@ fn other_outputs_are_stored_if_one_is_rejected() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT plain CHECK (live_output <> E'bad\\n')");
     let gate = Gate::new();
+    // The constraint rejects the outputs of two of five jobs.
     let ids = ["good", "bad", "good", "good", "bad"]
         .map(|word| (word, db.enqueue_script(&format!("echo {word}\n{}", gate.script()))));
     let tick = db.jobctl(["tick", "--lease", "3s", "--concurrency", "5"]).spawn();
     gate.wait_for_starts(5);
     for (word, id) in ids {
-        match word {
-            "good" => wait_for_output(&db, id),
-            _ => db.wait_for_renewals(id, 2),
+        if word == "good" {
+            wait_for_output(&db, id);
+        } else {
+            db.wait_for_renewals(id, 2);
         }
     }
     gate.open();
@@ -162,7 +172,7 @@ fn an_output_that_a_heartbeat_could_not_store_in_a_locked_row_is_sent_again() {
     let mut client = db.client();
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE");
     client.batch_execute(&lock).unwrap();
-    // Past the first heartbeat, which skips the row.
+    // Wait until the first heartbeat is over. It skips the locked row.
     let late = "now() - started_at > interval '3 seconds'";
     wait_until("the heartbeat", || db.of_run(id, late) == "t");
     client.batch_execute("ROLLBACK").unwrap();

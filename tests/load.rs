@@ -19,8 +19,9 @@ fn numbers_of_rows(db: &TestDb) -> String {
     )
 }
 
-const NONE: &str = "0|0|0|0|0|0";
+const NO_ROWS: &str = "0|0|0|0|0|0";
 
+/// Waits until a run of a load test has succeeded.
 fn wait_for_a_success(db: &TestDb) {
     wait_until("a run to succeed", || {
         db.query(
@@ -38,7 +39,7 @@ fn age_lock(db: &TestDb) {
     );
 }
 
-/// A test that runs until it is stopped.
+/// A load test that runs until it is stopped.
 const LONG: [&str; 5] = ["load", "--runs", "1000000", "--rate", "100"];
 
 #[test]
@@ -96,7 +97,7 @@ fn a_signal_ends_a_load_test_and_leaves_no_row() {
         load.signal(signal);
         let ended = load.wait().exits(1).complains_once().stderr_has("a signal stopped it");
         assert!(ended.stdout.starts_with("runs\t"), "the figures so far are printed\n{ended}");
-        assert_eq!(numbers_of_rows(&db), NONE);
+        assert_eq!(numbers_of_rows(&db), NO_ROWS);
     }
 }
 
@@ -104,6 +105,8 @@ fn a_signal_ends_a_load_test_and_leaves_no_row() {
 fn a_signal_ends_a_load_test_although_the_database_is_silent() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
+    // The server gets the statement with this text, by which a load test takes its lock, but no
+    // answer passes the proxy.
     proxy.freeze_after("ON CONFLICT (name) DO UPDATE");
     let load = db.jobctl(LONG).through(&proxy).spawn();
     wait_until("the database to be silent", || proxy.is_frozen());
@@ -122,7 +125,8 @@ fn one_load_test_runs_at_a_time_and_removes_the_rows_of_a_killed_one() {
     other().exits(5).stdout("").complains_once().stderr_has("is in use");
     first.signal(Signal::KILL);
     first.wait();
-    assert_ne!(numbers_of_rows(&db), NONE);
+    assert_ne!(numbers_of_rows(&db), NO_ROWS);
+    // One of the rows that it left is a running run with a valid lease.
     db.execute(
         "UPDATE jobctl.job_runs
          SET status = 'running', attempts = 1, finished_at = NULL, locked_by = 'jobctl-load-1',
@@ -133,7 +137,7 @@ fn one_load_test_runs_at_a_time_and_removes_the_rows_of_a_killed_one() {
     other().exits(5);
     age_lock(&db);
     other().success().stdout_has("runs\t3\nsucceeded\t3\n");
-    assert_eq!(numbers_of_rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NO_ROWS);
 }
 
 #[test]
@@ -154,19 +158,20 @@ fn a_load_test_whose_lock_was_taken_stops() {
         is_between
     });
     age_lock(&db);
+    // The lock is the definition of the load test. Its id changes when another test takes the lock.
     let lock = || db.query("SELECT id FROM jobctl.job_definitions");
     let first = lock();
     let mut second = db.jobctl(LONG).spawn();
-    // Its runs are those of the frozen test until it has the lock.
+    // Before the second test has the lock, all runs are those of the frozen test.
     wait_until("the second test to take the lock", || lock() != first);
     wait_for_a_success(&db);
     frozen.signal(Signal::CONT);
     frozen.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
     assert!(second.is_running());
-    assert_ne!(numbers_of_rows(&db), NONE, "the rows of the second test are kept");
+    assert_ne!(numbers_of_rows(&db), NO_ROWS, "the rows of the second test are kept");
     second.signal(Signal::TERM);
     second.wait().exits(1).stderr_has("a signal stopped it");
-    assert_eq!(numbers_of_rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NO_ROWS);
 }
 
 #[test]
@@ -174,12 +179,9 @@ fn a_load_test_without_its_definition_removes_its_runs() {
     let db = TestDb::new();
     let load = db.jobctl(LONG).spawn();
     wait_for_a_success(&db);
-    let folder = crate::support::temp_dir();
-    std::fs::write(folder.path().join("jobs.toml"), "[jobs.a]\nshell = 'true'\n").unwrap();
-    db.jobctl(["apply", "--prune", "--yes", "jobs.toml"])
-        .current_dir(folder.path())
-        .run()
-        .success();
+    // `apply --prune` deletes all definitions that its file does not have.
+    let file = "[jobs.a]\nshell = 'true'\n";
+    db.jobctl(["apply", "--prune", "--yes", "-"]).stdin(file).run().success();
     load.wait().exits(4).stdout("").stderr_has("jobctl-load` was");
     assert_eq!(numbers_of_rows(&db), "0|0|1|0|0|1", "only the other definition and its event");
 }
@@ -194,12 +196,13 @@ fn a_load_test_that_loses_its_connections_removes_its_runs() {
          WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
     load.wait().exits(5).stdout("").stderr_has("try again");
-    assert_eq!(numbers_of_rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NO_ROWS);
 }
 
 #[test]
 fn a_load_test_that_cannot_finish_ends_after_max_time() {
     let db = TestDb::new();
+    // No run of the load test can start, because its queue is held.
     db.jobctl(["hold", "--queue", "jobctl-load"]).run().success();
     let load = db.jobctl(["load", "--runs", "5", "--max-time", "1s"]).run().exits(1);
     load.stdout_has("runs\t5\nsucceeded\t0\n").complains_once().stderr_has("--max-time is over");
@@ -209,6 +212,7 @@ fn a_load_test_that_cannot_finish_ends_after_max_time() {
 #[test]
 fn a_load_test_also_lets_ticks_of_other_workers_run_its_jobs() {
     let db = TestDb::new();
+    // The worker of the load test itself is held, so only the other tick can run its jobs.
     db.jobctl(["hold", "--worker", "jobctl-load-1"]).run().success();
     let tick = db.jobctl(["tick", "--worker", "other", "--linger"]).spawn();
     db.jobctl(["load", "--runs", "5"]).run().success().stdout_has("succeeded\t5\n");
@@ -224,10 +228,11 @@ fn only_the_owner_of_the_schema_may_load_and_the_server_may_hide_its_wal() {
     owner.jobctl(["migrate"]).run().success();
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["load"]).run().exits(7).stdout("").complains_once().stderr_has("owner");
-    assert_eq!(numbers_of_rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NO_ROWS);
 
+    // With this function, `load` measures how much WAL the server writes.
     db.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC");
     let load = owner.jobctl(["load", "--runs", "3", "--format", "table"]).run().success();
     load.stderr("").stdout_has("succeeded:          3/3\n").stdout_has("unknown, because");
-    assert_eq!(numbers_of_rows(&db), NONE);
+    assert_eq!(numbers_of_rows(&db), NO_ROWS);
 }

@@ -1,12 +1,18 @@
 //! Another session keeps the row of a running run locked, as an application does that replaces the
-//! run and does not commit. Renewals and results do not wait for it.
+//! run and does not commit. Ticks do not wait for the row. They store renewed leases and results in
+//! the table `job_locked_runs`, beside the row, until the row is unlocked.
 
 use postgres::Client;
 use rustix::process::Signal;
 
 use crate::support::{Gate, Role, Running, TestDb, json_string, wait_until};
 
-const WORKER: [&str; 5] = ["tick", "--lease", "3s", "--worker", "w"];
+/// A tick of the worker that holds the runs. Its short lease ends within a test.
+const TICK_OF_HOLDER: [&str; 5] = ["tick", "--lease", "3s", "--worker", "w"];
+/// Locks the rows of all runs.
+const LOCK_ALL: &str = "SELECT FROM jobctl.job_runs FOR UPDATE";
+/// The run of a `Shop`: the first one of its database.
+const RUN: i64 = 1;
 /// How many running runs have an expired lease in their own row.
 const EXPIRED_IN_ROW: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running' AND \
     locked_until < now()";
@@ -30,7 +36,7 @@ struct Shop<'db> {
 }
 
 impl<'db> Shop<'db> {
-    /// Enqueues run 1, which ends with `end` once the gate is open.
+    /// Enqueues `RUN`. Its script waits at the gate, and then ends with the command `end`.
     fn new(db: &'db TestDb, end: &str) -> Self {
         let (gate, worker) = (Gate::new(), Role::granted(db, "worker"));
         let enqueuer = Role::granted(db, "enqueuer");
@@ -45,10 +51,11 @@ impl<'db> Shop<'db> {
     }
 
     /// Starts a tick, waits for the start of its job, and executes `lock` in a transaction that
-    /// stays open, so that the row of the run is locked.
+    /// stays open. So the row of the run is locked until the returned client ends the transaction.
     fn start_and_lock_row(&self, lock: &str) -> (Running<'db>, Client) {
-        let tick = self.worker.jobctl(WORKER).spawn();
+        let tick = self.worker.jobctl(TICK_OF_HOLDER).spawn();
         self.gate.wait_for_starts(1);
+        // The enqueuer replaces the run. All other statements are those of the owner.
         let is_replacement = lock.contains("enqueue");
         let mut locker = if is_replacement { self.enqueuer.client() } else { self.db.client() };
         locker.batch_execute(&format!("BEGIN; {lock}")).unwrap();
@@ -80,11 +87,7 @@ fn replace_statement() -> String {
 
 /// Returns statements of applications that lock the row of the run, each in another way.
 fn statements_that_lock_the_run() -> [String; 3] {
-    [
-        replace_statement(),
-        "SELECT FROM jobctl.job_runs FOR UPDATE".to_owned(),
-        "UPDATE jobctl.job_runs SET priority = 0".to_owned(),
-    ]
+    [replace_statement(), LOCK_ALL.to_owned(), "UPDATE jobctl.job_runs SET priority = 0".to_owned()]
 }
 
 #[test]
@@ -94,22 +97,24 @@ fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
         let shop = Shop::new(&db, "");
         let (tick, mut locker) = shop.start_and_lock_row(&lock);
         wait_until("the lease in the row to expire", || db.query(EXPIRED_IN_ROW) == "1");
-        let until = || db.query("SELECT locked_until FROM jobctl.job_locked_runs");
+        // The lease beside the row is renewed three times. No other worker recovers the run.
+        let lease_beside_row = || db.query("SELECT locked_until FROM jobctl.job_locked_runs");
         for _ in 0..3 {
-            let before = until();
+            let before = lease_beside_row();
             assert_eq!(shop.recover_by_other_worker(), "");
             assert_eq!(db.query(VALID_BESIDE_ROW), "1", "{lock}");
-            wait_until("the lease to be renewed", || until() != before);
+            wait_until("the lease to be renewed", || lease_beside_row() != before);
         }
         locker.batch_execute("COMMIT").unwrap();
         assert_eq!(shop.recover_by_other_worker(), "");
-        // From now on the row has the lease again.
+        // The row is unlocked, so the next heartbeat renews the lease in the row.
         wait_until("the row to be renewed", || db.query(EXPIRED_IN_ROW) == "0");
         assert!(shop.gate.has_processes());
         shop.gate.open();
         tick.wait().success().stderr_has("run 1 a attempt 1/10: succeeded after");
-        assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
+        assert_eq!(db.of_run(RUN, "status, attempts"), "succeeded|1");
         assert_eq!(db.query("SELECT attempt FROM jobctl.job_attempts WHERE run_id = 1"), "1");
+        // The next tick deletes what is no longer needed beside the row.
         shop.tick_of_other_worker();
         assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
     }
@@ -119,27 +124,28 @@ fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
 fn a_cancel_request_reaches_a_run_whose_row_is_locked() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let tick = shop.worker.jobctl(WORKER).spawn();
+    let tick = shop.worker.jobctl(TICK_OF_HOLDER).spawn();
     shop.gate.wait_for_starts(1);
+    // The tick is frozen until the row is locked, so it can't see the request before.
     tick.signal(Signal::STOP);
-    db.jobctl(["cancel", "1"]).run().success();
+    db.jobctl(["cancel", &RUN.to_string()]).run().success();
     let mut locker = db.client();
-    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    locker.batch_execute(&format!("BEGIN; {LOCK_ALL}")).unwrap();
     tick.signal(Signal::CONT);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: cancelled after");
     locker.batch_execute("COMMIT").unwrap();
     shop.tick_of_other_worker();
-    assert_eq!(db.of_run(1, "status, attempts"), "cancelled|1");
+    assert_eq!(db.of_run(RUN, "status, attempts"), "cancelled|1");
 }
 
 #[test]
 fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
-    let select = statements_that_lock_the_run()[1].clone();
+    let select = LOCK_ALL.to_owned();
     let (commit, rollback) = ("COMMIT", "ROLLBACK");
     let (succeeds, fails) = ("echo 7€", "echo 7€; exit 1");
-    // The statement that locks the row, the end of its transaction, and the script. Then what is
-    // expected: the columns of the run and, if a newer run has replaced it, of that run; and the
-    // figures. `expected` is `status|attempts|error_type|waits|status of run 2|attempts of run 2`.
+    // The statement that locks the row, the end of its transaction, and the end of the script. Then
+    // what is expected: `status|attempts|error_type|waits for a retry|status of run 2|attempts of
+    // run 2`, and the figures. Run 2 exists only if its enqueue, which replaces the run, commits.
     let cases = [
         (replace_statement(), rollback, succeeds, "succeeded|1||||", "1|0|0|0"),
         (replace_statement(), commit, succeeds, "succeeded|1|||succeeded|1", "2|0|0|0"),
@@ -156,10 +162,10 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         shop.gate.open();
         tick.wait().success().stderr_has("run 1 a attempt 1/10: ");
         assert_eq!(db.query(STORED_RESULTS), "1", "{lock}");
-        // No other worker recovers the run.
+        // No other worker recovers the run, and no command says that its lease has expired.
         wait_until("the lease in the row to expire", || db.query(EXPIRED_IN_ROW) == "1");
         assert_eq!(shop.recover_by_other_worker(), "");
-        db.jobctl(["show", "1"])
+        db.jobctl(["show", &RUN.to_string()])
             .run()
             .success()
             .stdout_has("its job has ended")
@@ -167,26 +173,29 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         let report = db.jobctl(["report"]).run().success();
         report.prints_nowhere("lease expired").prints_nowhere("with an expired lease");
         db.jobctl(["check", "--max-lag", "0s"]).run().prints_nowhere("expired lease");
-        assert_eq!(db.of_run(1, "status, attempts"), "running|1");
+        assert_eq!(db.of_run(RUN, "status, attempts"), "running|1");
         locker.batch_execute(end).unwrap();
-        // The log says for how long the row was locked: make it half a minute.
+        // Pretend that the result was stored 30 seconds ago. The end of the attempt and the backoff
+        // count from then.
         db.execute(
             "UPDATE jobctl.job_locked_runs SET written_at = written_at - interval '30 seconds'",
         );
         let log = shop.tick_of_other_worker();
         assert!(log.contains("run 1 attempt 1: stored result of worker w recorded, "), "{log}");
         assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
+        // The backoff of a minute began 30 seconds ago.
         let newer = "(SELECT status FROM jobctl.job_runs WHERE id = 2),
             (SELECT attempts FROM jobctl.job_runs WHERE id = 2)";
         let waits = "CASE WHEN error_type IS NOT NULL THEN
             run_at - updated_at BETWEEN interval '15 seconds' AND interval '45 seconds' END";
         let columns = format!("status, attempts, error_type, {waits}, {newer}");
-        assert_eq!(db.of_run(1, &columns), expected, "{lock} {end} {script}");
+        assert_eq!(db.of_run(RUN, &columns), expected, "{lock} {end} {script}");
         let ended = "worker, output, started_at < finished_at,
             finished_at BETWEEN now() - interval '1 minute' AND now() - interval '30 seconds'";
-        assert_eq!(db.of_attempt(1, 1, ended), "w|7€\n|t|t");
+        assert_eq!(db.of_attempt(RUN, 1, ended), "w|7€\n|t|t");
         assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE run_id = 1"), "1");
         assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
+        // A further tick records nothing again.
         assert_eq!(shop.tick_of_other_worker(), "");
         assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
     }
@@ -196,30 +205,33 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
 fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(LOCK_ALL);
+    // A second signal stops the jobs at once.
     tick.signal(Signal::TERM);
     tick.signal(Signal::TERM);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
-    assert_eq!(db.of_run(1, "status, attempts"), "running|1");
+    assert_eq!(db.of_run(RUN, "status, attempts"), "running|1");
     locker.batch_execute("ROLLBACK").unwrap();
-    let look = ["tick", "--worker", "other", "--queue", "none", "--log-format", "json"];
-    let log = shop.worker.jobctl(look).run().success();
+    let other = ["tick", "--worker", "other", "--queue", "none", "--log-format", "json"];
+    let log = shop.worker.jobctl(other).run().success();
     log.stderr_has("recorded, queued")
         .stderr_has(r#","run":1,"attempt":1,"worker":"w","status":"queued"}"#);
-    assert_eq!(db.of_run(1, "status, attempts, run_at <= now()"), "queued|1|t");
-    assert_eq!(db.of_attempt(1, 1, "outcome"), "interrupted");
+    assert_eq!(db.of_run(RUN, "status, attempts, run_at <= now()"), "queued|1|t");
+    assert_eq!(db.of_attempt(RUN, 1, "outcome"), "interrupted");
 }
 
 #[test]
 fn a_stored_result_that_ends_its_run_dead_is_a_warning() {
     let db = TestDb::new();
+    // Exit status 65 is permanent: the run is dead at once.
     let shop = Shop::new(&db, "exit 65");
-    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(LOCK_ALL);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
-    let look = shop.worker.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
-    look.stderr_has("run 1 attempt 1: stored result of worker w recorded, dead");
+    // A quiet tick logs only warnings and errors.
+    let other = shop.worker.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
+    other.stderr_has("run 1 attempt 1: stored result of worker w recorded, dead");
 }
 
 #[test]
@@ -228,6 +240,7 @@ fn a_tick_and_show_name_a_locked_definition_as_the_reason_why_its_runs_wait() {
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 3\n");
     let id = db.enqueue(["limited"]);
     let mut locker = db.client();
+    // A claim counts the running runs of a limited job under the lock of its definition.
     locker.batch_execute("BEGIN; SELECT FROM jobctl.job_definitions FOR UPDATE").unwrap();
     for flags in [["--max-time", "20s"].as_slice(), &["--linger", "--max-time", "4s"]] {
         let tick = db.jobctl(["tick", "--quiet"]).args(flags.iter().copied()).run().success();
@@ -248,19 +261,23 @@ fn a_tick_and_show_name_a_locked_definition_as_the_reason_why_its_runs_wait() {
 fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
     let lost = "status = 'failed', locked_by = NULL, locked_until = NULL, run_at = now() + \
         interval '1 hour'";
-    // What the session that has locked the row changes, as a recovery does, a recovery and a later
-    // attempt, a claim by another worker, another start of the same attempt, and a deletion. And
-    // the outcome of the attempt in the history.
+    // What the session that has locked the row changes, and the outcome of the first attempt in the
+    // history.
     let changes = [
+        // A recovery.
         (format!("UPDATE jobctl.job_runs SET {lost}"), "lease_expired"),
+        // A recovery, and a later attempt that was recovered, too.
         (format!("UPDATE jobctl.job_runs SET {lost}, attempts = 2"), "lease_expired"),
+        // A claim by another worker.
         (
             "UPDATE jobctl.job_runs SET attempts = 2, locked_by = 'x', started_at = now(),
                 locked_until = now() + interval '1 hour'"
                 .to_owned(),
             "lease_expired",
         ),
+        // Another claim with the same number of the attempt.
         ("UPDATE jobctl.job_runs SET started_at = now()".to_owned(), ""),
+        // A deletion.
         ("DELETE FROM jobctl.job_runs".to_owned(), ""),
     ];
     for (change, history) in changes {
@@ -272,6 +289,7 @@ fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
         tick.wait().success();
         assert_eq!(db.query(STORED_RESULTS), "1", "{change}");
         locker.batch_execute("COMMIT").unwrap();
+        // No lease ends during the test, so the next tick recovers no run.
         db.execute("UPDATE jobctl.job_runs SET locked_until = 'tomorrow' WHERE status = 'running'");
         let rows = || db.query("SELECT run::text FROM jobctl.job_runs AS run");
         let before = rows();
@@ -280,7 +298,8 @@ fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
         assert!(log.contains(line), "{change}: {log}");
         assert_eq!(rows(), before, "{change}");
         assert_eq!(db.query(KEPT_BESIDE_ROW), "0", "{change}");
-        assert_eq!(db.of_attempt(1, 1, "outcome"), history, "{change}");
+        assert_eq!(db.of_attempt(RUN, 1, "outcome"), history, "{change}");
+        // The figures have no row, so the sums are null.
         assert_eq!(db.query(FIGURES), "|||", "{change}");
     }
 }
@@ -289,47 +308,54 @@ fn a_stored_result_of_a_run_that_was_changed_otherwise_changes_nothing() {
 fn a_lease_that_has_expired_is_not_kept_beside_a_locked_row() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let tick = shop.worker.jobctl(WORKER).spawn();
+    let tick = shop.worker.jobctl(TICK_OF_HOLDER).spawn();
     shop.gate.wait_for_starts(1);
     // While the tick is stopped, its lease ends. A recovery then locks the row as this session
     // does.
     tick.signal(Signal::STOP);
     db.expire_leases();
     let mut locker = db.client();
-    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    locker.batch_execute(&format!("BEGIN; {LOCK_ALL}")).unwrap();
     tick.signal(Signal::CONT);
-    wait_until("the job to be ended", || !shop.gate.has_processes());
+    wait_until("the tick to kill the job", || !shop.gate.has_processes());
+    // Another tick can't recover the run, because its row is locked.
     let other = shop.worker.jobctl(["tick", "--worker", "other"]).run().success();
     other.prints_nowhere("run 1 ");
     assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
     locker.batch_execute("COMMIT").unwrap();
     tick.wait().success();
-    assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
+    assert_eq!(db.of_run(RUN, "status, attempts, error_type"), "failed|1|lease_expired");
 }
 
 #[test]
-fn a_rejected_stored_result_delays_no_other() {
+fn a_stored_result_that_a_trigger_rejects_does_not_delay_the_result_of_another_run() {
     let db = TestDb::new();
     let (gate, worker) = (Gate::new(), Role::granted(&db, "worker"));
-    let ids = [gate.enqueue(&db), gate.enqueue(&db)];
+    let [rejected, recorded] = [gate.enqueue(&db), gate.enqueue(&db)];
     let flags = ["--concurrency", "2", "--limit", "2"];
-    let tick = worker.jobctl(WORKER).args(flags).spawn();
+    let tick = worker.jobctl(TICK_OF_HOLDER).args(flags).spawn();
     gate.wait_for_starts(2);
+    // Both rows are locked when their jobs end, so the tick stores both results beside the rows.
     let mut locker = db.client();
-    locker.batch_execute("BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE").unwrap();
+    locker.batch_execute(&format!("BEGIN; {LOCK_ALL}")).unwrap();
     gate.open();
     tick.wait().success();
     assert_eq!(db.query(STORED_RESULTS), "2");
     locker.batch_execute("COMMIT").unwrap();
-    crate::bulk::reject_changes_of(&db, "OLD.id = 1");
+    // The next tick records one result. A trigger rejects the other one, with the error `is kept`.
+    crate::bulk::reject_changes_of(&db, &format!("OLD.id = {rejected}"));
     let other = worker.jobctl(["tick", "--worker", "other"]).run().success();
-    other.stderr_has("run 1: cannot record stored results: ").stderr_has("run 1 is kept");
-    assert_eq!(ids.map(|id| db.status(id)), ["running", "succeeded"]);
-    // The stored result is kept after the end of the lease, and recorded without the trigger.
+    other
+        .stderr_has(&format!("run {rejected}: cannot record stored results: "))
+        .stderr_has(&format!("run {rejected} is kept"));
+    assert_eq!([rejected, recorded].map(|id| db.status(id)), ["running", "succeeded"]);
+    // The rejected result stays stored after the end of the lease. Without the trigger, the next
+    // tick records it.
     db.execute("DROP TRIGGER reject ON jobctl.job_runs");
     db.expire_leases();
     worker.jobctl(["tick", "--worker", "other"]).run().success();
-    assert_eq!(ids.map(|id| db.of_run(id, "status, attempts")), ["succeeded|1", "succeeded|1"]);
+    let ends = [rejected, recorded].map(|id| db.of_run(id, "status, attempts"));
+    assert_eq!(ends, ["succeeded|1", "succeeded|1"]);
     assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
 }
 
@@ -338,27 +364,34 @@ fn claims_and_commands_treat_a_lease_beside_a_locked_row_as_a_lease() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let waiting = db.enqueue(["shell", "--", "true"]);
-    db.execute(
+    let running = db.query(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
              started_at)
-         VALUES ('shell', 'running', 1, 'w', now() - interval '2 hours', now());
-         INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
+         VALUES ('shell', 'running', 1, 'w', now() - interval '2 hours', now())
+         RETURNING id",
+    );
+    db.execute(
+        "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
          SELECT id, attempts, 'w', started_at, now() + interval '1 hour'
          FROM jobctl.job_runs WHERE status = 'running'",
     );
-    // The lease in the row has just ended, and the lease beside it lasts for an hour. So the only
-    // slot of this worker is taken, and no command says that the lease has expired.
+    // The lease in the row ended two hours ago, and the lease beside it lasts for an hour. So the
+    // only slot of this worker is taken, and no command says that the lease has expired.
     db.jobctl(["tick", "--worker", "w", "--concurrency", "1"]).run().success();
     assert_eq!(db.status(waiting), "queued");
-    db.jobctl(["show", "2"]).run().success().stdout_has("locked_until").prints_nowhere("expired");
+    let show = || db.jobctl(["show", &running]).run().success();
+    show().stdout_has("locked_until").prints_nowhere("expired");
     db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().prints_nowhere("lease");
     let report = || db.jobctl(["report"]).run().success();
     report().prints_nowhere("lease expired").prints_nowhere("with an expired lease");
+    // Without a claim right, only the lease makes `forget` refuse the worker.
     db.execute("UPDATE jobctl.job_workers SET claiming_tick = NULL, claiming_until = NULL");
     db.jobctl(["forget", "w"]).run().exits(4).stderr_has("holds runs");
-    // Now that lease has expired, too, and all of them say so. The next tick recovers the run.
+
+    // Now the lease beside the row has expired, too, and all commands say so. The next tick
+    // recovers the run.
     db.execute("UPDATE jobctl.job_locked_runs SET locked_until = now() - interval '1 hour'");
-    db.jobctl(["show", "2"]).run().success().stdout_has("its lease expired 1h ago");
+    show().stdout_has("its lease expired 1h ago");
     report().stdout_has("lease expired").stdout_has("with an expired lease");
     db.jobctl(["check", "--max-lag", "1s", "--max-tick-age", "1d"]).run().stdout_has("lease");
     db.jobctl(["forget", "w"]).run().success();
@@ -372,21 +405,23 @@ fn claims_and_commands_treat_a_lease_beside_a_locked_row_as_a_lease() {
 }
 
 #[test]
-fn an_unreadable_stored_result_is_left_to_the_lease() {
+fn a_run_whose_stored_result_is_unreadable_is_recovered_after_its_lease() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
-    let (tick, mut locker) = shop.start_and_lock_row(&statements_that_lock_the_run()[1]);
+    let (tick, mut locker) = shop.start_and_lock_row(LOCK_ALL);
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
+    // An empty object is no result.
     db.execute("UPDATE jobctl.job_locked_runs SET result = '{}'");
     db.expire_leases();
     let log = shop.tick_of_other_worker();
     assert!(log.contains("lease lost, stored result of worker w not recorded"), "{log}");
-    assert_eq!(db.of_run(1, "status, attempts, error_type"), "failed|1|lease_expired");
+    assert_eq!(db.of_run(RUN, "status, attempts, error_type"), "failed|1|lease_expired");
 }
 
-/// Returns why `show` says that a run does not run, without digits.
+/// Returns the reason that `show` names for a run that does not run. Digits are left out, because
+/// process ids and ages change.
 fn why_waiting(db: &TestDb, id: i64) -> String {
     let shown = db.jobctl(["show", "--json", &id.to_string()]).run().success().stdout;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -400,11 +435,10 @@ fn show_says_that_a_transaction_keeps_a_run_from_starting() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n");
     let tick = || db.jobctl(["tick"]).run().success();
-    let [first, last] = ["a", "bad"].map(|job| db.enqueue([job]));
-    let after = format!("{first},{last}");
-    // One run has no other reason to wait than the locks, because its predecessors end in the first
-    // tick. The other one is due.
-    let blocked = db.enqueue(["a", "--after", &after, "--after-any-end"]);
+    let predecessors = ["a", "bad"].map(|job| db.enqueue([job]).to_string()).join(",");
+    // The predecessors of `blocked` end in the first tick, and `due` has been due for two hours. So
+    // only the locks keep these two runs from starting.
+    let blocked = db.enqueue(["a", "--after", &predecessors, "--after-any-end"]);
     let due = db.enqueue(["a"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '2h' WHERE id = {due}"
@@ -426,8 +460,8 @@ fn show_says_that_a_transaction_keeps_a_run_from_starting() {
             format!("each run that it waits for has ended; {LOCKED}")
         );
         locker.batch_execute("ROLLBACK").unwrap();
-        let free = "each run that it waits for has ended; the next tick starts it";
-        assert_eq!(why_waiting(&db, blocked), free);
+        let without_lock = "each run that it waits for has ended; the next tick starts it";
+        assert_eq!(why_waiting(&db, blocked), without_lock);
         assert!(!why_waiting(&db, due).contains(LOCKED));
     }
     tick();

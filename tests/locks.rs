@@ -5,14 +5,21 @@ use crate::support::{Role, TestDb};
 const TWO_JOBS: &str = "[jobs.a]\nshell = 'true'\nlock = 'warehouse'\n\
     [jobs.b]\nshell = 'true'\nlock = 'warehouse'\n";
 
-/// Inserts a run with this lock that worker `b` executes, so that the lock is taken.
-fn insert_running_elsewhere(db: &TestDb, lock: &str) {
-    db.execute(&format!(
+/// Takes this lock: inserts a run that has it and is running on the worker `b`. Returns the run.
+fn take_lock(db: &TestDb, lock: &str) -> i64 {
+    db.allow_running_runs_at_end();
+    let id = db.query(&format!(
         "INSERT INTO jobctl.job_runs
              (job_type, status, attempts, locked_by, locked_until, started_at, lock)
-         VALUES ('shell', 'running', 1, 'b', now() + interval '1 hour', now(), '{lock}')"
+         VALUES ('shell', 'running', 1, 'b', now() + interval '1 hour', now(), '{lock}')
+         RETURNING id"
     ));
-    db.allow_running_runs_at_end();
+    id.parse().unwrap()
+}
+
+/// Takes the lock from this running run, so that another run can have it.
+fn free_lock(db: &TestDb, running: i64) {
+    db.execute(&format!("UPDATE jobctl.job_runs SET lock = NULL WHERE id = {running}"));
 }
 
 fn tick(db: &TestDb) {
@@ -23,21 +30,23 @@ fn tick_queue(db: &TestDb, queue: &str) {
     db.jobctl(["tick", "--queue", queue]).run().success();
 }
 
-fn waiting(db: &TestDb) -> String {
+/// Returns the ids of the pending runs.
+fn pending_ids(db: &TestDb) -> String {
     db.query(
         "SELECT string_agg(id::text, ' ' ORDER BY id) FROM jobctl.job_runs
          WHERE status IN ('queued', 'failed')",
     )
 }
 
-/// How many pairs of attempts of runs with the same lock ran at the same time.
+/// Returns how many pairs of attempts of runs with the same lock ran at the same time.
 fn overlaps(db: &TestDb) -> String {
     db.query(
         "WITH ran AS (
-             SELECT it.run_id, it.started_at, it.finished_at, coalesce(d.lock_name, r.lock) AS lock
-             FROM jobctl.job_attempts AS it
-             JOIN jobctl.job_runs AS r ON r.id = it.run_id
-             LEFT JOIN jobctl.job_definitions AS d ON d.name = r.job_type
+             SELECT attempt.run_id, attempt.started_at, attempt.finished_at,
+                 coalesce(definition.lock_name, run.lock) AS lock
+             FROM jobctl.job_attempts AS attempt
+             JOIN jobctl.job_runs AS run ON run.id = attempt.run_id
+             LEFT JOIN jobctl.job_definitions AS definition ON definition.name = run.job_type
          )
          SELECT count(*) FROM ran AS one JOIN ran AS other USING (lock)
          WHERE one.run_id < other.run_id
@@ -49,20 +58,20 @@ fn overlaps(db: &TestDb) -> String {
 fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    insert_running_elsewhere(&db, "warehouse");
+    let holder = take_lock(&db, "warehouse");
     let (a, b) = (db.enqueue(["a"]), db.enqueue(["b"]));
-    let free = db.enqueue(["shell", "--", "true"]);
+    let without_lock = db.enqueue(["shell", "--", "true"]);
     tick(&db);
-    assert_eq!(waiting(&db), format!("{a} {b}"));
-    assert_eq!(db.status(free), "succeeded");
+    assert_eq!(pending_ids(&db), format!("{a} {b}"));
+    assert_eq!(db.status(without_lock), "succeeded");
     db.jobctl(["show", &a.to_string()])
         .run()
         .stdout_has("1 of at most 1 runs with the lock warehouse are running")
         .stdout_has("lock\twarehouse\n");
-    // Free the lock. One tick runs both, one after the other.
-    db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
+    // After that, one tick runs both, one after the other.
+    free_lock(&db, holder);
     db.jobctl(["tick", "--concurrency", "4"]).run().success();
-    assert_eq!(waiting(&db), "");
+    assert_eq!(pending_ids(&db), "");
     assert_eq!(overlaps(&db), "0");
 }
 
@@ -70,7 +79,9 @@ fn a_lock_of_definitions_lets_one_run_at_a_time_over_all_their_jobs() {
 fn a_run_may_bring_a_lock_of_its_own() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nmax_running = 5\n");
-    insert_running_elsewhere(&db, "account:17");
+    let holder = take_lock(&db, "account:17");
+    // Enqueue runs with the lock in all ways: the batch makes the runs 2 to 5, SQL run 6, a flag
+    // run 7, and an INSERT run 9. Run 8 has another lock.
     let lines = r#"{"job_type": "a", "lock": "account:17"}
 {"job_type": "b", "lock": "account:17"}
 {"job_type": "shell", "payload": {"command": "true"}, "lock": "account:17"}
@@ -80,20 +91,19 @@ fn a_run_may_bring_a_lock_of_its_own() {
     db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     db.query("SELECT jobctl.enqueue('a', lock => 'account:17')");
     db.enqueue(["a", "--lock", "account:17"]);
-    let other = db.enqueue(["b", "--lock", "account:18"]);
+    let with_other_lock = db.enqueue(["b", "--lock", "account:18"]);
     db.execute("INSERT INTO jobctl.job_runs (job_type, lock) VALUES ('a', 'account:17')");
     tick(&db);
-    assert_eq!(waiting(&db), "2 3 4 5 6 7 9");
-    assert_eq!(db.status(other), "succeeded");
+    assert_eq!(pending_ids(&db), "2 3 4 5 6 7 9");
+    assert_eq!(db.status(with_other_lock), "succeeded");
     db.jobctl(["show", "3"]).run().stdout_has("runs with the lock account:17 are running");
-    // A retry and another payload leave the lock as it is.
+    // A replacement by key keeps the lock of the run. The last line of the batch has this key.
     let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
     db.jobctl(["enqueue", "shell"]).args(replaced).args(["--", "true"]).run().success();
     assert_eq!(db.query("SELECT lock FROM jobctl.job_runs WHERE id = 5"), "account:17");
-    // Free the lock.
-    db.execute("UPDATE jobctl.job_runs SET lock = NULL WHERE id = 1");
+    free_lock(&db, holder);
     db.jobctl(["tick", "--concurrency", "8"]).run().success();
-    assert_eq!(waiting(&db), "");
+    assert_eq!(pending_ids(&db), "");
     assert_eq!(overlaps(&db), "0");
 }
 
@@ -101,18 +111,19 @@ fn a_run_may_bring_a_lock_of_its_own() {
 fn a_definition_says_how_many_runs_may_have_the_lock() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nlock = { name = 'gpu', most = 2 }\n");
-    insert_running_elsewhere(&db, "gpu");
+    // Beside one running run with the lock, a second one may start. Beside two, no run may.
+    take_lock(&db, "gpu");
     let first = db.enqueue(["a"]);
     tick(&db);
     assert_eq!(db.status(first), "succeeded");
-    insert_running_elsewhere(&db, "gpu");
+    take_lock(&db, "gpu");
     let second = db.enqueue(["a"]);
     tick(&db);
     db.jobctl(["show", &second.to_string()])
         .run()
         .stdout_has("2 of at most 2 runs with the lock gpu are running");
-    // The least of several numbers counts.
     db.jobctl(["jobs", "a"]).run().stdout_has(r#""lock":{"most":2,"name":"gpu"}"#);
+    // If definitions give different numbers for one lock, the smallest counts.
     db.apply(
         "[jobs.a]\nshell = 'true'\nlock = { name = 'gpu', most = 9 }\n\
          [jobs.b]\nshell = 'true'\nlock = { name = 'gpu', most = 3 }\n",
@@ -126,32 +137,34 @@ fn a_definition_says_how_many_runs_may_have_the_lock() {
 fn the_lock_of_a_crashed_worker_is_kept_until_its_run_is_recovered() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    insert_running_elsewhere(&db, "warehouse");
+    let lost = take_lock(&db, "warehouse");
     let waiting = db.enqueue(["a"]);
     tick(&db);
     assert_eq!(db.status(waiting), "queued");
     db.expire_leases();
     tick(&db);
     assert_eq!(db.status(waiting), "succeeded");
-    assert_eq!(db.of_attempt(1, 1, "outcome"), "lease_expired");
+    assert_eq!(db.of_attempt(lost, 1, "outcome"), "lease_expired");
 }
 
 #[test]
 fn another_lock_of_a_definition_frees_the_old_one_at_once() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
+    // A running run of `a` has the lock of its definition.
     db.execute(
         "INSERT INTO jobctl.job_runs
              (job_type, status, attempts, locked_by, locked_until, started_at)
          VALUES ('a', 'running', 1, 'b', now() + interval '1 hour', now())",
     );
     db.allow_running_runs_at_end();
-    let [of_old, of_new] = [db.enqueue(["b"]), db.enqueue(["a"])];
+    let [b, a] = [db.enqueue(["b"]), db.enqueue(["a"])];
     tick(&db);
-    assert_eq!(waiting(&db), format!("{of_old} {of_new}"));
+    assert_eq!(pending_ids(&db), format!("{b} {a}"));
+    // Now `a` has the lock `office`, which its running run keeps taken. So `b` can start.
     db.apply(&TWO_JOBS.replacen("warehouse", "office", 1));
     tick(&db);
-    assert_eq!(waiting(&db), of_new.to_string());
+    assert_eq!(pending_ids(&db), a.to_string());
 }
 
 #[test]
@@ -179,14 +192,15 @@ fn a_wrong_lock_is_refused() {
 }
 
 #[test]
-fn two_ticks_never_start_runs_with_one_lock_at_the_same_time() {
+fn ticks_of_four_workers_never_start_runs_with_one_lock_at_the_same_time() {
     let db = TestDb::new();
     db.apply(
         "[jobs.a]\nshell = 'sleep 0.01'\nlock = 'x'\n[jobs.b]\nshell = 'sleep 0.01'\n\
          [jobs.c]\nshell = 'sleep 0.01'\nrate = '9999/1s'\n",
     );
-    // Runs of `a` get the lock of their definition; each tenth run of `b` and `c` of its own has
-    // one of three. The rate of `c` never delays a run, but its claims take another path.
+    // 30 runs of `a` get the lock of their definition. Of `b` and of `c`, ten runs have the lock `x`,
+    // ten `y` and ten `z`. The rate of `c` delays no run, but jobs with a limit are claimed in
+    // another way.
     for runs in [
         "SELECT 'a', NULL FROM generate_series(1, 30)",
         "SELECT 'b', lock FROM unnest(ARRAY['x', 'y', 'z']) AS lock, generate_series(1, 10)",
@@ -199,8 +213,9 @@ fn two_ticks_never_start_runs_with_one_lock_at_the_same_time() {
     for tick in ticks {
         tick.wait().success();
     }
+    // A last tick starts the runs for which these four had no time.
     tick(&db);
-    assert_eq!(waiting(&db), "");
+    assert_eq!(pending_ids(&db), "");
     assert_eq!(overlaps(&db), "0");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "90");
 }
@@ -208,6 +223,7 @@ fn two_ticks_never_start_runs_with_one_lock_at_the_same_time() {
 #[test]
 fn a_due_run_is_found_behind_thousands_of_locks() {
     let db = TestDb::new();
+    // 3,000 runs with a lock each that are not due yet.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, lock, run_at)
          SELECT 'shell', 'lock ' || number, now() + interval '1 hour'
@@ -216,8 +232,8 @@ fn a_due_run_is_found_behind_thousands_of_locks() {
     let due = db.enqueue(["shell", "--lock", "z", "--", "true"]);
     tick(&db);
     assert_eq!(db.status(due), "succeeded");
-    // Many due runs behind a taken lock cost one probe, so the due run is still found.
-    insert_running_elsewhere(&db, "taken");
+    // 3,000 due runs whose lock is taken.
+    take_lock(&db, "taken");
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, lock, priority)
          SELECT 'shell', 'taken', number FROM generate_series(1, 3000) AS number",
@@ -231,12 +247,12 @@ fn a_due_run_is_found_behind_thousands_of_locks() {
 fn smaller_priorities_get_the_lock_first() {
     let db = TestDb::new();
     db.apply(TWO_JOBS);
-    let late = db.enqueue(["a"]);
-    let first = db.enqueue(["b", "--priority", "-1"]);
-    let own = db.enqueue(["shell", "--lock", "warehouse", "--priority", "-2", "--", "true"]);
+    let third = db.enqueue(["a"]);
+    let second = db.enqueue(["b", "--priority", "-1"]);
+    let first = db.enqueue(["shell", "--lock", "warehouse", "--priority", "-2", "--", "true"]);
     db.jobctl(["tick", "--concurrency", "4"]).run().success();
     let order = "SELECT string_agg(run_id::text, ' ' ORDER BY started_at) FROM jobctl.job_attempts";
-    assert_eq!(db.query(order), format!("{own} {first} {late}"));
+    assert_eq!(db.query(order), format!("{first} {second} {third}"));
 }
 
 #[test]
@@ -248,14 +264,18 @@ fn a_worker_role_may_claim_runs_with_locks_and_a_tick_for_one_run_obeys_them() {
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
     assert_eq!(db.status(a), "succeeded");
     assert_eq!(db.status(own), "succeeded");
-    insert_running_elsewhere(&db, "x");
-    let first = db.enqueue(["shell", "--lock", "y", "--", "true"]);
-    let taken = db.enqueue(["shell", "--lock", "x", "--", "true"]);
-    db.jobctl(["tick", "--run", &taken.to_string()]).run();
-    assert_eq!(db.status(taken), "queued");
+
+    // A tick for a run whose lock is taken does not start it.
+    take_lock(&db, "x");
+    let older = db.enqueue(["shell", "--lock", "y", "--", "true"]);
+    let without_lock = db.enqueue(["shell", "--lock", "x", "--", "true"]);
+    db.jobctl(["tick", "--run", &without_lock.to_string()]).run();
+    assert_eq!(db.status(without_lock), "queued");
+    // A tick for a run whose lock is free starts only this run, although an older one has the lock,
+    // too.
     let wanted = db.enqueue(["shell", "--lock", "y", "--", "true"]);
     db.jobctl(["tick", "--run", &wanted.to_string()]).run().success();
-    assert_eq!(db.status(first), "queued");
+    assert_eq!(db.status(older), "queued");
     assert_eq!(db.status(wanted), "succeeded");
 }
 
@@ -266,15 +286,18 @@ fn runs_with_locks_obey_holds_queues_excluded_kinds_and_expiry() {
     let a = db.enqueue(["a", "--lock", "x"]);
     let b = db.enqueue(["b", "--lock", "y"]);
     let c = db.enqueue(["a", "--lock", "z", "--queue", "mail"]);
+    // A hold of the job `b`, and another queue than that of `c`.
     db.jobctl(["hold", "--job", "b", "--reason", "test"]).run().success();
     tick_queue(&db, "default");
     assert_eq!(db.status(a), "succeeded");
-    assert_eq!(waiting(&db), format!("{b} {c}"));
+    assert_eq!(pending_ids(&db), format!("{b} {c}"));
+    // A tick that executes no commands.
     db.jobctl(["release", "--job", "b"]).run().success();
     db.jobctl(["tick", "--shell", "off"]).run().success();
-    assert_eq!(waiting(&db), format!("{b} {c}"));
+    assert_eq!(pending_ids(&db), format!("{b} {c}"));
     tick_queue(&db, "default");
-    assert_eq!(waiting(&db), c.to_string());
+    assert_eq!(pending_ids(&db), c.to_string());
+    // The last run expires.
     db.execute("UPDATE jobctl.job_runs SET expires_at = now()");
     tick(&db);
     assert_eq!(db.status(c), "cancelled");
@@ -301,7 +324,7 @@ fn a_thousand_locks_delay_no_claim() {
     );
     let begun = std::time::Instant::now();
     db.jobctl(["tick", "--limit", "20"]).run().success();
-    // A claim that read all runs for each of them took a minute.
+    // It would take a minute if a claim read all runs again for each run.
     assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
     let done = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'";
     assert_eq!(db.query(done), "20");
@@ -311,9 +334,9 @@ fn a_thousand_locks_delay_no_claim() {
 fn a_claim_leaves_the_runs_of_other_locks_to_others() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    for lock in ["a", "b", "c"] {
-        db.enqueue(["shell", "--lock", lock, "--", "true"]);
-    }
+    let [first_run, second_run, _] =
+        ["a", "b", "c"].map(|lock| db.enqueue(["shell", "--lock", lock, "--", "true"]));
+    // The tick `t` of each worker has the claim right.
     for worker in ["w1", "w2"] {
         db.execute(&format!(
             "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick,
@@ -329,12 +352,12 @@ fn a_claim_leaves_the_runs_of_other_locks_to_others() {
                  false)"
         )
     };
-    // While the first claim is not committed, the second skips its lock and takes run 2.
+    // While the first claim is not committed, the second one skips its lock and takes the next run.
     let mut first = db.client();
     let mut first = first.transaction().unwrap();
     let id: i64 = first.query_one(&claim("w1"), &[]).unwrap().get(0);
-    assert_eq!(id, 1);
-    assert_eq!(db.query(&claim("w2")), "2");
+    assert_eq!(id, first_run);
+    assert_eq!(db.query(&claim("w2")), second_run.to_string());
 }
 
 #[test]

@@ -10,11 +10,13 @@ use crate::cron;
 use crate::support::packages::is_installed;
 use crate::support::{copy_jobctl, leave_out, temp_dir};
 
-/// Runs `make` with this script instead of cargo, without the variables of an outer run.
+/// Runs `make TARGET` with this script instead of cargo.
 fn make(target: &str, cargo: &Path) -> Output {
     make_with(&[target], cargo)
 }
 
+/// Runs `make` with these arguments and this script instead of cargo, without the variables that an
+/// outer `make` has set.
 fn make_with(arguments: &[&str], cargo: &Path) -> Output {
     let mut make = Command::new("make");
     make.current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -32,6 +34,7 @@ fn make_with(arguments: &[&str], cargo: &Path) -> Output {
     make.output().unwrap()
 }
 
+/// Writes an executable script of `sh` and returns its path.
 fn script(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
     let path = folder.join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -42,6 +45,7 @@ fn script(folder: &Path, name: &str, text: &str) -> std::path::PathBuf {
 #[test]
 fn without_a_toolchain_nothing_is_installed_or_compiled() {
     let folder = temp_dir();
+    // The old cargo logs each of its calls to `old-cargo.calls`.
     let old = script(
         folder.path(),
         "old-cargo",
@@ -135,7 +139,7 @@ fn an_installation_without_rights_fails_before_the_build() {
     let install = format!("make install CARGO={} {}", missing.display(), prefix(&closed));
     // Root may write everywhere, except on a file system that is mounted to be read.
     let mount = format!("mount -t tmpfs -o ro tmpfs {} && {install}", closed.display());
-    let without_rights = match (rustix::process::geteuid().is_root(), cron::can_isolate()) {
+    let command = match (rustix::process::geteuid().is_root(), cron::can_isolate()) {
         (true, false) => {
             leave_out("an installation without rights", "root may not mount a folder here");
             None
@@ -143,11 +147,12 @@ fn an_installation_without_rights_fails_before_the_build() {
         (true, true) => Some(["unshare", "--mount", "sh", "-c", &mount]),
         (false, _) => Some(["env", "--", "sh", "-c", &install]),
     };
-    let without_rights = without_rights.map(|words| {
+    let without_rights = command.map(|words| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(env!("CARGO_MANIFEST_DIR"));
         (command.env("CARGO_TARGET_DIR", folder.path()).output().unwrap(), &*closed)
     });
+    // A file can't be a folder of an installation, also for root.
     let a_file = make_with(&["install", &prefix(Path::new("/dev/null"))], &missing);
     for (output, parent) in without_rights.into_iter().chain([(a_file, Path::new("/dev/null"))]) {
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -239,7 +244,8 @@ fn make_uninstall_removes_what_make_install_wrote_and_nothing_else() {
     }
 }
 
-/// Lists skipped tests: three lines, two of them different. The exit status is that of the tests.
+/// A script instead of cargo. Its tests skip three parts, two of them different, and end with the
+/// exit status `TESTS_EXIT`.
 const CARGO: &str = r#"
 case $* in
     --version) echo 'cargo 99.0.0' ;;
@@ -269,8 +275,9 @@ fn make_test_lists_skipped_tests_at_its_end() {
     }
 }
 
-/// Runs one test of this suite on a machine without fish and zsh.
-fn completions(demand: &str, list: &Path) -> Output {
+/// Runs the test of completions as on a machine without fish and zsh. `test_all` is the value of
+/// JOBCTL_TEST_ALL; empty: it is not set. The skipped parts are appended to `list`.
+fn test_completions_without_shells(test_all: &str, list: &Path) -> Output {
     let folder = temp_dir();
     for program in ["bash", "sh"] {
         std::os::unix::fs::symlink(format!("/bin/{program}"), folder.path().join(program)).unwrap();
@@ -279,8 +286,8 @@ fn completions(demand: &str, list: &Path) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test]).env("PATH", folder.path()).env("JOBCTL_TEST_LEFT_OUT", list);
     command.env_remove("JOBCTL_TEST_ALL");
-    if !demand.is_empty() {
-        command.env("JOBCTL_TEST_ALL", demand);
+    if !test_all.is_empty() {
+        command.env("JOBCTL_TEST_ALL", test_all);
     }
     command.output().unwrap()
 }
@@ -289,7 +296,7 @@ fn completions(demand: &str, list: &Path) -> Output {
 fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     let folder = temp_dir();
     let list = folder.path().join("list");
-    let output = completions("", &list);
+    let output = test_completions_without_shells("", &list);
     assert!(output.status.success(), "{output:?}");
     let lines =
         "completions for fish: fish is not installed\ncompletions for zsh: zsh is not installed\n";
@@ -297,7 +304,8 @@ fn a_skipped_test_is_listed_and_fails_with_jobctl_test_all() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("left out: completions for fish: fish is not installed\n"), "{stderr}");
 
-    let output = completions("1", &list);
+    // With JOBCTL_TEST_ALL, the test fails, and adds nothing to the list.
+    let output = test_completions_without_shells("1", &list);
     assert!(!output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("completions for fish is left out: fish is not installed"), "{said}");
@@ -309,6 +317,8 @@ fn root_tests_the_files_that_another_user_built() {
     let folder = temp_dir();
     let cargo = folder.path().join("no-cargo");
     for target in ["test-deb", "test-image"] {
+        // The age of the built files in seconds, and whether they are built again: if they are
+        // missing, or older than the sources.
         for (age, builds) in [(None, true), (Some(0), false), (Some(1_000_000_000), true)] {
             let dist = folder.path().join("dist");
             fs::create_dir_all(&dist).unwrap();
