@@ -198,8 +198,8 @@ fn ticks_of_four_workers_never_start_runs_with_one_lock_at_the_same_time() {
         "[jobs.a]\nshell = 'sleep 0.01'\nlock = 'x'\n[jobs.b]\nshell = 'sleep 0.01'\n\
          [jobs.c]\nshell = 'sleep 0.01'\nrate = '9999/1s'\n",
     );
-    // 30 runs of `a` get the lock of their definition. Of `b` and of `c`, ten runs have the lock `x`,
-    // ten `y` and ten `z`. The rate of `c` delays no run, but jobs with a limit are claimed in
+    // 30 runs of `a` get the lock of their definition. Of `b` and of `c`, ten runs each have the
+    // lock `x`, `y` and `z`. The rate of `c` delays no run, but jobs with a limit are claimed in
     // another way.
     for runs in [
         "SELECT 'a', NULL FROM generate_series(1, 30)",

@@ -14,6 +14,7 @@ fn db_with_full_definition(when_full: &str) -> TestDb {
     db
 }
 
+/// Returns the statuses of all runs, in the order of their ids.
 fn statuses(db: &TestDb) -> String {
     db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
 }
@@ -22,6 +23,7 @@ fn statuses(db: &TestDb) -> String {
 #[test]
 fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
     let db = db_with_full_definition("drop_oldest");
+    // The new run would drop run 1, the oldest, and waits for it. All ways to enqueue refuse that.
     let why = "it waits for run 1, which this transaction has dropped, as a definition is full\n";
     for rule in [&["--after", "1"][..], &["--after", "1", "--after-any-end"]] {
         db.jobctl(["enqueue", "a"])
@@ -33,13 +35,14 @@ fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
     }
     let sql = db.client().simple_query("SELECT jobctl.enqueue('a', after => '{1}')").unwrap_err();
     assert_eq!(sql.as_db_error().unwrap().code().code(), "JC008");
+    // The runs of a batch drop runs 1 and 2, and then the run `p` of the same batch.
     let named = r#"{"job_type": "a", "as": "p"}
         {"job_type": "a"}
         {"job_type": "a", "after": ["p"]}"#;
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(named).run().exits(9).stdout("");
     batch.stderr_has("batch line 3: it waits for run ");
     assert_eq!(statuses(&db), "queued queued");
-    // An enqueue drops the oldest run, so a run may wait for the other one.
+    // An enqueue drops only run 1, so its run may wait for run 2.
     db.enqueue(["a", "--after", "2"]);
     assert_eq!(statuses(&db), "cancelled queued blocked");
 }
@@ -74,7 +77,7 @@ fn a_definition_is_full_while_as_many_runs_wait_as_it_allows() {
     db.jobctl(["cancel", "2"]).run().success();
     db.enqueue(["a"]);
     db.jobctl(["enqueue", "a"]).run().exits(9);
-    // Runs that have succeeded do not wait.
+    // A tick executes the runs. Then they do not wait any more.
     db.jobctl(["tick"]).run().success();
     db.enqueue(["a"]);
 }
@@ -124,6 +127,7 @@ fn the_figures_and_the_report_count_dropped_runs() {
     status.stdout_has("\"dropped_today\":0,\"dropped_last_7_days\":0");
 }
 
+/// Returns the jobs with dropped runs, and the numbers of these runs.
 fn dropped_figures(db: &TestDb) -> String {
     db.query("SELECT job_type, dropped FROM jobctl.daily_figures WHERE dropped > 0")
 }
@@ -161,6 +165,7 @@ fn an_enqueue_skips_a_locked_oldest_run_and_a_later_one_drops_it() {
     other.batch_execute("BEGIN; SELECT FROM jobctl.job_runs WHERE id = 1 FOR UPDATE").unwrap();
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "queued queued queued");
+    // After the end of the lock, the next enqueue drops two runs.
     other.batch_execute("ROLLBACK").unwrap();
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "cancelled cancelled queued queued");
@@ -178,6 +183,7 @@ fn open_transactions_exceed_the_limit_by_their_own_runs_only() {
         let mut open: Vec<_> = (0..4).map(|_| db.client()).collect();
         for client in &mut open {
             client.batch_execute("BEGIN; SELECT jobctl.enqueue('a')").unwrap();
+            // A second enqueue finds the definition full. The savepoint keeps the first one.
             let again = client.simple_query("SAVEPOINT s; SELECT jobctl.enqueue('a')");
             assert_eq!(again.is_err(), when_full == "refuse");
         }
@@ -200,6 +206,7 @@ fn schedules_and_inserted_rows_are_counted_but_not_refused() {
     db.apply(
         "[jobs.a]\nshell = 'true'\nschedule = '@yearly'\noverlap = 'allow'\nmax_waiting = 1\n",
     );
+    // The first run fills the definition. A row by SQL and a run of the schedule come on top.
     db.enqueue(["a", "--in", "1h"]);
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('a')");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
@@ -263,6 +270,7 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
 fn max_waiting_counts_blocked_runs_too() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_waiting = 2\n[jobs.b]\nshell = 'true'\n");
+    // Two runs of `a` that wait for a run of `b` fill the definition. No way to enqueue adds a run.
     let first = db.enqueue(["b", "--in", "1h"]).to_string();
     let after = ["enqueue", "a", "--after", &first];
     let why = "definition `a` is full, its max_waiting is 2; try again later\n";
@@ -307,7 +315,7 @@ fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
             batch.run().exits(exit);
         }
         assert_eq!(statuses(&db), expected, "{when_full}");
-        // The end of the first run releases the two that wait.
+        // The end of the first run makes the two blocked runs queued.
         db.make_waiting_runs_due();
         db.jobctl(["tick", "--limit", "1"]).run().success();
         let queued = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";

@@ -5,11 +5,12 @@ use std::fs;
 use crate::docs::{all_migrations, migrations, root, sql_files};
 use crate::support::{Role, TestDb, temp_dir};
 
+/// The applied migrations, and how many times each was recorded.
 const HISTORY: &str = "SELECT version, name, count(*) FROM jobctl.schema_migrations
      WHERE version IS NOT NULL GROUP BY 1, 2 ORDER BY 1";
 
-/// The history of a migrated database.
-fn history() -> String {
+/// Returns the result of `HISTORY` in a database to which each migration was applied once.
+fn history_of_all_migrations() -> String {
     let rows = migrations().into_iter().enumerate();
     let rows: Vec<_> = rows.map(|(index, name)| format!("{}|{name}|1", index + 1)).collect();
     rows.join("\n")
@@ -59,10 +60,11 @@ fn a_dry_run_lists_missing_migrations_and_changes_nothing() {
         .stdout(&format!("[{}]\n", objects.join(",")));
     assert_eq!(db.query("SELECT count(*) FROM pg_namespace WHERE nspname = 'jobctl'"), "0");
     db.jobctl(["migrate"]).run().success().stdout(&all_migrations()).stderr("");
+    // Now no migration is missing.
     for command in [&["migrate", "--dry-run"][..], &["migrate"]] {
         db.jobctl(command.iter().copied()).run().success().stdout("").stderr("");
     }
-    assert_eq!(db.query(HISTORY), history());
+    assert_eq!(db.query(HISTORY), history_of_all_migrations());
 }
 
 /// The objects of a database outside of the schema, and the settings and rights of the database.
@@ -96,6 +98,7 @@ fn migrate_changes_nothing_outside_of_its_schema() {
 fn migrate_applies_the_files_of_the_repository() {
     let db = TestDb::new();
     let names = sql_files(&["migrations"]);
+    // The first file creates the table of migrations, so it has no row in it.
     assert_eq!(names[0], "migrations/0000_version_table");
     let applied = "SELECT 'migrations/' || name FROM jobctl.schema_migrations
          WHERE version IS NOT NULL ORDER BY version";
@@ -113,8 +116,8 @@ fn changed_functions_and_views_are_applied_again_and_keep_their_grants() {
     db.apply("[jobs.a]\nshell = 'true'\n");
     let definition = "SELECT pg_get_functiondef('jobctl.is_operator'::regproc)";
     let present = db.query(definition);
-    // An earlier release may have left another body of one function, and fewer parameters of
-    // another. The checksums of what it applied differ, also of a view.
+    // An earlier release may have left another body of one function (`is_operator`), and fewer
+    // parameters of another (`enqueue`). Its checksums differ, also that of a view.
     db.execute(
         "CREATE OR REPLACE FUNCTION jobctl.is_operator(role name) RETURNS boolean LANGUAGE sql
              AS 'SELECT true'",
@@ -131,6 +134,7 @@ fn changed_functions_and_views_are_applied_again_and_keep_their_grants() {
     ));
     let changed = "functions/enqueue\nfunctions/is_operator\nviews/dead_runs\n";
     db.jobctl(["migrate", "--dry-run"]).run().success().stdout(changed).stderr("");
+    // The dry run has not restored the body.
     assert_ne!(db.query(definition), present);
     db.jobctl(["migrate"]).run().success().stdout(changed).stderr("");
     assert_eq!(db.query(definition), present);
@@ -146,6 +150,7 @@ fn changed_functions_and_views_are_applied_again_and_keep_their_grants() {
 #[test]
 fn lost_functions_views_and_triggers_are_applied_again() {
     let db = TestDb::new();
+    // The file that `migrate` applies again, and how its object was lost.
     for (lost, change) in [
         ("views/dead_runs", "DROP VIEW jobctl.dead_runs"),
         ("functions/fire", "DROP FUNCTION jobctl.fire"),
@@ -163,16 +168,18 @@ fn a_table_that_a_missing_migration_will_change_is_not_called_altered() {
     let text = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let query = text("sql/queries/schema/list_migrations.sql");
     let first = text("sql/migrations/0001_initial.sql");
-    // The comparison is with the tables after all migrations of the program.
+    // This table differs from the schema after all migrations of the program.
     let altered = ["table job_runs"];
+    // Returns the altered objects that the query reports for the first migration, if the program
+    // has these migrations. Only the first one is applied.
     let missing = |versions: &[i32], names: &[&str], texts: &[&str]| -> Vec<String> {
         let rows = db.client().query(&query, &[&versions, &names, &texts, &&altered[..]]).unwrap();
         rows.into_iter().find(|row| row.get::<_, Option<i32>>(0) == Some(1)).unwrap().get("missing")
     };
     assert_eq!(missing(&[1], &["0001_initial"], &[&first]), altered);
-    let next = "ALTER TABLE jobctl.job_runs ADD COLUMN note text";
-    let two = (&[1, 2], &["0001_initial", "0002_note"], [&*first, next]);
-    assert!(missing(two.0, two.1, &two.2).is_empty());
+    // The program also has a second migration, which explains the difference.
+    let second = "ALTER TABLE jobctl.job_runs ADD COLUMN note text";
+    assert!(missing(&[1, 2], &["0001_initial", "0002_note"], &[&first, second]).is_empty());
 }
 
 #[test]
@@ -225,7 +232,7 @@ fn twenty_concurrent_migrators_all_succeed_and_apply_each_migration_once() {
         let answers: Vec<_> =
             started.into_iter().map(|one| one.wait().success().stderr("").stdout).collect();
         assert_eq!(answers.concat(), all_migrations(), "exactly one migrator applies it");
-        assert_eq!(db.query(HISTORY), history());
+        assert_eq!(db.query(HISTORY), history_of_all_migrations());
     }
 }
 
@@ -233,6 +240,7 @@ fn twenty_concurrent_migrators_all_succeed_and_apply_each_migration_once() {
 fn a_newer_schema_stops_every_command_before_it_writes() {
     let db = TestDb::new();
     db.enqueue(["shell", "--", "true"]);
+    // A newer program has applied a migration that this one does not know.
     db.execute(
         "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
         '9999_later', 'x')",
@@ -346,7 +354,7 @@ fn a_database_that_the_documentation_creates_is_utf8() {
 #[test]
 fn a_failed_migration_leaves_no_object_behind() {
     let db = TestDb::empty();
-    // An event trigger rejects the last statement of the migration.
+    // An event trigger rejects REVOKE, the last statement of the migration.
     db.execute(
         "CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
              'BEGIN RAISE EXCEPTION ''not in this database''; END';
@@ -412,6 +420,7 @@ fn migrate_fills_an_empty_schema_that_an_administrator_created() {
 #[test]
 fn a_migrator_waits_for_another_and_then_finds_nothing_to_do() {
     let db = TestDb::empty();
+    // Another migrator has the lock that all migrators take. Its key is `jobctl` in ASCII.
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746c'::bigint)").unwrap();
     let mut migrate = db.jobctl(["migrate"]).spawn();
@@ -420,9 +429,9 @@ fn a_migrator_waits_for_another_and_then_finds_nothing_to_do() {
                  WHERE application_name = 'jobctl' AND datname = current_database() AND state = \
                      'idle'";
     crate::support::wait_until("the migrator to poll", || db.query(asked) == "1");
-    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
     for _ in 0..20 {
-        assert_eq!(db.query(waits), "0");
+        assert_eq!(db.query(waiting), "0");
     }
     assert!(migrate.is_running());
     other.batch_execute("COMMIT").unwrap();
@@ -432,6 +441,7 @@ fn a_migrator_waits_for_another_and_then_finds_nothing_to_do() {
 #[test]
 fn migrate_ignores_objects_of_the_same_names_in_public() {
     let db = TestDb::empty();
+    // Each of these functions fails if it is called.
     db.execute(
         "CREATE TABLE public.job_runs (x integer);
          CREATE TABLE public.schema_migrations (version integer);
@@ -460,6 +470,8 @@ fn migrate_revokes_what_default_privileges_grant() {
             .as_str(),
     );
     db.jobctl(["migrate"]).run().success();
+    // The schema, tables, views, sequences and functions on which another role than the owner has a
+    // privilege.
     let granted =
         "SELECT nspname FROM pg_namespace, aclexplode(nspacl) WHERE nspname = 'jobctl' AND \
             grantee <> nspowner
@@ -473,6 +485,7 @@ fn migrate_revokes_what_default_privileges_grant() {
 /// Asserts that `migrate` and its dry run fail and change nothing.
 #[track_caller]
 fn assert_migrate_refused(db: &TestDb, exit: i32, why: &str) {
+    // A new table, view or index would change these two numbers.
     let catalog =
         "SELECT count(*), max(oid) FROM pg_class WHERE relnamespace = 'jobctl'::regnamespace";
     let before = db.query(catalog);
@@ -495,6 +508,7 @@ fn migrate_refuses_a_schema_of_another_role_but_its_owner_may_migrate() {
         owner.name()
     );
     assert_migrate_refused(&db, 7, &why);
+    // Another role may migrate only if it is a member of the owner.
     member.jobctl(["migrate"]).run().exits(7).complains_once().stderr_has("belongs to role");
     db.execute(&format!("GRANT {} TO {}", owner.name(), member.name()));
     member.jobctl(["migrate", "--dry-run"]).run().success().stdout(&all_migrations());
@@ -551,7 +565,8 @@ fn migrate_refuses_a_schema_where_other_roles_may_create() {
 fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
     let db = TestDb::new();
     let other = Role::new(&db);
-    let given = |object: &str, kind: &str| {
+    // Asserts that `migrate` refuses such an object of the other role, and names it.
+    let assert_object_refused = |object: &str, kind: &str| {
         db.execute(&format!("CREATE {kind} {object}"));
         let name = object.split([' ', '(']).next().unwrap();
         db.execute(&format!("ALTER {kind} {name} OWNER TO {}", other.name()));
@@ -559,13 +574,18 @@ fn migrate_refuses_objects_of_other_roles_in_a_migrated_schema() {
         assert_migrate_refused(&db, 7, &format!("{why}{} {name}", kind.to_lowercase()));
         db.execute(&format!("DROP {kind} {name}"));
     };
-    given("jobctl.misc (x integer)", "TABLE");
-    given("jobctl.length(bigint) RETURNS int LANGUAGE sql AS 'SELECT 1'", "FUNCTION");
-    given("jobctl.mood AS ENUM ('x')", "TYPE");
-    given("jobctl.misc AS SELECT 1 AS x", "VIEW");
+    assert_object_refused("jobctl.misc (x integer)", "TABLE");
+    let function = "jobctl.length(bigint) RETURNS int LANGUAGE sql AS 'SELECT 1'";
+    assert_object_refused(function, "FUNCTION");
+    assert_object_refused("jobctl.mood AS ENUM ('x')", "TYPE");
+    assert_object_refused("jobctl.misc AS SELECT 1 AS x", "VIEW");
+
+    // A table of jobctl that belongs to the other role.
     db.execute(&format!("ALTER TABLE jobctl.schema_migrations OWNER TO {}", other.name()));
     assert_migrate_refused(&db, 7, "table jobctl.schema_migrations");
     db.execute("ALTER TABLE jobctl.schema_migrations OWNER TO CURRENT_USER");
+
+    // A trigger on a table of jobctl that calls a function of the other role.
     db.execute(&format!(
         "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
          ALTER FUNCTION public.mine OWNER TO {};
@@ -593,6 +613,7 @@ fn migrate_requires_the_tables_of_the_recorded_version() {
 #[test]
 fn a_missing_builtin_function_does_not_suggest_a_migration() {
     let db = TestDb::empty();
+    // A server that lacks this function is no PostgreSQL that jobctl supports.
     db.execute("UPDATE pg_proc SET proname = 'absent' WHERE proname = 'pg_identify_object'");
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();

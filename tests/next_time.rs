@@ -6,7 +6,7 @@ use crate::support::{Role, TestDb, jobctl, leave_out};
 
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
-/// SplitMix64.
+/// Returns the next number of SplitMix64, a generator of random numbers.
 pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -17,6 +17,7 @@ pub(crate) fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn the_sql_function_next_time_returns_the_times_that_jobctl_next_prints() {
+    // For each zone, two random schedules are compared, with nine times each.
     const TIMES: usize = 9;
     let db = TestDb::new();
     let listed = db.client().query_one(
@@ -31,6 +32,7 @@ fn the_sql_function_next_time_returns_the_times_that_jobctl_next_prints() {
     };
     let (mut state, mut cases, mut expected) = (7, String::new(), Vec::new());
     for (number, zone) in zones.lines().chain(zones.lines()).enumerate() {
+        // Returns a random number below `end`.
         let mut any = |end: u64| random(&mut state) % end;
         // Most clock changes are within the days after one of these.
         let month =
@@ -99,7 +101,7 @@ fn an_application_enqueues_for_its_next_monday() {
     Role::granted(&db, "enqueuer").client().batch_execute(enqueue).unwrap();
     let line = r#"{"job_type": "a", "next": "0 9 * * mon", "time_zone": "Europe/Berlin"}"#;
     db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().success();
-    // SQL and a batch mean the same time.
+    // SQL and the batch set the same time.
     assert_eq!(db.query("SELECT count(DISTINCT run_at) FROM jobctl.job_runs"), "1");
 }
 

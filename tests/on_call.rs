@@ -100,6 +100,7 @@ fn after_a_bad_week_every_command_names_the_same_problems() {
         let found = finding["found"].as_str().unwrap();
         assert!([&page, &doctor, &lines].iter().all(|text| text.contains(found)), "{found}");
     }
+    // A waiting run of the queue names its finding, too.
     let waiting = db.query("SELECT min(id) FROM jobctl.job_runs WHERE queue = 'slow'");
     db.jobctl(["show", &waiting])
         .run()
@@ -116,6 +117,7 @@ fn one_command_finds_the_full_disk_on_one_host() {
     assert_eq!(groups[0]["workers"][0], "web2");
     assert_eq!(groups[0]["failures"], 400);
     assert_eq!(groups[0]["cause"], "no space left on device");
+    // Over the whole week, the three storms follow.
     let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
     let week: Value = serde_json::from_str(&week.stdout).unwrap();
     let jobs: Vec<_> = week.as_array().unwrap().iter().map(|one| &one["jobs"][0]).collect();
@@ -141,6 +143,7 @@ fn the_report_and_failures_name_the_same_errors() {
     for script in ["exit 137", "exit 137", "exit 137", "exit 2"] {
         run(script, ["--max-attempts", "1"]);
     }
+    // The first run fails three times, and its fourth attempt succeeds.
     for _ in 1..=4 {
         db.make_waiting_runs_due();
         db.jobctl(["tick", "--worker", "web1", "--queue", "import"]).run().success();
@@ -148,7 +151,8 @@ fn the_report_and_failures_name_the_same_errors() {
     let week = db.jobctl(["failures", "--since", "7d", "--group", "--json"]).run().success();
     let week: Value = serde_json::from_str(&week.stdout).unwrap();
     let week = week.as_array().unwrap();
-    assert_eq!(week.len(), 9, "{week:#?}");
+    // The disk, three storms, three attempts, and two causes of death.
+    assert_eq!(week.len(), 1 + 3 + 3 + 2, "{week:#?}");
     let page = db.jobctl(["report", "--since", "7d"]).run().success().stdout;
     let page = text(&page).replace(',', "");
     let (_, page) = page.split_once("Incidents").unwrap();
@@ -221,6 +225,7 @@ fn what_else_happened(db: &TestDb) {
         db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {failing}"));
         db.jobctl(["tick", "--quiet", "--worker", "web1", "--run", &failing]).run();
     }
+    // `check` sends an alert to the command `cat`.
     let state = temp_dir();
     let check = db.jobctl(["check", "--exec", "cat"]);
     check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().exits(1);
@@ -229,7 +234,7 @@ fn what_else_happened(db: &TestDb) {
     db.execute("UPDATE jobctl.job_holds SET held_at = now() - interval '6 days'");
 }
 
-/// Checks that the page shows such a command: this subcommand with these flags.
+/// Returns whether the page shows such a command: this subcommand with these flags.
 fn is_on_the_page(page: &str, words: &[&str]) -> bool {
     let flags = words.iter().filter(|word| word.starts_with("--"));
     let flags: Vec<_> = flags.collect();
@@ -242,6 +247,7 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
     let db = after_a_bad_week();
     db.allow_running_runs_at_end();
     what_else_happened(&db);
+    // Runs that the questions are about, and the incident of the full disk.
     let last = |condition: &str| {
         db.query(&format!("SELECT max(id) FROM jobctl.job_runs WHERE {condition}"))
     };
@@ -321,6 +327,7 @@ fn two_commands_at_most_answer_each_question_of_a_bad_week() {
         ("How did the last attempt end?", "status", &["LAST", "failed"]),
         ("Which jobs have failed in all?", "failures --since 7d", &["sync_crm"]),
     ];
+    // Ada is the user that runs this test.
     let ada = db.query("SELECT host_user FROM jobctl.job_events ORDER BY id DESC LIMIT 1");
     let names = [
         ("ADA", &ada),

@@ -2,9 +2,10 @@
 
 use crate::support::{TestDb, json_string};
 
+/// How many bytes are kept of the beginning and of the end of each stream.
 const KEPT: usize = 32 * 1024;
 
-/// Runs a script and asserts that its output is stored so, with its number of bytes.
+/// Runs a script, and asserts that exactly this output is stored, with this number of bytes.
 #[track_caller]
 fn assert_output_kept(db: &TestDb, script: &str, output: &str, bytes: usize) {
     let id = db.enqueue_script(script);
@@ -26,7 +27,7 @@ fn output_is_kept_as_text() {
     assert_output_kept(&db, "printf out; printf err >&2", "out\n--- stderr ---\nerr", 6);
     assert_output_kept(&db, "echo err >&2", "--- stderr ---\nerr\n", 4);
     assert_output_kept(&db, "printf 'grün €'", "grün €", 9);
-    // The result must be recorded even if PostgreSQL would reject the output.
+    // PostgreSQL would reject these bytes in a text. U+FFFD replaces them.
     assert_output_kept(&db, r"printf 'a\000b\377c\303'", "a\u{fffd}b\u{fffd}c\u{fffd}", 6);
     assert_output_kept(&db, r"printf '\355\240\200'", "\u{fffd}\u{fffd}\u{fffd}", 3);
     assert_output_kept(
@@ -77,7 +78,8 @@ fn both_ends_of_a_long_output_are_kept_in_little_memory() {
         db.of_attempt(line, 1, "outcome, output_bytes, output_truncated"),
         format!("succeeded|{bytes}|t")
     );
-    let (head, tail) = ("x".repeat(KEPT - 5), "x".repeat(KEPT - 4));
+    let head = "x".repeat(KEPT - "first".len());
+    let tail = "x".repeat(KEPT - "last".len());
     let left_out = bytes - 2 * KEPT;
     let expected = format!("first{head}\n[{left_out} bytes left out]\n{tail}last");
     assert!(db.of_attempt(line, 1, "output") == expected, "not both ends");
@@ -104,7 +106,7 @@ fn a_tick_runs_all_due_runs_however_much_they_print() {
          SELECT 'shell', '{{\"command\": \"head -c 100000 /dev/zero | tr ''\\\\0'' x\"}}' FROM \
          generate_series(1, {RUNS})"
     ));
-    // More output at once than one statement may have.
+    // Together the runs print more than one statement may store.
     db.jobctl(["tick", "--concurrency", "64", "--quiet"]).run().success().stderr("");
     assert_eq!(
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status"),
@@ -115,6 +117,7 @@ fn a_tick_runs_all_due_runs_however_much_they_print() {
 #[test]
 fn alternating_long_streams_do_not_block_each_other() {
     let db = TestDb::new();
+    // Each block is a byte longer than a pipe holds, so the script waits until jobctl reads it.
     let block = |letter: char| format!("head -c 65537 /dev/zero | tr '\\0' {letter}");
     let script = format!(
         "i=0; while [ $i -lt 32 ]; do {}; {} >&2; i=$((i + 1)); done; printf end-out; printf \
@@ -124,6 +127,7 @@ fn alternating_long_streams_do_not_block_each_other() {
     );
     let id = db.enqueue_script(&script);
     db.jobctl(["tick"]).run().success();
+    // 32 blocks, and `end-out` or `end-err`.
     let stream = 32 * 65537 + 7;
     assert_eq!(
         db.of_attempt(id, 1, "outcome, output_bytes, output_truncated"),
@@ -144,7 +148,7 @@ fn alternating_long_streams_do_not_block_each_other() {
 #[test]
 fn no_character_is_cut_where_output_is_left_out() {
     let db = TestDb::new();
-    // Characters of three bytes, so that neither cut is at a boundary by chance.
+    // 50,000 characters of three bytes. The number of kept bytes is no multiple of three.
     let id = db.enqueue_script(
         "i=0; while [ $i -lt 50 ]; do printf %01000d 0; i=$((i + 1)); done | sed 's/0/€/g'",
     );
@@ -162,6 +166,7 @@ fn no_character_is_cut_where_output_is_left_out() {
 #[test]
 fn a_result_is_recorded_even_if_the_database_rejects_its_output() {
     let db = TestDb::new();
+    // A trigger rejects the output `poison` with the error for an invalid character.
     db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22021'; END $$;

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use crate::docs::{files, root};
 use crate::support::{TestDb, temp_dir};
 
-/// The names and the type of an item, as of "- `queue`, `share`: text; its meaning".
+/// Returns the names and the type of an item such as "- `queue`, `share`: text; its meaning".
 fn fields(line: &str) -> Option<(impl Iterator<Item = &str>, &str)> {
     let (names, rest) = line.strip_prefix("- `")?.split_once("`: ")?;
     Some((names.split("`, `"), rest.split(';').next()?))
 }
 
-/// The columns on the pages of the schema, one a line: `TABLE.COLUMN TYPE`.
+/// Returns the columns on the pages of the schema, each as `TABLE.COLUMN TYPE`.
 fn columns(page: &str) -> Vec<String> {
     let mut columns = Vec::new();
     let mut table = "";
@@ -28,14 +28,15 @@ fn columns(page: &str) -> Vec<String> {
     columns
 }
 
-/// docs/schema.md and docs/internals/schema.md.
+/// Returns the text of docs/schema.md and docs/internals/schema.md.
 fn schema_pages() -> String {
     ["docs/schema.md", "docs/internals/schema.md"]
         .map(|page| fs::read_to_string(root().join(page)).unwrap())
         .concat()
 }
 
-/// README.md and its neighbours, and docs/*.md, with their text outside of code blocks.
+/// Returns all Markdown files of the repository's folder and of docs/, with their text outside of
+/// code blocks.
 fn pages() -> Vec<(PathBuf, String)> {
     let top = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
     let pages = top.chain(files(&root().join("docs")));
@@ -48,7 +49,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     with_text.collect()
 }
 
-/// The anchor of a heading, as GitHub forms it.
+/// Returns the anchor of a heading, as GitHub forms it.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -126,6 +127,7 @@ fn every_link_between_pages_leads_to_a_heading() {
 #[test]
 fn the_schema_pages_name_every_column_with_its_type() {
     let db = TestDb::new();
+    // Domains are shown as the type that they restrict.
     let found = db.query(
         "SELECT string_agg(
             relname || '.' || attname || ' ' || replace(
@@ -169,7 +171,8 @@ fn the_schema_pages_name_every_function_and_the_arguments_of_enqueue() {
     }
 }
 
-/// The fields of each output: `TITLE: FIELD`.
+/// Returns the fields of each output as `OUTPUT: FIELD`. A line with this `title` begins an output,
+/// and `fields` returns the fields that a line names.
 fn outputs(text: &str, title: &str, fields: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut outputs = Vec::new();
     let mut output = String::new();

@@ -2,7 +2,7 @@
 
 use crate::support::{Proxy, TestDb, wait_until};
 
-/// Makes the schedules due at this minute, as if no tick had run since.
+/// Makes all schedules due at the start of this minute.
 fn make_due_now(db: &TestDb) {
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) WHERE \
@@ -35,6 +35,7 @@ fn a_resumed_schedule_skips_the_times_of_its_pause() {
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.jobctl(["pause", "a"]).run().success();
     let paused_at = db.query("SELECT paused_at FROM jobctl.job_definitions");
+    // A second pause.
     db.jobctl(["pause", "a"]).run().success();
     assert_eq!(
         db.query("SELECT paused_at FROM jobctl.job_definitions"),
@@ -42,6 +43,7 @@ fn a_resumed_schedule_skips_the_times_of_its_pause() {
         "a second pause keeps the time of the first"
     );
     make_due_now(&db);
+    // `resume` prints the next time of the schedule.
     let said = db.jobctl(["resume", "a"]).run().success().stdout;
     let next = db.query(
         "SELECT to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM \
@@ -70,6 +72,7 @@ fn resuming_a_schedule_that_is_not_paused_keeps_its_due_time() {
     let next = "SELECT to_char(next_run_at AT TIME ZONE 'UTC', \
         'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
     assert_eq!(said, format!("a\tnot paused\t{}\n", db.query(next)));
+    // A file without `a` disables it, so it has no next time.
     db.apply("[jobs.b]\nshell = 'true'\n");
     db.jobctl(["resume", "a"]).run().success().stdout("a\tnot paused\n");
 }
@@ -120,11 +123,13 @@ fn a_schedule_disabled_by_a_file_does_not_fire() {
 
 #[test]
 fn resume_uses_a_schedule_that_changes_meanwhile() {
+    // Both changes move the times to 5:00 UTC, which is 14:00 in Tokyo.
     for change in ["schedule = '0 5 * * *'", "time_zone = 'Asia/Tokyo'"] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
         db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 14 * * *'\n");
         db.jobctl(["pause", "a"]).run().success();
+        // The definition changes after `resume` has sent the query with this comment.
         proxy.freeze_after("Lists the definitions by name, each with its schedule");
         let resume = db.jobctl(["resume", "a"]).through(&proxy).spawn();
         wait_until("`resume` to read the definition", || proxy.is_frozen());

@@ -5,6 +5,7 @@ use std::fs;
 use crate::cli::Untouched;
 use crate::support::{TestDb, json_string, temp_dir};
 
+/// How many bytes a payload may have.
 const LIMIT: usize = 256 * 1024;
 
 /// Returns a shell payload of this length.
@@ -18,7 +19,9 @@ fn assert_nothing_is_enqueued(db: &TestDb) {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
 
-/// Asserts that each way to enqueue refuses the payload and names the position.
+/// Asserts that an enqueue refuses this payload from stdin, as an argument and in a batch. An
+/// argument must be UTF-8, and not too long for the system. The errors name the position, except
+/// that of the batch, which names the line.
 #[track_caller]
 fn assert_refused(db: &TestDb, payload: &[u8], why: &str, position: &str) {
     let refused = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run();
@@ -132,7 +135,7 @@ fn the_limit_of_a_payload_is_exact() {
 #[test]
 fn a_payload_runs_however_much_longer_it_is_in_the_database() {
     let db = TestDb::new();
-    // Items get a space between them, and digits and exponents are written out.
+    // The database stores a space between items, and all digits of a number: 1e308 has 309.
     for item in ["1", "[]", "\"\"", "1e308", "1e-308", "{\"a\":1}"] {
         let items = vec![item; (LIMIT - 40) / (item.len() + 1)].join(",");
         let payload = format!(r#"{{"command":"cat >/dev/null","stdin":[{items}]}}"#);
@@ -157,8 +160,8 @@ fn assert_runs_end_dead_in_little_memory(db: &TestDb, runs: u32) {
 #[test]
 fn few_large_payloads_are_in_memory_at_once() {
     let db = TestDb::new();
-    // Over at once, so that they are prefetched by the hundred, and large ones behind them. A
-    // command is not a number.
+    // A command that is a number makes its run dead at once. After a thousand runs that end so
+    // fast, the tick prefetches many runs. Behind them are 300 large ones.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": 7}' FROM generate_series(1, 1000);
@@ -178,7 +181,8 @@ fn compressed_payloads_take_no_more_memory() {
         "[jobs.large]\nhttp.url = 'http://127.0.0.1:9/'\nhttp.headers.a = '{}'\n",
         "x".repeat(100_000)
     ));
-    // Ends at once.
+    // A method or a command that is a number makes its run dead at once. The large payloads and the
+    // large definition are one repeated letter, so PostgreSQL compresses them.
     db.execute(
         "UPDATE jobctl.job_definitions SET action = action || '{\"method\": 7}';
          INSERT INTO jobctl.job_runs (job_type, payload) SELECT 'shell', '{\"command\": 7}' FROM \
@@ -200,6 +204,7 @@ fn endless_input_is_refused_in_little_memory() {
         "--batch -",
         "--batch /dev/stdin",
     ] {
+        // The command may use 32 MiB of memory, and its input never ends.
         let script =
             format!("ulimit -d 32768; yes 1 | tr -d '\\n' | \"$jobctl\" enqueue {arguments}");
         db.script(&script).run().exits(2).stdout("").complains_once().stderr_has("longer than");
@@ -321,7 +326,7 @@ fn a_payload_that_lost_its_quotes_in_the_shell_gets_a_tip() {
     refused(&["report", r#"{"a": 1, "a": 2}"#]).prints_nowhere("single quotes");
     let tip = "\n  tip: to give a payload: jobctl enqueue JOB '{\"user\": 1}'\n";
     refused(&["report", "--payload", "{}"]).stderr_has(tip);
-    // A shell takes no quotes from a file.
+    // Only a shell removes quotes, so the error about a file has no such tip.
     let of_file = database.jobctl(["enqueue", "report", "--payload-file", "-"]).stdin("{user:1}");
     of_file.run().exits(2).prints_nowhere("single quotes");
     // A text that begins like an object gets an error of its own.

@@ -10,6 +10,8 @@ fn tick(db: &TestDb, worker: &str) {
 fn only_its_worker_claims_a_pinned_run() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.b]\nshell = 'true'\nmax_running = 3\n");
+    // Enqueue six runs for web1 in all ways, and run 7 for any worker. In the batch, the flag is
+    // the default of the last line.
     let lines = r#"{"job_type": "a", "worker": "web1"}
 {"job_type": "shell", "payload": {"command": "true"}, "worker": "web1"}
 {"job_type": "b"}"#;
@@ -17,11 +19,11 @@ fn only_its_worker_claims_a_pinned_run() {
     db.query("SELECT jobctl.enqueue('a', worker => 'web1')");
     db.enqueue(["b", "--worker", "web1"]);
     db.enqueue(["shell", "--worker", "web1", "--lock", "x", "--", "true"]);
-    let free = db.enqueue(["a"]);
+    let for_any = db.enqueue(["a"]);
     let waiting = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'queued'";
     tick(&db, "web2");
     assert_eq!(db.query(waiting), "6");
-    assert_eq!(db.status(free), "succeeded");
+    assert_eq!(db.status(for_any), "succeeded");
     db.jobctl(["show", "1"])
         .run()
         .stdout_has("no tick of worker web1 has served its queue yet")
@@ -30,9 +32,11 @@ fn only_its_worker_claims_a_pinned_run() {
     assert!(!preview.contains("shell"), "{preview}");
     tick(&db, "web1");
     assert_eq!(db.query(waiting), "0");
-    let workers = "SELECT string_agg(DISTINCT worker, ' ') FROM jobctl.job_attempts
-                   WHERE run_id <> 7";
-    assert_eq!(db.query(workers), "web1");
+    let workers = format!(
+        "SELECT string_agg(DISTINCT worker, ' ') FROM jobctl.job_attempts
+         WHERE run_id <> {for_any}"
+    );
+    assert_eq!(db.query(&workers), "web1");
 }
 
 #[test]
@@ -44,6 +48,7 @@ fn a_pinned_run_keeps_its_worker_in_a_retry() {
     db.jobctl(["retry", &run.to_string()]).run().success();
     tick(&db, "web2");
     assert_eq!(db.status(run), "queued");
+    // A tick of another worker for this run does not start it, either.
     db.jobctl(["tick", "--run", &run.to_string(), "--worker", "web2"]).run();
     assert_eq!(db.status(run), "queued");
 }
@@ -111,6 +116,7 @@ fn each_worker_gives_a_run_to_each_worker_that_ticks_regularly() {
     // `away`, which has not ticked for an hour.
     let waiting = "db_1 queued, napping queued, web1 queued, web2 succeeded";
     assert_eq!(db.query(WORKERS_AND_STATUSES), waiting);
+    // Each worker executes only its own run.
     tick(&db, "db_1");
     tick(&db, "any");
     tick(&db, "web2");
@@ -124,6 +130,7 @@ fn each_worker_gives_no_second_run_to_a_worker_whose_run_still_waits() {
     tick(&db, "web2");
     make_schedule_due(&db);
     tick(&db, "web2");
+    // The run of web1 still waits, so web1 got no second one. After it, web1 gets the next one.
     assert_eq!(db.query(WORKERS_AND_STATUSES), "web1 queued, web2 succeeded, web2 succeeded");
     tick(&db, "web1");
     make_schedule_due(&db);
@@ -135,10 +142,13 @@ fn each_worker_gives_no_second_run_to_a_worker_whose_run_still_waits() {
 
 #[test]
 fn workers_gives_runs_only_to_workers_that_match_and_skips_a_time_without_any() {
+    // In a pattern, only `*` is special. `%` is a wildcard of SQL, but here a letter.
     let workers = ["web1", "web2", "xweb", "w%b1", "db"];
     let db = db_with_due_schedule(&workers, "workers = ['web*', 'w%b*']");
     tick(&db, "db");
     assert_eq!(db.query(WORKERS_AND_STATUSES), "w%b1 queued, web1 queued, web2 queued");
+
+    // No worker matches.
     let db = db_with_due_schedule(&["web1"], "workers = ['mail*']");
     tick(&db, "web1");
     assert_eq!(db.query(WORKERS_AND_STATUSES), "");
@@ -167,6 +177,7 @@ fn check_names_the_worker_of_a_late_pinned_run_and_not_its_job() {
         found.contains("worker wbe2 has never ticked, and 1 due run is only for it"),
         "{found}"
     );
+    // No finding names the job as overdue.
     assert!(!found.contains("overdue"), "{found}");
 }
 

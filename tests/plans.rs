@@ -1,24 +1,28 @@
-//! The kept plans of the functions that each tick calls read few rows: a session plans once,
-//! whatever the table has then, and the table may change.
+//! The functions that each tick calls read few rows with any plan that a session has kept. A
+//! session plans a query once, and the table may change very much afterwards.
 
 use postgres::{Client, Transaction};
 
 use crate::support::TestDb;
 
-/// More rows than a claim of eight looks at: eight of each of a thousand lanes, the probes for the
-/// lanes, and those of limited jobs. Fewer than wait in any part.
-const MOST: i64 = 15_000;
+/// A claim of eight runs may read fewer rows than this: eight of each of a thousand lanes, the
+/// probes for the lanes, and those of limited jobs. Each part of the test inserts more rows, so a
+/// plan that reads all of them fails.
+const MOST_ROWS: i64 = 15_000;
 
-/// How much of the table the transaction has read so far.
-fn read(transaction: &mut Transaction<'_>) -> (i64, i64) {
+/// Returns how many times the transaction has scanned the table of runs, and how many rows it has
+/// read by indexes.
+fn scans_and_rows_read(transaction: &mut Transaction<'_>) -> (i64, i64) {
     let statement = "SELECT seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
         WHERE relid = 'jobctl.job_runs'::regclass";
     let row = transaction.query_one(statement, &[]).unwrap();
     (row.get(0), row.get(1))
 }
 
-/// Claims eight runs, renews their leases and records their results, and undoes that.
+/// Asserts that a session reads few rows to claim eight runs, to renew their leases and to record
+/// their results. Undoes that.
 fn assert_reads_few_rows(client: &mut Client, when: &str) {
+    // Without runs of limited jobs, and with them.
     for limits in ["NULL", "0"] {
         let mut transaction = client.transaction().unwrap();
         let claim = format!(
@@ -48,10 +52,13 @@ fn assert_reads_few_rows(client: &mut Client, when: &str) {
         let mut so_far = 0;
         for (what, statement) in steps {
             transaction.batch_execute(&statement).unwrap();
-            let (scans, rows) = read(&mut transaction);
+            let (scans, rows) = scans_and_rows_read(&mut transaction);
             assert_eq!(scans, 0, "{when}: {what} with limits from {limits} scans the table");
             let rows_read = rows - so_far;
-            assert!(rows_read < MOST, "{when}: {what} with limits from {limits}: {rows_read} rows");
+            assert!(
+                rows_read < MOST_ROWS,
+                "{when}: {what}, limits from {limits}: {rows_read} rows"
+            );
             so_far = rows;
         }
         transaction.rollback().unwrap();
@@ -62,6 +69,7 @@ fn assert_reads_few_rows(client: &mut Client, when: &str) {
 fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running_per_share = 2\n");
+    // The tick `t` of the worker has the claim right.
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, claiming_tick,
              claiming_until)
@@ -100,7 +108,7 @@ fn a_tick_reads_few_rows_with_any_plan_in_any_table() {
                 db.execute("ANALYZE jobctl.job_runs");
             }
             let when = format!("{when}, analyzed: {analyzes}");
-            // The session from before has old plans, and a new session makes new ones.
+            // The early session has old plans, and a new session makes new ones.
             assert_reads_few_rows(&mut early, &format!("{when}, a plan of before"));
             assert_reads_few_rows(&mut db.client(), &when);
         }
@@ -121,18 +129,17 @@ fn twenty_thousand_runs_are_renewed_and_ended_within_the_time_of_a_statement() {
              array_agg(locked_by) AS workers, array_agg(started_at) AS claims,
              array_agg('succeeded'::text) AS ends, array_agg(0::float8) AS zeros
          FROM jobctl.job_runs) AS mine";
-    let within = |call: &str| {
-        let limit = "SET statement_timeout = '10s'";
+    let assert_answers_within_ten_seconds = |call: &str| {
         let mut client = db.client();
-        client.batch_execute(limit).unwrap();
+        client.batch_execute("SET statement_timeout = '10s'").unwrap();
         let row = client.query_one(&format!("SELECT count(*) FROM {claims} {call}"), &[]).unwrap();
         assert_eq!(row.get::<_, i64>(0), 20_000, "{call}");
     };
-    within(
+    assert_answers_within_ten_seconds(
         "CROSS JOIN LATERAL jobctl.renew_leases('w', runs, ones, claims, 60) AS answer
          WHERE answer.renewed",
     );
-    within(
+    assert_answers_within_ten_seconds(
         "CROSS JOIN LATERAL jobctl.end_runs('result', runs, workers, ones, claims, ends, zeros,
              ends, started_ago => zeros) AS ended
          CROSS JOIN LATERAL unnest(ended.ids)",

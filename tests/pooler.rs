@@ -10,14 +10,15 @@ use postgres::config::Host;
 
 use crate::support::{Gate, TestDb, leave_out, temp_dir, wait_until};
 
-/// PgBouncer in transaction mode; ends with this value.
+/// PgBouncer before a test's database; ends with this value.
 struct Pooler {
     process: Child,
     folder: tempfile::TempDir,
 }
 
 impl Pooler {
-    /// Starts it for a test's database; `None` if the program is missing.
+    /// Starts it in this mode. Lines with further settings may follow the mode. Returns `None` if
+    /// the program is missing.
     fn start(db: &TestDb, mode: &str) -> Option<Self> {
         let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
         let program = program.into_iter().find(|path| Path::new(path).exists())?;
@@ -112,7 +113,7 @@ fn commands_and_ticks_work_through_a_pooler_in_transaction_mode() {
     let doomed = enqueue(&["shell", &payload]);
     let worker = through().args(["tick", "--lease", "3s", "--linger", "--worker", "long"]).spawn();
     gate.wait_for_starts(2);
-    // More clients than sessions, while one tick renews its leases.
+    // The pool has two sessions. Seven ticks share them, while the first tick renews its leases.
     let ids: Vec<_> =
         (0..60).map(|_| ["shell", "--", "true"]).map(|words| enqueue(&words)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
@@ -122,7 +123,7 @@ fn commands_and_ticks_work_through_a_pooler_in_transaction_mode() {
     ids.iter().for_each(|id| db.wait_for_status(*id, "succeeded"));
     let lease = db.of_run(held, "locked_until");
     wait_until("a renewal", || db.of_run(held, "locked_until") != lease);
-    // A cancel reaches the tick, and a signal ends it.
+    // A cancel reaches the first tick, and a signal ends it.
     through().args(["cancel", &doomed.to_string()]).run().success();
     db.wait_for_status(doomed, "cancelled");
     worker.signal(rustix::process::Signal::TERM);
@@ -136,7 +137,7 @@ fn commands_and_ticks_work_through_a_pooler_in_transaction_mode() {
         .run()
         .success()
         .stdout_has("pooler\ta pooler shares the server processes");
-    // The 60 quick runs and the two others succeeded once each.
+    // The 60 quick runs and the two at the gate succeeded once each.
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "succeeded|62");
     assert_eq!(
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'"),
@@ -192,6 +193,7 @@ fn a_pool_without_a_free_session_is_named() {
         return leave_out("an exhausted pool", "PgBouncer is not installed");
     };
     let url = pooler.url(&db);
+    // Another client has the only session of the pool.
     let mut other = postgres::Client::connect(&url, postgres::NoTls).unwrap();
     other.simple_query("SELECT").unwrap();
     let refused = db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &url).run().exits(5);

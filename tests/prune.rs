@@ -24,7 +24,7 @@ fn insert_aged(db: &TestDb, status: &str, days: u32) -> i64 {
     id
 }
 
-/// Inserts this many runs that succeeded 31 days ago.
+/// Inserts this many runs that succeeded 31 days ago. In a new database, their ids begin with 1.
 fn insert_succeeded(db: &TestDb, runs: u32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, created_at, finished_at)
@@ -120,11 +120,11 @@ fn a_definition_says_how_long_its_runs_are_kept() {
     assert_eq!(listed, old);
     db.jobctl(["prune"]).run().success().stdout(counts).stderr("");
     assert_eq!(ids_of_all_runs(&db), kept);
-    // The flags are for the other jobs.
+    // The flags apply only to ages that no definition sets.
     let all = ["prune", "--older-than", "0s", "--dead-older-than", "0s"];
     db.jobctl(all).run().success().stdout("succeeded\t1\ncancelled\t1\ndead\t1\n");
     assert_eq!(ids_of_all_runs(&db), [kept[0], kept[2], kept[3]]);
-    // A tick follows them, too; and so does a definition that has changed.
+    // A tick obeys definitions, too, also after they have changed.
     db.apply(&file.replace("2d", "0s").replace("40d", "3d"));
     db.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
     assert_eq!(ids_of_all_runs(&db), [kept[3]]);
@@ -142,36 +142,38 @@ fn prune_stops_reading_where_no_later_run_can_be_old() {
         ));
     };
     let old = "now() - interval '31 days'";
-    let prunes = |counts: &str| {
+    let assert_prune_deletes = |counts: &str| {
         db.jobctl(["prune"]).run().success().stdout(counts);
     };
-    // Created before all others, but ended late. Behind two thousand runs of today, which prune
-    // need not read, only an impossible one is old.
+    // The first run was created before all others, but ended late. Then follow two thousand runs of
+    // today. The last run is old only by its end, which is before its creation.
     insert(1, old, "now()");
     insert(2000, "now()", "now()");
     insert(1, "now()", old);
-    prunes("");
-    // If an earlier run of the part is old, it reads on.
+    assert_prune_deletes("");
+    // One of the two thousand runs is old.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET created_at = {old}, finished_at = {old} WHERE id = 1000"
     ));
-    prunes("succeeded\t1\n");
+    assert_prune_deletes("succeeded\t1\n");
+    // Now all runs were created long ago, but only the last one also ended long ago.
     db.execute(&format!("UPDATE jobctl.job_runs SET created_at = {old}"));
-    prunes("succeeded\t1\n");
+    assert_prune_deletes("succeeded\t1\n");
 }
 
-/// A row that a program inserts later, with an end in the past, is young.
 #[test]
 fn a_dry_run_counts_the_runs_that_prune_deletes() {
     let db = TestDb::new();
-    let ended = ["succeeded", "dead", "cancelled"].map(|status| insert_aged(&db, status, 100));
-    let [_, dead, cancelled] = ended;
+    let [succeeded, dead, cancelled] =
+        ["succeeded", "dead", "cancelled"].map(|status| insert_aged(&db, status, 100));
+    // A run that was created now is young, although its end is in the past.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET created_at = now() WHERE id IN ({dead}, {cancelled})"
     ));
     let dry_run = db.jobctl(["prune", "--dry-run"]).run().success().stdout;
     assert_eq!(dry_run, "succeeded\t1\n");
-    db.jobctl(["prune", "--dry-run", "--verbose"]).run().success().stdout_has("1\tdeleted");
+    let listed = db.jobctl(["prune", "--dry-run", "--verbose"]).run().success();
+    listed.stdout_has(&format!("{succeeded}\tdeleted"));
     db.jobctl(["prune"]).run().success().stdout(&dry_run);
     db.jobctl(["prune", "--dry-run"]).run().success().stdout("");
     assert_eq!(ids_of_all_runs(&db), [dead, cancelled]);
@@ -184,6 +186,8 @@ fn prune_keeps_a_run_that_was_retried_since() {
     let id = insert_aged(&db, "dead", 100);
     db.execute(&format!("UPDATE jobctl.job_runs SET created_at = finished_at WHERE id = {id}"));
     db.jobctl(["retry", &id.to_string()]).run().success();
+    // `prune` deletes the ids that it found before. Call its statement with the id of this run, and
+    // with ages of 0 s.
     let prune = fs::read_to_string(root().join("sql/queries/operate/prune.sql")).unwrap();
     let execute = format!("EXECUTE prune('{{{id}}}', 0, 0, 'ana', NULL, false)");
     db.client().batch_execute(&format!("PREPARE prune AS {prune}; {execute}")).unwrap();
@@ -195,6 +199,7 @@ fn prune_keeps_a_run_that_was_retried_since() {
 fn prune_does_not_read_the_runs_of_other_jobs() {
     let db = TestDb::new();
     db.make_tables_outgrow_memory();
+    // Of 31,000 old runs, the last 1,000 are of another job. 30,000 runs waited for the run before.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, created_at)
          SELECT CASE WHEN n <= 30000 THEN 'first' ELSE 'later' END, 'cancelled', at, at
@@ -203,22 +208,21 @@ fn prune_does_not_read_the_runs_of_other_jobs() {
              SELECT n + 1, n, 'met' FROM generate_series(1, 30000) AS n;
          ANALYZE",
     );
-    let in_order = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_runs'";
-    let in_order = || -> i64 { db.query(in_order).parse().unwrap() };
+    let scanned = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_runs'";
+    let scanned = || -> i64 { db.query(scanned).parse().unwrap() };
     let read = |index: &str| db.read_entries(&format!("job_runs_{index}"));
     db.wait_for_statistics();
-    let ([before, of_job], scanned) = (["pkey", "job"].map(read), in_order());
+    let ([by_id_before, by_job_before], scanned_before) = (["pkey", "job"].map(read), scanned());
     let list = ["prune", "--dry-run", "--verbose", "--older-than", "35d"];
     let listed = db.jobctl(list).run().success().stdout;
     assert_eq!(listed.lines().count(), 31_000);
-    wait_until("the counts", || read("job") > of_job + 30_000);
-    let read = read("pkey") - before;
-    // Each run is looked up that waited for another.
+    wait_until("the counts", || read("job") > by_job_before + 30_000);
+    // `prune` finds the runs by their job. It looks up by id only the runs that waited for another.
+    let read = read("pkey") - by_id_before;
     assert!(read < 65_000, "{read} entries");
-    assert_eq!(in_order(), scanned);
+    assert_eq!(scanned(), scanned_before);
 }
 
-/// Runs that are not old yet hide neither later ones of their job nor those of other jobs.
 #[test]
 fn keep_and_keep_dead_of_a_job_do_not_stop_the_pruning_of_its_other_runs() {
     let db = TestDb::new();
@@ -232,6 +236,8 @@ fn keep_and_keep_dead_of_a_job_do_not_stop_the_pruning_of_its_other_runs() {
              now() - interval '{days} days' FROM generate_series(1, {runs})"
         ));
     };
+    // The 1,500 runs of each job are kept for a year. `prune` must look behind them: nine runs of
+    // other statuses and jobs are old.
     insert("a", "succeeded", 1500, 300);
     insert("a", "dead", 3, 91);
     insert("b", "dead", 1500, 300);
@@ -240,6 +246,7 @@ fn keep_and_keep_dead_of_a_job_do_not_stop_the_pruning_of_its_other_runs() {
     db.jobctl(["tick", "--prune"]).run().success().stderr_has("9 old runs pruned");
     let left = "SELECT string_agg(DISTINCT job_type || ' ' || status, ',') FROM jobctl.job_runs";
     assert_eq!(db.query(left), "a succeeded,b dead");
+    // The same with an archive.
     insert("a", "dead", 3, 91);
     insert("b", "cancelled", 3, 31);
     let folder = temp_dir();
@@ -271,6 +278,7 @@ fn prune_asks_for_confirmation_at_a_terminal() {
     assert_eq!(ids_of_all_runs(&db), [old]);
     answer_at_terminal(&db, "prune", "y").1.success();
     assert!(ids_of_all_runs(&db).is_empty());
+    // Without an old run, `prune` does not ask.
     assert!(!answer_at_terminal(&db, "prune", "n").0.contains("[y/N]"));
 }
 
@@ -287,6 +295,7 @@ fn history_is_deleted_with_its_runs_by_any_role_and_command() {
     assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), kept.to_string());
     db.execute("TRUNCATE jobctl.job_runs");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts"), "0");
+    // Both tables in one statement.
     db.execute("TRUNCATE jobctl.job_attempts, jobctl.job_runs");
 }
 
@@ -354,6 +363,7 @@ fn prune_deletes_workers_that_are_silent_much_longer_than_they_ticked() {
 fn prune_deletes_in_batches_and_skips_locked_runs() {
     let db = TestDb::new();
     insert_succeeded(&db, 2500);
+    // Another session has locked one of 2,500 runs; a batch has at most 1,000.
     let mut other = db.client();
     let mut open = other.transaction().unwrap();
     let locked: i64 = open
@@ -371,6 +381,7 @@ fn prune_deletes_in_batches_and_skips_locked_runs() {
 #[test]
 fn prune_ends_after_a_full_last_batch() {
     let db = TestDb::new();
+    // A batch has 1,000 runs.
     insert_succeeded(&db, 2000);
     db.jobctl(["prune"]).run().success().stdout("succeeded\t2000\n");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
@@ -380,6 +391,7 @@ fn prune_ends_after_a_full_last_batch() {
 fn prune_frees_keys_but_keeps_recorded_effects() {
     let db = TestDb::new();
     let first = db.enqueue(["shell", "--key", "k", "--", "true"]);
+    // An effect with the same key was recorded a year ago.
     db.jobctl(["once", "k", "--", "true"]).run().success();
     db.execute(
         "UPDATE jobctl.job_effects SET recorded_at = now() - interval '1 year', \
@@ -389,6 +401,7 @@ fn prune_frees_keys_but_keeps_recorded_effects() {
     assert_eq!(db.enqueue(["shell", "--key", "k", "--", "true"]), first);
     db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
     assert!(db.enqueue(["shell", "--key", "k", "--", "true"]) > first);
+    // The effect is still recorded, so `once` does not run this command.
     db.jobctl(["once", "k", "--", "sh", "-c", "exit 3"]).run().success();
 }
 
@@ -407,6 +420,7 @@ fn a_schedule_never_repeats_the_time_of_a_pruned_run() {
         "succeeded"
     );
     db.jobctl(["prune", "--older-than", "0s"]).run().success().stdout("succeeded\t1\n");
+    // Neither a tick nor the same file again fires for this year.
     db.jobctl(["tick"]).run().success().stderr("");
     db.apply(jobs);
     db.jobctl(["tick"]).run().success().stderr("");
@@ -419,6 +433,7 @@ fn a_tick_prunes_a_thousand_runs_after_its_work() {
     insert_succeeded(&db, 1500);
     let dead = insert_aged(&db, "dead", 91);
     let id = db.enqueue(["shell", "--", "true"]);
+    // Without --prune, a tick deletes nothing: 1,500 old runs, the dead one and the new one stay.
     db.jobctl(["tick"]).run().success();
     assert_eq!(ids_of_all_runs(&db).len(), 1502);
     let tick = db.jobctl(["tick", "--prune"]).run().success();
@@ -426,6 +441,7 @@ fn a_tick_prunes_a_thousand_runs_after_its_work() {
         tick.stderr.lines().map(|line| line.split_once("info  ").unwrap().1).collect();
     assert_eq!(lines, ["1000 old runs pruned"]);
     db.jobctl(["tick", "--quiet"]).env("JOBCTL_TICK_PRUNE", "1").run().success().stderr("");
+    // The second tick deletes the rest, also the dead run, and no young one.
     assert_eq!(ids_of_all_runs(&db), [id]);
     assert!(dead < id);
     db.jobctl(["tick", "--prune"]).run().success().stderr("");
@@ -477,6 +493,7 @@ fn archived(file: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Returns `prune` with this archive.
 fn prune_into<'db>(db: &'db TestDb, file: &Path) -> Invocation<'db> {
     db.jobctl(["prune", "--yes"]).args(["--archive", file.to_str().unwrap()])
 }
@@ -555,6 +572,7 @@ fn a_crash_between_the_archive_and_the_commit_leaves_duplicates() {
     let folder = temp_dir();
     let file = folder.path().join("runs.jsonl");
     insert_succeeded(&db, 1);
+    // A trigger delays the commit of the deletion until the session `client` ends.
     db.execute(
         "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
@@ -567,11 +585,13 @@ fn a_crash_between_the_archive_and_the_commit_leaves_duplicates() {
     let commits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                        AND query = 'COMMIT' AND wait_event = 'advisory'";
     wait_until("the commit to wait", || db.query(commits) == "1");
+    // The run is in the archive. Now the session of `prune` ends before its commit.
     assert_eq!(archived(&file).len(), 1);
     db.query(&commits.replace("count(*)", "pg_terminate_backend(pid)"));
     prune.wait().exits(5);
     assert_eq!(ids_of_all_runs(&db).len(), 1);
     drop(client);
+    // The next `prune` deletes the run, and adds it to the archive again.
     prune_into(&db, &file).run().success();
     assert_eq!(ids_of_all_runs(&db).len(), 0);
     let runs = archived(&file);
@@ -592,7 +612,8 @@ fn concurrent_prunes_share_an_archive() {
     assert_eq!(ids, (1..=1000).collect::<Vec<_>>());
 }
 
-/// Creates a table of another program whose rows keep these runs from being deleted.
+/// Creates a table of another program that refers to these runs, so that PostgreSQL keeps them from
+/// being deleted. `runs` is SQL: VALUES or a SELECT.
 fn keep_from_deletion(db: &TestDb, runs: &str) {
     db.execute(&format!(
         "CREATE TABLE invoices (run bigint CONSTRAINT invoiced REFERENCES jobctl.job_runs);
@@ -600,6 +621,7 @@ fn keep_from_deletion(db: &TestDb, runs: &str) {
     ));
 }
 
+/// PostgreSQL's reason to keep these runs.
 const WHY: &str = concat!(
     "update or delete on table \"job_runs\" violates foreign key constraint \"invoiced\" on ",
     "table \"invoices\"",
@@ -648,7 +670,7 @@ fn runs_that_the_database_keeps_do_not_stop_the_pruning_of_ticks() {
 fn ticks_prune_behind_thousands_of_runs_that_the_database_keeps() {
     let db = TestDb::new();
     insert_succeeded(&db, 3000);
-    // More than a tick looks at together.
+    // PostgreSQL keeps 1,500 runs. A tick does not look at so many runs together.
     keep_from_deletion(&db, "SELECT id FROM jobctl.job_runs WHERE id <= 1500");
     wait_until("a tick to try others than the oldest", || {
         db.jobctl(["tick", "--prune", "--quiet"]).run().success();

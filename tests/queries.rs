@@ -21,11 +21,14 @@ fn files() -> Vec<(String, String)> {
 /// Returns all files below a folder, with their text.
 fn source(folder: &Path) -> Vec<(PathBuf, String)> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of = |path: PathBuf| match path.is_dir() {
-        true => source(&path),
-        false => vec![(path.clone(), fs::read_to_string(path).unwrap())],
+    let files_at = |path: PathBuf| {
+        if path.is_dir() {
+            return source(&path);
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        vec![(path, text)]
     };
-    paths.flat_map(of).collect()
+    paths.flat_map(files_at).collect()
 }
 
 #[test]
@@ -36,6 +39,7 @@ fn each_query_file_is_one_statement_that_fits_the_schema() {
         if let Err(error) = client.prepare(&text) {
             panic!("{name}: {error:?}");
         }
+        // Only comments have a semicolon.
         assert!(
             !text.contains(';')
                 || text.lines().all(|line| line.starts_with("--") || !line.contains(';')),
@@ -54,8 +58,10 @@ fn each_query_file_has_a_header_that_names_its_parameters() {
             "{name} has no header"
         );
         let (header, body) = (header.join("\n"), body.join("\n"));
+        // The header names each parameter of the statement, and no other. A query has at most 24.
         for number in 1..=24 {
             let parameter = format!("${number}");
+            // `$1` does not stand for `$12`.
             let mentions = |text: &str| {
                 let mut after = text
                     .match_indices(&parameter)
@@ -70,17 +76,18 @@ fn each_query_file_has_a_header_that_names_its_parameters() {
 #[test]
 fn each_query_file_is_used_and_other_modules_run_no_sql() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let may = ["store", "connect"].map(|folder| src.join(folder));
-    let (those, others): (Vec<_>, Vec<_>) = source(&src)
+    // Only these two folders may run SQL.
+    let with_sql = ["store", "connect"].map(|folder| src.join(folder));
+    let (allowed, others): (Vec<_>, Vec<_>) = source(&src)
         .into_iter()
-        .partition(|(path, _)| may.iter().any(|folder| path.starts_with(folder)));
+        .partition(|(path, _)| with_sql.iter().any(|folder| path.starts_with(folder)));
     assert!(others.len() > 50, "{others:?}");
     // A macro may have the name on its next line.
     let without_blanks = |text: &String| text.split_whitespace().collect::<String>();
-    let those: Vec<_> = those.iter().map(|(_, text)| without_blanks(text)).collect();
+    let allowed: Vec<_> = allowed.iter().map(|(_, text)| without_blanks(text)).collect();
     for (name, _) in files() {
         let uses = [format!("!(\"{name}\""), format!("sql/queries/{name}.sql")];
-        let is_used = those.iter().any(|text| uses.iter().any(|word| text.contains(word)));
+        let is_used = allowed.iter().any(|text| uses.iter().any(|word| text.contains(word)));
         assert!(is_used, "{name} is not used");
     }
     for (path, text) in others {
@@ -126,6 +133,7 @@ fn a_viewer_may_read_each_column_of_the_queries_of_its_commands() {
         if is_denied == NOT_FOR_VIEWERS.contains(&&*name) {
             continue;
         }
+        // The query is denied and not in the list, or the other way round. Name the columns.
         let view = format!("CREATE TEMP VIEW reads AS SELECT 1 FROM ({query}) AS query");
         owner.batch_execute(&view).unwrap();
         let missing = owner.query_one(
