@@ -30,7 +30,7 @@ fn a_tick_that_lost_its_runs_kills_the_jobs_and_writes_only_history() {
         .zip(&ids)
         .map(|(change, id)| format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id};"))
         .collect();
-    // In one transaction, so that one heartbeat finds all changes.
+    // All changes become visible at once.
     db.execute(&format!("BEGIN; {updates} COMMIT"));
     let runs = || db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id");
     let before = runs();
@@ -100,6 +100,7 @@ fn a_late_result_never_waits_for_the_lock_of_its_run() {
 #[test]
 fn a_run_that_is_deleted_is_killed_and_other_runs_continue() {
     let db = TestDb::new();
+    // Two runs, each with a gate of its own. The first one is deleted while both are running.
     let (doomed, spared) = (Gate::new(), Gate::new());
     let (deleted, other) = (doomed.enqueue(&db), spared.enqueue(&db));
     let tick = db.jobctl(["tick"]).spawn();
@@ -219,23 +220,23 @@ fn a_run_that_is_cancelled_while_it_ends_is_either_cancelled_or_succeeded_also_i
 fn a_claimed_run_that_is_cancelled_never_starts() {
     let db = TestDb::new();
     let gate = Gate::new();
-    // After many short runs, the tick prefetches runs. So it claims `marked` while the run before
-    // still waits at the gate.
+    // After many short runs, the tick prefetches runs. So it claims the second run of the gate
+    // while the first one still runs.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \":\"}' FROM generate_series(1, 60)",
     );
     gate.enqueue(&db);
-    let marked = gate.enqueue(&db);
+    let second = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--quiet", "--concurrency", "1", "--limit", "61"]).spawn();
     gate.wait_for_starts(1);
-    db.jobctl(["cancel", &marked.to_string()]).run().success();
-    wait_until("the run to be cancelled", || db.status(marked) == "cancelled");
+    db.jobctl(["cancel", &second.to_string()]).run().success();
+    wait_until("the run to be cancelled", || db.status(second) == "cancelled");
     tick.signal(Signal::TERM);
     gate.open();
     tick.wait().success();
     assert_eq!(gate.count("start"), 1);
-    assert_eq!(db.of_attempt(marked, 1, "outcome"), "");
+    assert_eq!(db.of_attempt(second, 1, "outcome"), "");
 }
 
 #[test]
@@ -401,6 +402,7 @@ fn a_result_is_not_recorded_for_another_claim_of_the_same_attempt() {
     let db = TestDb::new();
     let [first, second] = [Gate::new(), Gate::new()];
     let (id, earlier, later) = let_two_ticks_execute_one_attempt(&db, "2m", &first, &second);
+    // The execution of the earlier tick fails. The later tick holds the run.
     first.open();
     earlier
         .wait()

@@ -38,7 +38,8 @@ fn db_with(jobs: &str) -> (TestDb, String) {
     (db, base)
 }
 
-/// The same with `JOBS`, in which `export` and `prices` have no schedule: tests enqueue them.
+/// Returns a database with `JOBS`, but without the schedules of `export` and `prices`, which tests
+/// enqueue; and the start of this hour.
 fn db_without_schedules() -> (TestDb, String) {
     db_with(&JOBS.replace("schedule = '0 0 29 2 *'", ""))
 }
@@ -425,7 +426,7 @@ fn age_noted_ends(db: &TestDb, days: u32) {
 #[test]
 fn of_the_ends_without_a_time_only_the_newest_of_each_job_is_kept() {
     let (db, base) = db_without_schedules();
-    // 30 exports ended and were pruned since. Negative ids are those of no run.
+    // 30 exports ended and were pruned since. No run has a negative id.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, 'export', run

@@ -495,6 +495,7 @@ fn a_hold_is_a_problem_only_if_it_keeps_runs_of_a_schedule_that_no_other_worker_
 #[test]
 fn a_check_of_one_job_names_only_its_holds() {
     let db = db_with_schedule();
+    // The run is in the queue `default`. Of these three holds, only the last one keeps it.
     db.enqueue(["nightly"]);
     for target in [["--job", "shell"], ["--queue", "mail"], ["--queue", "default"]] {
         db.jobctl(["hold"]).args(target).run().success();

@@ -351,6 +351,7 @@ fn a_job_that_is_a_hook_may_have_a_schedule_too() {
         "[jobs.ping]\nshell = 'true'\nschedule = '@yearly'\n\
          [jobs.a]\nshell = 'true'\non_success = 'ping'\n",
     );
+    // The schedule of the hook is due now, and a worker's login may fire it.
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
          WHERE name = 'ping'",
@@ -371,6 +372,7 @@ fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
          [jobs.b]\nshell = 'true'\non_dead = ''\non_success = 'alert'\n"
     );
     db.apply(&file);
+    // `b` replaces both defaults, one by none. The hooks `alert` and `ping` get none.
     assert_eq!(
         db.query(
             "SELECT name, on_dead, on_success, has_hooks FROM jobctl.job_definitions ORDER BY 1"
@@ -378,6 +380,7 @@ fn defaults_give_hooks_to_all_jobs_but_the_hooks() {
         "a|alert|ping|t\nalert|||f\nb||alert|t\nping|||f"
     );
     db.jobctl(["jobs", "a"]).run().success().stdout_has("on_dead").stdout_has("alert");
+    // The same file changes nothing. Another default changes `a`.
     db.jobctl(["apply", "-"]).stdin(file.as_str()).run().success().stdout("");
     let other = file.replace("on_dead = 'alert'", "on_dead = 'ping'");
     let changed = db.jobctl(["apply", "-", "--json"]).stdin(other).run().success();

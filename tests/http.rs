@@ -237,6 +237,7 @@ fn an_answer_is_kept_as_output() {
 fn variables_in_header_values_come_from_the_ticks_environment() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // Only `${NAME}` in a header is replaced, and its value is not searched for names again.
     let headers = json!({
         "Authorization": "Bearer ${APP_TOKEN}",
         "X-Two": "${APP_TOKEN}/${APP_NAME}}",
@@ -258,6 +259,7 @@ fn variables_in_header_values_come_from_the_ticks_environment() {
             .map(|name| request.headers[name].as_str()),
         ["Bearer s3cret", "s3cret/n}", "$APP_TOKEN {APP_TOKEN} $", "${APP_TOKEN}"]
     );
+    // Neither the body nor the URL has the value, nor does the database.
     assert_eq!(request.body, b"${APP_TOKEN}");
     assert!(!request.path.contains("s3cret") && !db.dump().contains("s3cret"));
 }
@@ -353,6 +355,7 @@ fn a_proxy_in_the_environment_is_ignored() {
     let db = TestDb::new();
     let (server, proxy) = (HttpServer::start(), HttpServer::start());
     let id = enqueue(&db, &json!({"url": server.url("/status/200")}));
+    // All variables that name a proxy have the address of the second server.
     let mut tick = db.jobctl(["tick"]);
     let address = proxy.url("");
     for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]

@@ -285,8 +285,10 @@ fn a_loop_of_redirects_ends() {
 fn a_redirect_to_a_forbidden_host_or_scheme_is_not_followed() {
     let db = TestDb::new();
     let server = HttpServer::start();
+    // --http-allow below has the address of this server, but not its name `localhost`.
     let by_name = server.url("/echo").replace("127.0.0.1", "localhost");
     let not_allowed = call(&db, &redirect(&server, 307, &by_name), 5);
+    // Other schemes, a user in the address, and an address without a host.
     let elsewhere = [
         "ftp://127.0.0.1/",
         "file:///etc/passwd",

@@ -145,6 +145,7 @@ fn a_file_of_the_system_names_users_without_a_flag() {
     if let Some(why) = cron::obstacle() {
         return leave_out("import-crontab of a file in /etc/cron.d", why);
     }
+    // In a mount namespace of its own, the test has its own /etc/cron.d and /etc/crontab.
     let steps = r#"
         mount -t tmpfs tmpfs /etc/cron.d
         echo '0 4 * * * root backup' >/etc/cron.d/app
@@ -548,6 +549,7 @@ fn each_user_of_a_system_crontab_and_cron_tz_are_named() {
     };
     let zone =
         "Debian's cron ignores CRON_TZ, other crons obey it: see the time_zone of the next jobs";
+    // The line of the warning, and the warning. Each user is named once.
     let lines = [(1, of("root")), (2, of("www-data")), (4, zone.to_owned())];
     let lines = lines.map(|(line, why)| format!("jobctl: -:{line}: {why}\n")).concat();
     let imported = import(crontab, &["--system"]).success().stderr(&lines);

@@ -185,6 +185,7 @@ fn a_retry_of_an_incident_leaves_other_dead_runs_alone() {
 fn an_incident_is_named_by_a_run_and_a_failed_attempt() {
     let db = TestDb::new();
     let victim = insert_run_with_failure(&db, "backup", "dead", "web1", 0, "no space left");
+    // The run has only one attempt.
     db.jobctl(["list", "--incident", &format!("{victim}.2")])
         .run()
         .exits(3)

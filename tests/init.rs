@@ -22,6 +22,7 @@ fn an_empty_command_for_problems_is_refused() {
 fn init_migrates_and_prints_lines_but_installs_nothing() {
     let db = TestDb::empty();
     let init = || db.jobctl(["init", "--report", "/srv/50% off.html"]).env("PATH", "/a:/b:/a");
+    // The lines have each folder of PATH once. In a crontab, `%` needs a backslash.
     let all = format!(": {}\n", migrations().join(", "));
     let first = init().run().success().stderr_has("migrated ").stderr_has(&all);
     let first = first.stderr_has("nothing is installed; `jobctl init --crontab` adds these lines");
@@ -38,6 +39,7 @@ fn init_migrates_and_prints_lines_but_installs_nothing() {
         db.url()
     );
     assert_eq!(first.stdout, expected);
+    // A second call finds the schema, and prints the same lines.
     init().run().success().stdout(&expected).stderr_has(" is up to date\n");
 }
 

@@ -52,6 +52,7 @@ fn a_retained_key_stays_taken_until_its_run_is_deleted() {
         let default = db.enqueue(["refresh", "--key", status]);
         assert_eq!(default, id, "retained is the default");
     }
+    // Without these runs, the first enqueue makes a run again, and the second one returns it.
     db.execute("DELETE FROM jobctl.job_runs");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     enqueue_with_key_in_both_ways(&db, "dead", "retained");

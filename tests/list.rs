@@ -178,6 +178,7 @@ fn an_empty_list_prints_no_line_or_an_empty_json_array() {
 #[test]
 fn an_empty_list_prints_a_line_on_a_terminal() {
     let db = TestDb::new();
+    // A command that finds nothing in an empty database, and the line that it prints.
     for (command, none) in [
         ("list", "no run matches"),
         ("list-dead", "no dead run matches"),
@@ -306,6 +307,7 @@ fn list_filters_by_one_or_several_statuses() {
     let [queued, running, succeeded, ..] = ids;
     assert_eq!(list_ids(&db, ["--status", "running,queued"]), [running, queued]);
     assert_eq!(list_ids(&db, ["--status", "succeeded", "--status", "queued"]), [succeeded, queued]);
+    // An unknown status or error type: the error lists all of them.
     db.jobctl(["list", "--status", "done"]).run().exits(2).stdout("").stderr_has(
         "invalid value 'done' for '--status <STATUS>'\n  \
          [possible values: blocked, queued, running, succeeded, failed, dead, cancelled]",
@@ -449,6 +451,8 @@ fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
             &format!("finished_at = '2026-01-31 08:00:{second:02}+00'"),
         )
     };
+    // Three runs that ended a second after each other. --since includes its second, and --until
+    // does not.
     let [first, second, third] = [at(1), at(2), at(3)];
     assert_eq!(list_ids(&db, ["--since", "2026-01-31T09:00:02+01:00"]), [third, second]);
     assert_eq!(list_ids(&db, ["--until", "2026-01-31T08:00:02Z"]), [first]);
@@ -459,6 +463,7 @@ fn since_and_until_take_rfc_3339_times_and_until_is_exclusive() {
         dead.stdout.starts_with(&format!("{second}\t")) && dead.stdout.lines().count() == 1,
         "{dead}"
     );
+    // Texts that are no time, and an age that is too long.
     for wrong in ["tomorrow", "5", "-1h", "1M", "2026-01", "2026-01-31T8"] {
         let refused = db.jobctl(["list", &format!("--since={wrong}")]).run().exits(2).stdout("");
         refused.stderr_has("or RFC 3339 (2026-01-31T08:00:00+01:00)");
@@ -487,6 +492,7 @@ fn a_narrow_terminal_shows_job_status_and_error() {
         enqueue_in_status(&db, "cancelled"),
         "job_type = 'cleanup_nightly', last_error = 'no space left on device'",
     );
+    // On 80 and 60 columns the texts fit. On 40, the middle or the end of two texts is cut.
     let wide = ["cleanup_nightly", "cancelled", "no space left on device"];
     for (width, words) in [(80, wide), (60, wide), (40, ["cleanu…ightly", "cancelled", "no spac…"])]
     {
@@ -617,6 +623,7 @@ fn waiting_and_running_runs_have_columns_of_their_own() {
         let list = db.jobctl(["list", "--format", "table", "--status", statuses]).run().success();
         list.stdout.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
+    // A list of mixed statuses has the columns that suit each run.
     let waiting = "ID JOB STATUS ATTEMPTS DUE QUEUE PRIORITY";
     assert!(header("queued").starts_with(waiting));
     assert!(header("failed,queued").starts_with(waiting));

@@ -40,6 +40,7 @@ fn only_dead_runs_are_listed() {
 #[test]
 fn list_dead_shows_the_latest_death_first() {
     let db = TestDb::new();
+    // They died at the seconds 2, 1 and 3.
     let first = insert_dead(&db, 2, ", error_type = 'exit_code', last_error = 'exit status 3'");
     let second = insert_dead(&db, 1, "");
     let third = insert_dead(
@@ -58,6 +59,7 @@ fn list_dead_shows_the_latest_death_first() {
         format!("{second}\tshell\tdefault\t3\t5\t\t\t\t{}", times(1)),
     ];
     db.jobctl(["list-dead"]).run().success().stdout(&lines.concat()).stderr("");
+    // A limit below and above the number of dead runs.
     db.jobctl(["list-dead", "--limit", "2"]).run().success().stdout(&lines[..2].concat());
     db.jobctl(["list-dead", "--limit", "4"]).run().success().stdout(&lines.concat());
 }

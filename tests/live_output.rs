@@ -54,6 +54,7 @@ fn an_output_is_followed_through_an_outage() {
     proxy.cut();
     let before = proxy.connections();
     wait_until("the command to connect again", || proxy.connections() > before);
+    // The job ends during the outage. The tick does not use the proxy.
     gate.open();
     tick.wait().success();
     proxy.restore();
@@ -186,6 +187,7 @@ fn a_job_goes_on_if_the_database_falls_silent_while_its_output_is_stored() {
     let (db, gate) = (TestDb::new(), Gate::new());
     let proxy = Proxy::to(&db);
     let id = enqueue_that_prints_around_gate(&db, &gate);
+    // The server gets the statement with this comment, but its answer does not pass the proxy.
     proxy.freeze_after("Stores what running jobs have printed");
     let url = proxy.url();
     let tick = db.jobctl(["tick", "--lease", "12s"]).env("JOBCTL_DATABASE_URL", &url).spawn();

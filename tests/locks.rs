@@ -170,6 +170,7 @@ fn another_lock_of_a_definition_frees_the_old_one_at_once() {
 #[test]
 fn a_wrong_lock_is_refused() {
     let db = TestDb::new();
+    // The value of `lock` in a definition, and the error.
     for (lock, why) in [
         ("''", "a lock's name must have 1 to 255 bytes"),
         ("'-a'", "a lock's name must have 1 to 255 bytes"),
@@ -187,6 +188,7 @@ fn a_wrong_lock_is_refused() {
         let flag = format!("--lock={lock}");
         db.jobctl(["enqueue", "shell", &flag, "--", "true"]).run().exits(2).stderr_has("lock");
     }
+    // A run of a job with a lock can't bring another one.
     let refused = "the definition has the lock warehouse; leave lock out";
     db.jobctl(["enqueue", "a", "--lock", "b"]).run().exits(2).stderr_has(refused);
 }

@@ -362,6 +362,7 @@ fn the_notes_of_a_release_are_its_section_of_the_changelog() {
     let folder = temp_dir();
     fs::create_dir(folder.path().join(".ci")).unwrap();
     let script = script(folder.path(), ".ci/notes", &file_of_repository(".ci/notes"));
+    // Returns what the script prints for a release of this version, if Cargo.toml has 0.1.0.
     let notes = |version: &str, changelog: &str| {
         fs::write(folder.path().join("Cargo.toml"), "version = \"0.1.0\"\n").unwrap();
         fs::write(folder.path().join("CHANGELOG.md"), changelog).unwrap();

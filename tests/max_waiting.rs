@@ -244,6 +244,7 @@ fn a_full_definition_counts_in_its_index_whatever_the_history() {
 #[test]
 fn when_full_needs_max_waiting_and_is_one_of_three_words() {
     let db = TestDb::new();
+    // Keys of a definition, and the error.
     for (keys, why) in [
         ("when_full = 'refuse'", "jobs.toml:3: job `a`: `when_full` needs `max_waiting`"),
         ("max_waiting = 2\nwhen_full = 'wait'", "jobs.toml:4: job `a`: `when_full`: "),
@@ -256,6 +257,7 @@ fn when_full_needs_max_waiting_and_is_one_of_three_words() {
         let refused = db.jobctl(["apply", file.to_str().unwrap()]).run().exits(2).stdout("");
         refused.stderr_has(why);
     }
+    // `apply` and `jobs` print the keys.
     let job = "[jobs.a]\nshell = 'true'\n";
     db.apply(job);
     let changed = db.apply(&format!("{job}max_waiting = 2\nwhen_full = 'drop_new'\n"));

@@ -530,6 +530,7 @@ fn migrate_and_init_name_the_grant_that_creates_the_schema() {
          {grant}\n",
         role.name()
     );
+    // The role may not create a schema, until the owner of the database runs the grant.
     for command in [&["migrate"][..], &["migrate", "--dry-run"], &["init"]] {
         let jobctl = role.jobctl_with_pass_file(command.iter().copied(), folder.path());
         jobctl.run().exits(7).stdout("").stderr(&why);
@@ -542,6 +543,7 @@ fn migrate_and_init_name_the_grant_that_creates_the_schema() {
 fn migrate_refuses_a_schema_where_other_roles_may_create() {
     let db = TestDb::empty();
     let other = Role::new(&db);
+    // An empty schema in which this role and all others may create objects.
     db.execute(&format!(
         "CREATE SCHEMA jobctl; GRANT CREATE ON SCHEMA jobctl TO {}, PUBLIC",
         other.name()
@@ -557,6 +559,7 @@ fn migrate_refuses_a_schema_where_other_roles_may_create() {
     );
     db.execute(&format!("REVOKE CREATE ON SCHEMA jobctl FROM {both}"));
     db.jobctl(["migrate"]).run().success();
+    // The same after the migration.
     db.execute(&format!("GRANT CREATE ON SCHEMA jobctl TO {}", other.name()));
     assert_migrate_refused(&db, 7, "may create objects in the schema `jobctl`");
 }

@@ -120,6 +120,7 @@ fn an_invalid_schedule_is_a_usage_error() {
 
 #[test]
 fn an_unknown_zone_is_a_usage_error_in_any_host_zone() {
+    // The unknown zone is also that of the host.
     for zone in ["Mars/Phobos", "", "EST5EDT4", "Europe/Belrin"] {
         next("@daily", zone, "2026-03-01T00:00:00Z")
             .env("TZ", zone)
@@ -131,6 +132,7 @@ fn an_unknown_zone_is_a_usage_error_in_any_host_zone() {
     next("@daily", "Europe/Belrin", "2026-03-01T00:00:00Z")
         .run()
         .stderr_has("did you mean `Europe/Berlin`?");
+    // A known zone is found although the host's zone and the folder of zones do not exist.
     next("@daily", "Europe/Berlin", "2026-03-01T00:00:00Z")
         .args(["--count", "1"])
         .env("TZ", "Mars/Phobos")
@@ -519,6 +521,7 @@ fn next_within_lists_each_fire_of_a_schedule_and_takes_a_day_at_most() {
 fn every_list_of_times_has_their_time_zone() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@daily'\ntime_zone = 'Asia/Tokyo'\n");
+    // A command, and what its table shows.
     for (command, shown) in [
         (&["jobs"][..], " @daily Asia/Tokyo"),
         (&["next"], " @daily Asia/Tokyo"),

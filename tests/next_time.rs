@@ -120,6 +120,7 @@ fn next_time_takes_days_a_zone_and_the_time_after_which_it_looks() {
 #[test]
 fn next_time_names_the_wrong_argument() {
     let db = TestDb::new();
+    // The arguments of `next_time`, and the error.
     for (arguments, why) in [
         ("NULL", "an argument is NULL"),
         ("'24:00'", "at is out of range; allowed are 00:00 to 23:59:59"),

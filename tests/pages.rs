@@ -105,6 +105,7 @@ fn every_link_between_pages_leads_to_a_heading() {
             if target.contains("://") {
                 continue;
             }
+            // A link has a file, a heading of the same page, or both.
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let linked = match file {
                 "" => page.clone(),

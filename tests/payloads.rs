@@ -40,6 +40,7 @@ fn assert_refused(db: &TestDb, payload: &[u8], why: &str, position: &str) {
 #[test]
 fn a_bad_payload_is_refused_with_its_position() {
     let db = TestDb::new();
+    // Characters that PostgreSQL or UTF-8 do not allow.
     assert_refused(&db, br#"{"a":"x\u0000y"}"#, "NUL not allowed", "line 1 column");
     assert_refused(&db, br#"{"command":"x","x\u0000y":1}"#, "NUL not allowed", "line 1 column");
     assert_refused(&db, br#"{"command":"\ud800"}"#, "not valid JSON", "line 1 column");
@@ -52,6 +53,7 @@ fn a_bad_payload_is_refused_with_its_position() {
         "byte order mark",
         "line 1 column 1",
     );
+    // Texts that are not JSON, numbers that are out of range, and keys that come twice.
     assert_refused(&db, b"", "not valid JSON", "line 1 column 0");
     assert_refused(&db, br#"{"command":"x"} x"#, "trailing characters", "line 1 column 17");
     assert_refused(&db, b"{\n\"command\": nan}", "not valid JSON", "line 2 column");
@@ -64,6 +66,7 @@ fn a_bad_payload_is_refused_with_its_position() {
         "the same key twice",
         "line 1 column",
     );
+    // Objects and lists that are nested too deep.
     let deep = format!(r#"{{"command":"x","stdin":{}{}}}"#, "[".repeat(64), "]".repeat(64));
     assert_refused(&db, deep.as_bytes(), "nested deeper than 64", "line 1 column");
     assert_refused(&db, "[".repeat(20_000).as_bytes(), "nested deeper than 64", "line 1 column 65");
@@ -115,6 +118,7 @@ fn the_limit_of_a_payload_is_exact() {
     let send = |payload: String| {
         db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload).run()
     };
+    // A payload of 256 KiB, and one that is a byte longer; and then the same in a batch.
     send(payload_of(LIMIT)).success();
     send(payload_of(LIMIT + 1))
         .exits(2)
@@ -219,6 +223,7 @@ fn a_payload_file_that_cannot_be_read_is_named() {
     let missing = directory.path().join("missing").display().to_string();
     for flag in ["--payload-file", "--batch"] {
         let job: &[&str] = if flag == "--batch" { &[] } else { &["shell"] };
+        // A missing file, and a folder.
         for path in [missing.as_str(), directory.path().to_str().unwrap()] {
             let refused = db.jobctl(["enqueue"]).args(job.iter().copied()).args([flag, path]).run();
             refused.exits(1).stdout("").complains_once();
@@ -247,6 +252,7 @@ fn a_payload_arrives_byte_for_byte_and_nothing_in_it_is_executed() {
         db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
         assert_eq!(db.of_attempt(id, 1, "output"), text);
     }
+    // A number with 20 digits keeps all of them.
     let id = db.enqueue(["shell", r#"{"user": 12345678901234567890, "x": null}"#, "--", "cat"]);
     db.jobctl(["tick", "--quiet"]).current_dir(directory.path()).run().success().stderr("");
     let same = r#"output::jsonb = '{"user": 12345678901234567890, "x": null}'"#;
@@ -278,6 +284,7 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
     let refused = |words: &[&str]| {
         database.jobctl(["enqueue"]).args(words.iter().copied()).run().exits(2).stdout("")
     };
+    // A command instead of a payload. Several words are wrong usage, whose error has a tip.
     let command = "to run a command: jobctl enqueue shell -- COMMAND\n";
     for words in [
         &["shell", "ls -la"][..],
@@ -290,8 +297,10 @@ fn a_command_or_address_given_as_payload_gets_a_tip() {
     for words in [&["shell", "ls", "-la"][..], &["shell", "ls", "la"]] {
         refused(words).stderr_has(&format!("\n  tip: {command}")).prints_nowhere("as a value");
     }
+    // An address instead of a payload.
     let call = "; for a call write: jobctl enqueue http '{\"url\": \"URL\"}'\n";
     refused(&["http", "https://app.example/mail"]).complains_once().stderr_has(call);
+    // A whole command in one word. The error does not repeat it, because it may have a password.
     let one_word = ["shell", "--", "mysql -pS3CRET"];
     let apart = "one word with blanks; pass its words separately, or use sh -c COMMAND\n";
     refused(&one_word).complains_once().stderr_has(apart).prints_nowhere("S3CRET");
@@ -348,6 +357,7 @@ fn a_command_that_begins_with_a_variable_gets_a_tip_without_its_value() {
     };
     let env = "cannot find the program: the first word sets the variable A, as only a shell does; \
                begin with `env A=...`";
+    // The value of the variable may be a secret, so the error has only its name.
     for words in [
         &["shell", "--", "A=S3CRET", "printenv", "A"][..],
         &["shell", r#"{"command": ["A=S3CRET"]}"#],

@@ -306,6 +306,7 @@ fn an_operator_deletes_finished_runs_by_id() {
     let operator = Role::granted(&db, "operator");
     let [dead, other, waiting] =
         ["dead", "dead", "queued"].map(|status| insert_aged(&db, status, 0));
+    // Of these three ids, only the first one is a finished run.
     let missing = waiting + 1;
     let ids = [dead, waiting, missing].map(|id| id.to_string());
     let pruned = operator.jobctl(["prune"]).args(ids.iter().map(String::as_str)).run();
@@ -476,6 +477,7 @@ fn a_tick_without_the_delete_privilege_warns_once_and_executes_its_runs() {
          `jobctl grants --role ROLE --as SET` prints what a role needs"
     ));
     assert_eq!(db.status(id), "succeeded");
+    // `prune` itself fails without the privilege.
     worker.jobctl(["prune"]).run().exits(7).complains_once();
     db.execute(&format!("GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {}", worker.name()));
     worker.jobctl(["tick", "--prune", "--quiet"]).run().success().stderr("");
@@ -683,6 +685,7 @@ fn ticks_prune_behind_thousands_of_runs_that_the_database_keeps() {
 fn events_and_workers_that_the_database_keeps_do_not_stop_pruning() {
     let db = TestDb::new();
     insert_succeeded(&db, 1);
+    // Three old events and three old workers. A trigger keeps one of each.
     db.execute(
         "INSERT INTO jobctl.job_events (action, recorded_at)
          SELECT 'prune', now() - interval '1 year' FROM generate_series(1, 3);
