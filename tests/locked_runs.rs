@@ -113,7 +113,8 @@ fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
         shop.gate.open();
         tick.wait().success().stderr_has("run 1 a attempt 1/10: succeeded after");
         assert_eq!(db.of_run(RUN, "status, attempts"), "succeeded|1");
-        assert_eq!(db.query("SELECT attempt FROM jobctl.job_attempts WHERE run_id = 1"), "1");
+        let attempts = format!("SELECT attempt FROM jobctl.job_attempts WHERE run_id = {RUN}");
+        assert_eq!(db.query(&attempts), "1");
         // The next tick deletes what is no longer needed beside the row.
         shop.tick_of_other_worker();
         assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
@@ -193,7 +194,8 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
         let ended = "worker, output, started_at < finished_at,
             finished_at BETWEEN now() - interval '1 minute' AND now() - interval '30 seconds'";
         assert_eq!(db.of_attempt(RUN, 1, ended), "w|7€\n|t|t");
-        assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE run_id = 1"), "1");
+        let attempts = format!("SELECT count(*) FROM jobctl.job_attempts WHERE run_id = {RUN}");
+        assert_eq!(db.query(&attempts), "1");
         assert_eq!(db.query(FIGURES), figures, "{lock} {end} {script}");
         // A further tick records nothing again.
         assert_eq!(shop.tick_of_other_worker(), "");

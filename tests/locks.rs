@@ -96,6 +96,7 @@ fn a_run_may_bring_a_lock_of_its_own() {
     tick(&db);
     assert_eq!(pending_ids(&db), "2 3 4 5 6 7 9");
     assert_eq!(db.status(with_other_lock), "succeeded");
+    // The runs 2 and 3 wait for the lock without and with a limit of their job.
     db.jobctl(["show", "3"]).run().stdout_has("runs with the lock account:17 are running");
     // A replacement by key keeps the lock of the run. The last line of the batch has this key.
     let replaced = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];

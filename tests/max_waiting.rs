@@ -2,15 +2,19 @@
 
 use crate::support::{TestDb, temp_dir, wait_until};
 
-/// Returns a database whose definition `a` allows two waiting runs, and has two: run 1 with the key
-/// `k`, and run 2 without a key. Definition `b` has no limit.
+/// The runs of `db_with_full_definition`. The oldest one has the key `k`.
+const OLDEST: i64 = 1;
+const SECOND: i64 = 2;
+
+/// Returns a database whose definition `a` allows two waiting runs, and has two: `OLDEST` and
+/// `SECOND`. Definition `b` has no limit.
 fn db_with_full_definition(when_full: &str) -> TestDb {
     let db = TestDb::new();
     db.apply(&format!(
         "[jobs.a]\nshell = 'true'\nmax_waiting = 2\nwhen_full = '{when_full}'\n\
          [jobs.b]\nshell = 'true'\n"
     ));
-    assert_eq!([db.enqueue(["a", "--key", "k"]), db.enqueue(["a"])], [1, 2]);
+    assert_eq!([db.enqueue(["a", "--key", "k"]), db.enqueue(["a"])], [OLDEST, SECOND]);
     db
 }
 
@@ -66,15 +70,17 @@ fn a_full_definition_refuses_runs_with_a_status_and_a_code_of_its_own() {
 #[test]
 fn a_definition_is_full_while_as_many_runs_wait_as_it_allows() {
     let db = db_with_full_definition("refuse");
-    // The key has run 1 already, so this enqueue adds no run.
-    assert_eq!(db.enqueue(["a", "--key", "k"]), 1);
+    // The oldest run has the key already, so this enqueue adds no run.
+    assert_eq!(db.enqueue(["a", "--key", "k"]), OLDEST);
     // Another definition has a limit of its own, or none.
     db.enqueue(["b"]);
     // A failed run waits for its next attempt.
-    db.execute("UPDATE jobctl.job_runs SET status = 'failed', attempts = 1 WHERE id = 2");
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET status = 'failed', attempts = 1 WHERE id = {SECOND}"
+    ));
     db.jobctl(["enqueue", "a"]).run().exits(9);
     // A cancelled run does not wait.
-    db.jobctl(["cancel", "2"]).run().success();
+    db.jobctl(["cancel", &SECOND.to_string()]).run().success();
     db.enqueue(["a"]);
     db.jobctl(["enqueue", "a"]).run().exits(9);
     // A tick executes the runs. Then they do not wait any more.
@@ -91,8 +97,8 @@ fn a_full_definition_can_drop_new_runs() {
     let dropped = db.jobctl(["enqueue", "a", "--json"]).run().success();
     dropped.stdout("{\"id\":null,\"result\":\"dropped\"}\n");
     assert_eq!(db.query("SELECT jobctl.enqueue('a') IS NULL"), "t");
-    // The batch prints the new run 3 of `b`, an empty line for the dropped run, and run 1, which
-    // has the key.
+    // The batch prints the new run 3 of `b`, an empty line for the dropped run, and the oldest run,
+    // run 1, which has the key.
     let lines = "{\"job_type\": \"b\"}\n{\"job_type\": \"a\"}\n\
                  {\"job_type\": \"a\", \"idempotency_key\": \"k\"}\n";
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
@@ -135,23 +141,23 @@ fn dropped_figures(db: &TestDb) -> String {
 #[test]
 fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
     let db = db_with_full_definition("drop_oldest");
-    // Run 3 takes the place of run 1.
-    assert_eq!(db.enqueue(["a"]), 3);
+    // A new run takes the place of the oldest one.
+    assert_eq!(db.enqueue(["a"]), SECOND + 1);
     assert_eq!(
-        db.of_run(1, "status, error_type, last_error, finished_at IS NOT NULL"),
+        db.of_run(OLDEST, "status, error_type, last_error, finished_at IS NOT NULL"),
         "cancelled|dropped|dropped: the definition was full|t"
     );
     db.jobctl(["list", "--status", "cancelled"]).run().success().stdout_has("dropped");
-    // A running run does not wait, so there is room for run 4.
+    // A running run does not wait, so one more run may wait.
     db.allow_running_runs_at_end();
-    db.execute(
+    db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w',
-             locked_until = now() + interval '1 hour' WHERE id = 2",
-    );
+             locked_until = now() + interval '1 hour' WHERE id = {SECOND}"
+    ));
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "cancelled running queued queued");
-    // The key still has run 1, so this enqueue adds no run and drops none.
-    assert_eq!(db.enqueue(["a", "--key", "k"]), 1);
+    // The dropped run still has the key, so this enqueue adds no run and drops none.
+    assert_eq!(db.enqueue(["a", "--key", "k"]), OLDEST);
     assert_eq!(statuses(&db), "cancelled running queued queued");
     assert_eq!(dropped_figures(&db), "a|1");
 }
@@ -162,7 +168,8 @@ fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
 fn an_enqueue_skips_a_locked_oldest_run_and_a_later_one_drops_it() {
     let db = db_with_full_definition("drop_oldest");
     let mut other = db.client();
-    other.batch_execute("BEGIN; SELECT FROM jobctl.job_runs WHERE id = 1 FOR UPDATE").unwrap();
+    let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {OLDEST} FOR UPDATE");
+    other.batch_execute(&lock).unwrap();
     db.enqueue(["a"]);
     assert_eq!(statuses(&db), "queued queued queued");
     // After the end of the lock, the next enqueue drops two runs.
