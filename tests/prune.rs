@@ -208,8 +208,8 @@ fn prune_does_not_read_the_runs_of_other_jobs() {
              SELECT n + 1, n, 'met' FROM generate_series(1, 30000) AS n;
          ANALYZE",
     );
-    let scanned = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_runs'";
-    let scanned = || -> i64 { db.query(scanned).parse().unwrap() };
+    let scans = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'job_runs'";
+    let scanned = || -> i64 { db.query(scans).parse().unwrap() };
     let read = |index: &str| db.read_entries(&format!("job_runs_{index}"));
     db.wait_for_statistics();
     let ([by_id_before, by_job_before], scanned_before) = (["pkey", "job"].map(read), scanned());
@@ -218,8 +218,8 @@ fn prune_does_not_read_the_runs_of_other_jobs() {
     assert_eq!(listed.lines().count(), 31_000);
     wait_until("the counts", || read("job") > by_job_before + 30_000);
     // `prune` finds the runs by their job. It looks up by id only the runs that waited for another.
-    let read = read("pkey") - by_id_before;
-    assert!(read < 65_000, "{read} entries");
+    let looked_up = read("pkey") - by_id_before;
+    assert!(looked_up < 65_000, "{looked_up} entries");
     assert_eq!(scanned(), scanned_before);
 }
 
