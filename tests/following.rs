@@ -394,6 +394,7 @@ fn a_paused_or_disabled_job_follows_nothing() {
     db.jobctl(["resume", "report"]).run().success();
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "");
+    // The same if it is disabled or deleted.
     db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'report'");
     end_both_predecessors();
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'report'");
@@ -510,6 +511,7 @@ fn a_follower_continues_the_trace_and_belongs_to_the_owner() {
     let (db, _) = db_without_schedules();
     let role = Role::granted(&db, "enqueuer");
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    // Of the two predecessors, only the run of `prices` has a trace.
     let traced = ["enqueue", "prices", "--traceparent", TRACE];
     role.jobctl(["enqueue", "export"]).run().success();
     role.jobctl(traced).run().success();
@@ -538,6 +540,7 @@ fn a_follower_continues_the_trace_and_belongs_to_the_owner() {
 #[test]
 fn a_hook_with_pass_result_reads_the_attempt_that_ended() {
     let db = TestDb::new();
+    // The hooks are in a queue of their own, so they start only after both attempts.
     let hook = "[jobs.b]\nshell = 'cat'\npass_result = true\nqueue = 'hooks'\n";
     db.apply(&format!("[jobs.a]\nshell = 'echo one'\non_success = 'b'\n{hook}"));
     let id = db.enqueue(["a"]).to_string();

@@ -396,6 +396,7 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
         let apply = db.jobctl(["apply", "-", "--yes"]).stdin(file).run().exits(2).stdout("");
         apply.stderr(&format!("jobctl: cannot apply: {why}\n"));
     };
+    // A hook that does not exist, a hook of itself, and hooks of a hook.
     refused(
         "[jobs.a]\nshell = 'true'\non_dead = 'pager'\n",
         "-: job `a`: `on_dead`: no definition `pager`; add it to the file",
@@ -409,11 +410,13 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
          [jobs.c]\nshell = 'true'\n",
         "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks",
     );
+    // Values that are no names of definitions.
     refused("[jobs.a]\nshell = 'true'\non_dead = 7\n", "-:3: job `a`: `on_dead`: must be a string");
     refused(
         "[jobs.a]\nshell = 'true'\non_dead = 'shell'\n",
         "-:3: job `a`: `on_dead`: is the name of a built-in job",
     );
+
     // A definition that is not in the file is disabled, and keeps its hooks.
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(
@@ -424,6 +427,7 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     db.execute("DELETE FROM jobctl.job_definitions");
     refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions"), "0");
+
     // A hook that is in use can't be removed.
     db.apply(&format!("[defaults]\non_end = 'alert'\n{HOOKS}[jobs.a]\nshell = 'true'\n"));
     let file = "[jobs.a]\nshell = 'true'\non_end = 'alert'\n";

@@ -358,6 +358,7 @@ fn a_line_that_only_jobctl_leaves_out_sets_the_exit_status() {
 #[test]
 fn a_file_that_cron_ignores_is_not_imported() {
     let too_long = "#\n".repeat(10_001);
+    // The crontab, and the end of the error.
     for (crontab, cause) in [
         ("# Jobs\n@daily a\n@daily b", "whose last line has no newline; end line 3 with one"),
         ("NAME=a", "end line 1 with one"),

@@ -187,15 +187,21 @@ fn a_path_that_cron_would_read_otherwise_is_not_written() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let odd = folder.path().join("a\n* * * * * touch pwned");
     fs::create_dir(&odd).unwrap();
-    let refuses = |report: &str, why: &str| {
+    let assert_path_refused = |report: &str, why: &str| {
         let init = db.jobctl(["init", "--report", report]).current_dir(&odd).run();
         init.exits(7).stdout("").stderr_has(why);
     };
-    refuses("page.html", "cannot write the path of the report: it has backslashes, control ");
+    assert_path_refused(
+        "page.html",
+        "cannot write the path of the report: it has backslashes, control ",
+    );
     for report in ["/srv/a\rb", "/srv/a\\%b", "/srv/\u{85}"] {
-        refuses(report, "cannot write the path of the report: ");
+        assert_path_refused(report, "cannot write the path of the report: ");
     }
-    refuses(&format!("/{}", "a/".repeat(500)), "it is longer than 998 bytes; shorten its words");
+    assert_path_refused(
+        &format!("/{}", "a/".repeat(500)),
+        "it is longer than 998 bytes; shorten its words",
+    );
     // The path of the program itself.
     copy_jobctl(&odd);
     for form in ["", "--systemd"] {

@@ -301,12 +301,15 @@ fn json_lines_equal_the_rows_and_an_empty_tsv_has_its_header() {
     let db = TestDb::new();
     let list =
         |form: &[&str]| db.jobctl(["list"]).args(form.iter().copied()).run().success().stdout;
+    // Without runs.
     let header = list(&["--format", "tsv", "--header"]);
     assert!(
         header.starts_with("id\tjob_type\tstatus\t") && header.lines().count() == 1,
         "{header}"
     );
     assert_eq!(list(&["--format", "json-lines"]), "");
+
+    // With two runs.
     db.enqueue(["shell", "--", "true"]);
     db.enqueue(["shell", "--", "true"]);
     let rows: Vec<Value> = serde_json::from_str(&list(&["--json"])).unwrap();
@@ -315,6 +318,8 @@ fn json_lines_equal_the_rows_and_an_empty_tsv_has_its_header() {
     assert_eq!(rows, lines);
     let table = list(&["--format", "table"]);
     assert!(table.starts_with(" ID  JOB "), "{table}");
+
+    // Two formats are wrong usage.
     db.jobctl(["list", "--json", "--format", "tsv"]).run().exits(2).stdout("");
     // A flag takes precedence over a variable.
     let by_flag = db.jobctl(["list", "--format", "tsv", "--header"]).env("JOBCTL_LIST_JSON", "1");

@@ -232,6 +232,7 @@ fn list_shows_the_newest_runs_first() {
              attempts = 2"
         ),
     );
+    // Its two attempts took 33 and 66 seconds.
     db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT {dead}, n, 'w', now(), now() + n * interval '33 seconds', 'failed' FROM \

@@ -186,6 +186,7 @@ fn a_terminal_shows_an_aligned_table() {
 #[test]
 fn a_terminal_notes_further_dead_runs_and_groups() {
     let db = TestDb::new();
+    // Two dead runs with different error types, so two groups.
     insert_dead(&db, 1, ", error_type = 'timeout'");
     insert_dead(&db, 2, "");
     for (form, which) in [("", "latest"), ("--group", "most frequent")] {

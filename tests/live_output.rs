@@ -173,9 +173,9 @@ fn an_output_that_a_heartbeat_could_not_store_in_a_locked_row_is_sent_again() {
     let mut client = db.client();
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {id} FOR UPDATE");
     client.batch_execute(&lock).unwrap();
-    // Wait until the first heartbeat is over. It skips the locked row.
+    // The first heartbeat comes after 2 s, a third of the lease, and skips the locked row.
     let late = "now() - started_at > interval '3 seconds'";
-    wait_until("the heartbeat", || db.of_run(id, late) == "t");
+    wait_until("the heartbeat to be over", || db.of_run(id, late) == "t");
     client.batch_execute("ROLLBACK").unwrap();
     wait_for_output(&db, id);
     gate.open();

@@ -263,10 +263,10 @@ fn a_worker_role_may_claim_runs_with_locks_and_a_tick_for_one_run_obeys_them() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     db.apply(TWO_JOBS);
+    // A run with the lock of its definition, and a run with a lock of its own.
     let (a, own) = (db.enqueue(["a"]), db.enqueue(["shell", "--lock", "x", "--", "true"]));
     worker.jobctl(["tick", "--quiet"]).run().success().stderr("");
-    assert_eq!(db.status(a), "succeeded");
-    assert_eq!(db.status(own), "succeeded");
+    assert_eq!([a, own].map(|run| db.status(run)), ["succeeded", "succeeded"]);
 
     // A tick for a run whose lock is taken does not start it.
     take_lock(&db, "x");
@@ -371,6 +371,7 @@ fn within_locks_names_the_job_whose_lock_another_claim_is_counting() {
     let mut other = db.client();
     let mut other = other.transaction().unwrap();
     other.execute("SELECT FROM jobctl.job_lock_slots FOR UPDATE", &[]).unwrap();
+    // Of the given runs, the function returns those that may start, and the job of a skipped run.
     let within = format!("SELECT runs, skipped_job FROM jobctl.within_locks('{{{run}}}')");
     assert_eq!(db.query(&within), "{}|shell");
     other.rollback().unwrap();

@@ -68,6 +68,7 @@ fn count_and_from_need_one_schedule() {
 
 #[test]
 fn json_is_one_array() {
+    // A schedule of a flag has no job, owner or usual run time.
     next("@yearly", "UTC", "2026-01-01T00:00:00Z")
         .args(["--count", "1", "--json"])
         .run()
@@ -267,8 +268,7 @@ fn next_shows_the_next_time_and_the_skipped_times_of_each_schedule() {
         .prints_nowhere("does not fire at these times")
         .stderr_has("`sometimes`");
     let stored = "2030-01-01T00:00:00.000000Z\t2030-01-01T00:00:00.000000+00:00\n";
-    let one = || db.jobctl(["next", "a", "--count", "1"]);
-    one().run().success().stdout(stored).stderr("");
+    db.jobctl(["next", "a", "--count", "1"]).run().success().stdout(stored).stderr("");
     // The times of a schedule that is paused or disabled are shown with a warning.
     for (change, state) in [
         ("", "paused"),
@@ -498,6 +498,7 @@ fn a_terminal_shows_the_fires_of_an_hour_and_their_usual_run_times() {
         let shown = on_terminal(&db, columns, command);
         assert!(headings.iter().all(|heading| shown.contains(heading)), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() <= columns.into()), "{shown}");
+        // `b` usually takes a minute and `a` eleven; `c` has never succeeded.
         let sum = "\n3 fires; usual run time in all 12m; unknown for 1\n";
         assert_eq!(shown.contains(sum), command.contains("within"), "{shown}");
     }

@@ -88,11 +88,15 @@ fn after_a_bad_week_every_command_names_the_same_problems() {
     let expected =
         ["worker_silent", "sequence_behind", "runs_dead", "queue_unserved", "job_stale"].map(Some);
     assert_eq!(codes, expected);
+
+    // These commands have the same codes and subjects.
     assert_eq!(subjects(&json(&["doctor", "--json"])), named);
     assert_eq!(subjects(&json(&["status", "--json"])["findings"]), named);
     let metrics = db.jobctl(["status", "--prometheus"]).run().success().stdout;
     let counted = |code: &str| metrics.contains(&format!("jobctl_findings{{code=\"{code}\"}} 1\n"));
     assert!(codes.iter().flatten().all(|code| counted(code)), "{metrics}");
+
+    // These commands print the same sentences.
     let page = db.jobctl(["report"]).run().success().stdout;
     let doctor = db.jobctl(["doctor"]).run().exits(1).stdout;
     let lines = db.jobctl(["check"]).run().exits(1).stdout;

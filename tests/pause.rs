@@ -14,8 +14,8 @@ fn make_due_now(db: &TestDb) {
 fn a_paused_schedule_does_not_fire_but_its_job_can_be_enqueued() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n[jobs.b]\nshell = \
-        'true'\nschedule = '@yearly'\n",
+        "[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n\
+         [jobs.b]\nshell = 'true'\nschedule = '@yearly'\n",
     );
     // Both schedules are due, and one of them is paused.
     db.jobctl(["pause", "a"]).run().success().stdout("a\tpaused\n");

@@ -634,6 +634,7 @@ fn runs_that_the_database_keeps_do_not_stop_pruning() {
     let db = TestDb::new();
     insert_succeeded(&db, 1200);
     let dead = insert_aged(&db, "dead", 91);
+    // PostgreSQL keeps the dead run, and two of the runs 1 to 1200.
     keep_from_deletion(&db, &format!("VALUES (7), (1100), ({dead})"));
     let prune = db.jobctl(["prune"]).run().exits(1).stdout("succeeded\t1198\n");
     prune.stderr(&format!("jobctl: cannot prune 3 runs, such as run 7: {WHY}\n"));
@@ -648,6 +649,7 @@ fn runs_that_the_database_keeps_do_not_stop_the_archive() {
     let db = TestDb::new();
     let folder = temp_dir();
     let file = folder.path().join("runs.jsonl");
+    // PostgreSQL keeps one of the runs 1 to 200.
     insert_succeeded(&db, 200);
     keep_from_deletion(&db, "VALUES (150)");
     prune_into(&db, &file).run().exits(1).stderr_has("cannot prune run 150: ");
@@ -661,6 +663,7 @@ fn runs_that_the_database_keeps_do_not_stop_the_pruning_of_ticks() {
     let db = TestDb::new();
     insert_succeeded(&db, 3);
     let dead = insert_aged(&db, "dead", 91);
+    // PostgreSQL keeps one of the runs 1 to 3.
     keep_from_deletion(&db, "VALUES (2)");
     let tick = db.jobctl(["tick", "--prune"]).run().success();
     tick.stderr_has(&format!("info  cannot prune run 2: {WHY}")).stderr_has("3 old runs pruned");
