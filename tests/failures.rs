@@ -246,7 +246,7 @@ fn only_a_failed_attempt_sets_failed_at() {
     assert_eq!(status_and_failed(expired), "cancelled|f");
 }
 
-/// A shutdown or a snooze is no failure, so the run keeps the time of its last failure.
+/// A shutdown or a snooze is not a failure, so the run keeps the time of its last failure.
 #[test]
 fn an_attempt_that_did_not_fail_keeps_the_time_of_the_failure_before() {
     // Exit status 75 snoozes the run; a signal to the tick interrupts the attempt.

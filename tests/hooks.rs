@@ -338,7 +338,7 @@ fn only_ends_of_runs_and_named_roles_enqueue_a_hook() {
     asked().unwrap();
     db.apply(&file("enqueuers = ['pg_monitor']", "on_dead"));
     by_flag(7).stderr_has("is not among the enqueuers of definition `pager`");
-    // If no job names `pager` in a key, it is no hook, so all enqueuers may enqueue it.
+    // If no job names `pager` in a key, it is not a hook, so all enqueuers may enqueue it.
     db.execute("DELETE FROM jobctl.job_runs");
     db.apply(&format!("[jobs.pager]\n{pager}[jobs.a]\nshell = 'true'\n"));
     asked().unwrap();

@@ -36,8 +36,8 @@ fn a_claimed_run_that_became_a_command_is_not_executed() {
             "[jobs.harmless]\nhttp = {{ url = 'http://127.0.0.1:9/' }}\n[jobs.defined]\nshell = \
                 '{touch}'\n"
         ));
-        // The owner of the tables can also define a job named `shell`. It is no reason to execute a
-        // run of the built-in job `shell`.
+        // The owner of the tables can also define a job named `shell`. It must not make a tick
+        // execute a run of the built-in job `shell`.
         db.execute(&format!(
             "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_not_built_in;
              INSERT INTO jobctl.job_definitions (name, kind, action) VALUES ('shell', 'shell', \

@@ -153,8 +153,8 @@ fn only_history_and_log_name_an_unreachable_server() {
 fn the_beginning_of_an_endless_answer_is_kept_in_little_memory() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    // The tick makes these calls one after the other. After the first one, its memory has all that
-    // a call needs. Three endless answers and a large one follow.
+    // The tick makes these calls one after the other. The first one takes the memory that each call
+    // needs. Three endless answers and a large one follow.
     let first = enqueue(&db, &server.url("/status/200"));
     let before = db.enqueue_that_prints_peak_memory();
     let endless = [1, 2, 3].map(|_| enqueue(&db, &server.url("/endless")));

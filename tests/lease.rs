@@ -364,7 +364,7 @@ fn the_server_releases_the_locks_of_a_host_that_became_unreachable() {
     let tick = db.jobctl(["tick", "--worker", "lost", "--lease", "3s"]).through(&proxy).spawn();
     wait_until("the claim to be cut off", || proxy.is_frozen());
     tick.signal(Signal::KILL);
-    // The server must end the session by itself, because no packet of the client arrives any more.
+    // No packet of the client arrives any more, so the server must notice that and end the session.
     wait_until("another worker to execute the run", || {
         db.jobctl(["tick", "--worker", "other", "--quiet"]).run().success();
         db.status(id) == "succeeded"

@@ -115,7 +115,7 @@ fn a_job_goes_on_while_its_row_is_locked_for_longer_than_its_lease() {
         assert_eq!(db.of_run(RUN, "status, attempts"), "succeeded|1");
         let attempts = format!("SELECT attempt FROM jobctl.job_attempts WHERE run_id = {RUN}");
         assert_eq!(db.query(&attempts), "1");
-        // The next tick deletes what is no longer needed beside the row.
+        // The next tick deletes the lease beside the row, which is no longer needed.
         shop.tick_of_other_worker();
         assert_eq!(db.query(KEPT_BESIDE_ROW), "0");
     }
@@ -145,8 +145,9 @@ fn the_result_of_a_locked_run_is_recorded_once_its_row_is_free() {
     let (commit, rollback) = ("COMMIT", "ROLLBACK");
     let (succeeds, fails) = ("echo 7€", "echo 7€; exit 1");
     // The statement that locks the row, the end of its transaction, and the end of the script. Then
-    // what is expected: `status|attempts|error_type|waits for a retry|status of run 2|attempts of
-    // run 2`, and the figures. Run 2 exists only if its enqueue, which replaces the run, commits.
+    // the expected columns and figures. The columns are: status, attempts, error type, whether the
+    // run waits for a retry, and the status and attempts of run 2. Run 2 exists only if its
+    // enqueue, which replaces the run, commits.
     let cases = [
         (replace_statement(), rollback, succeeds, "succeeded|1||||", "1|0|0|0"),
         (replace_statement(), commit, succeeds, "succeeded|1|||succeeded|1", "2|0|0|0"),
@@ -414,7 +415,7 @@ fn a_run_whose_stored_result_is_unreadable_is_recovered_after_its_lease() {
     shop.gate.open();
     tick.wait().success();
     locker.batch_execute("COMMIT").unwrap();
-    // An empty object is no result.
+    // An empty object is not a result.
     db.execute("UPDATE jobctl.job_locked_runs SET result = '{}'");
     db.expire_leases();
     let log = shop.tick_of_other_worker();

@@ -616,7 +616,7 @@ fn migrate_requires_the_tables_of_the_recorded_version() {
 #[test]
 fn a_missing_builtin_function_does_not_suggest_a_migration() {
     let db = TestDb::empty();
-    // A server that lacks this function is no PostgreSQL that jobctl supports.
+    // A server that lacks this function is too old for jobctl.
     db.execute("UPDATE pg_proc SET proname = 'absent' WHERE proname = 'pg_identify_object'");
     for command in [&["migrate"][..], &["migrate", "--dry-run"]] {
         let refused = db.jobctl(command.iter().copied()).run().exits(6).stdout("").complains_once();

@@ -148,7 +148,7 @@ fn alternating_long_streams_do_not_block_each_other() {
 #[test]
 fn no_character_is_cut_where_output_is_left_out() {
     let db = TestDb::new();
-    // 50,000 characters of three bytes. The number of kept bytes is no multiple of three.
+    // 50,000 characters of three bytes. The number of kept bytes can't be divided by three.
     let id = db.enqueue_script(
         "i=0; while [ $i -lt 50 ]; do printf %01000d 0; i=$((i + 1)); done | sed 's/0/€/g'",
     );
