@@ -209,7 +209,7 @@ fn a_tick_that_is_stopped_stores_the_interruption_of_a_locked_run() {
     let db = TestDb::new();
     let shop = Shop::new(&db, "");
     let (tick, mut locker) = shop.start_and_lock_row(LOCK_ALL);
-    // A second signal stops the jobs at once.
+    // The second signal skips the grace time of the jobs.
     tick.signal(Signal::TERM);
     tick.signal(Signal::TERM);
     tick.wait().success().stderr_has("run 1 a attempt 1/10: interrupted after");
