@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::docs::migrations;
 use crate::support::{Invocation, TestDb, jobctl, temp_dir};
 
-/// Writes the file that commands read in this folder for settings.
-fn own_file(config: &Path, text: &str) -> PathBuf {
+/// Writes the user's own file of variables, which commands read in this folder for settings.
+fn write_own_file(config: &Path, text: &str) -> PathBuf {
     let file = config.join("jobctl/env");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, text).unwrap();
@@ -51,8 +51,10 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
     };
     let id = new_shell(&["enqueue", "shell", "--", "true"]).run().success().stdout;
     assert_eq!(db.status(id.trim().parse().unwrap()), "queued");
+    // A second `init` finds nothing to write.
     let again = new_shell(&["init", "--env-file"]).run().success().stdout_has(&lines);
     again.stderr_has("is up to date\n").prints_nowhere("DATABASE_URL");
+    // `init --remove` calls `crontab`: this one does nothing.
     let crontab = home.join("crontab");
     fs::write(&crontab, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&crontab, Permissions::from_mode(0o755)).unwrap();
@@ -68,7 +70,7 @@ fn the_own_file_keeps_its_other_variables_and_may_hold_a_password() {
         "# of jobs\nTOKEN=a\nexport JOBCTL_DATABASE_URL={}\nPGAPPNAME=old\n\nPGDUMPS=b\n",
         other.url()
     );
-    let file = own_file(config, &old);
+    let file = write_own_file(config, &old);
     db.execute("CREATE ROLE own_file LOGIN SUPERUSER PASSWORD 'own_file'");
     let url = format!("{}?options=-c%20search_path='x'", db.url_as("own_file"));
     let init = |arguments: &[&'static str]| {
@@ -83,7 +85,8 @@ fn the_own_file_keeps_its_other_variables_and_may_hold_a_password() {
     // Jobs get this variable from the file as from the environment.
     let show = "echo ${DATABASE_URL-no} ${TOKEN-no} ${JOBCTL_ENV_FILE-no}";
     in_new_shell(config, ["enqueue", "--run", "shell", "--", "sh", "-c", show]).run().success();
-    assert_eq!(db.of_attempt(1, 1, "output"), format!("{url} a no\n"));
+    let first_run = 1;
+    assert_eq!(db.of_attempt(first_run, 1, "output"), format!("{url} a no\n"));
     db.execute("REASSIGN OWNED BY own_file TO CURRENT_USER; DROP OWNED BY own_file");
     db.execute("DROP ROLE own_file");
 }
@@ -98,21 +101,22 @@ fn init_env_file_refuses_a_missing_or_unwritable_address_and_a_malformed_file() 
         refused.stderr_has("cannot write DATABASE_URL into a file");
     }
     assert_eq!(db.query("SELECT to_regnamespace('jobctl') IS NULL"), "t");
-    let file = own_file(folder.path(), "A=1\ns3cret\n");
+    let file = write_own_file(folder.path(), "A=1\ns3cret\n");
     let refused = init().env("DATABASE_URL", &db.url()).run().exits(7).complains_once();
     refused.stderr_has("line 2 is not NAME=VALUE").prints_nowhere("s3cret");
     assert_eq!(fs::read_to_string(&file).unwrap(), "A=1\ns3cret\n");
 }
 
-/// The file is broken, so a command that reads it fails.
+/// The file is broken, so each command that reads it fails with an error about it.
 #[test]
 fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
     let folder = temp_dir();
-    let file = own_file(folder.path(), "s3cret\n");
+    let file = write_own_file(folder.path(), "s3cret\n");
     let broken = format!("cannot use {}: line 1 is not NAME=VALUE", file.display());
     let list = |name: &str, value: &str| {
         in_new_shell(folder.path(), ["list"]).env("PGCONNECT_TIMEOUT", "1").env(name, value)
     };
+    // These variables name no database, so the file is read.
     for (name, value) in [
         ("PGPORT", "1"),
         ("PGUSER", "u"),
@@ -127,6 +131,7 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
             .stderr_has(&broken)
             .prints_nowhere("s3cret");
     }
+    // Each of these names a database, so the file is not read. The connection fails instead.
     let url = "postgres://127.0.0.1:1/x";
     for (name, value) in [
         ("JOBCTL_DATABASE_URL", url),
@@ -144,12 +149,13 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
     {
         list("A", "1").args(arguments).run().exits(5).prints_nowhere("cannot use /");
     }
-    // What follows `--` belongs to a command.
+    // The flag after `--` belongs to the command `echo`, so the file is read.
     let once = in_new_shell(folder.path(), ["once", "k", "--", "echo", "--database-url"]);
     once.run().exits(7).stderr_has(&broken);
-    // What the variable names comes first.
+    // JOBCTL_ENV_FILE names another file, which comes first.
     let given = list("JOBCTL_ENV_FILE", "/nowhere").run().exits(7);
     given.stderr_has("cannot use JOBCTL_ENV_FILE /nowhere: ");
+    // Help needs no database.
     jobctl(["list", "--help"])
         .env("XDG_CONFIG_HOME", folder.path().to_str().unwrap())
         .run()
@@ -157,9 +163,9 @@ fn the_own_file_is_read_only_if_nothing_else_names_a_database() {
 }
 
 #[test]
-fn the_own_file_has_the_rules_of_a_file_of_variables() {
+fn the_own_file_must_be_private_and_may_be_missing_or_empty() {
     let (db, folder) = (TestDb::new(), temp_dir());
-    let file = own_file(folder.path(), &format!("DATABASE_URL={}\n", db.url()));
+    let file = write_own_file(folder.path(), &format!("DATABASE_URL={}\n", db.url()));
     let list = || in_new_shell(folder.path(), ["list"]).run();
     list().success();
     let refuses = |why: &str| {
@@ -184,17 +190,18 @@ fn the_own_file_has_the_rules_of_a_file_of_variables() {
         list.prints_nowhere("cannot use");
     }
     // Without an address, libpq's defaults hold.
-    own_file(folder.path(), "");
+    write_own_file(folder.path(), "");
     list().complains_once().prints_nowhere("cannot use").prints_nowhere("is empty");
 }
 
 #[test]
 fn doctor_says_what_names_the_database() {
     let (db, folder) = (TestDb::new(), temp_dir());
-    let file = own_file(folder.path(), &format!("JOBCTL_DATABASE_URL={}\n", db.url_as("postgres")));
+    let file =
+        write_own_file(folder.path(), &format!("JOBCTL_DATABASE_URL={}\n", db.url_as("postgres")));
     let url = db.url();
     let doctor = || in_new_shell(folder.path(), ["doctor"]);
-    let has = |doctor: Invocation<'_>, origin: &str| {
+    let assert_origin = |doctor: Invocation<'_>, origin: &str| {
         let line = format!("/{}, from {origin}\n", db.name());
         doctor
             .run()
@@ -202,13 +209,14 @@ fn doctor_says_what_names_the_database() {
             .stdout_has(&line)
             .prints_nowhere("postgres:postgres@");
     };
-    has(doctor(), &format!("JOBCTL_DATABASE_URL in {}", file.display()));
+    assert_origin(doctor(), &format!("JOBCTL_DATABASE_URL in {}", file.display()));
+    // A flag or a variable comes before the file, and `doctor` says so.
     let unread = |origin: &str| format!("{origin}; {} is not read", file.display());
-    has(doctor().args(["--database-url", &url]), &unread("--database-url"));
-    has(doctor().env("JOBCTL_DATABASE_URL", &url), &unread("JOBCTL_DATABASE_URL"));
-    has(doctor().env("DATABASE_URL", &url), &unread("DATABASE_URL"));
+    assert_origin(doctor().args(["--database-url", &url]), &unread("--database-url"));
+    assert_origin(doctor().env("JOBCTL_DATABASE_URL", &url), &unread("JOBCTL_DATABASE_URL"));
+    assert_origin(doctor().env("DATABASE_URL", &url), &unread("DATABASE_URL"));
     let user = doctor().env("DATABASE_URL", &url.replace("postgres@", ""));
-    has(user.env("PGUSER", "postgres"), &unread("DATABASE_URL, PGUSER"));
+    assert_origin(user.env("PGUSER", "postgres"), &unread("DATABASE_URL, PGUSER"));
     // `doctor` names the variables that it does not read, also if it can't connect.
     let refused = doctor().env("PGHOST", "127.0.0.1").env("PGPORT", "1").run().exits(5);
     refused
@@ -266,7 +274,7 @@ fn an_error_about_a_missing_schema_names_the_database() {
     doctor.stdout_has(&missing).stdout_has(&format!("/{})\t", db.name()));
 }
 
-/// The log of a script would repeat the tip.
+/// `init` gives the tip only at a terminal, because the log of a script would repeat it.
 #[test]
 fn init_at_a_terminal_offers_to_write_the_address() {
     let (db, folder) = (TestDb::new(), temp_dir());
@@ -278,6 +286,7 @@ fn init_at_a_terminal_offers_to_write_the_address() {
     let tip = "a new shell may not know this address; `jobctl init --env-file` writes it";
     at_terminal().stdout_has(tip);
     db.jobctl(["init"]).env("XDG_CONFIG_HOME", config).run().success().prints_nowhere(tip);
-    own_file(folder.path(), &format!("JOBCTL_DATABASE_URL={}\n", db.url()));
+    write_own_file(folder.path(), &format!("JOBCTL_DATABASE_URL={}\n", db.url()));
+    // The file has the address now.
     at_terminal().prints_nowhere(tip);
 }

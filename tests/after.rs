@@ -57,12 +57,12 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded succeeded");
-    let order = format!(
+    let starts_after_both = format!(
         "SELECT bool_and(before.finished_at <= mail.started_at)
          FROM jobctl.job_runs AS mail, jobctl.job_runs AS before
          WHERE mail.id = {mail} AND before.id <> {mail}"
     );
-    assert_eq!(db.query(&order), "t");
+    assert_eq!(db.query(&starts_after_both), "t");
     // Claims take the earliest runs first. A released run is due since its release, not its
     // enqueue.
     assert_eq!(db.of_run(mail, "run_at > created_at"), "t");
@@ -106,7 +106,7 @@ fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
     };
     assert_eq!(
         [root, second, first, last].map(roots).map(|it| it.to_string()),
-        ["[]".to_owned(), "[]".to_owned(), format!("[{root}]"), format!("[{root}]"),]
+        ["[]".to_owned(), "[]".to_owned(), format!("[{root}]"), format!("[{root}]")]
     );
     let show = db.jobctl(["show", "--format", "table", &last.to_string()]).run().success();
     show.stdout_has(&format!("chain root:  {root}\n"));
@@ -119,8 +119,10 @@ fn a_program_enqueues_a_run_that_waits() {
         "WITH a AS (SELECT jobctl.enqueue('export') AS id)
          SELECT a.id, jobctl.enqueue('mail', after => ARRAY[a.id], after_rule => 'any_end') FROM a",
     );
+    // The first two runs of this database.
     assert_eq!(ids, "1|2");
     assert_eq!(statuses(&db), "queued blocked");
+    // Wrong arguments and their SQLSTATEs. JC010: there is no such run.
     for (call, code) in [
         ("after => ARRAY[99]", "JC010"),
         ("after => ARRAY[1], after_rule => 'some'", "22023"),
@@ -145,6 +147,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
         .stdin(batch)
         .run()
         .success();
+    // The runs of the four lines, and the run of --then.
     enqueued.stdout("1\n2\n3\n4\n5\n");
     assert_eq!(statuses(&db), "queued blocked blocked blocked blocked");
     assert_eq!(db.of_run(5, "payload ->> 'to'"), "ana");
@@ -155,6 +158,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
         db.query("SELECT string_agg(id::text, ' ' ORDER BY started_at, id) FROM jobctl.job_runs"),
         "1 2 3 4 5"
     );
+    // The runs of `b` and `c` started together.
     assert_eq!(db.query("SELECT count(DISTINCT started_at) FROM jobctl.job_runs"), "4");
     let list = |flag: &str| {
         let listed = db.jobctl(["list", flag, "3", "--columns", "id"]).run().success().stdout;
@@ -240,8 +244,10 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
         .stdout_has(&format!("`jobctl list --before {mail}` shows the known ones"));
     let why = format!("waits for run {bad}, which is dead");
     db.jobctl(["show", &mail.to_string()]).run().success().stdout_has(&why);
-    // A run that another waits for is not old.
-    db.execute("UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year' WHERE id = 1");
+    // `prune` keeps a run that another run waits for, however old it is.
+    db.execute(&format!(
+        "UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year' WHERE id = {bad}"
+    ));
     db.jobctl(["prune", "--older-than", "1d", "--dead-older-than", "1d", "--yes"]).run().success();
     assert_eq!(statuses(&db), "dead blocked");
     db.apply(&JOBS.replace("exit 1", "true"));
@@ -250,7 +256,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     assert_eq!(statuses(&db), "succeeded succeeded");
 }
 
-/// The follower reads them at its start, and again at each retry.
+/// A follower reads the results of its predecessors at its start, and again at each retry.
 #[test]
 fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
     let db = TestDb::new();
@@ -260,10 +266,10 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
     );
     let (first, late) = (db.enqueue(["part"]), db.enqueue(["part", "--in", "1h"]));
     let sum = db.enqueue(["sum", "--after", &format!("{first},{late}")]);
-    let other = db.enqueue(["part"]);
+    let unread = db.enqueue(["part"]);
     tick(&db);
-    // Makes all finished runs old enough, and prunes them.
-    let prunes = |counts: &str| {
+    // Makes all finished runs old enough for `prune`, and asserts which of them it deletes.
+    let assert_prunes = |counts: &str| {
         db.execute(
             "UPDATE jobctl.job_runs SET created_at = now() - interval '1 year',
                  finished_at = now() - interval '1 year' WHERE finished_at IS NOT NULL",
@@ -273,18 +279,18 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
     };
     assert_eq!(statuses(&db), "succeeded queued blocked succeeded");
     // Only the run that no follower reads is deleted.
-    prunes("succeeded\t1\n");
-    assert_eq!(db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE id = {other}")), "0");
+    assert_prunes("succeeded\t1\n");
+    assert_eq!(db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE id = {unread}")), "0");
     // The second predecessor has ended, too, and the follower has not started: it still reads both.
     db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {late}"));
     db.jobctl(["tick", "--limit", "1"]).run().success();
     assert_eq!(statuses(&db), "succeeded succeeded queued");
-    prunes("");
+    assert_prunes("");
     tick(&db);
     let output = db.query(&format!("SELECT output FROM jobctl.job_attempts WHERE run_id = {sum}"));
     assert_eq!(output.matches(r#""output": "done\n""#).count(), 2, "{output}");
     // The follower has ended, so nothing keeps the results.
-    prunes("succeeded\t3\n");
+    assert_prunes("succeeded\t3\n");
 }
 
 #[test]
@@ -302,7 +308,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
         .success()
         .stdout_has(&why)
         .stdout_has("after rule:  any_end");
-    // A new wait says it at once, and each says it once.
+    // Each `wait` prints this line once. A `wait` that begins now prints it at once.
     let says = format!(
         "jobctl: run {last} can't start: a run that must succeed first is dead, cancelled or \
          deleted; `jobctl show {last}` says which\n"
@@ -316,8 +322,8 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     db.jobctl(["retry", &bad.to_string()]).run().success();
     (0..3).for_each(|_| tick(&db));
     wait.wait().success().stderr(&says);
-    // A person lets the middle run start. Then the last run is not stuck behind the dead one
-    // either.
+    // `retry` lets the middle run start without its predecessor. So the last run is not stuck
+    // behind the dead one either.
     db.apply(JOBS);
     let dead = db.enqueue(["bad"]);
     let middle = enqueue_mail_after(&db, &[dead], &[]);
@@ -337,7 +343,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
     db.jobctl(["show", &last.to_string()]).run().success().stdout_has(&why);
 }
 
-/// As `wait` says it, before any tick has looked at the new run.
+/// `enqueue` prints the same line as `wait`, before any tick has looked at the new run.
 #[test]
 fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
     let db = db_with_two_jobs();
@@ -355,28 +361,32 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
     let behind = db.enqueue(["mail", "--after", &gone.to_string()]);
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
     let mut id = behind;
-    // The last one waits for the one before, through which it waits for two more.
+    // The predecessors of four new runs. `None`: the new run before, which waits for `behind`.
     for after in [Some(bad), Some(cancelled), Some(behind), None] {
         let after = after.unwrap_or(id).to_string();
         let enqueued = enqueue(&["--after", &after, "--key", &after]).success();
         id = enqueued.stdout.trim().parse().unwrap();
         enqueued.stderr(&says(id));
+        // The same key returns the same run, and `enqueue` says nothing about it.
         enqueue(&["--after", &after, "--key", &after]).success().stderr("");
     }
     let shown = db.jobctl(["show", &id.to_string()]).run().success();
     shown.stdout_has(&format!("which is blocked; run {gone} is deleted"));
+    // These runs can still start.
     enqueue(&["--after", &bad.to_string(), "--after-any-end"]).success().stderr("");
     let open = db.enqueue(["export", "--in", "1h"]);
     enqueue(&["--after", &open.to_string()]).success().stderr("");
+    // `enqueue --wait` says it once, not also for its wait.
     let wait = ["--after", &bad.to_string(), "--wait=1s"];
     let waited = enqueue(&wait).exits(124);
     assert_eq!(waited.stderr.matches("can't start").count(), 1, "{waited}");
+    // In a batch, one line tells of both runs that can't start: the first, and the one after it.
     let line = |more: &str| format!("{{\"job_type\": \"mail\"{more}}}\n");
     let first = line(&format!(", \"after\": [{bad}], \"as\": \"m\""));
     let lines = first + &line("") + &line(", \"after\": [\"m\"]");
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.complains_once().stderr_has("2 runs, such as run ");
-    // An enqueuer learns as much.
+    // An enqueuer is told as much about its own runs.
     let enqueuer = Role::granted(&db, "enqueuer");
     db.execute(&format!("UPDATE jobctl.job_runs SET enqueued_by = '{}'", enqueuer.name()));
     let words = ["enqueue", "mail", "--after", &bad.to_string()];
@@ -401,8 +411,9 @@ fn a_run_starts_waits_or_is_cancelled_after_a_dead_or_cancelled_run_by_its_rule(
         [copied, next, last].map(|run| db.status(run)),
         ["cancelled", "cancelled", "succeeded"]
     );
-    // The end of a run that was cancelled so has its hook.
-    assert_eq!(db.query("SELECT payload ->> 'run' FROM jobctl.job_runs WHERE id = 7"), "4");
+    // The cancelled run of `copy` has enqueued its hook, the only later run.
+    let hook = format!("SELECT payload ->> 'run' FROM jobctl.job_runs WHERE id > {last}");
+    assert_eq!(db.query(&hook), copied.to_string());
     assert_eq!(db.status(any_end), "blocked");
     db.jobctl(["cancel", &put_off.to_string()]).run().success();
     assert_eq!(db.status(any_end), "queued");
@@ -429,11 +440,11 @@ fn the_deletion_of_a_run_releases_or_cancels_its_followers_by_their_rules() {
     let shown = db.jobctl(["show", &runs[0].to_string()]).run().success();
     shown.stdout_has(&format!("waits for run {put_off}, which is deleted"));
     db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for");
-    // A deleted run waits for nothing.
+    // The row that says for which run a run waits is deleted with the run that waits.
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {}", runs[1]));
     assert_eq!(
         db.query("SELECT string_agg(run_id::text, ' ') FROM jobctl.job_dependencies"),
-        "2 4"
+        format!("{} {}", runs[0], runs[2])
     );
 }
 
@@ -442,16 +453,18 @@ fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
     let db = db_with_two_jobs();
     let put_off = db.enqueue(["export", "--in", "1h"]);
     let first = enqueue_mail_after(&db, &[put_off], &["--expires-in", "1h", "--key", "k"]);
+    // While the run waits for its predecessor, its due time and its expiry pass.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '3 hours',
              expires_at = now() - interval '2 hours' WHERE id = {first}"
     ));
-    // A repeated enqueue is silent, as others are.
+    // With a known key, `enqueue` returns its run and ignores `--after`, here of a missing run.
     let again = db.jobctl(["enqueue", "mail", "--after", "99", "--key", "k"]).run().success();
     again.stdout(&format!("{first}\n")).stderr("");
     db.make_waiting_runs_due();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
+    // The run expires an hour after its release again. The start came some seconds after that.
     let left = "date_trunc('minute', expires_at - started_at + interval '10 seconds')";
     assert_eq!(db.of_run(first, left), "01:00:00");
 }
@@ -615,9 +628,10 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
     }
 }
 
-/// A chain of cancelled runs may be longer than a statement can follow in its time.
+/// A chain of cancelled runs may be longer than a statement can follow in its time. Then the next
+/// tick goes on.
 #[test]
-fn one_wake_follows_a_long_chain_of_cancelled_runs_to_its_end() {
+fn two_ticks_cancel_a_chain_of_300_runs_after_a_dead_one() {
     let db = db_with_two_jobs();
     let mut batch = "{\"job_type\": \"bad\", \"as\": \"0\"}\n".to_owned();
     for link in 1..=300 {
@@ -655,7 +669,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     assert_eq!(enqueue(77).exits(3).stderr, "jobctl: no run 77\n");
     let after = own.to_string();
     enqueuer.jobctl(["enqueue", "mail", "--after", &after]).run().success();
-    // Runs of others, and runs of earlier transactions, can't be made to wait.
+    // `wait_for` has no effect on runs of others and on runs of earlier transactions.
     for run in [other, own] {
         enqueuer
             .client()
@@ -682,19 +696,23 @@ fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
     let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
     enqueuer.client().batch_execute(&call).unwrap();
     assert_eq!(db.status(waits), "queued");
-    let refused = enqueuer.client().batch_execute("SELECT jobctl.decide_followers(ARRAY[1])");
+    // An enqueuer may not call the function by which ticks decide about blocked runs.
+    let decide = format!("SELECT jobctl.decide_followers(ARRAY[{other}])");
+    let refused = enqueuer.client().batch_execute(&decide);
     assert_eq!(refused.unwrap_err().code().unwrap().code(), "42501");
 }
 
 #[test]
-fn a_run_waits_for_ten_thousand_runs_at_most() {
+fn a_run_waits_for_ten_thousand_runs_at_most_and_at_most_as_many_wait_for_it() {
     let db = db_with_two_jobs();
+    // One run that would wait for 10,001 runs.
     let mut batch = String::new();
     for _ in 0..10_001 {
         batch += "{\"job_type\": \"export\"}\n";
     }
     let refused = db.jobctl(["enqueue", "--batch", "-", "--then", "mail"]).stdin(batch).run();
     refused.exits(2).stdout("").stderr_has("a run can wait for at most 10000 runs");
+    // 10,001 runs that would wait for one run.
     let first = db.enqueue(["export", "--in", "1h"]);
     let mut batch = String::new();
     for _ in 0..10_001 {
@@ -954,8 +972,8 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
         let read: serde_json::Value = serde_json::from_str(&read).unwrap();
         assert_eq!(read["after"][0]["output"], first.as_str());
     }
-    // A row may still be due when the run is repeated. Then a tick decides about it by the same
-    // rule.
+    // A dependency may still be undecided, `due`, when its run is repeated. A tick then decides
+    // about it by the same rule.
     db.jobctl(["retry", &part.to_string()]).run().success();
     let late = db.enqueue(["sum", "--in", "1h"]);
     db.execute(&format!(
@@ -980,6 +998,7 @@ fn a_run_can_not_wait_for_its_own_id() {
     let message = format!("no run {own}");
     assert_eq!(refused.code().code(), "JC010");
     assert_eq!(refused.message(), message.as_str());
+    // The refused enqueue used up an id.
     let own = last + 2;
     let refused = db.jobctl(["enqueue", "mail", "--after", &own.to_string()]).run().exits(3);
     assert_eq!(refused.stderr, format!("jobctl: no run {own}\n"));
@@ -1055,7 +1074,7 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
 #[test]
 fn a_retried_follower_is_cancelled_again_if_its_predecessor_does_not_succeed() {
     let db = db_with_two_jobs();
-    // It fails for good at its first attempt.
+    // Exit status 64 is permanent: the run is dead after its first attempt.
     let bad = db.enqueue_script("test $JOBCTL_ATTEMPT = 2 || exit 64");
     let follower = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
     tick(&db);
@@ -1075,7 +1094,7 @@ fn a_login_without_rights_keeps_no_run_blocked() {
     let outsider = Role::new(&db);
     let mut locks = outsider.client();
     locks.batch_execute("SELECT pg_advisory_lock(x'6a6f6263746e'::bigint)").unwrap();
-    // One statement of a tick decides about 1000 rows. Here are more.
+    // One statement of a tick decides about 1000 rows. Here are 1200, so it takes several.
     let batch = "{\"job_type\": \"export\"}\n".repeat(1200);
     let then = ["enqueue", "--batch", "-", "--then", "mail", "{}"];
     db.jobctl(then).stdin(batch).run().success();
@@ -1143,15 +1162,21 @@ fn long_results_keep_no_other_run_from_starting() {
     );
     let first = db.enqueue(["part", "--in", "1h"]);
     let sum = db.enqueue(["sum", "--after", &first.to_string()]);
-    // Each output is 1 MiB. Only the first one is compressed here.
+    // PostgreSQL compresses the text in this table. Its 2,500 copies below stay compressed, which
+    // makes this test fast.
+    db.execute(
+        "CREATE TABLE public.one_mib AS SELECT repeat('long line ' || chr(10), 95325) AS output",
+    );
     db.execute(&format!(
-        "CREATE TABLE public.text AS SELECT repeat('long line ' || chr(10), 95325) AS output;
+        "-- The predecessors, which have succeeded.
          INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at)
          SELECT 'part', 'succeeded', 1, now() FROM generate_series(1, 2500);
+         -- Their attempts, each with an output of 1 MiB.
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome,
              output)
-         SELECT id, 1, 'w', now(), now(), 'succeeded', text.output
-         FROM jobctl.job_runs, public.text WHERE status = 'succeeded';
+         SELECT id, 1, 'w', now(), now(), 'succeeded', one_mib.output
+         FROM jobctl.job_runs, public.one_mib WHERE status = 'succeeded';
+         -- The run that waits for all of them is released.
          INSERT INTO jobctl.job_dependencies (run_id, after_id, state)
          SELECT {sum}, id, 'met' FROM jobctl.job_runs WHERE status = 'succeeded';
          UPDATE jobctl.job_dependencies SET state = 'met';
@@ -1179,8 +1204,10 @@ fn thousands_of_runs_that_wait_for_many_runs_delay_no_follower_of_another_run() 
     let enqueuer = Role::granted(&db, "enqueuer");
     let name = enqueuer.name();
     db.execute(&format!(
-        "INSERT INTO jobctl.job_runs (job_type, status, enqueued_by, finished_at)
+        "-- 20 cancelled runs.
+         INSERT INTO jobctl.job_runs (job_type, status, enqueued_by, finished_at)
          SELECT 'mail', 'cancelled', '{name}', now() FROM generate_series(1, 20);
+         -- 10,000 runs that wait for each of them. No tick has decided about that yet.
          INSERT INTO jobctl.job_runs (job_type, status, enqueued_by)
          SELECT 'mail', 'blocked', '{name}' FROM generate_series(1, 10000);
          INSERT INTO jobctl.job_dependencies (run_id, after_id, state)

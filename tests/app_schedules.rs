@@ -69,7 +69,8 @@ fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
     assert_eq!(number_of_runs(&db), "0");
     make_due_since(&db, "1 minute");
     let tick = Role::granted(&db, "worker").jobctl(["tick"]).run().success();
-    tick.stderr_has("schedule weekly:7: fired, run 1");
+    let run = db.query("SELECT id FROM jobctl.job_runs");
+    tick.stderr_has(&format!("schedule weekly:7: fired, run {run}"));
     assert_eq!(
         db.query(
             "SELECT job_type, payload, share, schedule, enqueued_by, scheduled_for = run_at,
@@ -80,7 +81,9 @@ fn an_application_makes_a_schedule_and_reads_the_results_of_its_runs() {
     );
     assert_eq!(db.query(next), format!("Mon 09:00|t|t|{}", app.name()));
     // The job prints its payload, which becomes its result.
-    assert_eq!(answer_or_error(&app, "SELECT (jobctl.result(1)).result ->> 'customer'"), "7");
+    let result = format!("SELECT (jobctl.result({run})).result ->> 'customer'");
+    assert_eq!(answer_or_error(&app, &result), "7");
+    // `unschedule` returns whether it deleted the schedule.
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "true");
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('weekly:7')"), "false");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_schedules"), "0");
@@ -92,8 +95,10 @@ fn a_schedule_belongs_to_the_transaction_that_makes_it() {
     let app = Role::granted(&db, "enqueuer");
     let mut client = app.client();
     let make = "BEGIN; SELECT jobctl.schedule('a', 'report', '@daily')";
+    // After a rollback, there is no schedule to delete.
     client.batch_execute(&format!("{make}; ROLLBACK")).unwrap();
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('a')"), "false");
+    // The rollback of a deletion leaves the schedule.
     client
         .batch_execute(&format!("{make}; COMMIT; BEGIN; SELECT jobctl.unschedule('a'); ROLLBACK"))
         .unwrap();
@@ -114,6 +119,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
     let refused = schedule(&other, "b", "'@daily'");
     assert!(refused.starts_with("42501 role ") && refused.contains("enqueuers"), "{refused}");
     assert!(schedule(&none, "b", "'@daily'").starts_with("42501 permission denied"));
+    // A disabled job, a hook of another job, an unknown job and a built-in one.
     for (job, code) in [("off", "55000"), ("hook", "42501"), ("x", "JC003"), ("shell", "JC003")] {
         let sql = format!("SELECT jobctl.schedule('b', '{job}', '@daily')");
         assert!(
@@ -125,7 +131,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
         let enqueued = answer_or_error(&app, &format!("SELECT jobctl.enqueue('{job}')::text"));
         assert_eq!(answer_or_error(&app, &sql), enqueued);
     }
-    // An operator may, and may change the schedules of other logins, which stay theirs.
+    // An operator may schedule any job, and change the schedules of other logins, who stay owners.
     let operator = Role::granted(&db, "operator");
     assert_eq!(schedule(&operator, "b", "'@daily'"), ADDED);
     for role in [&other, &none] {
@@ -142,7 +148,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
     let owners = "SELECT string_agg(name || ' ' || (owner = session_user), ',' ORDER BY name)
         FROM jobctl.job_schedules";
     assert_eq!(db.query(owners), "a false,b false");
-    // A member of the owning role may, after SET ROLE too.
+    // A member of the owning role may delete its schedule. But `b` belongs to the operator.
     db.execute(&format!("GRANT {} TO {}", app.name(), other.name()));
     assert_eq!(answer_or_error(&other, "SELECT jobctl.unschedule('a')"), "true");
     assert_eq!(
@@ -156,7 +162,7 @@ fn only_the_enqueuers_of_a_job_may_schedule_it() {
 fn the_error_of_schedule_names_the_wrong_argument() {
     let db = db_with_jobs("");
     let app = Role::granted(&db, "enqueuer");
-    // The schedule's name, the other arguments of jobctl.schedule, and the error.
+    // The schedule's name, the arguments after the job, and the error.
     for (name, arguments, message) in [
         ("", "'@daily'", "name must be 1 to 255 bytes"),
         ("-a", "'@daily'", "name must be 1 to 255 bytes"),
@@ -274,7 +280,7 @@ fn expressions() -> Vec<String> {
 fn sql_accepts_the_expressions_that_a_file_accepts() {
     let db = db_with_jobs("");
     let fields = ["minute", "hour", "day-of-month", "month", "day-of-week"];
-    let field =
+    let named_field =
         |text: &str| fields.iter().rposition(|name| text.contains(&format!("{name} field")));
     let (mut accepted, mut client) = (0, db.client());
     for expression in expressions() {
@@ -283,12 +289,18 @@ fn sql_accepts_the_expressions_that_a_file_accepts() {
         let sql: Option<String> = sql.unwrap().get(0);
         assert_eq!(file.stdout.is_empty(), sql.is_some(), "`{expression}`: {sql:?}");
         let sql = sql.unwrap_or_default();
-        assert_eq!(field(&file.stderr), field(&sql), "{expression}: {} {sql}", file.stderr);
+        assert_eq!(
+            named_field(&file.stderr),
+            named_field(&sql),
+            "{expression}: {} {sql}",
+            file.stderr
+        );
         for words in ["never fires", "runs backwards", "is not a duration", "out of range"] {
             assert_eq!(file.stderr.contains(words), sql.contains(words), "{expression}: {sql}");
         }
         accepted += usize::from(sql.is_empty());
     }
+    // Both kinds of expressions were compared: right ones and wrong ones.
     assert!((60..360).contains(&accepted), "{accepted}");
 }
 
@@ -302,9 +314,11 @@ fn schedule_with_a_name_that_is_taken_replaces_the_schedule() {
     let next = || db.query("SELECT next_run_at FROM jobctl.job_schedules");
     let first = next();
     assert!(!first.is_empty());
+    // A new payload keeps the next time.
     assert_eq!(schedule(&app, "a", "'@yearly', payload => '[1]'"), "replaced");
     assert_eq!(next(), first);
     assert_eq!(schedule(&app, "a", "'@yearly', payload => '[1]'"), "unchanged");
+    // With another expression, zone or start, the next time must be computed again.
     for change in ["'@daily'", "'@daily', 'Asia/Tokyo'", "'@daily', starts => '2100-01-01 00:00Z'"]
     {
         tick_for_schedules_only(&db);
@@ -369,6 +383,7 @@ fn a_schedule_that_has_ended_fires_its_missed_times_and_is_deleted() {
          ends_at = date_trunc('hour', now()) - interval '2 hours'",
     );
     let tick = db.tick_that_starts_nothing().run().success();
+    // The first three runs of this database.
     tick.stderr_has("schedule hourly: fired, run 1, run 2, run 3");
     let fired =
         "SELECT string_agg(extract(epoch FROM date_trunc('hour', now()) - scheduled_for)::int
@@ -384,21 +399,23 @@ fn a_new_schedule_fires_from_the_time_when_it_was_stored_even_if_the_first_tick_
     schedule(&app, "a", "'*/5 * * * *'");
     schedule(&app, "b", "'*/5 * * * *', ends => now() + interval '1 h'");
     // No tick has seen the schedules for 17 minutes. In these, `b` has ended.
-    let no_tick = |name: &str, more: &str| {
+    let store_17_minutes_ago = |name: &str, more: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_schedules SET updated_at = now() - interval '17 minutes'{more}
              WHERE name = '{name}'"
         ));
     };
-    no_tick("a", "");
-    no_tick("b", ", ends_at = now() - interval '11 minutes'");
-    // A new payload does not postpone the first time.
+    store_17_minutes_ago("a", "");
+    store_17_minutes_ago("b", ", ends_at = now() - interval '11 minutes'");
+    // Another payload does not postpone the first time of `a`.
     assert_eq!(schedule(&app, "a", "'*/5 * * * *', payload => '[1]'"), CHANGED);
     tick_for_schedules_only(&db);
+    // `a` fires for its latest time, which is less than 5 minutes ago, and `b` for its last time
+    // before its end.
     let of = "SELECT schedule, payload, scheduled_for > now() - interval '5 minutes 10 seconds',
         scheduled_for < now() - interval '11 minutes' FROM jobctl.job_runs ORDER BY schedule";
     assert_eq!(db.query(of), "a|[1]|t|f\nb|{}|f|t");
-    // The last time of `b` was fired.
+    // `b` has ended, so it is deleted.
     assert_eq!(db.query("SELECT name, next_run_at > now() FROM jobctl.job_schedules"), "a|t");
 }
 
@@ -410,6 +427,7 @@ fn a_due_time_that_a_new_start_excludes_is_not_fired() {
     // Gives the schedule its first time.
     tick_for_schedules_only(&db);
     make_due_since(&db, "1 minute");
+    // The new start is later than the due time, and no later time is before the new end.
     let over = "'@yearly', starts => now(), ends => now() + interval '1 ms'";
     assert_eq!(schedule(&app, "a", over), CHANGED);
     tick_for_schedules_only(&db);
@@ -434,13 +452,13 @@ fn catch_up_and_overlap_of_a_definition_apply_to_each_of_its_schedules_alone() {
         for name in ["a", "b"] {
             schedule(&app, name, "'*/20 * * * *'");
         }
+        // The first of three missed times: 40 minutes before the last one, at least 3 minutes ago.
         db.execute(
             "UPDATE jobctl.job_schedules SET next_run_at =
              date_bin('20 minutes', now() - interval '3 minutes', '2026-01-01 00:00Z')
              - interval '40 minutes'",
         );
-        // Three times are missed. At the start of an interval, its own time is due, too: leave out
-        // this case then.
+        // In the first 3 minutes of an interval, four times are missed. Leave out this case then.
         let due = "SELECT floor(extract(epoch FROM now() - min(next_run_at)) / 1200) FROM \
             jobctl.job_schedules";
         if db.query(due) != "2" {
@@ -477,7 +495,9 @@ fn a_waiting_run_keeps_only_its_own_schedule_from_firing() {
     db.execute(make_own_schedule_due);
     assert_eq!(fire_for_time("9 minutes"), "ab-");
     assert_eq!(fire_for_time("8 minutes"), "ab-");
+    // `spread` delays each schedule by its own offset.
     assert_eq!(db.query("SELECT count(DISTINCT run_at - scheduled_for) FROM jobctl.job_runs"), "3");
+    // Without its waiting run, a schedule fires again.
     db.execute("DELETE FROM jobctl.job_runs WHERE schedule = 'a'");
     assert_eq!(fire_for_time("7 minutes"), "ab-");
     db.execute("DELETE FROM jobctl.job_runs WHERE schedule IS NULL");
@@ -497,7 +517,7 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let tick = |worker| db.tick_that_starts_nothing().args(["--quiet", "--worker", worker]).spawn();
     let ticks: Vec<_> = workers.iter().map(|worker| tick(worker.as_str())).collect();
     ticks.into_iter().for_each(|tick| drop(tick.wait().success()));
-    // A wake on a busy machine leaves the rest to the next one.
+    // On a busy machine, a tick may run out of time and leave the rest to the next tick.
     let due = "SELECT count(*) FROM jobctl.job_schedules WHERE next_run_at <= now()";
     while db.query(due) != "0" {
         tick("w0").wait().success();
@@ -523,6 +543,8 @@ fn fire_refuses_times_that_the_schedule_of_an_application_cannot_have() {
     let db = db_with_jobs("overlap = 'allow'\ncatch_up = 'all'");
     schedule(&Role::granted(&db, "enqueuer"), "a", "'@hourly'");
     make_due_since(&db, "3 hours");
+    // Calls `fire` as a tick does that has seen the schedule with this `next_run_at`. Returns
+    // whether it fires. The arguments are SQL expressions.
     let fires = |definition: &str, seen: &str, next: &str, times: &str| {
         db.query(&format!(
             "SELECT jobctl.fire((SELECT id FROM jobctl.job_definitions WHERE name = '{definition}'),
@@ -578,14 +600,15 @@ fn a_paused_or_disabled_job_pauses_its_schedules() {
         tick_for_schedules_only(&db);
         assert_eq!(number_of_runs(&db), "0");
         end();
-        // Its times of before are skipped.
+        // The times of the pause are skipped.
         tick_for_schedules_only(&db);
         assert_eq!(number_of_runs(&db), "0");
         assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_schedules"), "t");
     }
     let trail = db.jobctl(["trail", "--format", "tsv"]).run().success();
     trail.stdout_has(&format!("schedules of applications: 1 of {}", app.name()));
-    // `resume` of a job that is not paused skips nothing.
+    // `resume` of a job that is not paused skips nothing. The resume before must not count: it
+    // skipped all times until now.
     db.execute("UPDATE jobctl.job_definitions SET resumed_at = now() - interval '1 day'");
     make_due_since(&db, "1 hour");
     db.jobctl(["resume", "report"]).run().success();
@@ -639,7 +662,8 @@ fn a_login_may_make_at_most_100000_schedules_for_a_job() {
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('s7')"), "true");
     assert_eq!(schedule(&app, "three", "'@daily'"), ADDED);
     assert!(schedule(&app, "four", "'@daily'").starts_with("53400"));
-    // A list shows the next ones, and how many there are.
+    // A list shows the next five schedules of a job, and how many there are. The sixth row is the
+    // schedule of `other`.
     let next = db.jobctl(["next", "--format", "json"]).run().success();
     let next =
         next.stderr_has("applications made 100,001 schedules for report; the next 5 are listed");
@@ -706,25 +730,29 @@ fn check_names_schedules_that_do_not_fire() {
     }
     tick_for_schedules_only(&db);
     db.jobctl(["check"]).run().success();
-    // A restore on a server without this zone leaves the tables in this state.
+    // `check` calls a schedule late only if it has not been changed for a while, either.
+    let let_time_pass = "UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'";
+    // A restore on a server without this zone leaves `a` and `b` in this state.
     db.execute("UPDATE jobctl.job_schedules SET time_zone = 'Mars/Phobos' WHERE name < 'c'");
     make_due_since(&db, "10 minutes");
-    db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
+    db.execute(let_time_pass);
     let tick = db.tick_that_starts_nothing().run().success();
     tick.stderr_has("schedule of `a` does not fire: there is no time zone `Mars/Phobos`");
-    assert_eq!(number_of_runs(&db), "1");
+    let fired = "SELECT string_agg(schedule, ' ' ORDER BY id) FROM jobctl.job_runs";
+    assert_eq!(db.query(fired), "c");
     let login = app.name();
     let broken = format!("2 schedules (such as a of login {login}) for report can't fire");
     db.jobctl(["check"]).run().exits(1).stdout_has(&broken);
-    // The next ticks leave them alone.
+    // The next tick leaves them alone.
     db.tick_that_starts_nothing().run().success().stderr("");
+    // The application corrects the zone. The schedules are due, and no tick has fired them yet.
     assert_eq!(schedule(&app, "a", "'@yearly'"), "replaced");
     assert_eq!(schedule(&app, "b", "'@yearly'"), "replaced");
     let late = format!("2 schedules (such as a of login {login}) for report are late");
-    db.execute("UPDATE jobctl.job_schedules SET updated_at = now() - interval '1 hour'");
+    db.execute(let_time_pass);
     db.jobctl(["check"]).run().exits(1).stdout_has(&late);
     tick_for_schedules_only(&db);
-    assert_eq!(number_of_runs(&db), "3");
+    assert_eq!(number_of_runs(&db), "3", "also a and b have fired");
 }
 
 #[test]
@@ -740,7 +768,8 @@ fn schedules_of_one_job_do_not_keep_others_waiting() {
          WHERE name = 'b'",
     );
     db.tick_that_starts_nothing().args(["--quiet"]).run().success();
-    // A tick fires five hundred at a time.
+    // A tick fires 500 schedules at a time, and `a` has 600. Nevertheless the run of `b` is the
+    // first one.
     let place = "SELECT count(*) FROM jobctl.job_runs WHERE id <= (
                      SELECT id FROM jobctl.job_runs WHERE job_type = 'b')";
     assert_eq!(db.query(place), "1");

@@ -114,6 +114,7 @@ fn a_dry_run_prints_the_same_and_changes_nothing() {
         .success()
         .stdout(&format!("{CHANGES}remove\treport\n"));
     assert_eq!(definitions(&db), before);
+    // Without --dry-run, apply stores the same changes, here printed as JSON.
     db.jobctl(["apply", file, "--json"]).run().success().stdout(
         "[{\"change\":\"change\",\"job_type\":\"cleanup\",\"definition_key\":\"shell\",\
          \"old\":\"\\\"true\\\"\",\"new\":\"\\\"exit 0\\\"\",\"due_at\":null,\"due_runs\":null,\
@@ -137,6 +138,7 @@ fn apply_reports_every_job_with_a_mistake_by_line() {
     )
     .unwrap();
     let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
+    // The first 52 bytes of each line name the place; the rest explains.
     let starts: Vec<_> = refused.stderr.lines().map(|line| &line[..line.len().min(52)]).collect();
     assert_eq!(
         starts,
@@ -217,17 +219,17 @@ fn apply_waits_a_limited_time_for_a_locked_definition() {
 fn a_key_of_another_tool_gets_the_key_that_was_meant() {
     let db = TestDb::new();
     let folder = temp_dir();
-    let first = ", which counts the first attempt, too";
+    let counts_first = ", which counts the first attempt, too";
     // The key of the other tool, the key of jobctl, and what the tip adds.
-    for (key, meant, rest) in [
+    for (foreign_key, own_key, rest) in [
         ("command", "shell", ""),
         ("cmd", "shell", ""),
         ("run", "shell", ""),
         ("script", "shell", ""),
         ("cron", "schedule", ""),
         ("depends_on", "after", ""),
-        ("retries", "max_attempts", first),
-        ("max-retries", "max_attempts", first),
+        ("retries", "max_attempts", counts_first),
+        ("max-retries", "max_attempts", counts_first),
         ("tz", "time_zone", ""),
         ("timezone", "time_zone", ""),
         ("workdir", "cwd", ""),
@@ -242,11 +244,13 @@ fn a_key_of_another_tool_gets_the_key_that_was_meant() {
         ("url", "http", ""),
         ("jitter", "spread", ""),
     ] {
-        let text = format!("[jobs.a]\nshell = 'true'\n{key} = '1'\n");
+        let text = format!("[jobs.a]\nshell = 'true'\n{foreign_key} = '1'\n");
         std::fs::write(folder.path().join("jobs.toml"), text).unwrap();
         let refused = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().exits(2);
-        let why = format!("job `a`: `{key}`: unknown key; did you mean `{meant}`{rest}?\n");
-        refused.stderr(&format!("jobctl: cannot apply: jobs.toml:3: {why}"));
+        refused.stderr(&format!(
+            "jobctl: cannot apply: jobs.toml:3: job `a`: `{foreign_key}`: unknown key; did you \
+             mean `{own_key}`{rest}?\n"
+        ));
     }
     // The same for tables, and for the keys of a call.
     for (text, why) in [
@@ -438,10 +442,10 @@ fn a_changed_schedule_keeps_its_pause_and_its_due_fire() {
     assert_eq!(
         db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"),
         "t",
-        "it does not fire at once"
+        "the new schedule does not fire at once"
     );
     db.jobctl(["resume", "a"]).run().success();
-    // The old schedule is due, and no tick has run since.
+    // The time of the old schedule is due, and no tick has fired it. It fires after the change.
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '@yearly'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())");
     db.apply(&job(7));
@@ -516,6 +520,7 @@ fn concurrent_applies_run_one_at_a_time_and_the_last_wins() {
 #[test]
 fn apply_waits_a_limited_time_for_another_apply() {
     let db = TestDb::new();
+    // Each apply takes this lock.
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(x'6a6f6263746d'::bigint)").unwrap();
     let folder = temp_dir();
@@ -774,6 +779,7 @@ fn defaults_give_a_job_each_key_that_it_does_not_set() {
         db.apply(&format!("[defaults]\n{fewer}{job}")),
         "change\ta\tburst\t3\nchange\ta\tqueue\t\"own\"\t\"default\"\n"
     );
+    // OF_ALL_JOBS has each key of the reference that `[defaults]` can have.
     let reference = std::fs::read_to_string("docs/reference.md").unwrap();
     let table = reference.split("| key | meaning | default |").nth(1).unwrap();
     let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
@@ -793,12 +799,13 @@ fn a_default_has_no_effect_on_jobs_that_can_t_have_it() {
          [jobs.first]\nshell = 'true'\nschedule = '@daily'\nspread = '0s'\n\
          [jobs.next]\nshell = 'true'\nafter = ['first']\n"
     ));
-    let has = |job: &str| {
+    // Returns a function that returns the value of a key of this job; empty: the job has no value.
+    let keys_of = |job: &str| {
         let shown = db.jobctl(["jobs", job, "--json"]).run().success().stdout;
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
         move |key: &str| shown["keys"].get(key).map(ToString::to_string).unwrap_or_default()
     };
-    let (call, first, next) = (has("call"), has("first"), has("next"));
+    let (call, first, next) = (keys_of("call"), keys_of("first"), keys_of("next"));
     assert_eq!([call("cwd"), call("time_zone"), call("timeout")], ["", "", "\"5m\""]);
     assert_eq!([first("when"), first("each_worker")], ["", "true"]);
     assert_eq!([next("when"), next("each_worker"), next("workers")], ["\"any_end\"", "", ""]);
@@ -854,6 +861,7 @@ fn apply_says_once_that_times_are_in_utc_if_the_host_has_another_zone() {
         let line = if is_said { format!("{says} {zone}; ") } else { String::new() };
         assert!(said.starts_with(&line) && said.lines().count() == usize::from(is_said), "{said}");
     }
+    // Files whose times do not depend on a zone that the file leaves out.
     let berlin = |file: &str| apply(&TestDb::new(), file, "Europe/Berlin");
     for file in [
         format!("[defaults]\ntime_zone = 'UTC'\n{daily}"),
@@ -864,7 +872,7 @@ fn apply_says_once_that_times_are_in_utc_if_the_host_has_another_zone() {
     ] {
         assert_eq!(berlin(&file), "", "{file}");
     }
-    // Applied again, it says nothing about jobs that stay as they are.
+    // `apply` says it only of jobs that are new or changed.
     let db = TestDb::new();
     assert!(apply(&db, &daily, "Europe/Berlin").starts_with(says));
     assert_eq!(apply(&db, &daily, "Europe/Berlin"), "");

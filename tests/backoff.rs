@@ -43,7 +43,8 @@ fn a_failed_run_waits_by_its_rule_with_20_percent_jitter() {
         (id, waits)
     });
     for attempt in 1..=4 {
-        // A run that waits for nothing would be taken again at once.
+        // The run with `fixed:0s` is due again at once. The limit stops the tick after one start of
+        // each run.
         db.jobctl(["tick", "--limit", "6"]).run().success();
         for (id, expected) in runs {
             assert_eq!(db.of_run(id, "status, attempts"), format!("failed|{attempt}"));
@@ -66,6 +67,8 @@ fn a_very_short_wait_ends_in_the_same_tick() {
             db.jobctl(["tick"]).run().success();
             assert_eq!(db.of_run(id, "status, attempts"), "dead|3", "{job} {backoff}");
         }
+        // A run whose worker has gone. If it may start again at once, the tick that finds it starts
+        // it.
         let id = db.enqueue(["shell", "--backoff", backoff, "--", "true"]);
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'gone', \
@@ -117,9 +120,11 @@ fn a_run_is_dead_after_exactly_max_attempts_starts() {
     let directory = temp_dir();
     let starts = directory.path().join("starts");
     for limit in [1, 3] {
+        // Each attempt appends its number to the file.
         let script = format!("echo $JOBCTL_ATTEMPT >> {}; exit 9", starts.display());
         let payload = format!("{{\"command\": {}}}", json_string(&script));
         let id = db.enqueue(["shell", &payload, "--max-attempts", &limit.to_string()]);
+        // Two ticks more than the run has attempts.
         for _ in 0..limit + 2 {
             db.jobctl(["tick", "--quiet"]).run().success();
             db.make_waiting_runs_due();
@@ -160,6 +165,7 @@ fn a_run_that_succeeds_at_last_keeps_its_history() {
 fn the_log_says_when_the_next_attempt_is_or_that_there_is_none() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--max-attempts", "2", "--backoff", "fixed:30s", "--", "false"]);
+    // Exit status 64 means that no other attempt can succeed.
     let permanent = db.enqueue_script("exit 64");
     let first = db.jobctl(["tick", "--limit", "2"]).run().success();
     let first = first.stderr_has(&format!("run {id} shell attempt 1/2: exit status 1 after "));

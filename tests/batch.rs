@@ -12,8 +12,9 @@ fn count_runs(db: &TestDb) -> String {
     db.query("SELECT count(*) FROM jobctl.job_runs")
 }
 
+/// Asserts that a batch of these lines is refused because of its last line.
 #[track_caller]
-fn assert_refused(db: &TestDb, lines: &[&str], exit: i32, why: &str) {
+fn assert_last_line_refused(db: &TestDb, lines: &[&str], exit: i32, why: &str) {
     let refused = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.join("\n")).run();
     let line = format!("jobctl: cannot enqueue: batch line {}: {why}", lines.len());
     refused.exits(exit).stdout("").complains_once().stderr_has(&line);
@@ -108,6 +109,7 @@ shell|{"command": "true"}|default|0|10||exponential:1m..30m||t"#;
 #[test]
 fn an_unknown_field_that_another_tool_uses_gets_the_right_field_as_a_tip() {
     let db = TestDb::new();
+    // The fields of a line, and the field that the tip names.
     for (field, meant) in [
         (r#""type": "a""#, "job`?"),
         (r#""job_type": "a", "unique_key": "k""#, "key`?"),
@@ -199,7 +201,7 @@ fn a_bad_line_is_named_and_rejects_the_whole_batch() {
         (with(r#""timeout": "0s""#), 2, "`timeout`: `0s` is out of range; allowed are 1s to 30d"),
         (with(r#""backoff": "1m""#), 2, "`backoff`: `1m` is not a backoff"),
     ] {
-        assert_refused(&db, &[GOOD, "", GOOD, &line], exit, why);
+        assert_last_line_refused(&db, &[GOOD, "", GOOD, &line], exit, why);
     }
     let misspelt = db.jobctl(["enqueue", "--batch", "-"]).stdin(with(r#""run-at": "x""#)).run();
     misspelt.exits(2).stderr_has("; did you mean `run_at`?\n");
@@ -214,8 +216,13 @@ fn a_key_that_another_run_has_rejects_the_whole_batch() {
         format!(r#"{{"job_type": "shell", "payload": {payload}, "idempotency_key": "{key}"}}"#)
     };
     let id = db.enqueue(["--key", "taken", "shell", r#"{"command": "true"}"#]);
-    let taken = "key `taken` belongs to run 1 with another job or payload";
-    assert_refused(&db, &[GOOD, &with_key("true", "new"), &with_key("false", "taken")], 4, taken);
+    let taken = &format!("key `taken` belongs to run {id} with another job or payload");
+    assert_last_line_refused(
+        &db,
+        &[GOOD, &with_key("true", "new"), &with_key("false", "taken")],
+        4,
+        taken,
+    );
     assert_eq!(count_runs(&db), "1");
     // A line with the same key and payload returns the existing run; the other lines are new.
     let lines = [with_key("true", "new"), with_key("true", "taken"), GOOD.to_owned()].join("\n");
@@ -244,6 +251,7 @@ fn a_repeated_key_in_a_batch_is_one_run_or_a_conflict() {
         .complains_once()
         .stderr_has("cannot enqueue: batch line 2: key `k`");
     assert_eq!(count_runs(&db), "0");
+    // The same payload twice is one run.
     let lines = format!("{}\n{GOOD}\n{}", with_key("a"), with_key("a"));
     let finished = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     let ids: Vec<_> = finished.stdout.lines().collect();
@@ -256,16 +264,21 @@ fn a_repeated_key_in_a_batch_is_one_run_or_a_conflict() {
 fn errors_name_the_wrong_line_among_similar_lines() {
     let db = TestDb::new();
     db.apply("[jobs.d]\nshell = 'cat'\n");
-    let z = |payload: &str| {
+    let with_key_z = |payload: &str| {
         format!(r#"{{"job_type": "d", "idempotency_key": "z", "payload": {payload}}}"#)
     };
     let other = r#"{"job_type": "d", "idempotency_key": "z2"}"#;
     let twice = "key `z` is also in line 1, with another job or payload\n";
-    assert_refused(&db, &[&z("{}"), other, &z("{}"), &z(r#"{"x": 1}"#)], 4, twice);
-    assert_refused(
+    assert_last_line_refused(
+        &db,
+        &[&with_key_z("{}"), other, &with_key_z("{}"), &with_key_z(r#"{"x": 1}"#)],
+        4,
+        twice,
+    );
+    assert_last_line_refused(
         &db,
         &[
-            &z("{}"),
+            &with_key_z("{}"),
             other,
             GOOD,
             r#"{"job_type": "shell", "idempotency_key": "z", "payload": {"command": "id"}}"#,
@@ -274,20 +287,21 @@ fn errors_name_the_wrong_line_among_similar_lines() {
         twice,
     );
     // The key of one line may be the unknown job of another line.
-    assert_refused(
+    assert_last_line_refused(
         &db,
         &[r#"{"job_type": "d", "idempotency_key": "nosuch"}"#, GOOD, r#"{"job_type": "nosuch"}"#],
         3,
         "no definition `nosuch`",
     );
+    // Numbers such as 1e300 are short in the line, and have 300 digits in the database.
     let long = format!(r#"{{"job_type": "d", "payload": [{}]}}"#, vec!["1e300"; 40_000].join(","));
-    assert_refused(&db, &[other, &long], 2, "payload is longer than 1 MiB");
+    assert_last_line_refused(&db, &[other, &long], 2, "payload is longer than 1 MiB");
     // A key of the other scope is another key.
     let id = db.enqueue(["d", "--key", "z", "1"]);
     let live = r#"{"job_type": "d", "idempotency_key": "z", "key_scope": "live"}"#;
-    assert_refused(
+    assert_last_line_refused(
         &db,
-        &[other, live, &z("2")],
+        &[other, live, &with_key_z("2")],
         4,
         &format!("key `z` belongs to run {id} with another job or payload"),
     );
@@ -298,12 +312,14 @@ fn errors_name_the_wrong_line_among_similar_lines() {
 fn a_conflict_in_the_last_line_rolls_back_a_long_batch() {
     let db = TestDb::new();
     let id = db.enqueue(["--key", "taken", "shell", "--", "false"]);
+    let taken = format!("key `taken` belongs to run {id} with another job or payload");
     let mut lines = vec![GOOD; 5000];
     let last =
         r#"{"job_type": "shell", "payload": {"command": "true"}, "idempotency_key": "taken"}"#;
     lines.push(last);
-    assert_refused(&db, &lines, 4, "key `taken` belongs to run 1 with another job or payload");
+    assert_last_line_refused(&db, &lines, 4, &taken);
     assert_eq!(count_runs(&db), "1");
+    // Without the last line, the same batch succeeds.
     lines.pop();
     let finished =
         db.jobctl(["enqueue", "--batch", "-"]).stdin(lines.join("\n")).run().success().stderr("");
@@ -353,6 +369,7 @@ fn flags_are_the_defaults_of_batch_lines() {
         .args(flags)
         .env("JOBCTL_ENQUEUE_QUEUE", "mail")
         .stdin(lines);
+    // The ids of the first two runs of this database.
     enqueue.run().success().stdout("1\n2\n");
     assert_eq!(
         db.query(
@@ -366,6 +383,7 @@ fn flags_are_the_defaults_of_batch_lines() {
 #[test]
 fn enqueue_reads_the_whole_batch_before_it_connects() {
     let database = Untouched::new();
+    // Lines with a mistake: no valid JSON, and no command.
     for last in ["{", r#"{"job_type": "shell"}"#] {
         let lines = format!("{GOOD}\n{last}\n");
         let refused = database
@@ -484,6 +502,7 @@ fn a_batch_waits_longer_for_a_key_than_the_lock_timeout_and_a_single_run_names_t
     single.complains_once().stderr_has("another open transaction, holds a key of these runs");
     let line = r#"{"job_type": "d", "idempotency_key": "k"}"#;
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{line}\n{line}\n")).spawn();
+    // The starts of the transactions in which the batch has waited for the key.
     let mut begun = BTreeSet::new();
     wait_until("the batch to try again", || {
         let waiting = "SELECT xact_start FROM pg_stat_activity WHERE datname = current_database() \
@@ -492,5 +511,7 @@ fn a_batch_waits_longer_for_a_key_than_the_lock_timeout_and_a_single_run_names_t
         begun.len() > 1
     });
     other.batch_execute("COMMIT").unwrap();
-    batch.wait().success().stdout("1\n1\n");
+    // Both lines get the run of the other session.
+    let run = db.query("SELECT id FROM jobctl.job_runs");
+    batch.wait().success().stdout(&format!("{run}\n{run}\n"));
 }

@@ -69,6 +69,7 @@ fn a_rejected_run_does_not_stop_a_command_for_all_runs() {
         let runs = replace_all_by_five_runs(&db, status);
         reject_changes_of(&db, &format!("OLD.id IN ({}, {})", runs[0], runs[4]));
         let finished = db.jobctl(command.iter().copied()).run().exits(1);
+        // It prints the number of changed runs: all but the first and the last of five.
         assert!(finished.stdout.ends_with("\t3\n"), "{command:?}: {finished}");
         for bad in [&runs[0], &runs[4]] {
             let verb = command[0];
@@ -82,7 +83,7 @@ fn a_rejected_run_does_not_stop_a_command_for_all_runs() {
 #[test]
 fn a_command_sends_a_statement_that_takes_too_long_again_for_fewer_runs() {
     let db = TestDb::new();
-    // A trigger takes a tenth of the time limit for each run.
+    // As if each run took a tenth of the time limit, a statement for more than ten runs is ended.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT 'shell', '{\"command\": \"true\"}' FROM generate_series(1, 50);
@@ -129,6 +130,7 @@ fn a_locked_run_is_named_and_the_others_change() {
 fn cancel_all_does_not_wait_for_a_transaction_that_enqueues_a_run() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'cat'\n");
+    // The application's transaction replaces this run, so it locks the run's row.
     let live = ["--key", "k", "--key-scope", "live"];
     let replaced = db.enqueue(["a"].into_iter().chain(live));
     for _ in 0..5 {

@@ -111,6 +111,7 @@ fn cancel_prints_a_result_for_each_id_and_the_worst_sets_its_exit_status() {
         {"id": id(&running), "result": "cancel requested", "why_not_changed": null},
     ]);
     assert_eq!(serde_json::from_str::<serde_json::Value>(&finished.stdout).unwrap(), expected);
+    // Both runs are missing.
     db.jobctl(["cancel", "999998", "999999"]).run().exits(3).stdout("");
 }
 
@@ -152,7 +153,7 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
         "UPDATE jobctl.job_runs SET job_type = 'report', created_at = now() - interval '2 days' \
          WHERE id = {of_job}"
     ));
-    // No run of the job is so new.
+    // The only run of the job is older than a day.
     db.jobctl(["cancel", "--all-waiting", "--yes", "--job", "report", "--since", "1d"])
         .run()
         .success()
@@ -180,6 +181,7 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
             format!("{now}|{}", if now == status { "t" } else { "f" })
         );
     }
+    // A filter alone selects nothing.
     let why = "jobctl: filters need --all-waiting or --all; add it, or give run ids\n";
     db.jobctl(["cancel", "--queue", "mail"]).run().exits(2).stdout("").stderr(why);
 }

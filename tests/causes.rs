@@ -4,15 +4,16 @@ use serde_json::{Value, json};
 
 use crate::support::{Finished, Role, TestDb, temp_dir};
 
-const SAYS: &str = "printf 'copying\\ndisk 7 of /srv/x is full\\n \\n'; exit 1";
-/// The error with the last line.
-const WHY: &str = "exit status 1: disk 7 of /srv/x is full";
+/// The command of the job that fails: its last line with text is the cause.
+const FAILING_COMMAND: &str = "printf 'copying\\ndisk 7 of /srv/x is full\\n \\n'; exit 1";
+const ERROR_WITH_LAST_LINE: &str = "exit status 1: disk 7 of /srv/x is full";
 
 /// Returns a database with a job that prints why it fails, and its run that died.
 fn db_with_dead_run() -> (TestDb, i64) {
     let db = TestDb::new();
     db.apply(&format!(
-        "[jobs.backup]\nshell = \"\"\"{SAYS}\"\"\"\nmax_attempts = 1\non_dead = 'alert'\n\
+        "[jobs.backup]\nshell = \"\"\"{FAILING_COMMAND}\"\"\"\nmax_attempts = 1\n\
+         on_dead = 'alert'\n\
          [jobs.alert]\nshell = 'cat'\n"
     ));
     let id = db.enqueue(["backup"]);
@@ -29,16 +30,16 @@ fn json_of(finished: &Finished) -> Value {
 fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     let (db, id) = db_with_dead_run();
     let shown = db.jobctl(["check"]).run().exits(1);
-    shown.stdout_has(&format!("(the newest is run {id}: {WHY})"));
+    shown.stdout_has(&format!("(the newest is run {id}: {ERROR_WITH_LAST_LINE})"));
     let shown = json_of(&db.jobctl(["check", "--json"]).run().exits(1));
-    assert!(shown["findings"][0].to_string().contains(WHY), "{shown}");
+    assert!(shown["findings"][0].to_string().contains(ERROR_WITH_LAST_LINE), "{shown}");
     let dir = temp_dir();
     let file = dir.path().join("sent");
     let to_file = format!("cat >{}", file.display());
     let check = db.jobctl(["check", "--exec", &to_file]);
     check.env("XDG_STATE_HOME", dir.path().to_str().unwrap()).run();
     let sent = std::fs::read_to_string(&file).unwrap();
-    assert!(sent.contains(WHY), "{sent}");
+    assert!(sent.contains(ERROR_WITH_LAST_LINE), "{sent}");
     db.jobctl(["status"]).run().success().stdout_has("disk 7 of /srv/x is full");
     for list in [&["list-dead"][..], &["list-dead", "--group"], &["list-dead", "--all"]] {
         let json = json_of(&db.jobctl([list, &["--json"]].concat()).run().success());
@@ -52,7 +53,7 @@ fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     let hook: Value = serde_json::from_str(&db.query(hook)).unwrap();
     assert_eq!(hook["last_line"], json!("disk 7 of /srv/x is full"), "{hook}");
     assert_eq!(hook["cause"], json!("disk # of # is full"), "{hook}");
-    assert!(hook["text"].as_str().unwrap().ends_with(WHY), "{hook}");
+    assert!(hook["text"].as_str().unwrap().ends_with(ERROR_WITH_LAST_LINE), "{hook}");
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn a_viewer_and_a_page_show_the_cause_without_values() {
     let page = |flags: &[&str]| db.jobctl([&["report"], flags].concat()).run().success().stdout;
     let (plain, detailed) = (page(&[]), page(&["--with-output"]));
     assert!(plain.contains(cause) && !plain.contains("/srv/x"), "{plain}");
-    assert!(detailed.contains(WHY), "{detailed}");
+    assert!(detailed.contains(ERROR_WITH_LAST_LINE), "{detailed}");
 }
 
 /// Enqueues a run of a job that fails, and makes this many attempts. Returns the run.
@@ -129,12 +130,14 @@ fn a_success_that_another_worker_counted_ends_the_failures_before_it() {
     db.apply("[jobs.sync]\nshell = 'exit 1'\nbackoff = 'fixed:1h'\n");
     enqueue_and_fail(&db, "sync", 3);
     assert_eq!(findings_of_failing_jobs(&db).len(), 1);
-    // The row of a worker whose figures were locked meanwhile.
+    // The figures of a job may have several rows, because no worker waits for another's lock. This
+    // row says that the job has succeeded now.
     db.execute(
         "INSERT INTO jobctl.job_figures (job_type, part, last_succeeded_at)
          VALUES ('sync', 0, now())",
     );
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    // The next failure is the first one since this success.
     db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
@@ -203,6 +206,7 @@ fn a_job_is_not_reported_as_failing_any_more_once_its_run_is_dead_or_cancelled()
     assert_eq!(findings_of_failing_jobs(&db).len(), 1);
     db.jobctl(["cancel", &first.to_string()]).run().success();
     assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    // The fourth attempt is the last one. Now `check` reports only the dead run.
     enqueue_and_fail(&db, "sync", 4);
     let shown = db.jobctl(["check"]).run().exits(1);
     assert_eq!(shown.stdout.lines().count(), 1, "{shown}");
@@ -268,6 +272,7 @@ fn a_run_that_takes_three_times_as_long_as_usual_is_a_warning() {
     assert_eq!(findings_of_unusual_runs(&db), format!("warn: {found}"));
     let check = db.jobctl(["check"]).run();
     assert!(!check.stdout.contains("usual"), "check reports no warning: {check}");
+    // 14 minutes are less than three times the usual 5 minutes.
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET started_at = now() - interval '14 m' WHERE id = {run}"
     ));
@@ -319,6 +324,7 @@ fn a_run_outside_of_the_usual_range_of_its_definition_is_a_problem() {
     assert_eq!(findings_of_unusual_runs(&db), format!("bad: {found}"));
     let shown = db.jobctl(["check"]).run().exits(1);
     shown.stdout_has(&format!("{found}, since "));
+    // A run that ended before the least run time.
     db.execute("DELETE FROM jobctl.job_runs");
     let short = insert_success(&db, "1 hour", 500);
     assert_eq!(
@@ -327,6 +333,7 @@ fn a_run_outside_of_the_usual_range_of_its_definition_is_a_problem() {
             "bad: run {short} of long succeeded after 8m 20s; its definition allows at least 10m"
         )
     );
+    // With `off`, no run time is unusual.
     db.apply("[jobs.long]\nshell = 'true'\nusual = 'off'\n");
     insert_running_since(&db, "2 days");
     assert_eq!(findings_of_unusual_runs(&db), "");
@@ -336,6 +343,7 @@ fn a_run_outside_of_the_usual_range_of_its_definition_is_a_problem() {
 fn a_job_that_reaches_its_timeout_within_a_week_is_a_warning() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'true'\ntimeout = '20m'\n");
+    // In a week, the run time has grown by 7 minutes, from 8 to 15: another 5 take 5 days.
     insert_success(&db, "7 days", 480);
     insert_success(&db, "1 second", 900);
     assert_eq!(findings_of_unusual_runs(&db), "warn: long reaches its timeout in about 5 days");

@@ -29,6 +29,7 @@ const SHORT_SEED: u64 = 23;
 /// its jobs a twelfth of its lease before the lease ends.
 const STALL: Duration = Duration::from_millis(250);
 
+// The phases of a test: faults, then their end and the rest of the work, then the end of the ticks.
 const FAULTS: u8 = 0;
 const DRAINING: u8 = 1;
 const OVER: u8 = 2;
@@ -176,6 +177,7 @@ CREATE TRIGGER note_change AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
 ALTER ROLE CURRENT_USER SET synchronous_commit = on;
 ";
 
+/// What the log gets at its end, see chaos/checker.rs.
 const EVIDENCE: [&str; 5] = [
     "SELECT concat_ws(' ', '- waits', run_id, after_id, rule) FROM jobctl.job_dependencies",
     "SELECT '- ' || line FROM public.changes ORDER BY place",
@@ -243,7 +245,7 @@ impl Chaos {
         random
     }
 
-    fn is(&self, phase: u8) -> bool {
+    fn is_in(&self, phase: u8) -> bool {
         self.phase.load(SeqCst) == phase
     }
 
@@ -264,10 +266,10 @@ impl Chaos {
     /// Waits, at most until the end of the faults. Returns whether they go on.
     fn wait(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
-        while self.is(FAULTS) && Instant::now() < until {
+        while self.is_in(FAULTS) && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));
         }
-        self.is(FAULTS)
+        self.is_in(FAULTS)
     }
 
     /// Starts ticks of one worker again and again, as cron does.
@@ -280,8 +282,9 @@ impl Chaos {
         };
         let mut next = Instant::now();
         for number in 0.. {
+            // At most three ticks of a worker at a time.
             while Instant::now() < next || self.reap(worker) >= 3 {
-                if self.is(OVER) {
+                if self.is_in(OVER) {
                     return;
                 }
                 thread::sleep(Duration::from_millis(20));
@@ -324,6 +327,7 @@ impl Chaos {
         drop(ticks);
         for tick in ended {
             let ended = tick.process.wait();
+            // A tick may fail, for example without its database, but not crash by itself.
             let is_expected = match ended.status.code() {
                 None => tick.may_crash,
                 Some(code) => [0, 1, 5].contains(&code),
@@ -403,7 +407,7 @@ impl Chaos {
         while self.wait(random.millis(100, 1500)) {
             let kind = *random.pick(&["sessions", "restart", "table lock", "row locks"]).unwrap();
             self.count(kind);
-            let lock = match kind {
+            let statement = match kind {
                 "restart" => {
                     self.server.restart_immediately(&data);
                     continue;
@@ -416,7 +420,8 @@ impl Chaos {
                 _ => "BEGIN; SELECT FROM jobctl.job_runs WHERE id % 2 = 0 FOR UPDATE",
             };
             let mut client = self.db.client();
-            if client.batch_execute(lock).is_ok() && lock.starts_with("BEGIN") {
+            // Locks last until the session ends.
+            if client.batch_execute(statement).is_ok() && statement.starts_with("BEGIN") {
                 self.wait(random.millis(200, 5000));
             }
         }
@@ -443,6 +448,7 @@ impl Chaos {
             let (job, how) = (*random.pick(&bag).unwrap(), random.below(7));
             let key = format!("key-{part}-{number}");
             match how {
+                // One key in three sessions at the same time.
                 0 => {
                     thread::scope(|scope| {
                         scope.spawn(|| self.enqueue_by_command(job, Some(&key)));
@@ -676,7 +682,7 @@ impl Chaos {
 
     /// Notes when the machine itself stops the ticks.
     fn watch_for_stalls(&self) {
-        while !self.is(OVER) {
+        while !self.is_in(OVER) {
             let before = Instant::now();
             thread::sleep(Duration::from_millis(10));
             if before.elapsed() > STALL {
@@ -722,8 +728,8 @@ impl Chaos {
     }
 }
 
-/// Runs the workers and these actions for this time, waits for the end, and returns the broken
-/// promises.
+/// Runs the workers and these actions for this time, then the workers alone until `is_over`, and
+/// returns the broken promises. `sabotage` is SQL that makes jobctl break a promise, or empty.
 #[allow(clippy::print_stderr, reason = "the seed and the numbers of faults are part of the result")]
 fn run(
     seed: u64,
@@ -778,7 +784,7 @@ fn run(
         chaos.note(format!("limit {kind} {limit}"));
     }
     RULES.iter().for_each(|rule| chaos.note(rule));
-    // A crash takes as long as its lease.
+    // One run of each job, except `crash`: after a crash, a run waits for the end of its lease.
     let each = "SELECT jobctl.enqueue(name) FROM jobctl.job_definitions WHERE name <> 'crash'";
     chaos.db.query(each).lines().for_each(|id| chaos.note(format!("answer {id} -")));
     let chaos = &chaos;
@@ -826,6 +832,7 @@ fn run(
         with("start"),
         chaos.counts.lock().unwrap()
     );
+    // A broken promise may leave a running run.
     if !problems.is_empty() {
         chaos.db.allow_running_runs_at_end();
     }
@@ -865,7 +872,8 @@ fn every_promise_holds_while_everything_fails() {
     assert!(problems.is_empty(), "CHAOS_SEED={seed}:\n{}", problems.join("\n"));
 }
 
-/// The database lets leases end earlier than their holders know.
+/// A sabotage: the database lets leases end earlier than their holders know. So another tick starts
+/// the run while its job still runs.
 const SHORT_LEASES: &str = "
 CREATE FUNCTION public.shorten() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Invocation, Role, TestDb, temp_dir};
 
+/// What `check` prints without a problem.
 const FINE: &str = "";
 
 /// A database whose worker ticked a minute ago.
@@ -13,6 +14,8 @@ fn db_with_worker() -> TestDb {
     db
 }
 
+/// Inserts a worker, or changes its row: it has ticked for almost 90 days, and the last time this
+/// long ago.
 fn insert_worker(db: &TestDb, worker: &str, ago: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
@@ -97,6 +100,7 @@ fn check_is_silent_while_all_is_well() {
     let db = db_with_worker();
     assert_prints(db.jobctl(["check"]), FINE);
     db.apply("[jobs.mail]\nshell = 'true'\n");
+    // A run is overdue after ten minutes. Without --max-running, a run may take any time.
     insert_due(&db, "mail", "9 minutes");
     insert_run(&db, "mail", "queued", "run_at", "now() + interval '1 day'");
     insert_running(&db, "backup", "5 days");
@@ -204,6 +208,7 @@ fn check_reports_runs_that_are_due_longer_than_max_lag() {
     }
     db.jobctl(["release", "--job", "mail"]).run().success();
     db.apply("[jobs.backup]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
+    // Failed runs whose retry is due count, too.
     db.execute("UPDATE jobctl.job_runs SET status = 'failed'");
     db.jobctl(["check"]).run().exits(1);
 }
@@ -221,6 +226,7 @@ fn check_reports_a_late_schedule_and_a_lost_lease() {
          see the log of the ticks",
     );
     assert_prints(db.jobctl(["check", "--job", "shell"]), FINE);
+    // A paused schedule is not late. Now the lease of the run is lost.
     db.jobctl(["pause", "nightly"]).run().success();
     db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '2 hours'");
     assert_prints(
@@ -241,7 +247,8 @@ fn check_reports_blocked_runs_whose_predecessor_ended_long_ago() {
     let first = db.enqueue(["export", "--in", "1h"]);
     let first_id = first.to_string();
     let last = [(); 2].map(|()| db.enqueue(["mail", "--after", &first_id, "--after-any-end"]));
-    let end = |status: &str, ago: &str| {
+    // The predecessor ends so, and no tick has decided about the blocked runs yet.
+    let end_predecessor = |status: &str, ago: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET status = '{status}', finished_at = now() - interval '{ago}'
              WHERE id = {first};
@@ -255,22 +262,22 @@ fn check_reports_blocked_runs_whose_predecessor_ended_long_ago() {
         last[0]
     );
     for status in ["succeeded", "cancelled"] {
-        end(status, "9 minutes");
+        end_predecessor(status, "9 minutes");
         assert_prints(db.jobctl(["check"]), FINE);
-        end(status, "11 minutes");
+        end_predecessor(status, "11 minutes");
         assert_prints(db.jobctl(["check"]), &late);
         assert_prints(db.jobctl(["check", "--max-lag", "1h"]), FINE);
         assert_prints(db.jobctl(["check", "--job", "export"]), FINE);
     }
-    // The clock was ahead.
-    end("succeeded", "-1 hour");
+    // The predecessor ended in the future, because the database's clock was ahead.
+    end_predecessor("succeeded", "-1 hour");
     db.jobctl(["check"]).run().exits(1).stdout_has("no tick has released or cancelled 2 blocked");
-    // Another finding names these.
-    end("cancelled", "11 minutes");
+    // With the rule `success`, a cancelled predecessor keeps them blocked: another finding says so.
+    end_predecessor("cancelled", "11 minutes");
     db.execute("UPDATE jobctl.job_dependencies SET rule = 'success'");
     let stuck = db.jobctl(["check"]).run().exits(1).prints_nowhere("no tick has released");
     stuck.stdout_has("2 runs of mail wait for runs that did not succeed");
-    // Queued runs are not stuck.
+    // Queued runs no longer wait for a predecessor.
     db.execute("UPDATE jobctl.job_runs SET status = 'queued' WHERE status = 'blocked'");
     assert_prints(db.jobctl(["check"]), FINE);
 }
@@ -305,20 +312,21 @@ fn check_reports_workers_without_recent_ticks() {
         db.jobctl(["check"]),
         "no worker has ever ticked; `jobctl init --crontab` lets cron start ticks",
     );
-    // Cron starts the first tick up to a minute after `init`.
+    // A new schema may have no tick yet: cron starts the first one up to a minute after `init`.
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = now() - interval '4 minutes'");
     assert_prints(db.jobctl(["check"]), FINE);
     db.jobctl(["check", "--max-tick-age", "3m"]).run().exits(1);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     assert_prints(db.jobctl(["check"]), FINE);
     insert_worker(&db, "web1", "4 hours");
-    // While no worker ticks, nothing else is said of runs that wait.
+    // While no worker ticks, `check` does not report overdue runs, too.
     insert_due(&db, "shell", "1 hour");
     let no_worker =
         line_about_silent_worker("no worker ticks, since T (the last was web1)", "web1");
     assert_prints(db.jobctl(["check"]), &no_worker);
     db.execute("DELETE FROM jobctl.job_runs");
     assert_prints(db.jobctl(["check", "--max-tick-age", "5h"]), FINE);
+    // While one worker ticks, each other worker that stopped is named.
     insert_worker(&db, "web2", "1 second");
     insert_worker(&db, "web3", "3 hours");
     insert_worker(&db, "web4", "2 days");
@@ -480,7 +488,7 @@ fn check_covers_named_jobs_and_refuses_unknown_names() {
     let died = line_about_dead_runs("1 dead run", "gone", died, "no definition");
     assert_prints(db.jobctl(["check", "--job", "gone"]), &died);
     db.jobctl(["status", "--job", "gone"]).run().success().stdout_has("job\tgone\t");
-    // A check of one job also checks the workers.
+    // A check of one job also reports that no worker ticks.
     db.execute("DELETE FROM jobctl.job_workers");
     db.jobctl(["check", "--job", "report"]).run().exits(1).stdout_has("no worker");
 }
@@ -527,7 +535,9 @@ fn check_ignores_a_worker_that_ticked_once() {
 #[test]
 fn a_gap_of_over_an_hour_starts_a_new_series_of_ticks() {
     let db = db_with_worker();
-    let ticked_for = |ago: &str| {
+    // Lets the worker tick after a gap. Returns whether `check` may miss it for over an hour, which
+    // depends on how long it had ticked without a gap.
+    let is_missed_after_gap = |ago: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_workers
              SET last_tick_at = now() - interval '{ago}', ticking_since = now() - interval '2 days'"
@@ -535,8 +545,8 @@ fn a_gap_of_over_an_hour_starts_a_new_series_of_ticks() {
         db.jobctl(["tick", "--worker", "web1"]).run().success();
         db.query("SELECT missed_for > interval '1 hour' FROM jobctl.job_workers")
     };
-    assert_eq!(ticked_for("59 minutes"), "t");
-    assert_eq!(ticked_for("61 minutes"), "f");
+    assert_eq!(is_missed_after_gap("59 minutes"), "t");
+    assert_eq!(is_missed_after_gap("61 minutes"), "f");
 }
 
 #[test]
@@ -548,7 +558,8 @@ fn check_repeats_known_problems_only_after_a_time_and_marks_new_ones() {
         let check = db.jobctl(["check", "--repeat", "1h"]).env("XDG_STATE_HOME", state).run();
         check.stderr("").stdout
     };
-    let age_memory = || {
+    // Makes the last report so old that known problems are reported again.
+    let age_last_report = || {
         let folder = state.path().join("jobctl");
         let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
         let mut memory: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -559,10 +570,10 @@ fn check_repeats_known_problems_only_after_a_time_and_marks_new_ones() {
     insert_due(&db, "shell", "1 hour");
     assert!(check().starts_with("new: 1 run of shell is overdue"));
     assert_eq!(check(), "");
-    // A changed number is not new.
+    // The same problem with more runs is not new.
     insert_due(&db, "shell", "1 hour");
     assert_eq!(check(), "");
-    age_memory();
+    age_last_report();
     assert!(check().starts_with("2 runs of shell are overdue"));
     assert_eq!(check(), "");
     insert_dead(&db, "mail", "1 minute", "exit status 3");
@@ -586,6 +597,7 @@ fn check_reports_a_job_that_has_not_succeeded_within_its_max_age() {
     let stale = "backup has not succeeded within 1d 2h, since T; `jobctl list --job backup` shows \
                  its runs";
     assert_prints(db.jobctl(["check"]), FINE);
+    // A job that has never succeeded counts from its creation.
     db.execute("UPDATE jobctl.job_definitions SET created_at = now() - interval '27 hours'");
     assert_prints(db.jobctl(["check"]), stale);
     db.enqueue(["backup"]);
@@ -593,9 +605,9 @@ fn check_reports_a_job_that_has_not_succeeded_within_its_max_age() {
     // Pruning does not make the job stale.
     db.execute("DELETE FROM jobctl.job_runs");
     assert_prints(db.jobctl(["check"]), FINE);
-    let two_hours_older =
+    let make_success_too_old =
         "UPDATE jobctl.job_figures SET last_succeeded_at = now() - interval '27 hours'";
-    db.execute(two_hours_older);
+    db.execute(make_success_too_old);
     assert_prints(db.jobctl(["check"]), stale);
     db.execute("UPDATE jobctl.job_definitions SET enabled = false WHERE name = 'backup'");
     assert_prints(db.jobctl(["check"]), FINE);
@@ -617,7 +629,7 @@ fn tsv_has_the_fields_of_json() {
 #[test]
 fn commands_in_remedies_quote_names_for_the_shell() {
     let db = db_with_worker();
-    // SQL doubles the quote.
+    // The name with one quote: SQL doubles the quote.
     for name in ["$(touch pwned)", "it''s; x"] {
         insert_dead(&db, name, "1 minute", "exit status 3");
     }
@@ -627,7 +639,7 @@ fn commands_in_remedies_quote_names_for_the_shell() {
     }
 }
 
-/// When the runs that they wait for have ended, such runs end dead.
+/// Once their predecessors have ended, runs without a definition end dead.
 #[test]
 fn check_reports_blocked_runs_without_a_definition() {
     let db = db_with_worker();

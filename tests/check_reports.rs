@@ -20,7 +20,8 @@ fn enqueue_and_let_die(db: &TestDb) {
     db.jobctl(["tick", "--worker", "web1"]).run().success();
 }
 
-const LINE: &str = "1 dead run of shell, since ";
+/// How the report of `db_with_dead_run` begins.
+const DEAD_RUN: &str = "1 dead run of shell, since ";
 
 #[test]
 fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
@@ -28,12 +29,14 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
     let folder = temp_dir();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (state, reported, fails) = (path("state"), path("reported"), path("fails"));
+    // The command writes what it gets to `reported`. It fails while the file `fails` exists.
     let command = format!("cat >{reported}; ! test -e {fails}");
     let check = |flags: &[&'static str]| -> Finished {
         let check = db.jobctl(["check", "--exec", &command]).args(flags.iter().copied());
         check.env("XDG_STATE_HOME", &state).run()
     };
-    let new = |check: Finished| {
+    // Returns what the command got from this check.
+    let received = |check: Finished| {
         check.stdout("").stderr("");
         let text = std::fs::read_to_string(&reported).unwrap_or_default();
         let _ = std::fs::remove_file(&reported);
@@ -45,32 +48,34 @@ fn a_command_gets_each_problem_once_after_it_has_accepted_it() {
         let failed = check(&[]).exits(1).stdout("");
         failed.stderr("jobctl: cannot report the problems to the command cat: exit status 1\n");
     }
-    let check_by = db.jobctl(["check", "--exec", "no-such-mail ops@example.com"]);
-    let failed = check_by.env("XDG_STATE_HOME", &state).env("PATH", "/nowhere").run().exits(1);
+    let missing_command = db.jobctl(["check", "--exec", "no-such-mail ops@example.com"]);
+    let failed =
+        missing_command.env("XDG_STATE_HOME", &state).env("PATH", "/nowhere").run().exits(1);
     failed
         .stderr_has("to the command no-such-mail: exit status 127 (command not found): ")
         .stderr_has("no-such-mail: not found; PATH is `/nowhere`\n");
     std::fs::remove_file(&fails).unwrap();
-    assert!(new(check(&[]).exits(1)).starts_with(&format!("new: {LINE}")));
-    assert_eq!(new(check(&[]).exits(1)), "");
+    assert!(received(check(&[]).exits(1)).starts_with(&format!("new: {DEAD_RUN}")));
+    assert_eq!(received(check(&[]).exits(1)), "");
     enqueue_and_let_die(&db);
-    assert!(new(check(&[]).exits(1)).starts_with("new: 2 dead runs of shell, since "));
-    // The end is reported if it is asked for; these are other flags, and so another memory.
-    assert!(new(check(&["--resolved"]).exits(1)).starts_with("new: 2 dead runs"));
+    assert!(received(check(&[]).exits(1)).starts_with("new: 2 dead runs of shell, since "));
+    // With --resolved, the end of a problem is reported, too. A check with other flags remembers
+    // its own reports, so the problem is new for this one.
+    assert!(received(check(&["--resolved"]).exits(1)).starts_with("new: 2 dead runs"));
     db.jobctl(["settle", "--all-dead", "--yes", "--reason", "seen"]).run().success();
-    assert_eq!(new(check(&[]).success()), "");
+    assert_eq!(received(check(&[]).success()), "");
     std::fs::write(&fails, "").unwrap();
     check(&["--resolved"]).exits(1).stderr_has("cannot report");
     std::fs::remove_file(&fails).unwrap();
-    assert!(new(check(&["--resolved"]).success()).starts_with("resolved: 2 dead runs"));
-    assert_eq!(new(check(&["--resolved"]).success()), "");
+    assert!(received(check(&["--resolved"]).success()).starts_with("resolved: 2 dead runs"));
+    assert_eq!(received(check(&["--resolved"]).success()), "");
     // The same news as JSON.
     enqueue_and_let_die(&db);
-    let body: Value = serde_json::from_str(&new(check(&["--json"]).exits(1))).unwrap();
+    let body: Value = serde_json::from_str(&received(check(&["--json"]).exits(1))).unwrap();
     assert_eq!(body["new"][0]["code"], "runs_dead");
     assert_eq!(body["fine"], false);
     assert_eq!(body["known"].as_array().unwrap().len(), 0);
-    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {LINE}")), "{body}");
+    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {DEAD_RUN}")), "{body}");
 }
 
 #[test]
@@ -82,24 +87,25 @@ fn a_webhook_gets_each_problem_once_after_it_has_accepted_it() {
             db.jobctl(["check", "--resolved"]).env("JOBCTL_CHECK_WEBHOOK", &server.url(path));
         check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run()
     };
-    // The address may be a secret.
+    // The server fails once. The error does not repeat the address, which may be a secret.
     let failed = check("/fail/1/secret").exits(1).stdout("");
     failed
         .stderr_has("cannot report the problems to the webhook of 127.0.0.1: HTTP status 5")
         .prints_nowhere("secret");
+    // The second report is accepted, and the third check has nothing new to report.
     check("/fail/1/secret").exits(1).stderr("");
     check("/fail/1/secret").exits(1).stderr("");
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
     let body: Value = serde_json::from_slice(&requests[1].body).unwrap();
-    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {LINE}")), "{body}");
+    assert!(body["text"].as_str().unwrap().starts_with(&format!("new: {DEAD_RUN}")), "{body}");
     assert_eq!(body["new"][0]["job_type"], "shell");
     db.jobctl(["settle", "--all-dead", "--yes", "--reason", "seen"]).run().success();
     check("/fail/1/secret").success().stderr("");
     let body: Value = serde_json::from_slice(&server.requests()[2].body).unwrap();
     assert_eq!(body["fine"], true);
     assert_eq!(&body["new"], &Value::Array(Vec::new()));
-    assert!(body["resolved"][0].as_str().unwrap().starts_with(LINE), "{body}");
+    assert!(body["resolved"][0].as_str().unwrap().starts_with(DEAD_RUN), "{body}");
 }
 
 #[test]
@@ -171,6 +177,7 @@ fn check_reports_a_problem_that_a_missing_worker_hides_neither_as_over_nor_as_ne
         let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--max-dead", "9"]);
         check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().stdout
     };
+    // A run has been due for a day in a queue that the only worker does not serve.
     let id = db.enqueue(["shell", "--queue", "q", "--", "true"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() - interval '1 day' WHERE id = {id};
@@ -185,10 +192,12 @@ fn check_reports_a_problem_that_a_missing_worker_hides_neither_as_over_nor_as_ne
                  last_tick_at = now() - interval '{ago}'"
         ));
     };
+    // The worker is missing.
     set_last_tick("1 day");
     let missing = check();
     assert!(missing.starts_with("new: no worker") && !missing.contains(" queue "), "{missing}");
     assert_eq!(missing.lines().count(), 1, "{missing}");
+    // The worker is back.
     set_last_tick("1 second");
     let back = check();
     assert!(back.starts_with("resolved: no worker") && !back.contains("new:"), "{back}");

@@ -114,8 +114,8 @@ fn a_tick_executes_the_run_of_a_slow_claim_instead_of_releasing_it() {
         db.jobctl(["tick", "--limit", "1", "--max-time", "20s"]).through(&proxy).run().success();
         assert_eq!(db.query("SELECT sum(attempts) FROM jobctl.job_runs"), started.to_string());
     }
-    // From a claim to its release, the network takes 10 times 150 ms. So a claim that is released
-    // sooner than 250 ms after that did not wait for a thread; one that did is released rightly.
+    // Between a claim and its release, the network takes 10 times 150 ms. In that time, a claim may
+    // wait up to 250 ms for a thread. So a release within 1.75 s of its claim comes too early.
     let early = "SELECT count(*) FROM releases WHERE after < interval '1.75 s'";
     assert_eq!(db.query(early), "0");
 }
@@ -158,6 +158,7 @@ fn a_release_that_a_trigger_skips_is_named_and_delays_no_other() {
     db.allow_running_runs_at_end();
     let gate = Gate::new();
     enqueue_for_two_threads(&db, &gate);
+    // The tick prefetches these runs for the two threads, and releases them when both stay busy.
     let late = [(); 5].map(|()| db.enqueue(["shell", "--", "true"]));
     db.skip_updates(&format!("NEW.id = {} AND NEW.status = 'queued'", late[0]));
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
@@ -182,7 +183,8 @@ fn an_unstarted_claim_is_released_even_if_its_row_was_locked() {
     let gate = Gate::new();
     enqueue_for_two_threads(&db, &gate);
     let late: Vec<_> = (0..5).map(|_| db.enqueue(["shell", "--", "true"])).collect();
-    // Another session locks the first of them between its claim and its release.
+    // Another session locks the first of them between its claim and its release: it queues for the
+    // lock while the claim waits in a trigger.
     let holder = db.block_claims_of(&format!("NEW.id = {}", late[0]));
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
     wait_until("the claim to wait", || db.sessions_waiting_for_locks() >= 1);
@@ -219,7 +221,7 @@ fn a_last_attempt_is_not_claimed_before_it_can_start() {
          CREATE TRIGGER note AFTER UPDATE ON jobctl.job_runs FOR EACH ROW
              WHEN (NEW.status = 'running' AND NEW.id > 62) EXECUTE FUNCTION note()",
     );
-    // Five runs with one attempt each stand between runs with ten.
+    // Runs 63 to 67 have ten attempts, 68 to 72 have only one, and 73 to 77 have ten.
     for attempts in [10, 1, 10] {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, payload, max_attempts)
@@ -229,14 +231,15 @@ fn a_last_attempt_is_not_claimed_before_it_can_start() {
     let tick = db.jobctl(["tick", "--concurrency", "2"]).spawn();
     gate.wait_for_starts(2);
     let claimed = || db.query("SELECT string_agg(DISTINCT id::text, ',') FROM claimed");
-    wait_until("the runs before them to be prefetched", || claimed() == "63,64,65,66,67");
+    wait_until("the runs before run 68 to be prefetched", || claimed() == "63,64,65,66,67");
     gate.open();
     tick.wait().success();
     assert_eq!(
         db.query("SELECT status, attempts, count(*) FROM jobctl.job_runs GROUP BY 1, 2"),
         "succeeded|1|77"
     );
-    // In their order: no run overtakes a run that waits for a thread.
+    // The runs with one attempt were claimed before those after them: no run overtakes a run that
+    // waits for a thread.
     let in_order = "SELECT min(place) FILTER (WHERE id <= 72) < min(place) FILTER (WHERE id > 72)
         FROM claimed WHERE id > 67";
     assert_eq!(db.query(in_order), "t");
@@ -454,6 +457,7 @@ fn a_claim_whose_release_is_rejected_keeps_no_other_from_being_released() {
     // After many short runs, the tick prefetches runs that turn out to be long.
     insert_commands(&db, 100, ":");
     insert_commands(&db, 40, &gate.script());
+    // Run 101 is the first long one, which executes. The database rejects the release of run 103.
     db.execute(
         "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE \
             EXCEPTION 'no' USING ERRCODE = '22023'; END $$;
@@ -494,7 +498,8 @@ fn prefetched_runs_are_released_uncounted_when_jobs_take_longer() {
             "SELECT count(*) FROM jobctl.job_runs
              WHERE status = 'queued' AND attempts = 0 AND locked_by IS NULL AND last_error IS NULL",
         );
-        // On a host that stalls, some of the short runs are released, too.
+        // One of 40 long runs executes. On a host that stalls, some of the 100 short runs are
+        // released, too.
         let ended =
             || db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'succeeded'");
         let [untouched, ended_before] = [untouched, ended()].map(|it| it.parse::<u32>().unwrap());
@@ -573,6 +578,7 @@ fn results_are_recorded_even_if_the_worker_row_is_locked() {
 
 #[test]
 fn a_tick_that_lost_the_claim_right_claims_nothing() {
+    // Another tick takes the right over, or the right ends. After that: the tick that has it.
     let changes = [
         (
             "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",
@@ -696,7 +702,7 @@ fn claims_find_the_due_runs_among_60000_queues_and_priorities_in_time() {
          FROM generate_series(1, 30000) AS n",
     );
     let due = "SELECT count(*) FROM jobctl.job_runs WHERE run_at <= now() AND status = 'queued'";
-    assert_eq!(db.query(due), "12");
+    assert_eq!(db.query(due), "12", "6 priorities and 6 queues");
     // No claim may take longer than a sixth of the lease.
     db.jobctl(["tick", "--lease", "2s", "--queue", "q5000"]).run().success();
     assert_eq!(db.query(due), "11");
@@ -741,8 +747,8 @@ fn a_claim_takes_the_due_runs_and_no_others() {
              unnest(ARRAY[interval '-1 hour', '1 hour']) AS due_in,
              unnest(ARRAY[NULL, interval '-1 minute', '2 hours']) AS expires_in",
     );
-    // What the view says, by which all commands count due runs. The job `gone` has no definition;
-    // its runs are claimed, too, and end dead.
+    // All commands count due runs by this view. The job `gone` has no definition; its runs are
+    // claimed, too, and end dead.
     let due = "SELECT id FROM jobctl.pending_runs AS run WHERE is_due AND NOT EXISTS (
         SELECT FROM jobctl.current_holds
         WHERE (scope, name) IN (('job', run.job_type), ('queue', run.queue))) ORDER BY id";

@@ -74,18 +74,19 @@ fn help_version_and_completions_work_despite_wrong_settings() {
     ] {
         let wrong = jobctl(words.iter().copied()).env("JOBCTL_TICK_QUEUE", "");
         for file in ["/nowhere/jobctl.env", ""] {
-            let shown = wrong_file(jobctl(words.iter().copied()), file).run().success();
+            let shown = with_wrong_file(jobctl(words.iter().copied()), file).run().success();
             shown.stderr("").stdout_has("jobctl");
         }
         wrong.env("JOBCTL_LOG", "loud").run().success().stderr("");
     }
     for words in [&["list"][..], &["tick"], &["list", "--no-such-flag"]] {
-        let refused = wrong_file(jobctl(words.iter().copied()), "/nowhere/jobctl.env").run();
+        let refused = with_wrong_file(jobctl(words.iter().copied()), "/nowhere/jobctl.env").run();
         refused.exits(7).stdout("").stderr_has("cannot use JOBCTL_ENV_FILE /nowhere/jobctl.env");
     }
 }
 
-fn wrong_file<'db>(jobctl: Invocation<'db>, file: &str) -> Invocation<'db> {
+/// Names a file of variables that can't be read.
+fn with_wrong_file<'db>(jobctl: Invocation<'db>, file: &str) -> Invocation<'db> {
     jobctl.env("JOBCTL_ENV_FILE", file)
 }
 
@@ -340,7 +341,8 @@ fn a_closed_pipe_causes_no_error() {
 fn a_failed_write_to_stdout_is_an_error_of_one_line() {
     let db = TestDb::new();
     let empty = TestDb::empty();
-    enqueue_in_status(&db, "dead");
+    let first_run = enqueue_in_status(&db, "dead");
+    assert_eq!(first_run, 1);
     for command in [
         "list-dead --json",
         "list",
@@ -381,7 +383,8 @@ fn the_error_of_a_failed_write_names_the_enqueued_run() {
     let db = TestDb::new();
     let script = "\"$jobctl\" enqueue shell -- true >/dev/full";
     let failed = db.script(script).run().exits(1).complains_once();
-    failed.stderr_has("jobctl: run 1 is enqueued: cannot write the answer");
+    let run = db.query("SELECT id FROM jobctl.job_runs");
+    failed.stderr_has(&format!("jobctl: run {run} is enqueued: cannot write the answer"));
     let script = "\"$jobctl\" enqueue --batch - >/dev/full";
     let line = r#"{"job_type": "shell", "payload": {"command": "true"}}"#;
     let failed = db.script(script).stdin(line).run().exits(1).complains_once();
@@ -457,7 +460,7 @@ fn commands_of_other_tools_get_a_suggestion() {
 }
 
 #[test]
-fn a_flag_that_was_hardly_meant_is_not_suggested() {
+fn an_unknown_flag_gets_a_tip_only_if_a_flag_is_similar_or_has_its_meaning() {
     let later = "tip: to start a run later: --run-at TIME or --in DURATION\n";
     for words in [&["enqueue", "a", "--at", "10:00"][..], &["edit", "3", "--delay", "1h"]] {
         let refused = jobctl(words.iter().copied()).run().exits(2).stdout("");
@@ -494,7 +497,7 @@ fn a_job_in_the_place_of_a_run_id_gets_a_tip() {
         let refused = jobctl(line.split(' ')).run().exits(2).stdout("");
         refused.stderr_has(&format!("\n  tip: {tip}"));
     }
-    // These can't be a job's name.
+    // These words can't be a job's name, or the command takes no job.
     for line in ["show 0", "show -1", "show a;b", "show 1.0", "doctor backup"] {
         jobctl(line.split(' ')).run().exits(2).stdout("").prints_nowhere("tip: to");
     }

@@ -6,6 +6,7 @@ use crate::cli::Untouched;
 use crate::support::packages::is_installed;
 use crate::support::{Invocation, TestDb, leave_out, temp_dir};
 
+/// Completes `$line` in bash as its Tab key does, and prints the offered words.
 const BASH: &str = r#"
 exec bash --norc -uc '
 PATH=${jobctl%/*}:$PATH
@@ -23,6 +24,7 @@ fn complete_in(invocation: Invocation, line: &str) -> String {
     invocation.env("line", line).run().success().stdout.replace(" \n", "\n")
 }
 
+/// The same without a database.
 fn complete(line: &str) -> String {
     complete_in(
         Invocation::script(BASH, None).env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/app"),
@@ -104,6 +106,7 @@ source ./_jobctl'"#;
 fn completions_leave_out_names_with_shell_syntax() {
     let db = TestDb::new();
     db.apply("[jobs.backup]\nshell = 'true'\nschedule = '@daily'\n");
+    // The database allows no such name, but a changed database might.
     db.execute(
         "ALTER TABLE jobctl.job_definitions DROP CONSTRAINT name_is_short_and_plain;
          INSERT INTO jobctl.job_definitions (name, kind, action, schedule) VALUES ('x$(id)', \

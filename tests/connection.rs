@@ -93,8 +93,8 @@ impl Secured {
             .signed_by(&key, &issuer)
             .unwrap();
         let mut client = Client::connect(&server.url, NoTls).unwrap();
-        // The server writes its own files, because its user must own them. COPY writes a new line
-        // as `\\n`, and printf turns that back.
+        // The server writes these files, because its user must own them. COPY writes a line break
+        // as a backslash and an `n`, and printf turns that back.
         for (name, text) in [
             ("server.crt", &*certificate.pem()),
             ("server.key", &*key.serialize_pem()),
@@ -235,17 +235,18 @@ fn the_error_names_an_unreachable_server_and_a_remedy() {
 fn a_silent_server_fails_after_the_timeout() {
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let hole = BlackHole::open();
-    let hole = hole.url();
-    let hole = hole.trim_start_matches("http://").trim_end_matches('/');
+    let hole_url = hole.url();
+    let hole_address = hole_url.trim_start_matches("http://").trim_end_matches('/');
+    // A server that accepts connections and sends nothing, and one that does not accept.
     for (address, modes) in [
         (&*mute.local_addr().unwrap().to_string(), &["disable", "prefer"][..]),
-        (hole, &["prefer"]),
+        (hole_address, &["prefer"]),
     ] {
         for mode in modes {
             let address =
                 format!("postgres://u:s3cret@{address}/d?connect_timeout=1&sslmode={mode}");
             let refused = assert_refused(&address, 5, "; is PostgreSQL running there, or a pooler");
-            // Either limit may end first.
+            // The limit of jobctl or that of the connection attempt ends first.
             let names_limit =
                 ["no answer within 1s", "timed out"].iter().any(|why| refused.stderr.contains(why));
             assert!(names_limit && refused.took.as_secs() < 8, "{refused}");
@@ -262,7 +263,7 @@ fn a_server_that_is_not_postgresql_is_exit_5() {
             format!("postgres://u:s3cret@127.0.0.1:{port}/d?connect_timeout=2&sslmode={mode}");
         list(&address).run().exits(5).stdout("").complains_once().prints_nowhere("s3cret");
     }
-    // A server that sends the first message.
+    // A mail server, which sends the first message.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address =
         format!("postgres://u:s3cret@{}/d?sslmode=disable", listener.local_addr().unwrap());
@@ -351,6 +352,7 @@ fn the_flag_precedes_the_variables_and_each_hides_the_next() {
         }
         command.run()
     };
+    // The flag, JOBCTL_DATABASE_URL, DATABASE_URL, and last the variables of libpq.
     with(Some(&good), Some(bad), Some(bad)).success();
     with(None, Some(&good), Some(bad)).success();
     with(None, None, Some(&good)).success();
@@ -421,6 +423,7 @@ fn of_several_hosts_the_first_suitable_one_is_used() {
     let url = |hosts: &str, more: &str| {
         format!("postgres://either:s3cret@{hosts}/app?connect_timeout=2{more}")
     };
+    // Hosts without a server, with an unknown name, and without an answer are skipped.
     assert_opens(&url(&format!("127.0.0.1:1,{good}"), ""));
     assert_opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
     assert_opens(&url(&format!("{mute},{good}"), ""));
@@ -664,6 +667,7 @@ fn a_server_that_asks_for_a_forbidden_auth_method_gets_no_password() {
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 1024]).unwrap();
+        // Asks for the password itself, without encryption.
         stream.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
         let mut received = Vec::new();
         let _ = stream.read_to_end(&mut received);
@@ -702,7 +706,7 @@ fn doctor_warns_of_an_unverified_server() {
 }
 
 /// Starts a proxy that answers for the secured server that it has no TLS.
-fn without_tls() -> u16 {
+fn start_proxy_without_tls() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let target = SECURED.port;
@@ -712,6 +716,7 @@ fn without_tls() -> u16 {
                 let mut first = [0; 8];
                 client.read_exact(&mut first)?;
                 let mut server = TcpStream::connect(("127.0.0.1", target))?;
+                // The message by which a client asks for TLS.
                 if first == [0, 0, 0, 8, 4, 210, 22, 47] {
                     client.write_all(b"N")?;
                 } else {
@@ -732,7 +737,7 @@ fn without_tls() -> u16 {
 
 #[test]
 fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
-    let port = without_tls();
+    let port = start_proxy_without_tls();
     let with = |mode: &str| format!("postgres://either:s3cret@127.0.0.1:{port}/app?sslmode={mode}");
     for mode in ["disable", "allow", "prefer"] {
         assert_opens(&with(mode));
@@ -786,6 +791,8 @@ fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
     tick("2", &["--quiet"]).complains_once();
     tick("1", &[]).complains_once();
 
+    // After an hour, the tick reports the error again, and deletes other old notes but no other
+    // files.
     let said = state.path().join("jobctl/said");
     let others = ["notes.txt", "0123456789abcde", "0123456789ABCDEF"];
     others.iter().for_each(|other| fs::write(said.join(other), "").unwrap());
@@ -801,15 +808,17 @@ fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
     }
     tick("1", &["--quiet"]).complains_once();
     tick("1", &["--quiet"]).stderr("");
-    // The note about the other server is deleted.
+    // Of the two notes, the one about the other server is deleted.
     assert_eq!(fs::read_dir(&said).unwrap().count(), 1 + others.len());
     if rustix::process::geteuid().is_root() {
+        // Without a folder of its own for notes, a tick reports the error each time.
         chown(&said, Some(65534), None).unwrap();
         (0..2).for_each(|_| drop(tick("1", &["--quiet"]).complains_once()));
     } else {
         leave_out("a note in a folder of another user", "a change of owner needs root");
     }
 
+    // The same if there is a file in place of the folder.
     fs::remove_dir_all(&said).unwrap();
     fs::write(&said, "no folder").unwrap();
     (0..2).for_each(|_| drop(tick("1", &["--quiet"]).complains_once()));

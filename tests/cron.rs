@@ -85,7 +85,7 @@ pub(crate) fn obstacle() -> Option<&'static str> {
 }
 
 /// `crontab.example` with the reader's values: the folder of jobctl, the address, and mail.
-fn example(url: &str) -> String {
+fn lines_of_example(url: &str) -> String {
     const VALUES: [&str; 3] = ["PATH", "DATABASE_URL", "MAILTO"];
     let lines = file_of_repository("crontab.example");
     let bin = Path::new(env!("CARGO_BIN_EXE_jobctl")).parent().unwrap().display();
@@ -112,7 +112,7 @@ fn file_of_repository(name: &str) -> String {
 }
 
 /// Two lines with `check`: the first finds a problem and is mailed, the second writes to `fine`.
-fn checks(folder: &Path) -> String {
+fn lines_with_check(folder: &Path) -> String {
     let fine = folder.join("fine");
     format!(
         "MAILTO=ops@example.com\n\
@@ -137,7 +137,7 @@ fn mails(folder: &Path) -> Vec<String> {
 
 /// What `init` prints for a binary at an awkward place, in a crontab with another PATH. Its check
 /// runs each minute instead of each fifth one.
-fn printed(url: &str, home: &Path) -> String {
+fn lines_of_init(url: &str, home: &Path) -> String {
     let folder = home.join("50% of Bob's");
     fs::create_dir(&folder).unwrap();
     copy_jobctl(&folder);
@@ -158,7 +158,7 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         return leave_out("the lines for crontabs under cron", why);
     }
     let [db, of_init] = [(); 2].map(|()| TestDb::new());
-    // The daemon takes along the ticks that it has started.
+    // The end of the daemon ends the ticks that it has started, so they may leave running runs.
     db.allow_running_runs_at_end();
     of_init.allow_running_runs_at_end();
     let folder = temp_dir();
@@ -184,11 +184,11 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         .collect();
     // A variable holds for the lines below it.
     let lines = [
-        example(&db.url()),
-        checks(folder.path()),
+        lines_of_example(&db.url()),
+        lines_with_check(folder.path()),
         "MAILTO=\"\"\n".to_owned(),
         inputs.iter().map(|(line, ..)| format!("* * * * * {line}\n")).collect(),
-        printed(&of_init.url(), folder.path()),
+        lines_of_init(&of_init.url(), folder.path()),
     ]
     .concat();
     let (lock, log) = (file("crond.pid", ""), file("cron.log", ""));
@@ -217,11 +217,11 @@ fn cron_runs_every_documented_line_and_mails_findings() {
     wait_until_within(Duration::from_secs(90), "cron to wake jobctl", || {
         iter::zip(dbs, ids).all(|(db, id)| db.status(id) == "succeeded")
     });
-    let of_init = |mail: &String| mail.contains("\nTo: ana@example.com\n");
-    wait_until("both checks", || fine.exists() && !mails(&programs).iter().all(of_init));
+    let is_of_init = |mail: &String| mail.contains("\nTo: ana@example.com\n");
+    wait_until("both checks", || fine.exists() && !mails(&programs).iter().all(is_of_init));
     wait_until_within(Duration::from_secs(130), "the check of init to mail", || {
         let says = "sync fails: 1 failed attempt without a success, since 20";
-        mails(&programs).iter().any(|mail| of_init(mail) && mail.contains(says))
+        mails(&programs).iter().any(|mail| is_of_init(mail) && mail.contains(says))
     });
     for (line, out, expected) in &inputs {
         let written = || fs::read_to_string(out).is_ok_and(|text| text == *expected);
@@ -239,9 +239,10 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         }
     }
 
+    // The second check found no problem, and the mail of the first one names the dead run.
     assert_eq!(fs::read_to_string(fine).unwrap(), "");
     let newest = format!(" (the newest is run {dead}: exit status 64); `jobctl list-dead --job ");
-    for mail in mails(&programs).iter().filter(|mail| !of_init(mail)) {
+    for mail in mails(&programs).iter().filter(|mail| !is_of_init(mail)) {
         let (header, body) = mail.split_once("\n\n").unwrap();
         assert!(
             header.contains("\nTo: ops@example.com\n") && header.contains("> jobctl check\n"),
@@ -274,7 +275,8 @@ fn crontab_accepts_the_lines_that_only_jobctl_leaves_out() {
     }
 }
 
-/// Runs each command of the Debian package's cron file twice, with these paths instead of its own.
+/// Runs the three commands of the Debian package's cron file in their order, and then again. These
+/// paths replace those in the file.
 fn run_package_lines(paths: &[(&str, &Path)]) -> Vec<Output> {
     let mut file = file_of_repository("packaging/debian/jobctl.cron");
     for (path, own) in paths {
@@ -316,6 +318,7 @@ fn the_lines_of_the_package_mail_a_finding_once() {
         ("/etc/jobctl/jobctl.env", &address),
         ("/var/lib/jobctl", folder.path()),
     ]);
+    // The second command is the check.
     let [_, first, _, _, second, _] = &outputs[..] else { panic!("{outputs:?}") };
     assert!(first.stdout.starts_with(b"new: 1 dead run of shell"), "{first:?}");
     assert_eq!(db.of_attempt(id, 1, "output"), format!("{}\n", folder.path().display()));
@@ -323,14 +326,14 @@ fn the_lines_of_the_package_mail_a_finding_once() {
     assert!(second.stdout.is_empty() && second.stderr.is_empty(), "{second:?}");
 }
 
-/// A shell takes the exit status of the last command of a pipe.
+/// The exit status of a pipe is that of its last command, so it would hide that `pg_dump` failed.
 #[test]
-fn examples_report_a_failed_backup() {
+fn no_example_pipes_the_output_of_pg_dump_into_another_command() {
     for name in ["README.md", "crontab.example", "examples/jobs.toml", "man/jobctl-enqueue.1"] {
         let text = file_of_repository(name);
-        let hidden = text
+        let piped = text
             .lines()
             .find(|line| line.split("pg_dump ").skip(1).any(|rest| rest.contains(" | ")));
-        assert_eq!(hidden, None, "{name}");
+        assert_eq!(piped, None, "{name}");
     }
 }

@@ -30,16 +30,15 @@ fn insert_lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
 fn a_rate_that_a_clock_two_days_ahead_used_up_begins_again() {
     let db = TestDb::new();
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '2/1d'\n");
-    for _ in 0..5 {
-        db.enqueue(["mail"]);
-    }
+    let [.., last] = [(); 5].map(|()| db.enqueue(["mail"]));
     let sent = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'");
     for _ in 0..2 {
         db.jobctl(["tick"]).run().success().prints_nowhere("begins again");
-        assert_eq!(sent(), "2", "a rate can be used up for so long");
+        assert_eq!(sent(), "2", "the rate allows two runs a day");
     }
+    // No rule uses up a rate for two days, so the next tick begins it again.
     move_two_days_ahead(&db, "job_definitions", &["rate_next_at"]);
-    db.jobctl(["show", "5"]).run().success().stdout_has("used up for another 12h");
+    db.jobctl(["show", &last.to_string()]).run().success().stdout_has("used up for another 12h");
     let tick = db.jobctl(["tick"]).run().success();
     tick.stderr_has(
         "jobctl: the rates of these jobs begin again, because the database's clock was ahead: \
@@ -53,6 +52,8 @@ fn a_rate_that_a_clock_two_days_ahead_used_up_begins_again() {
 #[test]
 fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
     let db = TestDb::new();
+    // A lease may last a day. The first ends later, the second also began in the future, and the
+    // third is allowed.
     let early = insert_lost_run(&db, "-1 hour", "2 days");
     let ahead = insert_lost_run(&db, "2 days", "2 days 2 minutes");
     let usual = insert_lost_run(&db, "-1 hour", "1 day");
@@ -76,10 +77,11 @@ fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
 }
 
 #[test]
-fn a_lease_beside_a_locked_row_lasts_no_longer_either() {
+fn a_lease_in_job_locked_runs_lasts_no_longer_than_a_tick_may_ask_for() {
     let db = TestDb::new();
     let id = insert_lost_run(&db, "-1 hour", "-1 minute");
     db.allow_running_runs_at_end();
+    // A worker renews a lease there while another session locks the run's row.
     db.execute(
         "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, locked_until)
          SELECT id, 1, 'dead', started_at, now() + interval '2 days' FROM jobctl.job_runs",
@@ -111,6 +113,7 @@ fn a_claim_right_from_the_future_stops_no_worker() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--limit", "1", "--queue", "none", "--worker", "web1"]).run().success();
+    // A claim right lasts for less than ten minutes, so only one of these times is possible.
     let has_right = "UPDATE jobctl.job_workers
         SET claiming_tick = 'other', claiming_until = now() + interval";
     db.execute(&format!("{has_right} '9 minutes'"));
@@ -130,6 +133,7 @@ fn a_worker_whose_last_tick_has_a_future_time_counts_as_silent() {
     db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET slow_at = now(), slow_since = now()");
+    // With true times, the worker ticks and the database is slow.
     db.jobctl(["doctor"])
         .run()
         .prints_nowhere("no worker ticks")
@@ -151,6 +155,7 @@ fn a_worker_whose_last_tick_has_a_future_time_counts_as_silent() {
 fn a_schedule_is_put_off_for_an_hour_at_most() {
     let db = TestDb::new();
     db.apply("[jobs.hourly]\nshell = 'true'\nschedule = '0 * * * *'\n");
+    // Puts off the due schedule until then. Returns how many runs a tick enqueues.
     let put_off = |time: &str| {
         db.execute(&format!(
             "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now()),
@@ -160,12 +165,14 @@ fn a_schedule_is_put_off_for_an_hour_at_most() {
         db.query("SELECT count(*) FROM jobctl.job_runs")
     };
     assert_eq!(put_off("1 hour"), "0");
+    // Ticks put off a schedule for an hour at most, so this time is ignored.
     assert_eq!(put_off("2 days"), "1");
 }
 
 #[test]
 fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did() {
     let db = TestDb::new();
+    // A run that snoozes its job: it holds the job until its own next attempt.
     let holder = db.enqueue(["shell", "--", "true"]);
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = now() + interval '1 hour';
@@ -179,10 +186,12 @@ fn a_hold_from_the_future_ends_if_a_run_made_it_and_is_reported_if_a_person_did(
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET run_at = run_at + interval '2 days' WHERE id = {holder}"
     ));
+    // A person's hold, with true times.
     db.jobctl(["hold", "--queue", "mail", "--for", "1h"]).run().success();
     db.jobctl(["check"]).run().prints_nowhere("held");
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(id), "succeeded");
+    // Now the person's hold is in the future, too. It stays, but `check` reports it.
     db.execute("DELETE FROM jobctl.job_holds WHERE run_id IS NOT NULL");
     move_two_days_ahead(&db, "job_holds", &["held_at", "held_until"]);
     let check = db.jobctl(["check"]).run().exits(1);
@@ -200,6 +209,7 @@ fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
     let later = db.enqueue(["shell", "--in", "1h", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
+    // The clock was ahead when the first run failed.
     db.execute(&format!(
         "UPDATE jobctl.job_runs
          SET run_at = run_at + interval '2 days', failed_at = failed_at + interval '2 days',
@@ -210,9 +220,11 @@ fn check_names_waiting_runs_that_got_their_time_from_a_clock_that_was_ahead() {
     check
         .stdout_has("the database's clock was ahead when 1 waiting run of shell got its time")
         .stdout_has(&format!("`jobctl retry {id}` makes it due now"));
+    // It was ahead when both runs were enqueued.
     move_two_days_ahead(&db, "job_runs", &["created_at", "updated_at"]);
     let check = db.jobctl(["check"]).run().exits(1);
     check.stdout_has("when 2 waiting runs of shell got their time");
+    // These commands give the runs a new time.
     db.jobctl(["retry", &id.to_string()]).run().success();
     db.jobctl(["edit", &later.to_string(), "--in", "1h"]).run().success();
     db.jobctl(["check"]).run().prints_nowhere("clock was ahead");
@@ -224,16 +236,18 @@ fn check_applies_max_age_to_a_job_whose_definition_has_a_future_time() {
     db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
     db.jobctl(["tick"]).run().success();
     db.jobctl(["check"]).run().success().stdout("");
+    // The job has never succeeded, so max_age counts from the definition's creation.
     move_two_days_ahead(&db, "job_definitions", &["created_at"]);
     db.jobctl(["check"]).run().exits(1).stdout_has("backup has not succeeded within 1h");
 }
 
 #[test]
-fn a_success_in_the_future_hides_no_later_failure() {
+fn a_success_dated_in_the_future_does_not_count_for_max_age() {
     let db = TestDb::new();
     db.apply("[jobs.backup]\nshell = 'true'\nmax_age = '1h'\n");
     db.enqueue(["backup"]);
     db.jobctl(["tick"]).run().success();
+    // Without a success, max_age counts from the definition's creation. That is too old to help.
     db.execute("UPDATE jobctl.job_definitions SET created_at = now() - interval '1 day'");
     db.jobctl(["check"]).run().success().stdout("");
     move_two_days_ahead(&db, "job_figures", &["last_succeeded_at"]);
@@ -249,6 +263,7 @@ fn known_problems_are_repeated_although_the_last_report_is_in_the_future() {
     };
     check().stdout_has("no worker has ever ticked");
     check().stdout("");
+    // `check` remembers in this file what it has reported, and when.
     let mut notes = fs::read_dir(state.path().join("jobctl")).unwrap();
     let note = notes.next().unwrap().unwrap().path();
     let mut remembered: Value = serde_json::from_slice(&fs::read(&note).unwrap()).unwrap();
@@ -263,12 +278,13 @@ fn a_run_or_an_effect_that_began_in_the_future_is_named() {
     let db = TestDb::new();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     let id = insert_lost_run(&db, "2 days", "1 minute");
-    let max = || db.jobctl(["check", "--max-running", "3d"]);
-    max().run().exits(1).stdout_has(&format!("run {id} of shell is still running on dead"));
+    let check = || db.jobctl(["check", "--max-running", "3d"]);
+    check().run().exits(1).stdout_has(&format!("run {id} of shell is still running on dead"));
     let long = "SELECT id, run_time_seconds FROM jobctl.long_running_runs";
     assert_eq!(db.query(long), format!("{id}|0"));
+    // Up to a minute in the future, a time counts as now.
     db.execute("UPDATE jobctl.job_runs SET started_at = now() + interval '30 seconds'");
-    max().run().success();
+    check().run().success();
     db.allow_running_runs_at_end();
     db.execute(
         "INSERT INTO jobctl.job_effects (key, recorded_at) VALUES ('k', now() + interval '2 days')",
@@ -311,6 +327,7 @@ fn a_run_time_is_never_negative() {
 fn a_load_test_with_a_future_time_counts_as_killed() {
     let db = TestDb::new();
     let load = || db.jobctl(["load", "--runs", "1"]).run();
+    // A load test that still runs has stored this definition.
     db.execute(
         r#"INSERT INTO jobctl.job_definitions (name, kind, action, queue)
            VALUES ('jobctl-load', 'shell', '{"command": ["true"]}', 'jobctl-load')"#,

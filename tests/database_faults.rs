@@ -48,10 +48,10 @@ fn killed_sessions_lose_no_run_and_count_no_result_twice() {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            let end_sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                  WHERE datname = current_database() AND application_name = 'jobctl'";
             while !done.load(Ordering::Relaxed) {
-                db.query(others);
+                db.query(end_sessions);
                 thread::sleep(Duration::from_millis(150));
             }
         });
@@ -172,7 +172,7 @@ fn a_read_only_role_can_read_and_errors_name_the_setting() {
         "{url}{}target_session_attrs=read-write",
         if url.contains('?') { "&" } else { "?" }
     );
-    let unfit = db.jobctl(["list", "--database-url", &wanted]).run();
+    let found_no_writable = db.jobctl(["list", "--database-url", &wanted]).run();
     db.execute(&format!("DROP ROLE {role}"));
     refused
         .exits(7)
@@ -180,7 +180,7 @@ fn a_read_only_role_can_read_and_errors_name_the_setting() {
         .complains_once()
         .stderr_has("default_transaction_read_only is on for this role");
     listed.success();
-    unfit.exits(5).stderr_has("default_transaction_read_only is on");
+    found_no_writable.exits(5).stderr_has("default_transaction_read_only is on");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_lingering_tick_goes_on_after_a_lock_for_which_its_statements_gave_up_waitin
 }
 
 #[test]
-fn a_lingering_tick_whose_wakes_all_fail_exits_5() {
+fn a_lingering_tick_whose_wake_ups_all_fail_exits_5() {
     let db = TestDb::new();
     let mut client = db.client();
     let mut locked = client.transaction().unwrap();
@@ -305,13 +305,13 @@ fn a_tick_pauses_while_the_database_is_read_only() {
     let tick = db.jobctl(["tick"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
     let read_only = format!("ALTER DATABASE {} SET default_transaction_read_only = on", db.name());
-    let others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    let end_sessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND application_name = 'jobctl'";
     let writable = format!(
         "BEGIN READ WRITE; ALTER DATABASE {} RESET default_transaction_read_only; COMMIT",
         db.name()
     );
-    // A new tick does not start.
+    // A new tick ends with an error.
     db.execute(&read_only);
     let refused = db.jobctl(["tick"]).run().exits(7).complains_once();
     refused.stderr_has(
@@ -319,7 +319,7 @@ fn a_tick_pauses_while_the_database_is_read_only() {
         with ALTER ROLE",
     );
     // The setting applies to new sessions, so the running tick must connect again to see it.
-    db.query(others);
+    db.query(end_sessions);
     gate.open();
     let before = proxy.connections();
     wait_until("tries to write", || proxy.connections() >= before + 2);
@@ -327,7 +327,7 @@ fn a_tick_pauses_while_the_database_is_read_only() {
     let tries = proxy.connections() - before;
     assert!(tries <= 12, "{tries} connections in two seconds");
     assert_eq!(db.of_run(id, "status, attempts"), "running|1");
-    // It records the result as soon as the database is writable.
+    // The tick records the result as soon as the database is writable.
     db.execute(&writable);
     let tick = tick.wait().success();
     assert_eq!(tick.stderr.matches("reconnecting").count(), 1, "{tick}");
@@ -389,11 +389,12 @@ fn a_role_without_a_free_connection_is_one_line_and_exit_5() {
     assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
 }
 
+/// A condition on attempts: the output has this word.
 const POISONED: &str = "NEW.output LIKE '%poison%'";
 
-/// Rejects attempts of run 1 for which the condition holds, with this error, while the table
-/// `refuse` has a row.
-fn reject_attempts_of_run_1(db: &TestDb, condition: &str, error: &str) {
+/// Rejects attempts of the first run of this database for which the condition holds, with this
+/// error, while the table `refuse` has a row.
+fn reject_attempts_of_first_run(db: &TestDb, condition: &str, error: &str) {
     db.execute(&format!(
         "CREATE TABLE public.refuse AS SELECT 1 AS one;
          CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -412,7 +413,7 @@ fn reject_attempts_of_run_1(db: &TestDb, condition: &str, error: &str) {
 fn a_result_is_recorded_even_if_its_text_cannot_be_stored() {
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
-        reject_attempts_of_run_1(&db, POISONED, error);
+        reject_attempts_of_first_run(&db, POISONED, error);
         let gate = Gate::new();
         let poisoned = db.enqueue_script(&format!("echo poison; {}", gate.script()));
         let others = [gate.enqueue(&db), gate.enqueue(&db)];
@@ -435,44 +436,45 @@ fn a_result_is_recorded_even_if_its_text_cannot_be_stored() {
 fn a_result_that_the_database_rejects_loses_no_other_result() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    reject_attempts_of_run_1(&db, "true", "P0001");
+    reject_attempts_of_first_run(&db, "true", "P0001");
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), gate.enqueue(&db), gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "1h"]).spawn();
     gate.wait_for_starts(3);
     gate.open();
     let tick = tick.wait().success();
-    let line = "run 1 shell attempt 1/10: cannot record results: refused; the result is kept";
-    assert_eq!(tick.stderr.matches(line).count(), 1, "{tick}");
+    let [rejected, lost, _] = ids;
+    let line = format!(
+        "run {rejected} shell attempt 1/10: cannot record results: refused; the result is kept"
+    );
+    assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["running", "succeeded", "succeeded"]);
-    // The result is still stored after the end of the run's lease, and delays no other run. Run 2
-    // has lost its lease, too, and a tick recovers it.
-    db.execute(
+    // The result is still stored after the end of the run's lease, and delays no other run. The
+    // second run is changed so as if it had lost its lease, too. A tick recovers it.
+    db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', finished_at = NULL, locked_by = \
-        'w', locked_until = now() WHERE id = 2",
-    );
+        'w', locked_until = now() WHERE id = {lost}"
+    ));
     db.execute("DELETE FROM jobctl.job_attempts");
     db.expire_leases();
     let fourth = gate.enqueue(&db);
     let tick = db.jobctl(["tick"]).run().success();
-    assert_eq!(
-        tick.stderr.matches("run 1: cannot record stored results: refused").count(),
-        1,
-        "{tick}"
-    );
-    assert_eq!([1, 2, fourth].map(|id| db.status(id)), ["running", "failed", "succeeded"]);
-    // Without the trigger, the next tick records the stored result.
+    let line = format!("run {rejected}: cannot record stored results: refused");
+    assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
+    let statuses = [rejected, lost, fourth].map(|id| db.status(id));
+    assert_eq!(statuses, ["running", "failed", "succeeded"]);
+    // When the trigger rejects nothing more, the next tick records the stored result.
     db.execute("DELETE FROM public.refuse");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(1, "status, attempts"), "succeeded|1");
+    assert_eq!(db.of_run(rejected, "status, attempts"), "succeeded|1");
 }
 
 #[test]
 fn a_run_whose_result_the_database_rejects_takes_no_slot_of_concurrency() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    reject_attempts_of_run_1(&db, "true", "23514");
+    reject_attempts_of_first_run(&db, "true", "23514");
     let first = db.enqueue(["shell", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).run().success();
@@ -480,14 +482,14 @@ fn a_run_whose_result_the_database_rejects_takes_no_slot_of_concurrency() {
     let second = db.enqueue(["shell", "--", "true"]);
     let tick = db.jobctl(["tick"]).args(flags).run().success().prints_nowhere("--concurrency");
     assert_eq!([first, second].map(|id| db.status(id)), ["running", "succeeded"], "{tick}");
-    let why = db.jobctl(["show", "1"]).run().success();
+    let why = db.jobctl(["show", &first.to_string()]).run().success();
     why.stdout_has("its job has ended").stdout_has("the database rejects");
 }
 
 #[test]
 fn a_result_that_the_database_rejects_delays_no_other() {
     let db = TestDb::new();
-    reject_attempts_of_run_1(&db, "true", "XX000");
+    reject_attempts_of_first_run(&db, "true", "XX000");
     let [first, second, third] = [Gate::new(), Gate::new(), Gate::new()];
     let ids = [first.enqueue(&db), second.enqueue(&db), third.enqueue(&db)];
     let tick = db.jobctl(["tick", "--concurrency", "2", "--lease", "1h"]).spawn();
@@ -524,29 +526,28 @@ fn a_claim_that_the_database_rejects_delays_no_other_run() {
         "CONSTRAINT TRIGGER refuse AFTER UPDATE ON jobctl.job_runs DEFERRABLE INITIALLY DEFERRED",
     ] {
         let db = TestDb::new();
-        reject_updates(&db, timing, "NEW.status = 'running' AND NEW.id = 2");
-        let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
+        let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+        let rejected = ids[1];
+        reject_updates(&db, timing, &format!("NEW.status = 'running' AND NEW.id = {rejected}"));
         let tick = db.jobctl(["tick"]).run().success();
-        assert_eq!(
-            tick.stderr.matches("run 2 shell: cannot claim runs: no; put off for 5m").count(),
-            1,
-            "{tick}"
-        );
+        let line = format!("run {rejected} shell: cannot claim runs: no; put off for 5m");
+        assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
         assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "succeeded", "succeeded"]);
         assert_eq!(
-            db.of_run(2, "attempts, last_error, run_at > now()"),
+            db.of_run(rejected, "attempts, last_error, run_at > now()"),
             "0|cannot claim runs: no|t"
         );
         // The run is due later now, so it will not be overdue, and `check` must name it.
         let check = db.jobctl(["check"]).run().exits(1);
         check.stdout_has("the database rejects the claim of 1 waiting run of shell");
         db.jobctl(["tick"]).run().success().stderr("");
-        db.execute(
+        // Without the trigger, the run starts when it is due.
+        db.execute(&format!(
             "DROP TRIGGER refuse ON jobctl.job_runs; UPDATE jobctl.job_runs SET run_at = \
-            now() WHERE id = 2",
-        );
+            now() WHERE id = {rejected}"
+        ));
         db.jobctl(["tick"]).run().success();
-        assert_eq!(db.of_run(2, "status, attempts"), "succeeded|1");
+        assert_eq!(db.of_run(rejected, "status, attempts"), "succeeded|1");
     }
 }
 
@@ -554,14 +555,16 @@ fn a_claim_that_the_database_rejects_delays_no_other_run() {
 fn a_run_that_can_be_neither_claimed_nor_put_off_delays_no_other() {
     for error in ["P0001", "XX000"] {
         let db = TestDb::new();
-        let ids = [1, 2, 3, 4].map(|_| db.enqueue(["shell", "--", "true"]));
+        let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
+        let rejected = ids[1];
         db.execute(&format!(
             "CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
              BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{error}'; END $$;
              CREATE TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs FOR EACH ROW
-                 WHEN (NEW.id = 2) EXECUTE FUNCTION public.refuse()"
+                 WHEN (NEW.id = {rejected}) EXECUTE FUNCTION public.refuse()"
         ));
-        db.jobctl(["tick"]).run().stderr_has("run 2 shell: cannot claim runs: no");
+        let tick = db.jobctl(["tick"]).run();
+        tick.stderr_has(&format!("run {rejected} shell: cannot claim runs: no"));
         assert_eq!(ids.map(|id| db.status(id)), ["succeeded", "queued", "succeeded", "succeeded"]);
     }
 }
@@ -576,10 +579,11 @@ fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     ] {
         let db = TestDb::new();
         db.apply(&format!("[jobs.a]\nshell = 'true'\n{limits}\n"));
-        db.skip_updates(&format!("NEW.id < 3 AND {condition}"));
         let ids = [(); 4].map(|()| db.enqueue(["a"]));
+        let skipped = [ids[0], ids[1]];
+        db.skip_updates(&format!("NEW.id IN ({}, {}) AND {condition}", ids[0], ids[1]));
         let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
-        for id in [1, 2] {
+        for id in skipped {
             let line = "a: cannot claim runs: a trigger of jobctl.job_runs skips the row; ";
             let lines = tick.stderr.matches(&format!("run {id} {line}")).count();
             assert_eq!(lines, 1, "{tick}");
@@ -587,7 +591,7 @@ fn a_claim_that_a_trigger_skips_is_named_and_delays_no_other_run() {
         let statuses = ids.map(|id| db.status(id));
         assert_eq!(statuses, ["queued", "queued", "succeeded", "succeeded"], "{tick}");
         let is_put_off = condition != "true";
-        assert_eq!(db.of_run(1, "run_at > now()") == "t", is_put_off, "{tick}");
+        assert_eq!(db.of_run(skipped[0], "run_at > now()") == "t", is_put_off, "{tick}");
         assert_eq!(tick.stderr.contains("this tick skips the run"), !is_put_off, "{tick}");
     }
 }
@@ -597,56 +601,59 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
     const WHY: &str = "a trigger of jobctl.job_runs skips the row";
     const CLAIM: &str = "status = 'running', attempts = 1, locked_by = 'gone', started_at = now(), \
                          locked_until = now() - interval '1 min'";
-    /// A way in which a tick ends runs.
+    /// A way in which a tick ends runs. Here it ends two, and a trigger skips the end of the first.
     struct End {
         /// Columns of runs that the next tick ends in this way.
         columns: &'static str,
-        /// The new status. A trigger skips the update that sets it for run 1.
-        skipped: &'static str,
-        /// The logged line.
+        /// The new status.
+        new_status: &'static str,
+        /// The logged line. ID is the id of the first run, and WHY is the cause.
         line: &'static str,
-        /// The statuses after that: of run 1, and of another run that the tick ends in this way.
+        /// The statuses of both runs after the tick.
         statuses: [&'static str; 2],
-        /// The status and the attempts of run 1 after a tick without the trigger.
-        then: &'static str,
+        /// The status and the attempts of the first run after a tick without the trigger.
+        after_next_tick: &'static str,
     }
     let ends = [
         End {
+            // As enqueued: the tick executes the runs.
             columns: "priority = 0",
-            skipped: "succeeded",
-            line: "run 1 shell attempt 1/10: cannot record results: WHY; the result is kept",
+            new_status: "succeeded",
+            line: "run ID shell attempt 1/10: cannot record results: WHY; the result is kept",
             statuses: ["running", "succeeded"],
-            then: "succeeded|1",
+            after_next_tick: "succeeded|1",
         },
         End {
             columns: CLAIM,
-            skipped: "failed",
-            line: "run 1: cannot recover lost leases: WHY",
+            new_status: "failed",
+            line: "run ID: cannot recover lost leases: WHY",
             statuses: ["running", "failed"],
-            then: "failed|1",
+            after_next_tick: "failed|1",
         },
         End {
             columns: "expires_at = now()",
-            skipped: "cancelled",
-            line: "run 1: cannot cancel expired runs: WHY",
+            new_status: "cancelled",
+            line: "run ID: cannot cancel expired runs: WHY",
             statuses: ["queued", "cancelled"],
-            then: "cancelled|0",
+            after_next_tick: "cancelled|0",
         },
     ];
-    for End { columns, skipped, line, statuses, then } in ends {
+    for End { columns, new_status, line, statuses, after_next_tick } in ends {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
         let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns}"));
-        db.skip_updates(&format!("NEW.id = 1 AND NEW.status = '{skipped}'"));
+        let first = ids[0];
+        db.skip_updates(&format!("NEW.id = {first} AND NEW.status = '{new_status}'"));
         let other = db.enqueue(["shell", "--", "true"]);
         let tick = db.jobctl(["tick"]).run().success().prints_nowhere("lease lost");
-        assert_eq!(tick.stderr.matches(&line.replace("WHY", WHY)).count(), 1, "{tick}");
+        let line = line.replace("ID", &first.to_string()).replace("WHY", WHY);
+        assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
         assert_eq!(ids.map(|id| db.status(id)), statuses, "{tick}");
         assert_eq!(db.status(other), "succeeded");
         db.execute("DROP TRIGGER skip ON jobctl.job_runs");
         db.jobctl(["tick"]).run().success();
-        assert_eq!(db.of_run(1, "status, attempts"), then);
+        assert_eq!(db.of_run(first, "status, attempts"), after_next_tick);
     }
 }
 
@@ -654,8 +661,8 @@ fn an_end_that_a_trigger_skips_is_named_and_delays_no_other_run() {
 fn a_cancel_of_all_runs_names_a_run_that_a_trigger_skips() {
     const WHY: &str = "a trigger of jobctl.job_runs skips the row";
     let db = TestDb::new();
-    db.skip_updates("NEW.id = 1");
     let ids = [(); 2].map(|()| db.enqueue(["shell", "--", "true"]));
+    db.skip_updates(&format!("NEW.id = {}", ids[0]));
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().exits(1).stderr_has(WHY);
     assert_eq!(ids.map(|id| db.status(id)), ["queued", "cancelled"]);
 }
@@ -769,6 +776,7 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
         format!("{waiting}|queued|1\n{ended}|succeeded|0\n{dead}|dead|0")
     );
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_definitions WHERE enabled"), "2");
+    // The same for schedules of applications.
     db.execute(
         "CREATE TRIGGER skip BEFORE INSERT OR UPDATE OR DELETE ON jobctl.job_schedules FOR EACH ROW
              EXECUTE FUNCTION public.skip()",
@@ -858,16 +866,21 @@ fn a_run_that_dies_without_an_attempt_is_in_no_older_incident() {
     // So the run dies without a second attempt.
     make_toast_unreadable(&db, "job_runs");
     let folder = temp_dir();
+    let run: i64 = db.query("SELECT id FROM jobctl.job_runs").parse().unwrap();
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
-    assert_eq!(db.of_run(1, "status, attempts, error_type"), "dead|1|bad_payload");
+    assert_eq!(db.of_run(run, "status, attempts, error_type"), "dead|1|bad_payload");
     let alert: Value =
         serde_json::from_slice(&fs::read(folder.path().join("alert.json")).unwrap()).unwrap();
     assert_eq!(alert["error_type"], "bad_payload");
     assert_eq!(&alert["incident"], &Value::Null);
-    // An attempt has a number from 1. The incident `1.0` is the death of run 1 without an attempt.
-    db.jobctl(["report"]).run().success().stdout_has("jobctl list --incident 1.0<");
-    db.jobctl(["list", "--incident", "1.0"]).run().success().stdout_has("mail\tdead\t");
-    db.jobctl(["list", "--incident", "2.0"]).run().exits(3).stdout("");
+    // An incident is called RUN.ATTEMPT. Attempts count from 1, so 0 means a death without one.
+    let [incident, unknown] = [format!("{run}.0"), format!("{}.0", run + 1)];
+    db.jobctl(["report"])
+        .run()
+        .success()
+        .stdout_has(&format!("jobctl list --incident {incident}<"));
+    db.jobctl(["list", "--incident", &incident]).run().success().stdout_has("mail\tdead\t");
+    db.jobctl(["list", "--incident", &unknown]).run().exits(3).stdout("");
 }
 
 #[test]
@@ -877,23 +890,26 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
     db.execute(&format!(
         "{insert} SELECT 'shell', jsonb_build_object('command', {LONG}), 'k', 'live'"
     ));
-    let others = [1, 2, 3].map(|_| db.enqueue(["shell", "--", "true"]));
+    let unreadable: i64 = db.query("SELECT id FROM jobctl.job_runs").parse().unwrap();
+    let others = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
     make_toast_unreadable(&db, "job_runs");
     db.jobctl(["tick", "--dry-run"]).run().success().stdout_has("shell");
     let tick = db.jobctl(["tick"]).run().success();
-    assert_eq!(tick.stderr.matches("run 1 shell: cannot read runs: ").count(), 1, "{tick}");
+    let line = format!("run {unreadable} shell: cannot read runs: ");
+    assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
     tick.stderr_has("; dead");
     assert_eq!(others.map(|id| db.status(id)), ["succeeded", "succeeded", "succeeded"]);
     let ended = "status, attempts, error_type, last_error LIKE 'cannot read runs: %', finished_at \
         IS NOT NULL";
-    assert_eq!(db.of_run(1, ended), "dead|0|bad_payload|t|t");
+    assert_eq!(db.of_run(unreadable, ended), "dead|0|bad_payload|t|t");
     assert_eq!(db.query("SELECT succeeded, dead FROM jobctl.daily_figures"), "3|1");
-    db.jobctl(["show", "1"])
+    let id = unreadable.to_string();
+    db.jobctl(["show", &id])
         .run()
         .success()
         .stdout_has("cannot read the payload: ")
         .stdout_has("bad_payload");
-    let shown = db.jobctl(["show", "1", "--json"]).run().success();
+    let shown = db.jobctl(["show", &id, "--json"]).run().success();
     shown.stdout_has("\"payload\":null,\"payload_error\":\"cannot read the payload: ");
     db.jobctl(["list"]).run().success().stdout_has("dead");
     db.jobctl(["list-dead"]).run().success().stdout_has("shell");
@@ -901,10 +917,10 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
     db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run");
     db.jobctl(["report"]).run().success();
     db.jobctl(["doctor"]).run();
-    db.jobctl(["retry", "1"]).run().success();
-    assert_eq!(db.status(1), "queued");
-    db.jobctl(["cancel", "1"]).run().success();
-    assert_eq!(db.status(1), "cancelled");
+    db.jobctl(["retry", &id]).run().success();
+    assert_eq!(db.status(unreadable), "queued");
+    db.jobctl(["cancel", &id]).run().success();
+    assert_eq!(db.status(unreadable), "cancelled");
 }
 
 #[test]
@@ -1007,18 +1023,15 @@ fn a_renewal_that_the_database_rejects_loses_no_other_lease() {
     reject_updates(
         &db,
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
-        "NEW.id = 1 AND NEW.status = 'running'",
+        &format!("NEW.id = {refused} AND NEW.status = 'running'"),
     );
     wait_until("the end of the lease", || db.status(refused) == "failed");
     gate.open();
     let tick = tick.wait().success();
-    assert_eq!(
-        tick.stderr
-            .matches("run 1: cannot renew leases: no; another tick recovers the run when its lease")
-            .count(),
-        1,
-        "{tick}"
+    let line = format!(
+        "run {refused}: cannot renew leases: no; another tick recovers the run when its lease"
     );
+    assert_eq!(tick.stderr.matches(&line).count(), 1, "{tick}");
     assert_eq!(db.of_run(refused, "error_type, attempts"), "lease_expired|1");
     assert_eq!(db.of_run(other, "status, attempts"), "succeeded|1");
 }
@@ -1107,7 +1120,7 @@ fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
     let tick = db.jobctl(["tick", "--quiet", "--lease", "4s"]).spawn();
     gate.wait_for_starts(1);
     other.wait_for_starts(1);
-    reject_renewals(&db, "NEW.id = 1", "XX000");
+    reject_renewals(&db, &format!("NEW.id = {id}"), "XX000");
     let expires = db.of_run(id, "locked_until");
     wait_until("the job's end", || !gate.has_processes());
     assert_eq!(db.query(&format!("SELECT now() < '{expires}'")), "t");
@@ -1119,7 +1132,7 @@ fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
 }
 
 #[test]
-fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
+fn a_tick_whose_claims_the_database_rejects_finishes_its_jobs() {
     let db = TestDb::new();
     let gate = Gate::new();
     let first = gate.enqueue(&db);
@@ -1128,11 +1141,11 @@ fn a_tick_without_the_right_to_claim_finishes_its_jobs() {
     reject_updates(&db, "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs", "OLD.status = 'queued'");
     let second = db.enqueue(["shell", "--", "true"]);
     // The database rejects so many runs that the tick stops looking for each of them.
-    db.execute(
+    db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, payload)
          SELECT run.job_type, run.payload FROM jobctl.job_runs AS run, generate_series(1, 10000) \
-         WHERE run.id = 2",
-    );
+         WHERE run.id = {second}"
+    ));
     db.wait_until_no_tick_has_the_claim_right();
     gate.open();
     tick.wait().exits(1).stderr_has("cannot put off a run: no; 1 running");
@@ -1162,7 +1175,7 @@ fn a_tick_that_is_rejected_ends_within_its_timeout() {
 #[test]
 fn a_result_is_kept_while_the_disk_is_full() {
     let db = TestDb::new();
-    reject_attempts_of_run_1(&db, POISONED, "disk_full");
+    reject_attempts_of_first_run(&db, POISONED, "disk_full");
     let gate = Gate::new();
     let id = db.enqueue_script(&format!("echo poison; {}", gate.script()));
     let folder = temp_dir();
@@ -1275,7 +1288,7 @@ fn a_serialization_failure_is_retried() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     for error in ["40001", "40P01"] {
-        // A sequence is never rolled back.
+        // The first two updates fail. A sequence counts them, because no rollback resets it.
         db.execute(&format!(
             "CREATE SEQUENCE public.met;
              CREATE OR REPLACE FUNCTION public.meet() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -253,18 +253,19 @@ fn a_host_may_run_defined_commands_only_or_none() {
     assert_eq!([built_in, defined].map(|id| db.status(id)), ["queued", "succeeded"]);
 }
 
-/// How many lines `start` were ever ahead of lines `end`.
+/// Returns how many jobs ran at the same time at most, from their lines `start` and `end`.
 fn most_at_once(log: &str) -> i32 {
-    let steps = log.lines().map(|line| if line == "start" { 1 } else { -1 });
-    let running = steps.scan(0, |running, step| {
-        *running += step;
-        Some(*running)
-    });
-    running.max().unwrap_or(0)
+    let (mut running, mut most) = (0, 0);
+    for line in log.lines() {
+        running += if line == "start" { 1 } else { -1 };
+        most = most.max(running);
+    }
+    most
 }
 
 #[test]
 fn the_limit_of_a_definition_holds_over_workers_that_claim_at_the_same_time() {
+    // Keys of the definition, and how many of its runs may run at the same time.
     for (policy, most) in [
         ("max_running = 2", 2),
         ("schedule = '0 2 * * *'\noverlap = 'queue'", 1),
@@ -347,7 +348,7 @@ fn workers_that_claim_in_the_same_instant_do_not_exceed_the_limit() {
     wait_until("all to claim", || db.sessions_waiting_for_locks() == 3);
     gate.batch_execute("COMMIT").unwrap();
     wait_until("each to have claimed or ended", || {
-        let ended = ticks.iter_mut().filter_map(|tick| (!tick.is_running()).then_some(())).count();
+        let ended: usize = ticks.iter_mut().map(|tick| usize::from(!tick.is_running())).sum();
         let claimed = db.query(
             "SELECT count(DISTINCT locked_by) FROM jobctl.job_runs WHERE status = 'running'",
         );
@@ -371,7 +372,7 @@ fn a_tick_skips_a_definition_whose_running_runs_another_tick_is_counting() {
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(limited), "queued");
     assert_eq!(db.status(free), "succeeded");
-    // Another claim holds it only for a moment: that is waited for.
+    // A tick waits for a lock that another claim holds only for a moment.
     let free = db.enqueue(["free"]);
     let tick = db.jobctl(["tick"]).spawn();
     db.wait_for_status(free, "succeeded");
@@ -409,6 +410,7 @@ fn a_run_elsewhere_counts_against_the_limit_and_other_queues_do_not_block_it() {
     db.jobctl(["tick", "--queue", "default"]).run().success();
     assert_eq!(db.status(unserved), "queued");
     assert_eq!(db.status(served), "succeeded");
+    // The run elsewhere uses up a limit of 1.
     db.execute("UPDATE jobctl.job_definitions SET max_running = 1");
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(db.status(unserved), "queued");
@@ -426,7 +428,8 @@ fn a_limited_definition_starts_its_next_run_as_soon_as_one_ends() {
         });
         tick.signal(Signal::TERM);
         tick.wait().success();
-        // What a statement writes has the time at which its transaction began.
+        // All times that a transaction writes are equal. So each later run started in the
+        // transaction that ended the run before it.
         let at_once = "SELECT count(*) FROM jobctl.job_runs AS run
             JOIN jobctl.job_runs AS before ON before.finished_at = run.started_at";
         assert_eq!(db.query(at_once), "19", "{flags:?}");
@@ -437,6 +440,7 @@ fn a_limited_definition_starts_its_next_run_as_soon_as_one_ends() {
 fn limited_definitions_keep_their_order_among_other_runs() {
     let db = TestDb::new();
     db.apply("[jobs.limited]\nshell = 'true'\nmax_running = 1\n[jobs.free]\nshell = 'true'\n");
+    // The ids of these runs are their places in the list, 1 to 8.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, priority, run_at)
          SELECT job, queue, priority, now() - interval '1 hour' + interval '1 minute' * minute
@@ -496,7 +500,7 @@ fn claims_do_not_read_runs_that_wait_for_a_limit() {
         db.query(read).parse().unwrap()
     };
     wait_until("the statistics of the ended session", || read() > 0);
-    // If each of the hundred claims read the waiting runs, the number would be far higher.
+    // If each of the hundred claims read the waiting runs, these would be 500,000 entries.
     assert!(read() < 40 * 5000, "{}", read());
 }
 

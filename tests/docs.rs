@@ -278,7 +278,8 @@ impl Step<'_> {
     }
 }
 
-/// Keeps the run of each command apart: `\x1e`, its output, `\x1e`, its exit status ...
+/// Returns a script that runs all commands in one shell. It prints `\x1e` before the output of each
+/// command, and `\x1e` before its exit status.
 fn script(steps: &[Step]) -> String {
     let mut script = "stty cols 104\nprintf '\\036'\n".to_owned();
     for (number, Step { command, .. }) in steps.iter().enumerate() {
@@ -305,6 +306,7 @@ fn check_page(path: &str) {
     if let Some(why) = cron::obstacle().filter(|_| under_cron) {
         return leave_out(path, why);
     }
+    // A page that migrates begins with an empty database.
     let migrates = steps
         .iter()
         .any(|step| step.command == "jobctl migrate" || step.command.contains("jobctl init"));
@@ -321,7 +323,7 @@ fn check_page(path: &str) {
     let home = folder.path().to_str().unwrap();
     let (url, http) = (db.url(), server.url(""));
     let host = rustix::system::uname();
-    // What pages show, and its counterpart here.
+    // What pages show, and what stands for it here. The host's name is only in outputs.
     let names = [
         ("postgres://app@localhost/app", url.as_str()),
         ("https://app.example", &http),
@@ -357,10 +359,12 @@ fn check_page(path: &str) {
         output.replace_range(at - "2026-11-23T02:43:17Z".len()..at + of_root.len(), "");
     }
     let output = names.iter().fold(output, |text, (doc, here)| text.replace(here, doc));
+    // For each command, its output and its exit status.
     let parts: Vec<_> = output.split('\x1e').skip(1).collect();
 
     let (mut problems, mut lines) =
         (Vec::new(), page.lines().map(str::to_owned).collect::<Vec<_>>());
+    // From the end, so that an updated output does not move the lines of the steps before.
     for (step, part) in steps.iter().zip(parts.chunks(2)).rev() {
         let [printed, status] = part else { panic!("{path}:{}: no end", step.line) };
         let Some(problem) = step.problem(status, printed) else { continue };

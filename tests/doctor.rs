@@ -220,6 +220,7 @@ fn doctor_finds_missing_ticks() {
     let _members_stay = members_stay();
     let db = TestDb::new();
     assert_finds(&db, "ticks", "bad", "no worker has ever ticked");
+    // In a new schema, cron may not have started the first tick yet.
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = now()");
     assert_finds(&db, "ticks", "warn", "no worker has ever ticked");
     assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
@@ -278,7 +279,8 @@ fn doctor_warns_of_a_schedule_that_one_hanging_run_would_stop() {
 #[test]
 fn doctor_warns_of_a_large_history() {
     let db = healthy();
-    // Autovacuum would count the rows.
+    // `doctor` warns only of a table that has many rows by PostgreSQL's estimate. The estimate is
+    // set below, and autovacuum would correct it.
     db.execute(
         "ALTER TABLE jobctl.job_runs SET (autovacuum_analyze_threshold = 1000000,
              autovacuum_vacuum_threshold = 1000000, autovacuum_vacuum_insert_threshold = 1000000)",
@@ -293,12 +295,14 @@ fn doctor_warns_of_a_large_history() {
     };
     insert(1001);
     assert_finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
-    // Pruning keeps some runs, for example for a foreign key of another program.
+    // A thousand old runs are no problem: pruning may keep them, for example for a foreign key of
+    // another program.
     db.execute("DELETE FROM jobctl.job_runs");
     insert(1000);
     assert_finds(&db, "history", "ok", "no history needs to be pruned");
     insert(1);
     assert_finds(&db, "history", "warn", "over 1,000 runs finished over 100 days ago");
+    // One of these runs is of a job that keeps its runs for a year.
     db.apply("[jobs.a]\nshell = 'true'\nkeep = '365d'\n");
     let oldest = "SELECT min(id) FROM jobctl.job_runs";
     db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'a' WHERE id = ({oldest})"));
@@ -310,7 +314,7 @@ fn doctor_warns_of_a_large_history() {
 }
 
 #[test]
-fn facts_that_a_lock_hides_are_a_problem() {
+fn doctor_reports_that_a_lock_keeps_it_from_reading_the_runs() {
     let db = healthy();
     db.execute(&format!("ALTER DATABASE {} SET lock_timeout = '10ms'", db.name()));
     let mut other = db.client();
@@ -320,7 +324,7 @@ fn facts_that_a_lock_hides_are_a_problem() {
     db.jobctl(["doctor"]).run().exits(1).stdout_has(found);
 }
 
-/// The server shows such a role nothing of its own session.
+/// The server does not show the login's session to the other role.
 #[test]
 fn doctor_inspects_the_session_of_a_login_with_another_role() {
     let db = healthy();
@@ -480,7 +484,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
     assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
-    // A busy hour has as many transactions.
+    // The session is idle while 100,001 transactions end, as many as in a busy hour.
     db.execute(
         "CREATE TEMP TABLE t (n int);
          DO $$ BEGIN
@@ -763,8 +767,10 @@ fn each_change_of_the_schema_is_found() {
     let foreign =
         |object: &str| format!("{object} does not belong to jobctl and can change what runs");
     let changed = |object: &str| format!("{object} is not as `jobctl migrate` made it");
+    // A trigger function for the cases below.
     let mine = "CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS
          'BEGIN RETURN NEW; END'";
+    // The change, and what `doctor` says.
     let cases = [
         (
             "CREATE OR REPLACE FUNCTION jobctl.is_operator(role name) RETURNS boolean LANGUAGE sql
@@ -903,6 +909,7 @@ fn each_change_of_the_schema_is_found() {
             assert_eq!(severity, "ok", "{statement}");
         }
     }
+    // `migrate` does not adopt a foreign table.
     let db = TestDb::new();
     db.execute("CREATE TABLE jobctl.mine (id bigint GENERATED ALWAYS AS IDENTITY)");
     db.jobctl(["migrate"]).run().success();
@@ -922,6 +929,7 @@ fn each_change_of_the_schema_is_found() {
         let all = findings(Role::granted(&db, part).jobctl(["doctor"]));
         assert_eq!(verdict_text_and_remedy(&all, "objects").1, ok, "{part}");
     }
+    // An event trigger is not in the schema, but runs when `migrate` changes the schema.
     db.execute(
         "CREATE FUNCTION public.spy() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
          CREATE EVENT TRIGGER spy ON ddl_command_end EXECUTE FUNCTION public.spy()",

@@ -5,6 +5,7 @@ use std::fs;
 use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
 
+/// The columns that FLAGS change.
 const VALUES: &str = "queue, priority, backoff, max_attempts, extract(epoch FROM timeout)::float8";
 const FLAGS: [&str; 10] = [
     "--queue",
@@ -59,6 +60,7 @@ fn edit_changes_the_time_of_waiting_runs_only() {
     }
     db.jobctl(["edit", "--in", "1h", &ids[0]]).run().success();
     assert_eq!(db.of_run(queued, "run_at = updated_at + interval '1 hour'"), "t");
+    // The run does not start before its new time.
     db.jobctl(["tick", "--quiet"]).run().success();
     db.jobctl(["edit", "--in", "0s", &ids[0]]).run().success();
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -105,17 +107,9 @@ fn a_run_that_is_claimed_meanwhile_is_not_edited() {
     let run = id.to_string();
     let claims = db.block_claims();
     let tick = db.jobctl(["tick", "--quiet"]).spawn();
-    let waits = |number: &str| {
-        wait_until("the sessions to wait", || {
-            db.query(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-                 wait_event_type = 'Lock'",
-            ) == number
-        });
-    };
-    waits("1");
+    wait_until("the claim to wait", || db.sessions_waiting_for_locks() == 1);
     let edit = db.jobctl(["edit", &run, "--queue", "slow"]).spawn();
-    waits("2");
+    wait_until("the edit to wait for the claim", || db.sessions_waiting_for_locks() == 2);
     drop(claims);
     let edit = edit.wait().exits(4);
     assert!(edit.stderr.contains("its status is "), "{edit}");
@@ -124,13 +118,14 @@ fn a_run_that_is_claimed_meanwhile_is_not_edited() {
 }
 
 #[test]
-fn a_tick_claims_the_edited_run_or_leaves_it() {
+fn a_tick_for_the_old_queue_does_not_claim_a_run_whose_queue_is_being_edited() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
     let mut client = db.client();
     let mut edit = client.transaction().unwrap();
     edit.batch_execute(&format!("UPDATE jobctl.job_runs SET queue = 'slow' WHERE id = {id}"))
         .unwrap();
+    // The open transaction has locked the row, so the tick leaves the run.
     db.jobctl(["tick", "--quiet", "--queue", "default"]).run().success();
     assert_eq!(db.status(id), "queued");
     edit.commit().unwrap();

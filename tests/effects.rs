@@ -34,6 +34,11 @@ impl Counter {
     }
 }
 
+/// A script that kills the jobctl which runs it, as a power cut would. The effect stays open.
+const KILL_JOBCTL: &str = "kill -KILL $PPID";
+
+/// Returns the recorded effects: the key, the run and the attempt, if any, and whether it is
+/// complete (`t`) or open (`f`).
 fn effects(db: &TestDb) -> String {
     db.query(
         "SELECT key, run_id, attempt, completed_at IS NOT NULL FROM jobctl.job_effects ORDER \
@@ -152,7 +157,7 @@ fn a_result_in_sql_is_kept_with_its_effect() {
 fn once_lists_open_effects() {
     let db = TestDb::new();
     db.jobctl(["once", "done", "--", "true"]).run().success();
-    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     let listed = db.jobctl(["once", "--list", "--json"]).run().success().stdout;
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 1);
@@ -194,10 +199,8 @@ fn a_command_that_could_not_be_started_leaves_no_effect() {
 #[test]
 fn an_effect_left_open_by_a_crash_waits_for_a_person() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    // The command kills its jobctl, as a power cut would.
     let crash = || {
-        let killed =
-            db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("kill -KILL $PPID")]).run();
+        let killed = db.jobctl(["once", "k", "--", "sh", "-c", &counter.then(KILL_JOBCTL)]).run();
         assert_eq!(killed.status.code(), None, "{killed}");
         assert_eq!(effects(&db), "k|||f");
     };
@@ -240,18 +243,18 @@ fn settle_can_give_the_output_of_the_command() {
         db.jobctl(["once", "--settle"]).args(arguments.iter().copied()).run()
     };
     let output = || db.jobctl(["once", "k", "--", "echo", "again"]).run().success();
-    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     settle(&["redo", "k", "--result", "payment-17"]).exits(2).complains_once();
     settle(&["done", "k"]).success();
     output().stdout("");
     settle(&["done", "k", "--result", "payment-17"]).success();
     output().stdout("payment-17\n");
-    // A result stays.
+    // A stored result can't be replaced.
     settle(&["done", "k", "--result", "payment-18"]).exits(4).stderr_has("is not open");
     output().stdout("payment-17\n");
     db.execute("DELETE FROM jobctl.job_effects");
-    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
-    // With its newline, 8 KiB.
+    db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
+    // With the newline that `once` adds, this text has 8 KiB.
     let long = "x".repeat(8 * 1024 - 1);
     let done =
         |text: &str| db.jobctl(["once", "--settle", "done", "k", "--result"]).args([text]).run();
@@ -263,7 +266,7 @@ fn settle_can_give_the_output_of_the_command() {
 #[test]
 fn a_job_whose_effect_is_open_ends_dead_at_once() {
     let db = TestDb::new();
-    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     let once = format!("'{}' once k -- echo done", env!("CARGO_BIN_EXE_jobctl"));
     let id = db.enqueue_script(&once);
     let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
@@ -337,7 +340,7 @@ fn sql_tells_an_effect_in_use_from_an_open_one() {
 fn if_open_decides_instead_of_a_person() {
     let (db, counter) = (TestDb::new(), Counter::new());
     let crash = |key| {
-        db.jobctl(["once", key, "--", "sh", "-c", "kill -KILL $PPID"]).run();
+        db.jobctl(["once", key, "--", "sh", "-c", KILL_JOBCTL]).run();
     };
     let once = |if_open, key| {
         let script = counter.then("echo out");
@@ -414,7 +417,7 @@ fn a_command_that_fails_after_its_key_was_skipped_says_so() {
 #[test]
 fn of_two_that_find_an_open_key_one_runs_the_command() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    db.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+    db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running").to_string();
     let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
@@ -582,6 +585,7 @@ fn two_concurrent_callers_run_the_command_once() {
 #[test]
 fn a_late_once_does_not_settle_a_newer_record() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // The end of the first command, and the exit status and the error of its `once`.
     for (end, status, complaint) in
         [("exit 3", 3, ""), ("true", 4, "was settled as redo meanwhile")]
     {
@@ -596,10 +600,12 @@ fn a_late_once_does_not_settle_a_newer_record() {
         let before = counter.times();
         let first = db.jobctl(["once", "k", "--", "sh", "-c", &scripts[0]]).spawn();
         wait_until("the first to run", || counter.times() == before + 1);
+        // A person settles the effect too early, so another `once` begins it again.
         db.jobctl(["once", "--settle", "redo", "k"]).run().success();
         let second = db.jobctl(["once", "k", "--", "sh", "-c", &scripts[1]]).spawn();
         wait_until("the second to run", || counter.times() == before + 2);
         fs::write(folder.path().join("first"), "").unwrap();
+        // The first `once` does not touch the record of the second.
         first.wait().exits(status).stderr_has(complaint);
         assert_eq!(effects(&db), "k|||f", "{end}");
         fs::write(folder.path().join("second"), "").unwrap();
@@ -670,6 +676,7 @@ fn a_bad_key_or_a_missing_command_is_rejected() {
 #[test]
 fn an_effect_in_sql_is_new_once_and_belongs_to_its_transaction() {
     let db = TestDb::new();
+    // The caller names the run, which need not exist.
     let record = "SELECT jobctl.record_effect('mail:1', run_id => 5, attempt => 2)";
     db.execute(&format!("BEGIN; {record}; ROLLBACK"));
     assert_eq!(effects(&db), "");
@@ -683,6 +690,7 @@ fn an_effect_in_sql_is_new_once_and_belongs_to_its_transaction() {
 #[test]
 fn a_second_transaction_with_one_effect_waits_for_the_first() {
     let db = TestDb::new();
+    // How the first transaction ends, and whether the second records the effect.
     for (end, second) in [("ROLLBACK", true), ("COMMIT", false)] {
         let (mut first, mut other) = (db.client(), db.client());
         first.batch_execute("BEGIN; SELECT jobctl.record_effect('k')").unwrap();
@@ -706,7 +714,7 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
         ["worker", "worker", "worker", "operator"].map(|part| Role::granted(&db, part));
     db.execute(&format!("GRANT {} TO {}", recorder.name(), member.name()));
     let crash = || {
-        recorder.jobctl(["once", "k", "--", "sh", "-c", "kill -KILL $PPID"]).run();
+        recorder.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
         assert_eq!(
             db.query("SELECT recorded_by, completed_at FROM jobctl.job_effects"),
             recorder.name().to_owned() + "|"
@@ -742,7 +750,7 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
     for done in [&recorder, &member] {
         done.jobctl(["once", "k", "--", "false"]).run().success();
     }
-    // No role can make an operator or the owner believe that an effect is done.
+    // No role can make an operator or the owner skip a command as done.
     operator.jobctl(["once", "k", "--", "true"]).run().exits(7);
     db.jobctl(["once", "k", "--", "true"]).run().exits(7).stdout("");
     // The role that recorded the effect may have been dropped.
@@ -791,6 +799,7 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
     // A superuser is a member of every role.
     let owner = db.client().query_one(record, &[]).unwrap_err();
     assert_eq!(owner.code().map(|code| code.code()), Some("42501"));
+    // No role can make another one wait for a key longer than the lock timeout of the function.
     let mut open = first.client();
     open.batch_execute("BEGIN; SELECT jobctl.record_effect('mail:2')").unwrap();
     let waited = other

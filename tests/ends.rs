@@ -9,8 +9,9 @@ use crate::support::TestDb;
 const COLUMNS: [&str; 8] =
     ["status", "run_at", "error", "failed_at", "counters", "history", "figures", "followers"];
 
-/// How a run is when it ends, and the arguments of the end: one that lets it wait again, if its way
-/// can, and one that ends it.
+/// Returns examples of a way in which runs end: columns of run 1 before its end, as SQL for UPDATE
+/// SET, and more arguments of jobctl.end_runs. Some examples end the run, and others let it wait
+/// again, if this way can.
 fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
     const CLAIM: &str = "workers => '{w}', attempt_numbers => '{1}', claim_times => \
                          ARRAY[(SELECT started_at FROM jobctl.job_runs WHERE id = 1)], \
@@ -35,7 +36,7 @@ fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
         ],
         "release" => vec![claim("", &[]), claim("cancel_requested_at = now()", &[])],
         "expired" => vec![("expires_at = now()", "")],
-        // Blocked or queued.
+        // The run is blocked, or queued.
         "dropped" | "cancel" => vec![("", ""), ("status = 'queued'", "")],
         "unreadable" => vec![("", "errors => '{damaged}'")],
         "predecessor" => vec![("", "errors => '{run 9 is dead}'")],
@@ -43,7 +44,7 @@ fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// Ends a run so, and returns which of the columns it has changed.
+/// Ends run 1, for which run 2 waits, and returns which of the columns have changed.
 fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
@@ -94,6 +95,7 @@ fn end_runs_writes_what_the_table_of_the_architecture_says() {
             .collect();
         for (at, column) in COLUMNS.iter().enumerate() {
             let said = cells[at + 3];
+            // Whether some examples changed the column, and whether all did.
             let (any, all) = (seen.iter().any(|it| it[at]), seen.iter().all(|it| it[at]));
             let is_always = said == "always" || said == "a row" || said.starts_with('`');
             let expected = match said {

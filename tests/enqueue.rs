@@ -108,7 +108,8 @@ fn a_run_waits_for_the_next_time_of_a_schedule() {
     let batch =
         batch.stdin(format!("{line}\"time_zone\": \"Europe/Berlin\"}}\n{line}\"in\": null}}"));
     batch.run().success();
-    // Each run is due on the next Monday at 9:00 in its zone; UTC is the default.
+    // The batch got the next two ids. Each run is due on the next Monday at 9:00 in its zone. The
+    // default is UTC.
     for (id, zone) in [(id, "Europe/Berlin"), (id + 1, "Europe/Berlin"), (id + 2, "UTC")] {
         let local = format!("to_char(run_at AT TIME ZONE '{zone}', 'ID HH24:MI')");
         let is_next = "run_at > created_at AND run_at <= created_at + interval '8 days'";
@@ -263,7 +264,7 @@ fn the_same_key_and_payload_return_the_same_run_in_any_status() {
 #[test]
 fn a_key_of_another_job_or_payload_is_a_conflict() {
     let db = TestDb::new();
-    db.enqueue(["--key", "k", "shell", r#"{"command": "true"}"#]);
+    let first = db.enqueue(["--key", "k", "shell", r#"{"command": "true"}"#]);
     for (job, payload) in [
         ("shell", r#"{"command": "false"}"#),
         ("shell", r#"{"command": "true", "cwd": "/"}"#),
@@ -275,9 +276,10 @@ fn a_key_of_another_job_or_payload_is_a_conflict() {
             .exits(4)
             .stdout("")
             .complains_once();
-        refused.stderr_has("key `k` belongs to run 1 with another job or payload; use another key");
+        let why = format!("key `k` belongs to run {first} with another job or payload");
+        refused.stderr_has(&format!("{why}; use another key"));
     }
-    // The run of the same key in the other scope is another one.
+    // The same key in the other scope is another key, with a run of its own.
     let live = ["--key", "k", "--key-scope", "live", "shell"];
     let id = db.enqueue(live.into_iter().chain(["--", "true"]));
     let refused = db.jobctl(["enqueue"]).args(live).args(["--", "false"]).run().exits(4);
@@ -396,6 +398,7 @@ fn enqueue_waits_for_a_transaction_with_the_same_key() {
                   VALUES ('shell', '{\"command\": [\"true\"]}', 'k') RETURNING id";
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname \
         = current_database()";
+    // How the other transaction ends, and whether the enqueue then returns its run.
     for (end, keeps) in [("COMMIT", true), ("ROLLBACK", false)] {
         db.execute("DELETE FROM jobctl.job_runs");
         let mut other = db.client();
@@ -462,7 +465,8 @@ fn an_enqueue_tells_that_the_run_of_its_key_has_ended_or_is_due_later() {
         let id = serde_json::from_str::<serde_json::Value>(&enqueue(&["--in", "1h"]).stdout);
         let id = id.unwrap()["id"].as_i64().unwrap();
         let existing = |rest: &str| format!("{{\"id\":{id},\"result\":\"existing\",{rest}}}\n");
-        // At the same time, the time asked for is later.
+        // The run was enqueued a moment ago, so `--in 1h` means a later time now. A request for an
+        // earlier time gets a warning.
         enqueue(&["--in", "1h"]).stdout(&existing("\"status\":\"queued\"")).stderr("");
         let later = enqueue(&["--in", "30m"]);
         let due = db.of_run(id, "to_char(run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS')");

@@ -3,7 +3,8 @@
 
 use crate::support::{Role, TestDb};
 
-/// Runs a statement as a role; returns the SQLSTATE and the message.
+/// Runs a statement as a role. Returns the SQLSTATE, `00000` after a success, and the message with
+/// its detail.
 #[track_caller]
 fn code_and_message(role: &Role<'_>, sql: &str) -> (String, String) {
     match role.client().simple_query(sql) {
@@ -135,6 +136,8 @@ fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
     let db = TestDb::new();
     let _shop = role_that_may_enqueue_receipts(&db);
     let other = Role::granted(&db, "enqueuer");
+    // A role that may not enqueue `receipt` has an index whose function does so. When a superuser
+    // rebuilds the index, the function must not get the superuser's rights.
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", other.name()));
     other
         .client()
@@ -409,7 +412,7 @@ fn a_rejected_change_shows_no_other_row() {
     let sql = format!("SELECT jobctl.enqueue('a', '\"SECRET\"', {live}, run_in => '1 hour')");
     victim.client().batch_execute(&sql).unwrap();
     victim.client().batch_execute("SELECT jobctl.enqueue('full', '\"SECRET\"')").unwrap();
-    // The owner of the database may add constraints.
+    // The owner of the database may add constraints. These reject what the calls below change.
     db.execute(
         "ALTER TABLE jobctl.job_runs ADD CONSTRAINT ours CHECK (payload <> '[7]') NOT VALID;
          ALTER TABLE jobctl.job_runs ADD CONSTRAINT kept CHECK (status <> 'cancelled');
@@ -448,7 +451,7 @@ fn a_time_in_the_past_is_now() {
     db.apply("[jobs.a]\nshell = 'cat'\n");
     let live = ["--key", "k", "--key-scope", "live"];
     let past = ["--run-at", "0001-01-01T00:00:00Z"];
-    let mut ids = Vec::new();
+    let (mut ids, mut expiring) = (Vec::new(), Vec::new());
     for job in [&["a"][..], &["shell", r#"{"command": "true"}"#]] {
         let enqueue = |flags: &[&'static str]| {
             db.enqueue(job.iter().copied().chain(flags.iter().copied()).chain(past))
@@ -457,6 +460,7 @@ fn a_time_in_the_past_is_now() {
         ids.push(enqueue(&live));
         let replace = [&live[..], &["--on-conflict", "replace", "--expires-in", "1h"]].concat();
         assert_eq!(enqueue(&replace), ids[ids.len() - 1]);
+        expiring.push(ids[ids.len() - 1]);
         db.execute("UPDATE jobctl.job_runs SET idempotency_key = NULL");
         let line = format!(
             r#"{{"job_type": "{}", "payload": {}, "run_at": "{}"}}"#,
@@ -468,7 +472,9 @@ fn a_time_in_the_past_is_now() {
         ids.push(batch.stdout.trim().parse().unwrap());
     }
     let sql = "SELECT jobctl.enqueue('a', run_at => '0001-01-01', expires_in => '1 hour')";
-    ids.push(db.query(sql).parse().unwrap());
+    let by_sql = db.query(sql).parse().unwrap();
+    ids.push(by_sql);
+    expiring.push(by_sql);
     let edited = db.enqueue(["a", "--in", "1h"]);
     db.jobctl(["edit", &edited.to_string()]).args(past).run().success();
     ids.push(edited);
@@ -481,11 +487,11 @@ fn a_time_in_the_past_is_now() {
     db.execute("UPDATE jobctl.job_runs SET created_at = now() - interval '1 day'");
     db.enqueue(parked.into_iter().chain(["--debounce", "0s", "--debounce-max", "0s"]));
     assert_eq!(db.of_run(id, "run_at BETWEEN now() - interval '1 minute' AND now()"), "t");
-    // The expiry counts from the time that was given.
-    let expired = [ids[1], ids[4], ids[6]].map(|id| db.of_run(id, "expires_at"));
-    assert_eq!(expired, ["0001-01-01 01:00:00+00"; 3]);
+    // The expiry counts from the time that was given, so these runs have expired already.
+    let expiries: Vec<_> = expiring.iter().map(|id| db.of_run(*id, "expires_at")).collect();
+    assert_eq!(expiries, ["0001-01-01 01:00:00+00"; 3]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.status(ids[1]), "cancelled");
+    assert_eq!(db.status(expiring[0]), "cancelled");
     assert_eq!(db.status(ids[0]), "succeeded");
 }
 
@@ -499,6 +505,7 @@ fn a_replacement_keeps_the_share_unless_it_names_another() {
             db.enqueue(job.iter().copied().chain(key).chain(flags.iter().copied()))
         };
         let id = enqueue(&["--share", "acme", "--priority", "7", "--expires-in", "1h"]);
+        // Replaces the run, and returns its share, its priority, and whether it never expires.
         let replaced = |flags: &[&'static str]| {
             assert_eq!(enqueue(&[&["--on-conflict", "replace"], flags].concat()), id);
             db.of_run(id, "share, priority, expires_at IS NULL")

@@ -224,7 +224,7 @@ fn a_variable_applies_to_one_command_only() {
     }
     // If `cancel` read the filter of `retry`, it would find no run.
     let cancel = || db.jobctl(["cancel", "--all-waiting", "--yes"]).env("JOBCTL_RETRY_JOB", "http");
-    // Its own variable makes it a dry run; that of `retry` does not.
+    // The dry-run variable of `cancel` makes it a dry run; that of `retry` does not.
     cancel().env("JOBCTL_CANCEL_DRY_RUN", "1").run().success();
     assert_eq!(db.status(dead), "queued");
     cancel().env("JOBCTL_RETRY_DRY_RUN", "1").run().success().stdout_has("cancelled");
@@ -235,7 +235,7 @@ fn a_variable_applies_to_one_command_only() {
 /// line says. Ignoring it would be as dangerous: a filter would be missing.
 #[test]
 fn no_variable_selects_or_confirms_what_a_command_changes() {
-    let refused = |line: &[&str], flag: &str, value: &str| {
+    let assert_refused = |line: &[&str], flag: &str, value: &str| {
         let name = variable(line[0], flag);
         let refused = jobctl(line.iter().copied()).env(&name, value).run().exits(2).stdout("");
         let why = format!("cannot use {name}: no variable selects or confirms what");
@@ -261,8 +261,8 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
         assert!(flags.contains(&"job"), "{help}");
         let flags = flags.into_iter().filter(|flag| *flag != "time-zone");
         for flag in flags.chain(help.contains("--yes").then_some("yes")) {
-            refused(line, &format!("--{flag}"), "1");
-            refused(line, &format!("--{flag}"), "");
+            assert_refused(line, &format!("--{flag}"), "1");
+            assert_refused(line, &format!("--{flag}"), "");
         }
     }
     // The same flags by name, and those of commands whose help has no such section.
@@ -284,7 +284,7 @@ fn no_variable_selects_or_confirms_what_a_command_changes() {
         (&["resume", "a"], &["--job"]),
         (&["forget", "web1"], &["--worker"]),
     ] {
-        flags.iter().for_each(|flag| refused(line, flag, "1"));
+        flags.iter().for_each(|flag| assert_refused(line, flag, "1"));
     }
     // The variable of a flag that selects nothing is read.
     let db = TestDb::new();
@@ -325,16 +325,16 @@ const TEXTS: [(&[&str], &str); 25] = [
 
 #[test]
 fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
-    let is_refused = |command: &[&str], flag: &str, value: &str| {
+    let assert_refused = |command: &[&str], flag: &str, value: &str| {
         let line = command.iter().copied().chain([flag, value]);
         jobctl(line).run().exits(2).stdout("").stderr_has(flag);
     };
     for (command, flag) in TEXTS {
-        ["", " "].iter().for_each(|value| is_refused(command, flag, value));
+        ["", " "].iter().for_each(|value| assert_refused(command, flag, value));
     }
     let of_values = REFUSED.iter().map(|(command, flag, _)| (*command, *flag));
     for (command, flag) in of_values.clone() {
-        is_refused(command, flag, "");
+        assert_refused(command, flag, "");
     }
     // Lists with an empty element.
     for (command, flag, value) in [
@@ -348,7 +348,7 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
         (&["enqueue", "shell", "{}"], "--after", "1,,2"),
         (&["grants", "--role", "a"], "--as", "viewer,"),
     ] {
-        is_refused(command, flag, value);
+        assert_refused(command, flag, value);
         let name = variable(command[0], flag);
         let by_variable = jobctl(command.iter().copied()).env(&name, value).run().exits(2);
         by_variable.stdout("").stderr_has(&name);
@@ -359,7 +359,7 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
         (&["tick"], "--quiet"),
         (&["apply", "/nowhere/file"], "--prune"),
         (&["cancel", "1"], "--dry-run"),
-        // This one also excludes a flag of the command line. The empty value is reported.
+        // This switch also excludes a flag of the command line. The error is the empty value.
         (&["list", "--format", "tsv"], "--json"),
     ];
     let settings = TEXTS.into_iter().filter(|(command, flag)| {

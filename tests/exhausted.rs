@@ -113,6 +113,8 @@ fn an_http_call_that_has_begun_counts_as_an_attempt() {
         "redirects": 1,
     });
     let run = db.enqueue(["http", &call.to_string()]);
+    // The folder exists, so the host is exhausted from the start. It has one socket for the call,
+    // and none for the redirect to the other server.
     tick_on(&host, &db, folder.path(), 1).run().success();
     assert_eq!(first.requests().len(), 1);
     assert_eq!(db.of_run(run, "status, attempts, error_type"), "failed|1|transport");

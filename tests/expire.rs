@@ -25,7 +25,8 @@ fn a_run_that_did_not_start_in_time_never_starts() {
         expire_now(&db, late);
         let preview = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
         assert!(preview.starts_with(&format!("{other}\t")), "{preview}");
-        // The database rejects the end of the run. That delays nothing, and no claim takes the run.
+        // The database rejects the end of the expired run. Nevertheless no claim takes the run, and
+        // the other run starts.
         db.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
                  'BEGIN RAISE check_violation; END';
@@ -83,7 +84,8 @@ fn the_runs_of_a_schedule_expire() {
              SET next_run_at = date_trunc('minute', now()) - interval '5 minutes'",
     );
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(1, "status, expires_at - run_at"), "succeeded|01:00:00");
+    let first_run = 1;
+    assert_eq!(db.of_run(first_run, "status, expires_at - run_at"), "succeeded|01:00:00");
 }
 
 #[test]
@@ -140,6 +142,7 @@ fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
              FROM generate_series(1, {runs})",
         ));
     };
+    // The database rejects the end of the first 600 runs, which expired before the others.
     insert(600, "2 hours");
     crate::bulk::reject_changes_of(&db, "OLD.id <= 600");
     insert(100, "1 hour");
@@ -154,11 +157,12 @@ fn runs_that_cannot_be_cancelled_do_not_keep_others_from_expiring() {
 #[test]
 fn a_retried_cancelled_run_keeps_its_expiry_unless_it_is_made_due_now() {
     let db = TestDb::new();
-    db.enqueue(["shell", "--in", "1h", "--expires-in", "10m", "--", "true"]);
-    for (retry, lasts) in [(&["retry", "1"][..], "00:10:00"), (&["retry", "1", "--now"], "")] {
-        db.jobctl(["cancel", "1"]).run().success();
-        db.jobctl(retry.iter().copied()).run().success();
-        assert_eq!(db.of_run(1, "expires_at - run_at"), lasts);
+    let run = db.enqueue(["shell", "--in", "1h", "--expires-in", "10m", "--", "true"]);
+    let id = run.to_string();
+    for (flags, lasts) in [(&[][..], "00:10:00"), (&["--now"], "")] {
+        db.jobctl(["cancel", &id]).run().success();
+        db.jobctl(["retry", &id]).args(flags.iter().copied()).run().success();
+        assert_eq!(db.of_run(run, "expires_at - run_at"), lasts);
     }
 }
 
@@ -166,6 +170,7 @@ fn a_retried_cancelled_run_keeps_its_expiry_unless_it_is_made_due_now() {
 fn edit_moves_expires_at_and_replace_resets_it() {
     let db = TestDb::new();
     let key = ["--key", "k", "--key-scope", "live", "--on-conflict", "replace"];
+    // The first enqueue makes run 1, and the others replace it.
     let enqueue = |arguments: &[&str]| {
         let enqueue = db.jobctl(["enqueue", "shell"]).args(key).args(arguments.iter().copied());
         enqueue.args(["--", "true"]).run().success().stdout("1\n");
@@ -295,7 +300,7 @@ fn db_with_expired_run(job: &str) -> (TestDb, [i64; 2]) {
     (db, [expired, due])
 }
 
-/// No claim takes it, so it is not overdue: a worker, a queue or a definition would not help.
+/// No claim takes an expired run, so it is not overdue: no worker and no queue would help.
 #[test]
 fn an_expired_run_is_not_overdue() {
     let (db, [_, due]) = db_with_expired_run("mail");
@@ -326,11 +331,11 @@ fn an_expired_run_is_due_in_no_figure() {
     metrics
         .stdout_has("jobctl_due_runs{job_type=\"mail\"} 0\n")
         .stdout_has("jobctl_oldest_due_age_seconds{job_type=\"mail\"} 0\n")
-        // Time is not a status.
+        // The run is queued until a tick cancels it.
         .stdout_has("jobctl_runs{job_type=\"mail\",status=\"queued\"} 1\n");
 }
 
-/// The next tick cancels it, and starts the other.
+/// The next tick cancels the expired run, and starts the other one.
 #[test]
 fn show_dry_run_and_metrics_do_not_count_an_expired_run_as_ahead_or_held() {
     let (db, [_, due]) = db_with_expired_run("other");

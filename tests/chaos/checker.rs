@@ -15,6 +15,8 @@
 //! | at the end | `waits RUN AFTER RULE`, `run RUN STATUS`, `recorded KEY`, `archived RUN`, |
 //! | | `attempt RUN ATTEMPT WORKER OUTCOME CODE STARTED FINISHED` |
 //!
+//! The times are for people. The checks ignore them and use the order.
+//!
 //! `fault` means that the tick gets SIGKILL or SIGSTOP, or that the machine stalls. From then on,
 //! its jobs may overlap with other attempts: docs/operations.md promises no more.
 
@@ -25,11 +27,13 @@ type Attempt = (i64, i64);
 
 const FINAL: [&str; 3] = ["succeeded", "dead", "cancelled"];
 
-/// The lines that a job wrote.
+/// One attempt, as its job logged it.
 struct Execution<'a> {
     tick: &'a str,
     job: &'a str,
+    /// The places of its lines in the log; the first one is `start`.
     lines: Vec<usize>,
+    /// The exit statuses of its `end` lines.
     codes: Vec<&'a str>,
 }
 
@@ -37,13 +41,15 @@ struct Execution<'a> {
 struct Log<'a> {
     lines: Vec<Vec<&'a str>>,
     executions: BTreeMap<Attempt, Execution<'a>>,
-    /// Name, worker and concurrency.
+    /// The worker and the concurrency of each tick.
     ticks: BTreeMap<&'a str, (&'a str, usize)>,
-    /// The first line of each tick.
+    /// The place of each tick's first `fault`.
     faults: BTreeMap<&'a str, usize>,
+    /// The place of each tick's `gone`.
     gone: BTreeMap<&'a str, usize>,
-    /// The first line of each run.
+    /// The place of each run's first `force`.
     forces: BTreeMap<i64, usize>,
+    /// The lines `insert` and `change` of each run.
     changes: BTreeMap<i64, Vec<&'a [&'a str]>>,
     broken: RefCell<Vec<String>>,
 }
@@ -54,6 +60,7 @@ fn number(word: &str) -> i64 {
 
 /// Returns the broken promises.
 pub fn broken(text: &str) -> Vec<String> {
+    // Without the times.
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split(' ').skip(1).collect()).collect();
     let mut log = Log::default();
@@ -125,20 +132,23 @@ impl<'a> Log<'a> {
         self.lines.iter().filter(|other| **other == line).count()
     }
 
-    /// Returns whether this attempt may run beside others, at this line.
+    /// Returns whether this attempt may run beside others at this line. It may after a fault of its
+    /// tick, and after a forced retry of its run.
     fn is_excused(&self, attempt: Attempt, at: usize) -> bool {
         let of_tick = self.faults.get(self.executions[&attempt].tick);
         let excuses = [of_tick, self.forces.get(&attempt.0)];
         excuses.into_iter().flatten().any(|excuse| *excuse < at)
     }
 
-    /// Returns whether this attempt still ran at this line, without an excuse.
+    /// Returns whether this attempt was running at this line without an excuse: it wrote a line
+    /// before and another one after.
     fn is_running(&self, attempt: Attempt, at: usize) -> bool {
         let lines = &self.executions[&attempt].lines;
         let later = lines.iter().find(|line| **line > at);
         lines[0] < at && later.is_some_and(|later| !self.is_excused(attempt, *later))
     }
 
+    /// Returns the status after the last change of this run.
     fn status(&self, run: i64) -> Option<&'a str> {
         self.changes.get(&run)?.last()?.get(3).copied()
     }
@@ -147,8 +157,9 @@ impl<'a> Log<'a> {
         self.status(run) == Some("deleted")
     }
 
-    /// Returns whether it waits for a retry of a run that did not succeed, itself or through
-    /// others. So does a run that was cancelled with its predecessor and is retried.
+    /// Returns whether this run waits, directly or through others, for a run that did not succeed.
+    /// So only a retry of that run lets it start. A run that was cancelled with its predecessor and
+    /// then retried waits so, too.
     fn is_stuck(&self, run: i64) -> bool {
         self.all("waits").iter().any(|waits| {
             let [follower, before, rule] = waits[..] else { return false };
@@ -162,6 +173,7 @@ impl<'a> Log<'a> {
     }
 
     fn no_run_is_lost(&self) {
+        // The status of each run at the end.
         let rows: BTreeMap<_, _> =
             self.all("run").iter().map(|row| (number(row[0]), row[1])).collect();
         for run in self.changes.keys() {
@@ -262,6 +274,7 @@ impl<'a> Log<'a> {
                 continue;
             };
             let (mut before, mut attempts, mut revived, mut undone) = (inserted, 0, 0, 0);
+            // An interrupted attempt does not count. After one, MAX of a `change` is `3+1`.
             let (mut max, mut uncounted) = (number(first_max), 0);
             for change in &changes[1..] {
                 let ["change", _, from, to, now, new_max] = **change else {
@@ -279,10 +292,11 @@ impl<'a> Log<'a> {
                     | ("succeeded" | "dead" | "cancelled", "deleted", 0) => true,
                     ("failed" | "dead" | "cancelled", "queued", 0)
                     | ("cancelled", "failed" | "blocked", 0) => {
+                        // Each retry allows one such change.
                         revived += 1;
                         revived <= retries
                     }
-                    // A retry is undone.
+                    // Each undo allows one such change: it restores the end before a retry.
                     ("queued" | "blocked", "dead" | "failed", 0) => {
                         undone += 1;
                         undone <= undos
@@ -292,12 +306,12 @@ impl<'a> Log<'a> {
                 if from != before || !is_legal {
                     self.problem(format!("run {run}: {from} -> {to}, attempts {added:+}"));
                 }
-                // Interrupted attempts are extra.
                 let (new_max, new_uncounted) = new_max.split_once('+').unwrap_or((new_max, "0"));
                 let more = number(new_uncounted) - uncounted;
-                // A run that an operator cancels meanwhile is not queued again.
-                let is_end = matches!((from, to), ("running", "queued" | "cancelled"));
-                if more != 0 && !(more == 1 && is_end) {
+                // After an interrupted attempt, the run is queued again, or cancelled if an
+                // operator asked for that.
+                let may_be_interruption = matches!((from, to), ("running", "queued" | "cancelled"));
+                if more != 0 && !(more == 1 && may_be_interruption) {
                     self.problem(format!("run {run}: {from} -> {to}, uncounted {more:+}"));
                 }
                 uncounted += more;
@@ -326,11 +340,14 @@ impl<'a> Log<'a> {
             if numbers != (1..=attempts).collect::<Vec<_>>() {
                 self.problem(format!("run {run}: attempts {numbers:?} of {attempts} in history"));
             }
+            // The start and the end of each attempt, in the order of the attempts.
             let times: Vec<_> =
                 rows.iter().flat_map(|row| [number(row[5]), number(row[6])]).collect();
             if !times.is_sorted() {
                 self.problem(format!("run {run}: the times of its history are not in order"));
             }
+            // If an attempt succeeded, it is the last one, and the status is `succeeded`. No other
+            // run has this status.
             let outcomes: Vec<_> = rows.iter().map(|row| row[3]).collect();
             let first_success = outcomes.iter().position(|outcome| *outcome == "succeeded");
             let is_last = first_success.is_some_and(|place| place + 1 == outcomes.len());
@@ -344,7 +361,7 @@ impl<'a> Log<'a> {
         for row in history.values().flatten() {
             let [run, attempt, worker, outcome, code, ..] = **row else { continue };
             let execution = self.executions.get(&(number(run), number(attempt)));
-            // `exit` of a job follows its line, so only these outcomes have a certain line.
+            // A job writes `end` and then exits. So an attempt with an exit status has this line.
             let code = if outcome == "succeeded" { "0" } else { code };
             if code != "-" && !execution.is_some_and(|it| it.codes.contains(&code)) {
                 self.problem(format!(
@@ -356,6 +373,7 @@ impl<'a> Log<'a> {
                 self.problem(format!("run {run} attempt {attempt}: worker {worker} in history"));
             }
         }
+        // Each attempt that started has a row in the history.
         for (run, attempt) in self.executions.keys() {
             let has_row = |rows: &Vec<Vec<&str>>| rows.iter().any(|row| number(row[1]) == *attempt);
             if !self.is_deleted(*run) && !history.get(run).is_some_and(has_row) {
@@ -365,6 +383,7 @@ impl<'a> Log<'a> {
     }
 
     fn each_key_has_one_run(&self) {
+        // The run that has each key at this line of the log.
         let mut holders: BTreeMap<&str, i64> = BTreeMap::new();
         for line in &self.lines {
             match line[..] {
@@ -379,6 +398,7 @@ impl<'a> Log<'a> {
                 _ => {}
             }
         }
+        // An enqueue was answered with the run that has its key.
         let keys: BTreeMap<_, _> = self.all("insert").iter().map(|row| (row[0], row[3])).collect();
         for answer in self.all("answer") {
             if keys.get(answer[0]).is_some_and(|key| *key != answer[1]) {
@@ -390,10 +410,12 @@ impl<'a> Log<'a> {
     fn each_time_fires_once(&self) {
         let mut fired: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
         for row in self.all("insert").iter().filter(|row| row[4] != "-") {
+            // A job and its scheduled time.
             if !fired.entry(row[1]).or_default().insert(number(row[4])) {
                 self.problem(format!("{} fired twice at {}", row[1], row[4]));
             }
         }
+        // A pause may skip times of a job.
         for row in self.all("schedule").iter().filter(|row| self.count(["pause", row[0]]) == 0) {
             let times = fired.get(row[0]);
             for time in (0..number(row[2])).map(|minute| number(row[1]) + 60 * minute) {
@@ -439,10 +461,11 @@ struct Claim<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Returns the claims, except those that were released, and calls `running` after each one with
-    /// those whose runs run. The trigger's lines are in the order of the changes.
-    fn claims(&self, mut running: impl FnMut(&[Claim<'a>])) -> Vec<Claim<'a>> {
-        let (mut claims, mut now) = (Vec::<Claim>::new(), Vec::<Claim>::new());
+    /// Returns the claims, except those that were released. After each claim, calls `check` with
+    /// the claims of all runs that are running then, the new one last. The trigger's lines are in
+    /// the order of the changes.
+    fn claims(&self, mut check: impl FnMut(&[Claim<'a>])) -> Vec<Claim<'a>> {
+        let (mut claims, mut running) = (Vec::<Claim>::new(), Vec::<Claim>::new());
         let mut versions: BTreeMap<i64, &str> = BTreeMap::new();
         for line in &self.lines {
             match line[..] {
@@ -453,11 +476,12 @@ impl<'a> Log<'a> {
                     let version = versions.get(&run).copied();
                     let claim = Claim { run, attempt, job, share, lock, time, version };
                     claims.push(claim);
-                    now.push(claim);
-                    running(&now);
+                    running.push(claim);
+                    check(&running);
                 }
                 ["change", run, "running", _, attempts, _] => {
-                    now.retain(|claim| claim.run != number(run));
+                    running.retain(|claim| claim.run != number(run));
+                    // A released claim does not count as an attempt.
                     let is_released =
                         |it: &Claim| it.run == number(run) && it.attempt > number(attempts);
                     claims.retain(|claim| !is_released(claim));
@@ -474,18 +498,18 @@ impl<'a> Log<'a> {
             limits.map(|row| (row[0], usize::try_from(number(row[1])).unwrap())).collect()
         };
         let (of_jobs, of_shares) = (limits("limit"), limits("share-limit"));
-        self.claims(|now| {
-            let Claim { run, job, share, lock, .. } = now[now.len() - 1];
-            if lock != "-" && now.iter().filter(|other| other.lock == lock).count() > 1 {
+        self.claims(|running| {
+            let Claim { run, job, share, lock, .. } = running[running.len() - 1];
+            if lock != "-" && running.iter().filter(|other| other.lock == lock).count() > 1 {
                 self.problem(format!("run {run}: several claims with lock {lock} at once"));
             }
-            let same_job = now.iter().filter(|other| other.job == job);
+            let same_job = running.iter().filter(|other| other.job == job);
             let same_share = same_job.clone().filter(|other| other.share == share).count();
-            for (running, limits, of) in
+            for (count, limits, of) in
                 [(same_job.count(), &of_jobs, job), (same_share, &of_shares, share)]
             {
-                if limits.get(job).is_some_and(|limit| running > *limit) {
-                    self.problem(format!("run {run}: {running} claims of {of} at once"));
+                if limits.get(job).is_some_and(|limit| count > *limit) {
+                    self.problem(format!("run {run}: {count} claims of {of} at once"));
                 }
             }
         });
@@ -499,10 +523,12 @@ impl<'a> Log<'a> {
             let times = claims.iter().filter(|claim| claim.job == rate[0]).map(|claim| claim.time);
             let times: Vec<_> = times.collect();
             for (place, last) in times.iter().enumerate() {
-                let exceeds = times[..place]
-                    .iter()
-                    .zip((1..=place as i64).rev())
-                    .any(|(first, before)| before + 1 > burst + (last - first) / interval);
+                // From any claim to a later one, both counted, at most `burst` are allowed, and one
+                // for each interval in between.
+                let exceeds = times[..place].iter().enumerate().any(|(first_place, first)| {
+                    let counted = (place - first_place + 1) as i64;
+                    counted > burst + (last - first) / interval
+                });
                 if exceeds {
                     self.problem(format!("too many claims of {} at {last}", rate[0]));
                 }
@@ -548,7 +574,8 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// A run is claimed only after the others have ended as it asks, or an operator let it start.
+    /// A run is claimed only after the runs that it waits for have ended as it asks, or after an
+    /// operator let it start.
     fn runs_wait_for_others(&self) {
         for waits in self.all("waits") {
             let [run, after, rule] = waits[..] else { continue };
@@ -595,6 +622,7 @@ impl<'a> Log<'a> {
         }
     }
 
+    /// A deleted run was archived before, unless it was pruned without an archive.
     fn archived_or_kept(&self) {
         let named = |word: &str| -> BTreeSet<i64> {
             self.all(word).iter().map(|row| number(row[0])).collect()
@@ -608,8 +636,10 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Two attempts of a run, the first of which loses its lease, and a run of the same job beside it.
-const KEPT: &str = "\
+/// A log without a problem. Run 1 has two attempts, the first of which loses its lease. Run 2 of
+/// the same job runs beside it. Run 9 is cancelled and archived. Run 4 follows run 3 and waits for
+/// run 1.
+const GOOD_LOG: &str = "\
 0 limit once 2
 0 share-limit once 2
 0 rate once 1 2
@@ -673,151 +703,212 @@ const KEPT: &str = "\
 0 attempt 4 1 b succeeded 0 7 7
 ";
 
-/// Asserts that the log with `old` replaced by `new` breaks this promise, and that the log without
-/// the replacement breaks no promise.
+/// Asserts that the log with `old` replaced by `new` has this problem, and that the log without the
+/// replacement has none.
 #[track_caller]
-fn breaks(old: &str, new: &str, promise: &str) {
-    assert_eq!(broken(KEPT), Vec::<String>::new());
-    assert!(KEPT.contains(old), "{old}");
-    let problems = broken(&KEPT.replacen(old, new, 1));
-    assert!(problems.iter().any(|problem| problem.contains(promise)), "{old}: {problems:?}");
+fn assert_change_found(old: &str, new: &str, problem: &str) {
+    assert_eq!(broken(GOOD_LOG), Vec::<String>::new());
+    assert!(GOOD_LOG.contains(old), "{old}");
+    let problems = broken(&GOOD_LOG.replacen(old, new, 1));
+    assert!(problems.iter().any(|found| found.contains(problem)), "{old}: {problems:?}");
 }
 
 #[test]
 fn lost_runs_are_found() {
-    breaks("0 run 1 succeeded\n", "0 run 1 running\n", "run 1 is still running");
-    breaks("0 run 1 succeeded\n", "", "run 1 is lost");
-    breaks("0 answer 1 k\n", "0 answer 8 k\n", "run 8 is lost after its enqueue");
-    breaks("0 run 1 succeeded\n", "0 run 1 dead\n", "run 1 is dead without a transition");
+    assert_change_found("0 run 1 succeeded\n", "0 run 1 running\n", "run 1 is still running");
+    assert_change_found("0 run 1 succeeded\n", "", "run 1 is lost");
+    assert_change_found("0 answer 1 k\n", "0 answer 8 k\n", "run 8 is lost after its enqueue");
+    assert_change_found(
+        "0 run 1 succeeded\n",
+        "0 run 1 dead\n",
+        "run 1 is dead without a transition",
+    );
 }
 
 #[test]
 fn overlaps_are_found_unless_the_tick_was_stopped_or_the_run_forced() {
+    // The first attempt still runs after the start of the second.
     let late = "4 start 1 2 t2 once\n4 beat 1 1 t1\n";
-    breaks("4 start 1 2 t2 once\n", late, "run 1 attempts 1 and 2 overlap");
-    breaks(
+    assert_change_found("4 start 1 2 t2 once\n", late, "run 1 attempts 1 and 2 overlap");
+    assert_change_found(
         "4 start 1 2 t2 once\n",
+        // A fault after the overlap excuses nothing.
         &format!("{late}4 fault t1\n4 force 1\n"),
         "run 1 attempts 1 and 2 overlap",
     );
     for excuse in ["3 fault t1\n", "3 force 1\n"] {
-        let excused = KEPT.replace("4 start 1 2 t2 once\n", &format!("{excuse}{late}"));
+        let excused = GOOD_LOG.replace("4 start 1 2 t2 once\n", &format!("{excuse}{late}"));
         assert_eq!(broken(&excused), Vec::<String>::new());
     }
 }
 
 #[test]
 fn processes_that_outlive_their_tick_are_found() {
-    breaks("7 gone t1\n", "7 gone t1\n7 beat 1 1 t1\n", "run 1 attempt 1 outlived its tick t1");
+    assert_change_found(
+        "7 gone t1\n",
+        "7 gone t1\n7 beat 1 1 t1\n",
+        "run 1 attempt 1 outlived its tick t1",
+    );
 }
 
 #[test]
 fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
-    breaks("0 run 4 succeeded\n", "0 run 4 blocked\n", "run 4 is still blocked");
-    let stays = |before: &str| {
+    assert_change_found("0 run 4 succeeded\n", "0 run 4 blocked\n", "run 4 is still blocked");
+    // Run 5 was cancelled because of run 9, and an operator retried it. It is blocked again, as run
+    // 9 is cancelled.
+    let problems_with = |retry: &str| {
         let waits =
             "0 insert 5 once 1 - - queued\n0 change 5 queued blocked 0 1\n0 waits 5 9 or_cancel\n";
         let cancelled = "0 change 5 blocked cancelled 0 1\n0 change 5 cancelled blocked 0 1\n";
-        let end = format!("7 gone t1\n{waits}{cancelled}0 run 5 blocked\n{before}");
-        broken(&KEPT.replacen("7 gone t1\n", &end, 1))
+        let end = format!("7 gone t1\n{waits}{cancelled}0 run 5 blocked\n{retry}");
+        broken(&GOOD_LOG.replacen("7 gone t1\n", &end, 1))
     };
-    assert_eq!(stays("0 retry 5\n"), Vec::<String>::new());
-    assert_eq!(stays(""), ["run 5: cancelled -> blocked, attempts +0"]);
+    assert_eq!(problems_with("0 retry 5\n"), Vec::<String>::new());
+    assert_eq!(problems_with(""), ["run 5: cancelled -> blocked, attempts +0"]);
 }
 
 #[test]
 fn repeated_and_unbounded_starts_are_found() {
-    breaks("4 start 1 2 t2 once", "4 start 1 1 t2 once", "run 1 attempt 1 started twice");
-    breaks(
+    assert_change_found(
+        "4 start 1 2 t2 once",
+        "4 start 1 1 t2 once",
+        "run 1 attempt 1 started twice",
+    );
+    assert_change_found(
         "0 insert 1 once 2 k - queued",
         "0 insert 1 once 1 k - queued",
         "run 1: 2 starts, 2 of 1 allowed",
     );
     let third = "4 start 1 2 t2 once\n4 start 1 3 t2 once\n";
-    breaks("4 start 1 2 t2 once\n", third, "run 1: 3 starts, 2 of 2 allowed");
+    assert_change_found("4 start 1 2 t2 once\n", third, "run 1: 3 starts, 2 of 2 allowed");
 }
 
 #[test]
 fn exceeded_limits_are_found() {
-    breaks("0 limit once 2", "0 limit once 1", "run 2 attempt 1: 2 runs of once");
-    breaks("0 tick t2 b 2", "0 tick t2 b 1", "run 1 attempt 2: 2 runs of worker b");
+    assert_change_found("0 limit once 2", "0 limit once 1", "run 2 attempt 1: 2 runs of once");
+    assert_change_found("0 tick t2 b 2", "0 tick t2 b 1", "run 1 attempt 2: 2 runs of worker b");
 }
 
 #[test]
 fn broken_rules_of_claims_are_found() {
-    breaks("0 limit once 2", "0 limit once 1", "run 2: 2 claims of once at once");
-    breaks("0 share-limit once 2", "0 share-limit once 1", "run 2: 2 claims of s at once");
-    breaks("0 rate once 1 2", "0 rate once 9999 2", "too many claims of once at 4000");
-    breaks(
+    assert_change_found("0 limit once 2", "0 limit once 1", "run 2: 2 claims of once at once");
+    assert_change_found(
+        "0 share-limit once 2",
+        "0 share-limit once 1",
+        "run 2: 2 claims of s at once",
+    );
+    assert_change_found("0 rate once 1 2", "0 rate once 9999 2", "too many claims of once at 4000");
+    assert_change_found(
         "0 held once 2000 3000",
         "0 held once 2000 5000",
         "run 1 was claimed while once was held",
     );
-    breaks("s 4000 5000", "s 5000 5000", "run 1 was claimed after it had expired");
-    breaks("1001 - n", "1001 - m", "run 2: several claims with lock m at once");
-    breaks("1001 - n", "1001 - m", "run 2 attempt 1: 2 runs of its lock");
-    breaks("n b b", "n a b", "run 2 is for a, and b claimed it");
-    breaks("0 payload 1 7", "0 payload 1 8", "run 1 got version");
-    breaks("0 insert 4 following", "0 insert 4 once", "no run follows the last success");
+    assert_change_found("s 4000 5000", "s 5000 5000", "run 1 was claimed after it had expired");
+    assert_change_found("1001 - n", "1001 - m", "run 2: several claims with lock m at once");
+    assert_change_found("1001 - n", "1001 - m", "run 2 attempt 1: 2 runs of its lock");
+    assert_change_found("n b b", "n a b", "run 2 is for a, and b claimed it");
+    assert_change_found("0 payload 1 7", "0 payload 1 8", "run 1 got version");
+    assert_change_found(
+        "0 insert 4 following",
+        "0 insert 4 once",
+        "no run follows the last success",
+    );
     let twice = "0 follows 4 3\n0 follows 2 3\n";
-    breaks("0 follows 4 3\n", twice, "several runs follow run 3");
-    breaks("0 archived 9\n", "", "run 9 is deleted and not archived");
+    assert_change_found("0 follows 4 3\n", twice, "several runs follow run 3");
+    assert_change_found("0 archived 9\n", "", "run 9 is deleted and not archived");
 }
 
 #[test]
 fn runs_that_do_not_wait_are_found() {
-    let (old, new) = ("0 change 1 running succeeded 2 2\n", "");
-    let kept = KEPT.replace(old, new).replace("7 gone t1", &format!("{old}7 gone t1"));
-    let broken = broken(&kept);
+    // Run 4 waits for run 1. Here run 1 ends only after the claim of run 4.
+    let end = "0 change 1 running succeeded 2 2\n";
+    let log = GOOD_LOG.replace(end, "");
+    let broken = broken(&log.replace("7 gone t1", &format!("{end}7 gone t1")));
     assert_eq!(broken, ["run 4 was claimed before run 1 had ended"], "{broken:?}");
 }
 
 #[test]
 fn illegal_transitions_are_found() {
+    // The last change of run 2. The words after `change` are: run, old status, new status, attempts
+    // and max_attempts.
     let last = "0 change 2 running succeeded 1 1\n";
+    // Another change after the last one: its words after the run, and the problem.
     for (change, problem) in [
         ("succeeded queued 1 1", "run 2: succeeded -> queued, attempts +0"),
         ("succeeded running 2 2", "run 2: succeeded -> running, attempts +1"),
         ("succeeded dead 1 1", "run 2: succeeded -> dead"),
         ("running failed 1 1", "run 2: running -> failed"),
     ] {
-        breaks(last, &format!("{last}0 change 2 {change}\n"), problem);
+        assert_change_found(last, &format!("{last}0 change 2 {change}\n"), problem);
     }
-    // Only the undo of a retry does that.
-    let (dropped, undone) = ("queued cancelled 0 1", "queued dead 0 1");
-    breaks(dropped, undone, "run 9: queued -> dead, attempts +0");
+    // Only the undo of a retry changes `queued` to `dead`, and this log has no undo.
+    assert_change_found(
+        "0 change 9 queued cancelled 0 1",
+        "0 change 9 queued dead 0 1",
+        "run 9: queued -> dead, attempts +0",
+    );
+    // Only a retry changes `failed` to `queued`, and this log has no retry.
     let revived = "0 change 1 failed queued 1 2\n0 change 1 queued running 2 2\n";
-    breaks("0 change 1 failed running 2 2\n", revived, "run 1: failed -> queued");
+    assert_change_found("0 change 1 failed running 2 2\n", revived, "run 1: failed -> queued");
 }
 
 #[test]
 fn incomplete_and_untrue_histories_are_found() {
     let first = "0 attempt 1 1 a lease_expired - 1 3\n";
-    breaks(first, "", "run 1: attempts [2] of 2 in history");
-    breaks(first, "", "run 1 attempt 1 started without history");
-    breaks(first, "0 attempt 1 1 a failed 143 1 5\n", "the times of its history are not in order");
-    breaks(first, "0 attempt 1 1 a failed 75 1 3\n", "run 1 attempt 1: failed without `end 75`");
-    breaks(first, "0 attempt 1 1 b lease_expired - 1 3\n", "run 1 attempt 1: worker b in history");
-    // A late result replaced the loss of the lease.
-    breaks(first, "0 attempt 1 1 a succeeded 0 1 3\n", "run 1 is Some(\"succeeded\") after");
-    breaks("b succeeded 0 4 5", "b failed - 4 5", "run 1 is Some(\"succeeded\") after");
+    assert_change_found(first, "", "run 1: attempts [2] of 2 in history");
+    assert_change_found(first, "", "run 1 attempt 1 started without history");
+    assert_change_found(
+        first,
+        "0 attempt 1 1 a failed 143 1 5\n",
+        "the times of its history are not in order",
+    );
+    assert_change_found(
+        first,
+        "0 attempt 1 1 a failed 75 1 3\n",
+        "run 1 attempt 1: failed without `end 75`",
+    );
+    assert_change_found(
+        first,
+        "0 attempt 1 1 b lease_expired - 1 3\n",
+        "run 1 attempt 1: worker b in history",
+    );
+    // The run has two successes: a late result replaced the loss of the lease.
+    assert_change_found(
+        first,
+        "0 attempt 1 1 a succeeded 0 1 3\n",
+        "run 1 is Some(\"succeeded\") after",
+    );
+    // The run is `succeeded` without an attempt that succeeded.
+    assert_change_found(
+        "b succeeded 0 4 5",
+        "b failed - 4 5",
+        "run 1 is Some(\"succeeded\") after",
+    );
 }
 
 #[test]
 fn repeated_keys_fires_and_effects_are_found() {
-    breaks(
+    assert_change_found(
         "0 insert 2 once 1 - 600 queued",
         "0 insert 2 once 1 k 600 queued",
         "key k has runs 1 and 2",
     );
-    breaks("0 answer 1 k", "0 answer 2 k", "key k was answered with run 2");
-    breaks(
+    assert_change_found("0 answer 1 k", "0 answer 2 k", "key k was answered with run 2");
+    assert_change_found(
         "0 insert 1 once 2 k - queued",
         "0 insert 1 once 2 k 600 queued",
         "once fired twice at 600",
     );
-    breaks("0 schedule once 600 1", "0 schedule once 600 2", "once did not fire at 660");
-    breaks("effect 2 1 t2 k2", "effect 2 1 t2 k", "effect k happened twice");
-    breaks("0 recorded k3\n", "0 recorded k3\n0 recorded k3\n", "effect k3 happened twice");
-    breaks("6 effect 2 1 t2 k2\n", "", "run 2 succeeded without its effect");
+    assert_change_found(
+        "0 schedule once 600 1",
+        "0 schedule once 600 2",
+        "once did not fire at 660",
+    );
+    assert_change_found("effect 2 1 t2 k2", "effect 2 1 t2 k", "effect k happened twice");
+    assert_change_found(
+        "0 recorded k3\n",
+        "0 recorded k3\n0 recorded k3\n",
+        "effect k3 happened twice",
+    );
+    assert_change_found("6 effect 2 1 t2 k2\n", "", "run 2 succeeded without its effect");
 }
