@@ -42,9 +42,11 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
     // Cron's ticks read the same file, wherever it is.
     let lines = format!("\nJOBCTL_ENV_FILE={}\n* * * * * ", file.display());
     done.stdout_has(&lines).prints_nowhere("DATABASE_URL");
+    // The file is private, and has only the address.
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = format!("JOBCTL_DATABASE_URL='{}'\n", db.url());
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    // In a new shell, no variable names a database, and commands find it nevertheless.
     let new_shell = |arguments: &[&'static str]| {
         let new_shell = jobctl(arguments.iter().copied()).env_remove("XDG_CONFIG_HOME");
         new_shell.env("HOME", home.to_str().unwrap())
@@ -80,6 +82,8 @@ fn the_own_file_keeps_its_other_variables_and_may_hold_a_password() {
     init(&[]).exits(2).stderr_has("replace the address in ");
     assert_eq!(fs::read_to_string(&file).unwrap(), old);
     init(&["--yes"]).success();
+    // The new address replaces the old one and PGAPPNAME, which is a variable of libpq. PGDUMPS is
+    // none, so it stays.
     let expected = format!("# of jobs\nTOKEN=a\n\nPGDUMPS=b\nDATABASE_URL=\"{url}\"\n");
     assert_eq!(fs::read_to_string(&file).unwrap(), expected);
     // Jobs get this variable from the file as from the environment.
@@ -96,6 +100,7 @@ fn init_env_file_refuses_a_missing_or_unwritable_address_and_a_malformed_file() 
     let (db, folder) = (TestDb::empty(), temp_dir());
     let init = || in_new_shell(folder.path(), ["init", "--env-file", "--yes"]);
     init().run().exits(2).complains_once().stderr_has("no flag or variable names a database");
+    // An address with both kinds of quotes, and one with a line break.
     for url in [format!("{}?options='\" #", db.url()), format!("{}?options=a\nb", db.url())] {
         let refused = init().env("DATABASE_URL", &url).run().exits(7).complains_once();
         refused.stderr_has("cannot write DATABASE_URL into a file");
@@ -168,18 +173,18 @@ fn the_own_file_must_be_private_and_may_be_missing_or_empty() {
     let file = write_own_file(folder.path(), &format!("DATABASE_URL={}\n", db.url()));
     let list = || in_new_shell(folder.path(), ["list"]).run();
     list().success();
-    let refuses = |why: &str| {
+    let assert_refused = |why: &str| {
         list()
             .exits(7)
             .complains_once()
             .stderr_has(&format!("cannot use {}: {why}", file.display()));
     };
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-    refuses("other users can read it; run `chmod 600`");
+    assert_refused("other users can read it; run `chmod 600`");
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&file, Some(1), None).unwrap();
-        refuses("it belongs to another user; run `chown`, or run jobctl as that user");
+        assert_refused("it belongs to another user; run `chown`, or run jobctl as that user");
         std::os::unix::fs::chown(&file, Some(0), None).unwrap();
     }
     // A relative folder, and a folder that can't be entered, count as folders without a file.
@@ -189,7 +194,7 @@ fn the_own_file_must_be_private_and_may_be_missing_or_empty() {
         assert_ne!(list.status.code(), Some(0), "{config}: {list}");
         list.prints_nowhere("cannot use");
     }
-    // Without an address, libpq's defaults hold.
+    // An empty file is allowed. Without an address, libpq's defaults apply.
     write_own_file(folder.path(), "");
     list().complains_once().prints_nowhere("cannot use").prints_nowhere("is empty");
 }

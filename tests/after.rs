@@ -250,6 +250,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     ));
     db.jobctl(["prune", "--older-than", "1d", "--dead-older-than", "1d", "--yes"]).run().success();
     assert_eq!(statuses(&db), "dead blocked");
+    // After a correction of its job, a retry of the dead run succeeds.
     db.apply(&JOBS.replace("exit 1", "true"));
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
@@ -496,6 +497,7 @@ fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
         }
         order.iter_mut().for_each(|client| client.batch_execute("COMMIT").unwrap());
         assert_eq!(db.status(mail), "blocked");
+        // Neither transaction saw that the other predecessor had ended, so a tick must decide.
         assert_eq!(states_of_predecessors(&db, mail), "due due");
         tick(&db);
         assert_eq!(db.status(mail), "succeeded");
@@ -505,7 +507,8 @@ fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
 
 #[test]
 fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
-    // What the trigger of another program does with the release of one run, and the logged reason.
+    // A trigger of another program rejects the release of one run with an error, or skips it. The
+    // second text is the logged reason.
     for (trigger, why) in [
         ("RAISE EXCEPTION ''not this one''", "not this one"),
         ("RETURN NULL", "a trigger of jobctl.job_runs skips the row"),

@@ -527,7 +527,7 @@ fn ticks_at_once_fire_ten_thousand_schedules_once_each() {
     let moved =
         "SELECT bool_and(next_run_at > now()), sum(skipped_fires) FROM jobctl.job_schedules";
     assert_eq!(db.query(moved), "t|0");
-    // A time that was fired is not fired again, even if the schedule says that it is next.
+    // A time that was fired is not fired again, even if a schedule says that it is the next time.
     db.execute(
         "DELETE FROM jobctl.job_schedules WHERE name <> 's1';
          UPDATE jobctl.job_runs SET status = 'cancelled', finished_at = now();
@@ -547,9 +547,13 @@ fn fire_refuses_times_that_the_schedule_of_an_application_cannot_have() {
     // whether it fires. The arguments are SQL expressions.
     let fires = |definition: &str, seen: &str, next: &str, times: &str| {
         db.query(&format!(
-            "SELECT jobctl.fire((SELECT id FROM jobctl.job_definitions WHERE name = '{definition}'),
-                 {seen}, schedule, time_zone, {next}, ARRAY[{times}]::timestamptz[], '0', 0, NULL,
-                 id) IS NOT NULL
+            "SELECT jobctl.fire(
+                 definition_id =>
+                     (SELECT id FROM jobctl.job_definitions WHERE name = '{definition}'),
+                 seen => {seen}, schedule => schedule, time_zone => time_zone, next => {next},
+                 times => ARRAY[{times}]::timestamptz[], delay => '0', missed => 0,
+                 put_off_until => NULL, schedule_id => id
+             ) IS NOT NULL
              FROM jobctl.job_schedules"
         )) == "t"
     };
@@ -656,9 +660,11 @@ fn a_login_may_make_at_most_100000_schedules_for_a_job() {
         app.name()
     );
     assert_eq!(schedule(&app, "one", "'@daily'"), full);
+    // The login may still replace a schedule. The limit is for one login and one job.
     assert_eq!(schedule(&app, "s7", "'@hourly'"), CHANGED);
     assert_eq!(schedule(&other, "two", "'@daily'"), ADDED);
     assert_eq!(answer_or_error(&app, "SELECT jobctl.schedule('one', 'other', '@daily')"), ADDED);
+    // A deleted schedule makes room for a single new one.
     assert_eq!(answer_or_error(&app, "SELECT jobctl.unschedule('s7')"), "true");
     assert_eq!(schedule(&app, "three", "'@daily'"), ADDED);
     assert!(schedule(&app, "four", "'@daily'").starts_with("53400"));

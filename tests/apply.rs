@@ -178,6 +178,7 @@ fn a_waiting_run_of_a_removed_job_dies_with_a_reason() {
     let folder = temp_dir();
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, CLEANUP_CHANGED).unwrap();
+    // The last column of the removed job is the number of its waiting runs.
     db.jobctl(["apply", file.to_str().unwrap(), "--prune", "--yes"])
         .run()
         .success()
@@ -727,6 +728,7 @@ fn apply_refuses_a_job_that_another_file_defines() {
 fn a_removal_says_how_many_waiting_runs_will_die() {
     let db = TestDb::new();
     let job = |name: &str| format!("[jobs.{name}]\nshell = 'true'\n");
+    // The new file lacks `b`, which has two waiting runs, and `d`, which has none.
     let (all, less) = (job("a") + &job("b") + &job("c") + &job("d"), job("a") + &job("c"));
     db.apply(&all);
     for _ in 0..2 {
@@ -736,7 +738,7 @@ fn a_removal_says_how_many_waiting_runs_will_die() {
     let (_folder, file) = file_of(&less);
     let removed = "remove\tb\t\t\t\t\t\t2\nremove\td\n";
     db.jobctl(["apply", &file, "--prune", "--dry-run"]).run().success().stdout(removed).stderr("");
-    // Disabled, they still run.
+    // Without --prune, `b` is only disabled, and its waiting runs still run.
     db.jobctl(["apply", &file, "--dry-run"]).run().success().stdout("disable\tb\ndisable\td\n");
     let refused = db.jobctl(["apply", &file, "--prune"]).run().exits(2).stdout("");
     refused.stderr_has("it would remove 2 definitions, and lose 2 waiting runs, and stdin is not");

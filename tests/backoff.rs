@@ -222,6 +222,7 @@ fn a_retry_after_of_a_server_lengthens_the_backoff_and_never_shortens_it() {
         ("/status/503?retry-after=120".to_owned(), Some(120)),
         ("/status/429?retry-after=7200".to_owned(), Some(7200)),
         ("/status/503?retry-after=99999999999999999999".to_owned(), Some(86400)),
+        // A date counts from the answer's own date, here 90 s later, or earlier.
         (
             format!("/status/503?{date}&retry-after=Wed,%2021%20Oct%202015%2007:29:30%20GMT"),
             Some(90),
@@ -230,13 +231,16 @@ fn a_retry_after_of_a_server_lengthens_the_backoff_and_never_shortens_it() {
             format!("/status/503?{date}&retry-after=Wed,%2021%20Oct%202015%2007:00:00%20GMT"),
             Some(0),
         ),
+        // Without a date of the answer, it counts from this host's time, which is later.
         ("/status/503?retry-after=Wed,%2021%20Oct%202015%2007:29:30%20GMT".to_owned(), Some(0)),
         ("/status/503?retry-after=0".to_owned(), Some(0)),
+        // Not a number or a date, or two values.
         ("/status/503?retry-after=-5".to_owned(), None),
         ("/status/503?retry-after=abc".to_owned(), None),
         ("/status/503?retry-after=".to_owned(), None),
         ("/status/503?retry-after=500&retry-after=600".to_owned(), None),
         ("/status/503".to_owned(), None),
+        // Other statuses than 429 and 503.
         ("/status/500?retry-after=120".to_owned(), None),
         ("/status/408?retry-after=120".to_owned(), None),
     ];

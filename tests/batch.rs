@@ -296,7 +296,7 @@ fn errors_name_the_wrong_line_among_similar_lines() {
     // Numbers such as 1e300 are short in the line, and have 300 digits in the database.
     let long = format!(r#"{{"job_type": "d", "payload": [{}]}}"#, vec!["1e300"; 40_000].join(","));
     assert_last_line_refused(&db, &[other, &long], 2, "payload is longer than 1 MiB");
-    // A key of the other scope is another key.
+    // The same key in the other scope is another key: the third line is wrong, not the second.
     let id = db.enqueue(["d", "--key", "z", "1"]);
     let live = r#"{"job_type": "d", "idempotency_key": "z", "key_scope": "live"}"#;
     assert_last_line_refused(
@@ -382,6 +382,7 @@ fn flags_are_the_defaults_of_batch_lines() {
 
 #[test]
 fn enqueue_reads_the_whole_batch_before_it_connects() {
+    // The test fails if a client connects to this database.
     let database = Untouched::new();
     // Lines with a mistake: no valid JSON, and no command.
     for last in ["{", r#"{"job_type": "shell"}"#] {
@@ -501,6 +502,7 @@ fn a_batch_waits_longer_for_a_key_than_the_lock_timeout_and_a_single_run_names_t
     let single = db.jobctl(["enqueue", "--key", "k", "d"]).run().exits(5).stdout("");
     single.complains_once().stderr_has("another open transaction, holds a key of these runs");
     let line = r#"{"job_type": "d", "idempotency_key": "k"}"#;
+    // A batch waits for the key, in one transaction after the other.
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(format!("{line}\n{line}\n")).spawn();
     // The starts of the transactions in which the batch has waited for the key.
     let mut begun = BTreeSet::new();

@@ -164,22 +164,17 @@ fn all_waiting_cancels_the_waiting_runs_that_match_the_filters() {
     cancelled.stdout(&format!("{of_job}\tcancelled\n")).stderr("");
     assert_eq!(db.status(other), "queued");
     // Without filters, all other waiting runs are cancelled.
-    db.jobctl(["cancel", "--all-waiting", "--yes", "--verbose"]).run().success().stderr("").stdout(
-        &ids.iter()
-            .filter(|(status, _)| matches!(*status, "queued" | "failed" | "blocked"))
-            .map(|(_, id)| *id)
-            .chain([other])
-            .map(|id| format!("{id}\tcancelled\n"))
-            .collect::<String>(),
-    );
+    let [queued, _, _, failed, _, _, blocked] = ids.map(|(_, id)| id);
+    let lines = [queued, failed, blocked, other].map(|id| format!("{id}\tcancelled\n"));
+    let cancel = db.jobctl(["cancel", "--all-waiting", "--yes", "--verbose"]).run().success();
+    cancel.stderr("").stdout(&lines.concat());
     for (status, id) in ids {
-        let now =
-            if matches!(status, "queued" | "failed" | "blocked") { "cancelled" } else { status };
         // Runs in the other statuses do not even get a request.
-        assert_eq!(
-            db.of_run(id, "status, cancel_requested_at IS NULL"),
-            format!("{now}|{}", if now == status { "t" } else { "f" })
-        );
+        let expected = match status {
+            "queued" | "failed" | "blocked" => "cancelled|t".to_owned(),
+            _ => format!("{status}|f"),
+        };
+        assert_eq!(db.of_run(id, "status, cancel_requested_at IS NOT NULL"), expected);
     }
     // A filter alone selects nothing.
     let why = "jobctl: filters need --all-waiting or --all; add it, or give run ids\n";

@@ -249,12 +249,14 @@ impl Chaos {
         self.phase.load(SeqCst) == phase
     }
 
+    /// Appends a line to the log, after the time since the boot.
     fn note(&self, line: impl Display) {
         let up = fs::read_to_string("/proc/uptime").unwrap();
         let line = format!("{} {line}\n", up.split(' ').next().unwrap());
         (&self.log).write_all(line.as_bytes()).unwrap();
     }
 
+    /// Counts a fault or an action, for the summary at the end.
     fn count(&self, what: &str) {
         *self.counts.lock().unwrap().entry(what.to_owned()).or_default() += 1;
     }
@@ -385,6 +387,7 @@ impl Chaos {
         let mut random = self.random(20 + u64::try_from(worker).unwrap());
         let proxy = &self.proxies[worker - 1];
         while self.wait(random.millis(100, 1500)) {
+            // Freezes are twice as likely.
             let kind = *random.pick(&["delay", "cut", "freeze", "swallow", "freeze"]).unwrap();
             match kind {
                 "delay" => proxy.delay(random.millis(5, 300)),
@@ -430,7 +433,8 @@ impl Chaos {
     /// Enqueues by command and by SQL; each key at the same time in both ways.
     fn enqueue(&self, part: u64) {
         let mut random = self.random(part);
-        let bag: Vec<_> = JOBS
+        // Each job as often as its weight says.
+        let weighted_jobs: Vec<_> = JOBS
             .iter()
             .flat_map(|(kind, .., weight)| vec![*kind; usize::try_from(*weight).unwrap()])
             .collect();
@@ -445,7 +449,7 @@ impl Chaos {
             if !self.db.try_query(waiting).is_ok_and(|is_idle| is_idle == "t") {
                 continue;
             }
-            let (job, how) = (*random.pick(&bag).unwrap(), random.below(7));
+            let (job, how) = (*random.pick(&weighted_jobs).unwrap(), random.below(7));
             let key = format!("key-{part}-{number}");
             match how {
                 // One key in three sessions at the same time.
@@ -457,11 +461,11 @@ impl Chaos {
                     });
                 }
                 1 => self.enqueue_by_sql(job, &key),
-                3 => self
-                    .enqueue_after(job, random.pick(&["--after-any-end", "--or-cancel"]).unwrap()),
                 2 if schedules < 6 => {
                     schedules += u32::from(self.define_schedule(part, schedules));
                 }
+                3 => self
+                    .enqueue_after(job, random.pick(&["--after-any-end", "--or-cancel"]).unwrap()),
                 6 if appointments < 3 => {
                     appointments += u32::from(self.schedule_by_sql(part, appointments));
                 }
@@ -529,10 +533,12 @@ impl Chaos {
         first.is_ok()
     }
 
+    /// Enqueues by command, and notes the answer.
     fn enqueue_by_command(&self, job: &str, key: Option<&str>) {
         self.enqueue_with(job, key, &[]);
     }
 
+    /// The same with more flags.
     fn enqueue_with(&self, job: &str, key: Option<&str>, more: &[&str]) {
         let enqueue = self.call(&["enqueue", job]).args(more.iter().copied());
         let enqueue = key.into_iter().fold(enqueue, |call, key| call.args(["--key", key])).run();
@@ -540,6 +546,7 @@ impl Chaos {
             Some(0) => {
                 self.note(format!("answer {} {}", enqueue.stdout.trim(), key.unwrap_or("-")));
             }
+            // The database did not answer.
             Some(5) => {}
             _ => self.problem(enqueue.to_string()),
         }
@@ -572,6 +579,7 @@ impl Chaos {
         }
     }
 
+    /// Returns a command that reaches the database without a proxy.
     fn call(&self, arguments: &[&str]) -> Invocation<'static> {
         jobctl(arguments.iter().copied()).env("JOBCTL_DATABASE_URL", &self.db.url())
     }
@@ -589,7 +597,8 @@ impl Chaos {
     fn operate(&self) {
         let mut random = self.random(3);
         while self.wait(random.millis(200, 1500)) {
-            let (command, flags, of): (_, &[&str], _) = *random
+            // The command, its flags, and the runs that it may get.
+            let (command, flags, condition): (_, &[&str], _) = *random
                 .pick(&[
                     ("retry", &[][..], "status IN ('dead', 'cancelled', 'failed', 'queued')"),
                     ("retry", &["--force"], "status = 'running'"),
@@ -602,14 +611,14 @@ impl Chaos {
                 "pause" => "SELECT name FROM jobctl.job_definitions WHERE schedule IS NOT NULL \
                      ORDER BY name"
                     .to_owned(),
-                _ => format!("SELECT id FROM jobctl.job_runs WHERE {of} ORDER BY id"),
+                _ => format!("SELECT id FROM jobctl.job_runs WHERE {condition} ORDER BY id"),
             };
             let Ok(candidates) = self.db.try_query(&candidates) else { continue };
             let candidates: Vec<_> = candidates.lines().collect();
             let Some(chosen) = random.pick(&candidates) else { continue };
-            let line = if flags.is_empty() { command } else { "force" };
-            self.note(format!("{line} {chosen}"));
-            self.count(line);
+            let word = if flags.is_empty() { command } else { "force" };
+            self.note(format!("{word} {chosen}"));
+            self.count(word);
             self.act(&[&[command, chosen][..], flags].concat());
             if command == "pause" {
                 self.wait(random.millis(100, 2000));
@@ -709,6 +718,7 @@ impl Chaos {
         }
     }
 
+    /// Returns whether ticks have no work left.
     fn is_drained(&self) -> bool {
         let unfinished = "SELECT FROM jobctl.job_runs
              WHERE status IN ('queued', 'running', 'failed')
@@ -722,6 +732,7 @@ impl Chaos {
         is_drained.is_ok_and(|is_drained| is_drained == "t")
     }
 
+    /// Returns whether the log shows two attempts of a run at the same time.
     fn has_overlap(&self) -> bool {
         let log = fs::read_to_string(self.folder.join("log")).unwrap();
         checker::broken(&log).iter().any(|problem| problem.ends_with(" overlap"))
@@ -780,7 +791,7 @@ fn run(
         counts: Mutex::default(),
         problems: Mutex::default(),
     };
-    for (kind, _, limit, _) in JOBS.iter().filter(|job| job.2 > 0) {
+    for (kind, _, limit, _) in JOBS.iter().filter(|(_, _, limit, _)| *limit > 0) {
         chaos.note(format!("limit {kind} {limit}"));
     }
     RULES.iter().for_each(|rule| chaos.note(rule));

@@ -375,16 +375,16 @@ fn concurrency_limits_all_ticks_of_a_worker_together() {
     gate.wait_for_starts(2);
     // The first tick releases the claim right soon after its last claim.
     db.wait_until_no_tick_has_the_claim_right();
-    let is_full = |tick: Finished| {
+    let assert_worker_is_full = |tick: Finished| {
         tick.success().stderr_has("of other ticks of this worker use all of --concurrency");
     };
-    is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
+    assert_worker_is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "2"]).run());
     assert_eq!(number_of_running_runs(&db), 2);
     let second =
         db.jobctl(["tick", "--worker", "w", "--concurrency", "3", "--max-time", "1s"]).spawn();
     gate.wait_for_starts(3);
     db.wait_until_no_tick_has_the_claim_right();
-    is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run());
+    assert_worker_is_full(db.jobctl(["tick", "--worker", "w", "--concurrency", "3"]).run());
     assert_eq!(number_of_running_runs(&db), 3);
     // Another worker has a concurrency of its own.
     let third =

@@ -320,6 +320,7 @@ fn arguments_after_two_dashes_are_never_flags() {
 #[test]
 fn a_closed_pipe_causes_no_error() {
     let db = TestDb::new();
+    // Most answers are longer than a pipe holds, and `head` reads only 20 bytes.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, last_error) \
          SELECT 'shell', 'dead', 1, now(), repeat('x', 100) FROM generate_series(1, 10000)",
@@ -506,6 +507,7 @@ fn a_job_in_the_place_of_a_run_id_gets_a_tip() {
 #[test]
 fn each_command_takes_a_job_as_an_argument_and_as_a_flag() {
     let db = TestDb::new();
+    // The commands below list definitions, changes of them, and dead runs of `a` and `b`.
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\nschedule = '@yearly'\n");
     db.apply("[jobs.a]\nshell = 'false'\nmax_attempts = 1\n[jobs.b]\nshell = 'false'\n");
     // With `--job`, the payload is the only argument.

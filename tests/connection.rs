@@ -375,7 +375,7 @@ fn the_environment_variables_of_libpq_are_enough_to_connect() {
     by_tcp().env("PGPASSWORD", "s3cret").run().success().stderr("");
     by_tcp().env("PGPASSWORD", "wrong").run().exits(7).prints_nowhere("wrong");
     by_tcp().env("PGPASSWORD", "s3cret").env("PGSSLMODE", "verify-full").run().exits(7);
-    // The variables add what the address lacks.
+    // The variables add the parts that the address lacks.
     by_tcp()
         .env("PGPASSWORD", "s3cret")
         .env("JOBCTL_DATABASE_URL", "postgres:///app")
@@ -428,6 +428,7 @@ fn of_several_hosts_the_first_suitable_one_is_used() {
     assert_opens(&url(&format!("host.invalid,127.0.0.1:1,{good}"), ""));
     assert_opens(&url(&format!("{mute},{good}"), ""));
     assert_opens(&url(&format!("127.0.0.1:1,{good}"), "&target_session_attrs=read-write"));
+    // There is no standby: `prefer-standby` takes another server then, and `standby` does not.
     assert_opens(&url(&good, "&target_session_attrs=prefer-standby"));
     assert_opens(&url(&format!("{good},{mute},{good}"), "&target_session_attrs=prefer-standby"));
     let refused = assert_refused(

@@ -98,6 +98,7 @@ fn a_corrected_clock_takes_no_run_from_a_worker_that_runs_it() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--lease", "3s"]).spawn();
     gate.wait_for_starts(1);
+    // Each time, the tick of another worker shortens the lease, but does not take the run.
     for _ in 0..3 {
         move_two_days_ahead(&db, "job_runs", &["locked_until"]);
         db.jobctl(["tick", "--worker", "other"]).run().success();
@@ -112,6 +113,7 @@ fn a_corrected_clock_takes_no_run_from_a_worker_that_runs_it() {
 fn a_claim_right_from_the_future_stops_no_worker() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
+    // The first tick of a worker inserts its row.
     db.jobctl(["tick", "--limit", "1", "--queue", "none", "--worker", "web1"]).run().success();
     // A claim right lasts for less than ten minutes, so only one of these times is possible.
     let has_right = "UPDATE jobctl.job_workers

@@ -84,6 +84,7 @@ fn an_output_that_cannot_be_written_is_an_error_and_its_effect_is_done() {
 fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib() {
     let db = TestDb::new();
     let once = |key, script| db.jobctl(["once", key, "--", "sh", "-c", script]).run().success();
+    // The second call prints the same, and does not run its own command, which would fail.
     for (key, script) in [("empty", "true"), ("line", "echo 'a b'"), ("no-end", "printf x")] {
         let first = once(key, script).stderr("").stdout;
         once(key, "exit 1").stdout(&first).stderr("");
@@ -91,6 +92,7 @@ fn the_output_of_a_done_command_is_printed_again_if_it_is_text_of_at_most_8_kib(
     let most = once("most", "head -c 8192 /dev/zero | tr '\\0' x").stderr("").stdout;
     assert_eq!(most.len(), 8192);
     assert_eq!(once("most", "exit 1").stdout, most);
+    // An output that is too long or no text is not stored, and `once` says so.
     for (key, script) in
         [("long", "head -c 8193 /dev/zero | tr '\\0' x"), ("nul", "head -c 2 /dev/zero")]
     {
@@ -408,6 +410,7 @@ fn a_command_that_fails_after_its_key_was_skipped_says_so() {
     let end = counter.path.with_extension("end").display().to_string();
     let first = db.jobctl(["once", "k", "--", "sh", "-c", &script, &end]).spawn();
     wait_until("the command to run", || counter.times() == 1);
+    // Outside of a run, `once` can't know that the first command still runs.
     db.jobctl(["once", "--if-open", "skip", "k", "--", "true"]).run().success();
     fs::write(&end, "").unwrap();
     first.wait().exits(3).stderr_has("the command failed, but `k` was settled meanwhile");
@@ -491,6 +494,7 @@ fn a_success_is_recorded_after_a_lost_connection() {
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE \
         'jobctl%'
                    AND datname = current_database()";
+    // A script, and the recorded effects: a failure leaves none.
     for (script, known) in [("true", "k|||t"), ("false", "")] {
         let folder = temp_dir();
         let go = folder.path().join("go");
@@ -535,6 +539,7 @@ fn once_records_the_result_although_the_database_restarts() {
 #[test]
 fn a_signal_after_the_command_ends_the_attempts_to_record_its_result() {
     let db = TestDb::new();
+    // A script, and the statement that records its success or deletes its effect after a failure.
     for (script, text) in [("true", "UPDATE jobctl.job_effects"), ("false", "DELETE FROM")] {
         let proxy = Proxy::to(&db);
         proxy.freeze_after(text);
@@ -713,6 +718,7 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
     let [recorder, other, member, operator] =
         ["worker", "worker", "worker", "operator"].map(|part| Role::granted(&db, part));
     db.execute(&format!("GRANT {} TO {}", recorder.name(), member.name()));
+    // The role `recorder` begins an effect and leaves it open.
     let crash = || {
         recorder.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
         assert_eq!(
@@ -736,6 +742,7 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
         );
         member.jobctl(["once", "k", "--", "true"]).run().exits(8);
         assert_eq!(effects(&db), "k|||f");
+        // The recorder, its member, an operator, and last the owner may settle it.
         for settler in [&recorder, &member, &operator] {
             settler.jobctl(["once", "--settle", settle, "k"]).run().success();
             db.execute("DELETE FROM jobctl.job_effects");

@@ -660,19 +660,19 @@ fn a_file_of_variables_is_private_and_has_only_variables() {
     let (db, folder) = (TestDb::new(), temp_dir());
     let file = folder.path().join("jobctl.env");
     let list = || db.jobctl(["list"]).env("JOBCTL_ENV_FILE", file.to_str().unwrap()).run();
-    let refuses = |why: &str| {
+    let assert_refused = |why: &str| {
         let refused = list().exits(7).stdout("").complains_once().prints_nowhere("s3cret");
         refused.stderr_has(&format!("cannot use JOBCTL_ENV_FILE {}: {why}", file.display()));
     };
-    refuses("No such file");
+    assert_refused("No such file");
     fs::write(&file, "A=1\ns3cret\n").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    refuses("line 2 is not NAME=VALUE; correct it");
+    assert_refused("line 2 is not NAME=VALUE; correct it");
     fs::write(&file, "A=s3cret\n").unwrap();
     list().success();
     for mode in [0o604, 0o602, 0o644, 0o660] {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-        refuses("other users can read it; run `chmod 600`");
+        assert_refused("other users can read it; run `chmod 600`");
     }
     if rustix::process::geteuid().is_root() {
         // As in libpq, a group may read a file of root.
@@ -680,7 +680,7 @@ fn a_file_of_variables_is_private_and_has_only_variables() {
         list().success();
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         chown(&file, Some(65534), None).unwrap();
-        refuses("it belongs to another user; run `chown`");
+        assert_refused("it belongs to another user; run `chown`");
     } else {
         leave_out("a file of variables of another user", "a change of owner needs root");
     }

@@ -8,8 +8,8 @@ use postgres::config::Host;
 use crate::support::http_server::HttpServer;
 use crate::support::{Invocation, Preload, TestDb, temp_dir, wait_until};
 
-/// Preloaded into a process: while a file exists, starting a process fails, and opening a socket
-/// after the first SOCKETS.
+/// Preloaded into a process. While the file EXHAUSTED exists, no process can be started, and only
+/// the first SOCKETS sockets can be opened.
 const EXHAUSTED_HOST: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -24,24 +24,25 @@ const EXHAUSTED_HOST: &str = r#"
     int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
                      const posix_spawnattr_t *attributes, char *const arguments[],
                      char *const environment[]) {
-        int (*spawn)() = dlsym(RTLD_NEXT, "posix_spawnp");
-        return exhausted() ? EAGAIN : spawn(pid, file, actions, attributes, arguments, environment);
+        int (*real)() = dlsym(RTLD_NEXT, "posix_spawnp");
+        return exhausted() ? EAGAIN : real(pid, file, actions, attributes, arguments, environment);
     }
 
     pid_t fork(void) {
-        pid_t (*fork)() = dlsym(RTLD_NEXT, "fork");
-        return exhausted() ? (errno = EAGAIN, -1) : fork();
+        pid_t (*real)() = dlsym(RTLD_NEXT, "fork");
+        return exhausted() ? (errno = EAGAIN, -1) : real();
     }
 
     int socket(int domain, int type, int protocol) {
         static int opened;
-        int (*socket)() = dlsym(RTLD_NEXT, "socket");
+        int (*real)() = dlsym(RTLD_NEXT, "socket");
         int refused = domain != AF_UNIX && exhausted() && opened++ >= atoi(getenv("SOCKETS"));
-        return refused ? (errno = EMFILE, -1) : socket(domain, type, protocol);
+        return refused ? (errno = EMFILE, -1) : real(domain, type, protocol);
     }
 "#;
 
-/// A tick on a host that lets it open this many sockets beside the one to its database.
+/// Returns a tick on a host that is exhausted while `file` exists. Then the tick can open only this
+/// many sockets beside the one to its database.
 fn tick_on<'db>(host: &Preload, db: &'db TestDb, file: &Path, sockets: usize) -> Invocation<'db> {
     let server: postgres::Config = db.url().parse().unwrap();
     let sockets = sockets + usize::from(matches!(server.get_hosts()[0], Host::Tcp(_)));

@@ -227,12 +227,14 @@ impl<'a> Log<'a> {
         let locks: BTreeMap<_, _> =
             self.all("claim").iter().map(|claim| (number(claim[0]), claim[6])).collect();
         let lock = |run: i64| locks.get(&run).copied().filter(|lock| *lock != "-");
-        let worker = |execution: &Execution<'a>| self.ticks.get(execution.tick).copied();
+        let tick = |execution: &Execution<'a>| self.ticks.get(execution.tick).copied();
+        let worker = |execution: &Execution<'a>| tick(execution).map(|(worker, _)| worker);
         for (started, execution) in &self.executions {
             let start = execution.lines[0];
             if self.is_excused(*started, start) {
                 continue;
             }
+            // The attempts that run at this start, this one included.
             let (mut of_job, mut of_worker, mut of_lock) = (0, 0, 0);
             let running = self.executions.iter().filter(|(other, _)| {
                 *other == started || other.0 != started.0 && self.is_running(**other, start)
@@ -240,8 +242,7 @@ impl<'a> Log<'a> {
             for (id, other) in running {
                 of_lock += i32::from(lock(id.0).is_some() && lock(id.0) == lock(started.0));
                 of_job += i64::from(other.job == execution.job);
-                of_worker +=
-                    usize::from(worker(other).map(|it| it.0) == worker(execution).map(|it| it.0));
+                of_worker += usize::from(worker(other) == worker(execution));
             }
             let (run, attempt) = started;
             if of_lock > 1 {
@@ -251,7 +252,7 @@ impl<'a> Log<'a> {
                 let job = execution.job;
                 self.problem(format!("run {run} attempt {attempt}: {of_job} runs of {job}"));
             }
-            if let Some((name, limit)) = worker(execution)
+            if let Some((name, limit)) = tick(execution)
                 && of_worker > limit
             {
                 self.problem(format!(
@@ -326,6 +327,7 @@ impl<'a> Log<'a> {
     }
 
     fn history_is_complete_and_true(&self) {
+        // The rows of each run: run, attempt, worker, outcome, code, start and end.
         let mut history: BTreeMap<i64, Vec<Vec<&str>>> = BTreeMap::new();
         for row in self.all("attempt") {
             history.entry(number(row[0])).or_default().push(row);
@@ -408,9 +410,9 @@ impl<'a> Log<'a> {
     }
 
     fn each_time_fires_once(&self) {
+        // An `insert` has the words run, job, max, key, nominal time and status.
         let mut fired: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
         for row in self.all("insert").iter().filter(|row| row[4] != "-") {
-            // A job and its scheduled time.
             if !fired.entry(row[1]).or_default().insert(number(row[4])) {
                 self.problem(format!("{} fired twice at {}", row[1], row[4]));
             }
@@ -435,6 +437,7 @@ impl<'a> Log<'a> {
                 }
             }
         }
+        // Each run of `once` that succeeded has its effect.
         for row in self.all("attempt").iter().filter(|row| row[3] == "succeeded") {
             let is_of_run = |effect: &Vec<&str>| effect[0] == row[0];
             let execution = self.executions.get(&(number(row[0]), number(row[1])));
@@ -591,6 +594,7 @@ impl<'a> Log<'a> {
             let is_retry = |line: &Vec<&str>| {
                 line[0] == "retry-all" || line[..] == ["retry", run] || line[..] == ["force", run]
             };
+            // An operator's retry lets a blocked run start.
             let is_allowed = self.lines.iter().any(is_retry);
             let claimed = self.lines.iter().position(is_claim);
             let ended = self.lines.iter().position(is_end);
