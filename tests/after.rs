@@ -868,6 +868,7 @@ fn a_retry_of_a_cancelled_graph_restores_its_order() {
 /// After a success, all rules let the second run start. Only a failure tells the rules apart.
 #[test]
 fn a_retry_of_a_cancelled_graph_restores_each_rule() {
+    // The rule, and the statuses of both runs after a failure of the first.
     for (rule, after_a_failure) in [
         (&[][..], "dead blocked"),
         (&["--after-any-end"], "dead succeeded"),

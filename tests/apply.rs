@@ -202,6 +202,7 @@ fn apply_waits_a_limited_time_for_a_locked_definition() {
     let db = TestDb::new();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '1 day'");
+    // Another session locks the definition.
     let mut other = db.client();
     other.batch_execute("BEGIN; SELECT FROM jobctl.job_definitions FOR UPDATE").unwrap();
     let folder = temp_dir();
@@ -822,6 +823,7 @@ fn a_mistake_in_the_defaults_is_reported_once() {
         let apply = db.jobctl(["apply", "-"]).stdin(file).run().exits(2).stdout("");
         apply.stderr(&format!("jobctl: cannot apply: -:2: {why}\n"));
     };
+    // Keys that no default can have.
     for (key, value) in [
         ("shell", "'x'"),
         ("http", "{ url = 'http://a' }"),

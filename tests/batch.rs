@@ -81,6 +81,7 @@ fn a_batch_of_a_defined_job_takes_less_than_four_times_as_long_as_one_of_a_built
 #[test]
 fn a_batch_line_has_a_key_for_every_flag() {
     let db = TestDb::new();
+    // A line with most keys, one with the key of `--in`, and one whose keys are null, so unset.
     let lines = concat!(
         r#"{"job_type": "shell", "payload": {"command": "true"}, "priority": -5, "#,
         r#""queue": "mail", "run_at": "2126-03-29T08:00:00+02:00", "idempotency_key": "k", "#,

@@ -186,6 +186,7 @@ fn all_cancels_waiting_and_running_runs_that_match_the_filters() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
+    // The same runs of another job, which the filter selects.
     let of_job = STATUSES.map(|status| {
         let id = enqueue_in_status(&db, status);
         db.execute(&format!("UPDATE jobctl.job_runs SET job_type = 'report' WHERE id = {id}"));

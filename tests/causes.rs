@@ -33,6 +33,7 @@ fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     shown.stdout_has(&format!("(the newest is run {id}: {ERROR_WITH_LAST_LINE})"));
     let shown = json_of(&db.jobctl(["check", "--json"]).run().exits(1));
     assert!(shown["findings"][0].to_string().contains(ERROR_WITH_LAST_LINE), "{shown}");
+    // What `check --exec` sends.
     let dir = temp_dir();
     let file = dir.path().join("sent");
     let to_file = format!("cat >{}", file.display());
@@ -40,6 +41,7 @@ fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     check.env("XDG_STATE_HOME", dir.path().to_str().unwrap()).run();
     let sent = std::fs::read_to_string(&file).unwrap();
     assert!(sent.contains(ERROR_WITH_LAST_LINE), "{sent}");
+    // The lists.
     db.jobctl(["status"]).run().success().stdout_has("disk 7 of /srv/x is full");
     for list in [&["list-dead"][..], &["list-dead", "--group"], &["list-dead", "--all"]] {
         let json = json_of(&db.jobctl([list, &["--json"]].concat()).run().success());
@@ -49,6 +51,7 @@ fn check_lists_and_hooks_show_the_last_line_that_a_dead_run_printed() {
     }
     let grouped = db.jobctl(["failures", "--group"]).env("COLUMNS", "200").run().success();
     grouped.stdout_has("disk 7 of /srv/x is full");
+    // The payload of the hook `on_dead`.
     let hook = "SELECT payload FROM jobctl.job_runs WHERE job_type = 'alert'";
     let hook: Value = serde_json::from_str(&db.query(hook)).unwrap();
     assert_eq!(hook["last_line"], json!("disk 7 of /srv/x is full"), "{hook}");
@@ -286,6 +289,7 @@ fn a_run_of_less_than_a_minute_is_never_unusually_long() {
     for _ in 0..9 {
         insert_success(&db, "1 day", 2);
     }
+    // Three times the usual run time would be 6 seconds.
     let run = insert_running_since(&db, "50 seconds");
     assert_eq!(findings_of_unusual_runs(&db), "");
     db.execute(&format!(

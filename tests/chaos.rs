@@ -359,10 +359,12 @@ impl Chaos {
         while self.wait(random.millis(100, 2500)) {
             let mut ticks = self.ticks.lock().unwrap();
             let now = Instant::now();
+            // Let the ticks go on whose stop is over.
             for tick in ticks.iter_mut().filter(|tick| tick.stopped.is_some_and(|end| end < now)) {
                 tick.process.signal(Signal::CONT);
                 tick.stopped = None;
             }
+            // Use up the same random numbers, however many ticks there are.
             let (chosen, kind) = (random.below(1 << 16), random.below(3));
             let length = ticks.len().max(1);
             let Some(tick) = ticks.get_mut(usize::try_from(chosen).unwrap() % length) else {

@@ -80,6 +80,7 @@ fn a_read_only_database_is_a_problem_and_a_read_only_role_is_fine() {
     let (name, setting) = (role.name(), "default_transaction_read_only = on");
     db.execute(&format!("ALTER ROLE {name} SET {setting}"));
     assert_prints(role.jobctl(["check"]), FINE);
+    // The same setting of the database stops the ticks, too.
     db.execute(&format!("ALTER ROLE {name} RESET default_transaction_read_only"));
     db.execute(&format!("ALTER DATABASE {} SET {setting}", db.name()));
     for check in [db.jobctl(["check"]), role.jobctl(["check"])] {
@@ -286,6 +287,7 @@ fn check_reports_blocked_runs_whose_predecessor_ended_long_ago() {
 fn check_reports_an_invalid_schedule_before_its_next_fire() {
     let db = db_with_worker();
     db.apply("[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n[jobs.other]\nshell = 'true'\n");
+    // `apply` would refuse these schedules, but SQL stores them.
     for wrong in [
         "schedule = 'sometimes'",
         "schedule = '0 0 30 2 *'",

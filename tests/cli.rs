@@ -38,6 +38,7 @@ impl Drop for Untouched {
 
 #[test]
 fn help_and_version_need_neither_an_environment_nor_a_database() {
+    // Without a zone database on the host, the one in the program is used.
     let version = format!(
         "jobctl {}\ntime zones: version {}",
         env!("CARGO_PKG_VERSION"),
@@ -79,6 +80,7 @@ fn help_version_and_completions_work_despite_wrong_settings() {
         }
         wrong.env("JOBCTL_LOG", "loud").run().success().stderr("");
     }
+    // Other commands report the wrong file.
     for words in [&["list"][..], &["tick"], &["list", "--no-such-flag"]] {
         let refused = with_wrong_file(jobctl(words.iter().copied()), "/nowhere/jobctl.env").run();
         refused.exits(7).stdout("").stderr_has("cannot use JOBCTL_ENV_FILE /nowhere/jobctl.env");
@@ -354,11 +356,13 @@ fn a_failed_write_to_stdout_is_an_error_of_one_line() {
         "--help",
         "help enqueue",
     ] {
+        // `tick --dry-run` prints this run. Each write to /dev/full fails.
         db.enqueue(["shell", "--", "true"]);
         let script = format!("\"$jobctl\" {command} >/dev/full");
         let failed = db.script(&script).run().exits(1).complains_once();
         failed.stderr_has("cannot write the answer");
     }
+    // In a migrated database, this command prints nothing.
     let script = "\"$jobctl\" migrate --dry-run >/dev/full";
     empty.script(script).run().exits(1).complains_once();
     for command in ["cancel", "retry"] {
@@ -455,6 +459,7 @@ fn commands_of_other_tools_get_a_suggestion() {
         let refused = jobctl(line.split(' ')).run().exits(2).stdout("").stderr_has(tip);
         assert!(!refused.stderr.contains("similar"), "{refused}");
     }
+    // A misspelt command gets the similar one.
     for words in [&["tikc"][..], &["help", "tik"]] {
         jobctl(words.iter().copied()).run().exits(2).stdout("").stderr_has("exists: 'tick'");
     }

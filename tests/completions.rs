@@ -69,6 +69,7 @@ fn bash_completes_names_and_ids_from_the_database_and_files() {
     assert_eq!(complete("jobctl pause "), "backup report\n");
     assert_eq!(complete("jobctl pause --job "), "backup report\n");
     assert_eq!(complete("jobctl failures ba"), "backup\n");
+    // These commands get the ids of dead runs.
     for command in ["retry", "edit", "settle", "show", "prune"] {
         assert_eq!(complete(&format!("jobctl {command} ")), format!("{dead}\n"));
     }
@@ -132,6 +133,7 @@ fn every_script_is_valid_for_its_shell_and_needs_no_database() {
             leave_out(&format!("completions for {shell}"), &format!("{shell} is not installed"));
             continue;
         }
+        // With -n, a shell only checks the syntax.
         let checked = Command::new(shell).arg("-n").arg(&script).output().unwrap();
         assert!(checked.status.success() && checked.stderr.is_empty(), "{shell}: {checked:?}");
     }

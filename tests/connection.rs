@@ -33,6 +33,7 @@ fn a_login_that_a_setting_stops_names_the_setting() {
         refused.complains_once().stderr_has(cause).stderr_has(remedy);
     };
     let [role, limited] = roles.each_ref().map(Role::name);
+    // A library that the server can't load.
     let library = "correct session_preload_libraries or local_preload_libraries of the role";
     for (name, library_name) in
         [("session", "gone"), ("local", "gone"), ("session", "/etc/passwd"), ("local", "/a")]
@@ -41,6 +42,7 @@ fn a_login_that_a_setting_stops_names_the_setting() {
         assert_setting_named(&roles[0].url(), 7, library_name, library);
         db.execute(&format!("ALTER ROLE {role} RESET {name}_preload_libraries"));
     }
+    // The limit of a role, and that of a database.
     let (this, other_name) = (db.name(), other.name());
     db.execute(&format!("ALTER ROLE {limited} CONNECTION LIMIT 0"));
     let limit = "if the error remains, raise max_connections, or the CONNECTION LIMIT of the role";
@@ -48,6 +50,7 @@ fn a_login_that_a_setting_stops_names_the_setting() {
     other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT 0"));
     assert_setting_named(&roles[0].url(), 5, "too many connections for database", limit);
     other.execute(&format!("ALTER DATABASE {this} CONNECTION LIMIT -1"));
+    // A database that accepts no connections.
     db.execute(&format!("ALTER DATABASE {other_name} ALLOW_CONNECTIONS false"));
     let allow = "let it with ALTER DATABASE ... ALLOW_CONNECTIONS true, or name another";
     assert_setting_named(&other.url(), 7, "is not currently accepting connections", allow);
@@ -180,6 +183,7 @@ fn an_error_about_a_malformed_address_does_not_repeat_it() {
         "host=h password='s3cret",
         "host=h port=s3cret",
     ] {
+        // In JOBCTL_DATABASE_URL, in the flag, and in DATABASE_URL.
         assert_refused(address, 7, "jobctl: cannot use the database URL: ");
         jobctl(["list-dead", "--database-url", address])
             .run()
@@ -299,6 +303,7 @@ fn without_an_address_the_remedy_is_to_set_one() {
 #[test]
 fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
     let secured = &*SECURED;
+    // By the Unix socket, no login needs a password.
     let base = format!("host={} port={}", secured.directory, secured.port);
     assert_refused(
         &format!("{base} user=either dbname=nosuch"),
@@ -317,6 +322,7 @@ fn a_missing_database_or_role_or_a_wrong_password_is_exit_7() {
         "cannot resolve the host name; correct it in --database-url, DATABASE_URL or PGHOST, or \
          check the DNS",
     );
+    // By TCP, each login needs one.
     let wrong = secured.address("either", "").replace("s3cret", "wrong-s3cret");
     assert_refused(
         &wrong,
@@ -533,6 +539,7 @@ fn impostor(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
     thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         if negotiation == "postgres" {
+            // The client asks for TLS, and gets the answer that this server has it.
             socket.read_exact(&mut [0; 8]).unwrap();
             socket.write_all(b"S").unwrap();
         }
@@ -740,6 +747,7 @@ fn start_proxy_without_tls() -> u16 {
 fn a_server_without_tls_is_rejected_if_sslmode_demands_tls() {
     let port = start_proxy_without_tls();
     let with = |mode: &str| format!("postgres://either:s3cret@127.0.0.1:{port}/app?sslmode={mode}");
+    // In these modes, TLS is optional.
     for mode in ["disable", "allow", "prefer"] {
         assert_opens(&with(mode));
     }

@@ -263,6 +263,7 @@ fn crontab_accepts_the_lines_that_only_jobctl_leaves_out() {
     for (number, (line, _)) in not_imported().iter().enumerate() {
         fs::write(folder.path().join(format!("{number:03}")), format!("{line}\n")).unwrap();
     }
+    // Each file has one line. A tmpfs keeps the machine's crontabs from being replaced.
     let steps = "mount -t tmpfs tmpfs /var/spool/cron/crontabs
                  for file in *; do crontab \"$file\" 2>/dev/null && echo true || echo false; done";
     let mut unshare = Command::new("unshare");

@@ -297,6 +297,7 @@ fn a_run_or_an_effect_that_began_in_the_future_is_named() {
 #[test]
 fn a_run_time_is_never_negative() {
     let db = TestDb::new();
+    // One run that has ended and one that is running, whose starts are in the future.
     let ended = db.enqueue(["shell", "--", "true"]).to_string();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     move_two_days_ahead(&db, "job_attempts", &["started_at"]);

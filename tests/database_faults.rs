@@ -111,6 +111,7 @@ fn a_result_whose_answer_is_lost_is_not_called_unrecorded() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     gate.wait_for_starts(1);
+    // The result is committed, but the answer is lost, and the tick can't connect again.
     proxy.lose_answer_and_cut(&["jobctl.end_runs", "COMMIT"]);
     gate.open();
     let what = format!("run {id} shell attempt 1/10: succeeded after ");
@@ -137,6 +138,7 @@ fn a_claim_is_released_if_the_answer_is_lost() {
 #[test]
 fn an_enqueue_without_an_answer_to_commit_reports_an_unknown_outcome() {
     let db = TestDb::new();
+    // The last text that the server gets from the client, and the error.
     for (statement, expected) in [
         (
             "COMMIT\0",
@@ -173,6 +175,7 @@ fn a_read_only_role_can_read_and_errors_name_the_setting() {
         if url.contains('?') { "&" } else { "?" }
     );
     let found_no_writable = db.jobctl(["list", "--database-url", &wanted]).run();
+    // A failed assertion must not leave the role behind.
     db.execute(&format!("DROP ROLE {role}"));
     refused
         .exits(7)
@@ -191,6 +194,7 @@ fn a_claim_is_released_after_an_outage_longer_than_its_lease() {
     proxy.lose_answer_and_cut(&["Claims due runs", "COMMIT"]);
     let tick = db.jobctl(["tick", "--lease", "2s"]).through(&proxy).spawn();
     wait_until("the loss", || proxy.has_lost());
+    // The claim is committed, but its answer is lost. The tick connects again only after its lease.
     let over = "SELECT locked_until < now() FROM jobctl.job_runs";
     wait_until("the lease to be over", || db.query(over) == "t");
     proxy.restore();
@@ -411,6 +415,8 @@ fn reject_attempts_of_first_run(db: &TestDb, condition: &str, error: &str) {
 
 #[test]
 fn a_result_is_recorded_even_if_its_text_cannot_be_stored() {
+    // The SQLSTATEs: an invalid byte, a character that the encoding lacks, and a text that is too
+    // long.
     for error in ["22021", "22P05", "54000"] {
         let db = TestDb::new();
         reject_attempts_of_first_run(&db, POISONED, error);
@@ -789,12 +795,15 @@ fn a_row_that_a_trigger_skips_is_named_by_each_command() {
 #[test]
 fn a_failed_attempt_is_recorded_while_no_trigger_fires() {
     let db = TestDb::new();
+    // With this setting, no trigger of the schema fires.
     db.execute(&format!("ALTER DATABASE {} SET session_replication_role = replica", db.name()));
     let dead = db.enqueue_script("echo 'disk full' >&2; exit 3");
     let failed = db.enqueue(["shell", "--", "sh", "-c", "exit 1"]);
     db.execute(&format!("UPDATE jobctl.job_runs SET max_attempts = 1 WHERE id = {dead}"));
     db.jobctl(["tick"]).run().success().prints_nowhere("cannot record");
     assert_eq!([dead, failed].map(|id| db.status(id)), ["dead", "failed"]);
+    // A trigger would look for an incident with the same cause. Without it, each failed attempt is
+    // an incident of its own.
     assert_eq!(db.of_attempt(dead, 1, "incident"), format!("{dead}.1"));
     for (arguments, incidents) in
         [(&["failures", "--group"][..], 2), (&["list-dead", "--group"], 1)]
@@ -893,6 +902,7 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
     let unreadable: i64 = db.query("SELECT id FROM jobctl.job_runs").parse().unwrap();
     let others = [(); 3].map(|()| db.enqueue(["shell", "--", "true"]));
     make_toast_unreadable(&db, "job_runs");
+    // The tick ends the unreadable run, and executes the others.
     db.jobctl(["tick", "--dry-run"]).run().success().stdout_has("shell");
     let tick = db.jobctl(["tick"]).run().success();
     let line = format!("run {unreadable} shell: cannot read runs: ");
@@ -903,6 +913,7 @@ fn an_unreadable_run_ends_dead_and_every_command_survives_it() {
         IS NOT NULL";
     assert_eq!(db.of_run(unreadable, ended), "dead|0|bad_payload|t|t");
     assert_eq!(db.query("SELECT succeeded, dead FROM jobctl.daily_figures"), "3|1");
+    // All commands that print runs or change them still work.
     let id = unreadable.to_string();
     db.jobctl(["show", &id])
         .run()
@@ -1020,6 +1031,7 @@ fn a_renewal_that_the_database_rejects_loses_no_other_lease() {
     let [refused, other] = [gate.enqueue(&db), gate.enqueue(&db)];
     let tick = db.jobctl(["tick", "--lease", "6s"]).spawn();
     gate.wait_for_starts(2);
+    // From now on, the lease of one run can't be renewed.
     reject_updates(
         &db,
         "TRIGGER refuse BEFORE UPDATE ON jobctl.job_runs",
@@ -1102,6 +1114,7 @@ fn jobs_survive_a_privilege_that_is_revoked_and_granted_again() {
             worker.name()
         ));
     };
+    // Without this privilege, the lease can't be renewed.
     change("REVOKE", "FROM");
     let warning = "cannot renew leases: permission denied for table job_runs; `jobctl grants ";
     wait_until("a warning", || fs::read_to_string(&log).unwrap().contains(warning));
@@ -1123,6 +1136,7 @@ fn jobs_stop_before_a_lease_that_cannot_be_renewed_ends() {
     reject_renewals(&db, &format!("NEW.id = {id}"), "XX000");
     let expires = db.of_run(id, "locked_until");
     wait_until("the job's end", || !gate.has_processes());
+    // The lease has not ended yet.
     assert_eq!(db.query(&format!("SELECT now() < '{expires}'")), "t");
     other.open();
     let what = "lease expired: its worker could not renew it and ended the job";
@@ -1153,7 +1167,7 @@ fn a_tick_whose_claims_the_database_rejects_finishes_its_jobs() {
 }
 
 #[test]
-fn a_tick_that_is_rejected_ends_within_its_timeout() {
+fn a_tick_that_may_not_record_a_result_ends_and_names_the_grants() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let worker = Role::granted(&db, "worker");

@@ -75,6 +75,7 @@ fn an_unknown_name_is_refused_with_a_suggestion() {
             .stdout("")
             .stderr(&format!("jobctl: no definition `{name}`{said}\n"));
     }
+    // The same in a batch, whose other line is not enqueued either.
     let batch = "{\"job_type\": \"send_weekly_report\"}\n{\"job_type\": \"send_weekly_raport\"}\n";
     db.jobctl(["enqueue", "--batch", "-"])
         .stdin(batch)
@@ -102,11 +103,13 @@ fn a_batch_mixes_definitions_and_built_in_jobs() {
     let ids = db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success().stdout;
     let ids: Vec<&str> = ids.lines().collect();
     assert_eq!(ids.len(), 4);
+    // The first and the third line have one key, and so one run.
     assert_eq!(ids[0], ids[2]);
     assert_eq!(
         db.query("SELECT job_type, payload, queue FROM jobctl.job_runs ORDER BY payload::text"),
         "a|[1]|own\na|[2]|given\nshell|{\"command\": \"true\"}|default"
     );
+    // With this key and another payload, the whole batch is refused.
     let taken = "{\"job_type\": \"a\", \"payload\": [3]}\n\
         {\"job_type\": \"a\", \"payload\": [4], \"idempotency_key\": \"k\"}\n";
     db.jobctl(["enqueue", "--batch", "-"])
@@ -125,6 +128,7 @@ fn the_limits_of_a_definition_apply_where_none_are_given() {
         "[jobs.a]\nshell = 'true'\nqueue = 'slow'\npriority = 7\nmax_attempts = 3\nbackoff = \
         'fixed:5m'\ntimeout = '9m'\n",
     );
+    // The timeout is no column of the run without a flag: it is read at the claim.
     let own = db.enqueue(["a"]);
     let given = db.enqueue([
         "a",

@@ -151,6 +151,7 @@ fn doctor_finds_a_missing_or_newer_schema() {
     assert!(found.starts_with(&missing), "{found}");
     assert!(found.ends_with(&format!("/{})", db.name())), "{found}");
     db.jobctl(["migrate"]).run().success();
+    // A later version of the program has migrated this schema.
     let known = migrations().len();
     db.execute(&format!(
         "UPDATE jobctl.schema_migrations SET version = 99 WHERE version = {known}"
@@ -235,6 +236,7 @@ fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
     db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running");
     db.expire_leases();
+    // The next tick would recover the run. After ten minutes without such a tick, it is a problem.
     assert_finds(&db, "leases", "ok", "no run with an expired lease waits for recovery");
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET locked_until = now() - interval '11 minutes' WHERE id = {id}"

@@ -92,6 +92,7 @@ fn a_retried_dead_run_uses_the_edited_values() {
     let edit = db.jobctl(["edit", &run, "--queue", "slow", "--max-attempts", "2"]);
     edit.args(["--payload-file", "fixed"]).current_dir(folder.path()).run().success();
     assert_eq!(db.status(id), "dead");
+    // The retried run waits in its new queue.
     db.jobctl(["retry", &run]).run().success();
     db.jobctl(["tick", "--quiet", "--queue", "default"]).run().success();
     assert_eq!(db.of_run(id, "status, max_attempts"), "queued|2");
@@ -150,10 +151,12 @@ fn all_waiting_edits_the_runs_that_match_the_filters() {
     for id in ids {
         assert_eq!(db.of_run(id, "queue"), "default");
     }
+    // Without a filter, all waiting runs are edited.
     let edit = ["edit", "--all-waiting", "--yes", "--verbose", "--priority", "7"];
     let [queued, _, _, failed, _, _, blocked] = ids;
     let lines = format!("{queued}\tedited\n{failed}\tedited\n{blocked}\tedited\n{other}\tedited\n");
     db.jobctl(edit).run().success().stdout(&lines);
+    // A filter alone selects nothing.
     db.jobctl(["edit", "--from-queue", "mail", "--priority", "7"])
         .run()
         .exits(2)
@@ -253,6 +256,7 @@ fn an_operator_edits_all_but_payloads_and_other_roles_edit_nothing() {
     let id = enqueue_in_status(&db, "queued").to_string();
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["edit", &id, "--in", "1h"]).args(FLAGS).run().success();
+    // None of these roles changes the run.
     let before = db.query("SELECT run::text FROM jobctl.job_runs AS run");
     let payload = r#"{"command": "id"}"#;
     let edit = operator.jobctl(["edit", &id, "--priority", "1", "--payload-file", "-"]);

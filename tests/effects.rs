@@ -126,6 +126,7 @@ fn a_script_of_once_steps_resumes_with_the_values_of_earlier_steps() {
         counter.then("echo charge-17"),
         folder.path().display()
     );
+    // The second step fails until the file `mail` exists. The first step runs only once.
     let run = || db.script(&script).run();
     assert!(!run().status.success());
     fs::write(folder.path().join("mail"), "").unwrap();
@@ -291,6 +292,7 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
     let ticking = tick().spawn();
     gate.wait_for_starts(1);
     let second = db.enqueue_script(&format!("{once} 2>&1"));
+    // The `once` of the second run exits with 75, which snoozes the run.
     tick().run().success().stderr_has("exit status 75");
     assert_eq!(db.of_run(second, "status, attempts, uncounted_attempts"), "queued|1|1");
     assert_eq!(db.of_attempt(second, 1, "outcome"), "snoozed");
@@ -423,6 +425,7 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
     db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running").to_string();
+    // An attempt of this run repeats the open effect.
     let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
     let end = counter.path.with_extension("end").display().to_string();
     let first = db
@@ -469,6 +472,7 @@ fn a_command_ignores_the_signals_that_its_caller_ignores() {
 #[test]
 fn an_effect_stays_open_if_its_command_cannot_be_awaited() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // On this host, jobctl can't wait for its children.
     let host = Preload::compile(
         "#include <errno.h>
          #include <sys/wait.h>
@@ -670,6 +674,7 @@ fn a_bad_key_or_a_missing_command_is_rejected() {
     ] {
         db.jobctl(arguments.iter().copied()).run().exits(2).stdout("");
     }
+    // The same keys in SQL.
     for key in ["''", "' '", "'   '", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
         let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
         let refused = refused.expect_err(key);

@@ -48,7 +48,7 @@ fn scenarios(way: &str) -> Vec<(&'static str, &'static str)> {
 fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n");
-    let from = match from {
+    let state = match from {
         "the claim" => {
             "status = 'running', attempts = 1, locked_by = 'w', started_at = now(), \
              locked_until = now() + interval '1 min'"
@@ -56,8 +56,10 @@ fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
         "blocked" | "waiting" => "status = 'blocked'",
         _ => "status = 'queued'",
     };
+    // `priority = 0` changes nothing.
     let set = if set.is_empty() { "priority = 0" } else { set };
     let arguments = if arguments.is_empty() { String::new() } else { format!(", {arguments}") };
+    // The values of COLUMNS, in their order.
     let seen = "SELECT jsonb_build_array(
             status, run_at, ARRAY[last_error, error_type], failed_at,
             ARRAY[attempts, uncounted_attempts, snoozed_attempts],
@@ -69,7 +71,7 @@ fn changes(way: &str, from: &str, set: &str, arguments: &str) -> [bool; 8] {
         "INSERT INTO jobctl.job_runs (id, job_type, run_at) VALUES (1, 'a', now() - interval '1 h');
          INSERT INTO jobctl.job_runs (id, job_type, status) VALUES (2, 'mail', 'blocked');
          INSERT INTO jobctl.job_dependencies (run_id, after_id) VALUES (2, 1);
-         UPDATE jobctl.job_runs SET {from} WHERE id = 1;
+         UPDATE jobctl.job_runs SET {state} WHERE id = 1;
          UPDATE jobctl.job_runs SET {set} WHERE id = 1"
     ));
     let read = || serde_json::from_str::<[serde_json::Value; 8]>(&db.query(seen)).unwrap();

@@ -19,6 +19,7 @@ fn no_worker_has_a_name_that_a_script_would_pass_as_a_flag() {
     db.apply("[jobs.a]\nshell = 'true'\n");
     let why = "a worker's name must have 1 to 255 bytes, not only blanks, without control and";
     for name in ["-web", "--quiet", "\u{200b}", "a\tb"] {
+        // Given as a flag, in a file, in a batch, and in SQL.
         let flag = format!("--worker={name}");
         for line in [
             &["tick", &flag][..],
@@ -129,6 +130,7 @@ fn a_wrong_next_time_of_a_schedule_enqueues_nothing() {
         let refused = db.jobctl(["enqueue"]).args(schedule.iter().copied()).args(SHELL).run();
         refused.exits(2).stdout("").stderr_has(why);
     }
+    // The same as keys of a batch.
     for (keys, why) in [
         (
             r#""next": "@daily", "in": "1h""#,

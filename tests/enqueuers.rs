@@ -376,6 +376,7 @@ fn an_http_definition_without_a_timeout_limits_runs_to_the_default() {
 #[test]
 fn only_the_owner_may_enqueue_a_disabled_definition() {
     let db = TestDb::new();
+    // `a` is disabled by its key, and `gone` because the second file lacks it.
     db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n[jobs.gone]\nshell = 'cat'\n");
     db.apply("[jobs.a]\nshell = 'cat'\nenabled = false\n");
     for part in ["enqueuer", "operator"] {

@@ -58,8 +58,10 @@ fn every_way_to_enqueue_sets_expires_at() {
 {"job_type": "a"}"#;
     db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     db.query("SELECT jobctl.enqueue('a', run_in => '1 day', expires_in => '10 minutes')");
+    // Only the last line of the batch has the two hours of its definition.
     let waits = "SELECT expires_at - run_at, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
     assert_eq!(db.query(waits), "00:10:00|4\n02:00:00|1");
+    // Values out of range.
     db.jobctl(["enqueue", "a", "--expires-in", "0s"]).run().exits(2).stdout("");
     let refused = [
         "expires_in => '0'",
@@ -101,6 +103,7 @@ fn a_failed_run_expires_before_its_next_attempt_and_a_running_one_does_not() {
     let tick = db.jobctl(["tick"]).spawn();
     gate.wait_for_starts(1);
     db.wait_for_status(failed, "failed");
+    // Both runs expire while one waits for its next attempt and the other one runs.
     expire_now(&db, failed);
     expire_now(&db, running);
     db.jobctl(["tick", "--worker", "other"]).run().success();
@@ -125,6 +128,7 @@ fn a_held_run_expires_and_a_retried_one_does_not() {
     db.jobctl(["show", &run.to_string()]).run().success().stdout_has("the next tick cancels it");
     db.jobctl(["tick"]).run().success();
     assert_expired(&db, run);
+    // A retry removes the expiry.
     db.jobctl(["release", "--all"]).run().success();
     db.jobctl(["retry", &run.to_string()]).run().success();
     assert_eq!(db.of_run(run, "status, error_type, last_error"), "queued||");

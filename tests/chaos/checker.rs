@@ -102,7 +102,9 @@ impl<'a> Log<'a> {
                     return self.problem(format!("run {run} attempt {attempt}: no start"));
                 };
                 execution.lines.push(at);
-                execution.codes.extend(more.first().filter(|_| line[0] == "end"));
+                if line[0] == "end" {
+                    execution.codes.extend(more.first());
+                }
             }
             ["tick", tick, worker, concurrency] => {
                 let concurrency = usize::try_from(number(concurrency)).unwrap();
@@ -613,6 +615,7 @@ impl<'a> Log<'a> {
             matches!(line[..], ["change", run, _, "succeeded", ..] if is_of_origin(run))
         };
         let is_follower = |line: &&Vec<&str>| matches!(line[..], ["insert", _, "following", ..]);
+        // The places of the last success and of the last run that follows.
         let success = self.lines.iter().rposition(|line| is_success(&line));
         let follower = self.lines.iter().rposition(|line| is_follower(&line));
         if success > follower {
@@ -794,7 +797,7 @@ fn exceeded_limits_are_found() {
 }
 
 #[test]
-fn broken_rules_of_claims_are_found() {
+fn broken_rules_of_claims_followers_and_archives_are_found() {
     assert_change_found("0 limit once 2", "0 limit once 1", "run 2: 2 claims of once at once");
     assert_change_found(
         "0 share-limit once 2",
@@ -823,7 +826,7 @@ fn broken_rules_of_claims_are_found() {
 }
 
 #[test]
-fn runs_that_do_not_wait_are_found() {
+fn a_claim_before_the_end_of_a_predecessor_is_found() {
     // Run 4 waits for run 1. Here run 1 ends only after the claim of run 4.
     let end = "0 change 1 running succeeded 2 2\n";
     let log = GOOD_LOG.replace(end, "");
