@@ -12,10 +12,17 @@ use crate::wait::has_ended_a_transaction;
 const JOBS: &str = "[jobs.export]\nshell = 'true'\n[jobs.mail]\nshell = 'true'\n\
     [jobs.bad]\nshell = 'exit 1'\nmax_attempts = 1\n";
 
-fn db_with_two_jobs() -> TestDb {
+/// Returns a database with three jobs: `export` and `mail` succeed, and `bad` is dead after its
+/// only attempt.
+fn db_with_export_mail_and_bad() -> TestDb {
     let db = TestDb::new();
     db.apply(JOBS);
     db
+}
+
+/// Corrects the job `bad`, so that a retry of its run succeeds.
+fn correct_bad(db: &TestDb) {
+    db.apply(&JOBS.replace("exit 1", "true"));
 }
 
 /// Enqueues a run of `mail` that waits for these runs.
@@ -29,7 +36,9 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run().success();
 }
 
-/// Returns how each run that this run waits for has ended so far, in the order of the ids.
+/// Returns the states of the runs that this run waits for, in the order of the ids. `open`: it has
+/// not ended. `due`: a tick must decide. `met`: it has ended as the rule asks. `stuck`: it has
+/// ended otherwise.
 fn states_of_predecessors(db: &TestDb, run: i64) -> String {
     db.query(&format!(
         "SELECT string_agg(state, ' ' ORDER BY after_id)
@@ -44,7 +53,7 @@ fn statuses(db: &TestDb) -> String {
 
 #[test]
 fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let (first, second) = (db.enqueue(["export"]), db.enqueue(["export", "--in", "1h"]));
     let mail = enqueue_mail_after(&db, &[first, second], &[]);
     assert_eq!(db.status(mail), "blocked");
@@ -74,7 +83,7 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
 /// The graph of these runs is root - second - first, middle and third - last.
 #[test]
 fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let root = db.enqueue(["export"]);
     let second = enqueue_mail_after(&db, &[root], &[]);
     let [first, middle, third] = [(); 3].map(|()| enqueue_mail_after(&db, &[second], &[]));
@@ -114,7 +123,7 @@ fn list_follows_a_chain_to_its_end_and_show_names_its_root() {
 
 #[test]
 fn a_program_enqueues_a_run_that_waits() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let ids = db.query(
         "WITH a AS (SELECT jobctl.enqueue('export') AS id)
          SELECT a.id, jobctl.enqueue('mail', after => ARRAY[a.id], after_rule => 'any_end') FROM a",
@@ -137,7 +146,7 @@ fn a_program_enqueues_a_run_that_waits() {
 
 #[test]
 fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let batch = r#"{"job_type": "export", "as": "a"}
         {"job_type": "export", "as": "b", "after": ["a"]}
         {"job_type": "export", "as": "c", "after": ["a"]}
@@ -170,7 +179,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
 
 #[test]
 fn a_wrong_name_or_id_in_after_enqueues_nothing() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     // The batch, and the line and the reason that the error names.
     for (lines, line, why) in [
         (r#"{"job_type": "mail", "after": ["a"]}"#, 1, "`after`: no line is named `a`\n"),
@@ -214,7 +223,7 @@ fn a_wrong_name_or_id_in_after_enqueues_nothing() {
 
 #[test]
 fn wrong_flags_for_runs_that_wait_enqueue_nothing() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     db.jobctl(["enqueue", "mail", "--after", "77"]).run().exits(3).stderr_has("no run 77");
     db.jobctl(["enqueue", "mail", "--then", "mail"])
         .run()
@@ -231,7 +240,7 @@ fn wrong_flags_for_runs_that_wait_enqueue_nothing() {
 
 #[test]
 fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let bad = db.enqueue(["bad"]);
     let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
@@ -250,8 +259,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     ));
     db.jobctl(["prune", "--older-than", "1d", "--dead-older-than", "1d", "--yes"]).run().success();
     assert_eq!(statuses(&db), "dead blocked");
-    // After a correction of its job, a retry of the dead run succeeds.
-    db.apply(&JOBS.replace("exit 1", "true"));
+    correct_bad(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
@@ -296,12 +304,12 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
 
 #[test]
 fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let bad = db.enqueue(["bad"]);
     let middle = enqueue_mail_after(&db, &[bad], &[]);
     let last = enqueue_mail_after(&db, &[middle], &["--after-any-end"]).to_string();
     let wait = db.jobctl(["wait", &last]).env("PGAPPNAME", "waits").spawn();
-    wait_until("it waits", || has_ended_a_transaction(&db, "waits"));
+    wait_until("the command to wait", || has_ended_a_transaction(&db, "waits"));
     tick(&db);
     let why = format!("waits for run {middle}, which is blocked; run {bad} is dead");
     db.jobctl(["show", &last, "--format", "table"])
@@ -319,7 +327,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
         .run()
         .exits(124)
         .stderr(&(says.clone() + &goes_on));
-    db.apply(&JOBS.replace("exit 1", "true"));
+    correct_bad(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     (0..3).for_each(|_| tick(&db));
     wait.wait().success().stderr(&says);
@@ -347,7 +355,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
 /// `enqueue` prints the same line as `wait`, before any tick has looked at the new run.
 #[test]
 fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let says = |id: i64| {
         format!(
             "jobctl: run {id} can't start: a run that must succeed first is dead, cancelled or \
@@ -397,7 +405,7 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
 
 #[test]
 fn a_run_starts_waits_or_is_cancelled_after_a_dead_or_cancelled_run_by_its_rule() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     db.apply(&format!("{JOBS}[jobs.copy]\nshell = 'true'\non_end = 'export'\n"));
     let (bad, put_off) = (db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"]));
     let any_end = enqueue_mail_after(&db, &[bad, put_off], &["--after-any-end"]);
@@ -431,7 +439,7 @@ fn a_run_starts_waits_or_is_cancelled_after_a_dead_or_cancelled_run_by_its_rule(
 
 #[test]
 fn the_deletion_of_a_run_releases_or_cancels_its_followers_by_their_rules() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let put_off = db.enqueue(["export", "--in", "1h"]);
     let rules: [&[&str]; 3] = [&[], &["--after-any-end"], &["--or-cancel"]];
     let runs = rules.map(|rule| enqueue_mail_after(&db, &[put_off], rule));
@@ -451,7 +459,7 @@ fn the_deletion_of_a_run_releases_or_cancels_its_followers_by_their_rules() {
 
 #[test]
 fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let put_off = db.enqueue(["export", "--in", "1h"]);
     let first = enqueue_mail_after(&db, &[put_off], &["--expires-in", "1h", "--key", "k"]);
     // While the run waits for its predecessor, its due time and its expiry pass.
@@ -484,7 +492,7 @@ fn end_run_in_open_transaction(client: &mut Client, run: i64) {
 #[test]
 fn the_last_two_runs_may_end_in_transactions_that_do_not_see_each_other() {
     for first_commits_first in [true, false] {
-        let db = db_with_two_jobs();
+        let db = db_with_export_mail_and_bad();
         let (first, second) =
             (db.enqueue(["export", "--in", "1h"]), db.enqueue(["export", "--in", "1h"]));
         let mail = enqueue_mail_after(&db, &[first, second], &[]);
@@ -513,9 +521,9 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
         ("RAISE EXCEPTION ''not this one''", "not this one"),
         ("RETURN NULL", "a trigger of jobctl.job_runs skips the row"),
     ] {
-        let db = db_with_two_jobs();
+        let db = db_with_export_mail_and_bad();
         let export = db.enqueue(["export"]);
-        let [locked, rejected, free] = [0; 3].map(|_| enqueue_mail_after(&db, &[export], &[]));
+        let [locked, rejected, free] = [(); 3].map(|()| enqueue_mail_after(&db, &[export], &[]));
         let mut other = db.client();
         other
             .batch_execute(&format!(
@@ -555,7 +563,7 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
 
 #[test]
 fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let export = db.enqueue(["export"]);
     let mail = enqueue_mail_after(&db, &[export], &[]);
     let mut other = db.client();
@@ -576,7 +584,7 @@ fn an_open_deletion_of_a_run_does_not_delay_the_result_of_another() {
 /// The end of a run does not see a dependency that is not yet committed, and does not wait for it.
 #[test]
 fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let gate = Gate::new();
     let gated = gate.enqueue(&db);
     let running = db.jobctl(["tick"]).spawn();
@@ -600,7 +608,7 @@ fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
 /// becomes due, so the next tick decides about them, or the transaction fails.
 #[test]
 fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     db.apply(&format!(
         "{JOBS}[jobs.full]\nshell = 'true'\nmax_waiting = 1\nwhen_full = 'drop_oldest'\n"
     ));
@@ -635,7 +643,7 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
 /// tick goes on.
 #[test]
 fn two_ticks_cancel_a_chain_of_300_runs_after_a_dead_one() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let mut batch = "{\"job_type\": \"bad\", \"as\": \"0\"}\n".to_owned();
     for link in 1..=300 {
         let before = link - 1;
@@ -659,7 +667,7 @@ fn two_ticks_cancel_a_chain_of_300_runs_after_a_dead_one() {
 
 #[test]
 fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let other = db.enqueue(["export", "--in", "1h"]);
     let enqueuer = Role::granted(&db, "enqueuer");
     let own: i64 =
@@ -689,7 +697,7 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
 
 #[test]
 fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let other = db.enqueue(["export", "--in", "1h"]);
     let enqueuer = Role::granted(&db, "enqueuer");
     let own = enqueuer.jobctl(["enqueue", "export"]).run().success().stdout;
@@ -707,7 +715,7 @@ fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
 
 #[test]
 fn a_run_waits_for_ten_thousand_runs_at_most_and_at_most_as_many_wait_for_it() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     // One run that would wait for 10,001 runs.
     let mut batch = String::new();
     for _ in 0..10_001 {
@@ -844,7 +852,7 @@ fn assert_order(db: &TestDb) {
 
 #[test]
 fn a_retry_of_a_cancelled_graph_restores_its_order() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let first = db.enqueue(["export", "--in", "1h"]);
     let middle = enqueue_mail_after(&db, &[first], &[]);
     let last = enqueue_mail_after(&db, &[middle], &[]);
@@ -875,7 +883,7 @@ fn a_retry_of_a_cancelled_graph_restores_each_rule() {
         (&["--or-cancel"], "dead cancelled"),
     ] {
         for (job, expected) in [("export", "succeeded succeeded"), ("bad", after_a_failure)] {
-            let db = db_with_two_jobs();
+            let db = db_with_export_mail_and_bad();
             let first = db.enqueue([job, "--in", "1h"]);
             enqueue_mail_after(&db, &[first], rule);
             db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
@@ -895,9 +903,9 @@ fn a_retry_of_a_cancelled_graph_restores_each_rule() {
 /// `retry --now` makes the run due now, so it waits for nothing.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_its_predecessors_again_and_with_now_it_does_not() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let first = db.enqueue(["export", "--in", "1h"]);
-    let [middle, other] = [0; 2].map(|_| enqueue_mail_after(&db, &[first], &[]));
+    let [middle, other] = [(); 2].map(|()| enqueue_mail_after(&db, &[first], &[]));
     let last = enqueue_mail_after(&db, &[middle], &["--after-any-end"]);
     for run in [middle, other] {
         db.jobctl(["cancel", &run.to_string()]).run().success();
@@ -922,7 +930,7 @@ fn a_retry_of_a_cancelled_run_waits_for_its_predecessors_again_and_with_now_it_d
 
 #[test]
 fn a_retry_of_a_cancelled_run_whose_predecessors_have_succeeded_waits_only_for_its_time() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let first = db.enqueue(["export"]);
     tick(&db);
     let mail = enqueue_mail_after(&db, &[first], &["--in", "1h"]);
@@ -934,7 +942,7 @@ fn a_retry_of_a_cancelled_run_whose_predecessors_have_succeeded_waits_only_for_i
 #[test]
 fn a_retry_of_a_cancelled_run_does_not_wait_while_a_run_that_succeeded_is_repeated() {
     for rule in [&[][..], &["--or-cancel"], &["--after-any-end"]] {
-        let db = db_with_two_jobs();
+        let db = db_with_export_mail_and_bad();
         let first = db.enqueue(["export"]);
         let id = enqueue_mail_after(&db, &[first], &[&["--in", "1h"], rule].concat()).to_string();
         tick(&db);
@@ -993,7 +1001,7 @@ fn a_run_that_succeeded_once_counts_as_succeeded_while_it_is_repeated() {
 
 #[test]
 fn a_run_can_not_wait_for_its_own_id() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let last = db.enqueue(["export"]);
     let own = last + 1;
     let refused = db.try_query(&format!("SELECT jobctl.enqueue('mail', after => '{{{own}}}')"));
@@ -1022,7 +1030,7 @@ fn a_run_can_not_wait_for_its_own_id() {
 /// predecessor releases it.
 #[test]
 fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let bad = db.enqueue(["bad"]);
     let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
@@ -1030,7 +1038,7 @@ fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
     db.jobctl(["retry", &mail.to_string()]).run().success();
     assert_eq!(statuses(&db), "dead blocked");
     db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for runs that did not");
-    db.apply(&JOBS.replace("exit 1", "true"));
+    correct_bad(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
     assert_eq!(statuses(&db), "succeeded succeeded");
@@ -1059,13 +1067,13 @@ fn a_retried_follower_reads_the_results_of_runs_that_ended() {
 /// run before it.
 #[test]
 fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let bad = db.enqueue(["bad"]);
     let first = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
     let last = enqueue_mail_after(&db, &[first], &["--or-cancel"]);
     tick(&db);
     assert_eq!(statuses(&db), "dead cancelled cancelled");
-    db.apply(&JOBS.replace("exit 1", "true"));
+    correct_bad(&db);
     let ids = [bad, first, last].map(|run| run.to_string());
     db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().success();
     assert_eq!(statuses(&db), "queued blocked blocked");
@@ -1077,7 +1085,7 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
 
 #[test]
 fn a_retried_follower_is_cancelled_again_if_its_predecessor_does_not_succeed() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     // Exit status 64 is permanent: the run is dead after its first attempt.
     let bad = db.enqueue_script("test $JOBCTL_ATTEMPT = 2 || exit 64");
     let follower = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
@@ -1094,7 +1102,7 @@ fn a_retried_follower_is_cancelled_again_if_its_predecessor_does_not_succeed() {
 /// Any login can take any advisory lock, so no decision about blocked runs may depend on one.
 #[test]
 fn a_login_without_rights_keeps_no_run_blocked() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let outsider = Role::new(&db);
     let mut locks = outsider.client();
     locks.batch_execute("SELECT pg_advisory_lock(x'6a6f6263746e'::bigint)").unwrap();
@@ -1117,7 +1125,7 @@ fn a_login_without_rights_keeps_no_run_blocked() {
 /// follower, these would be four million entries.
 #[test]
 fn the_end_of_a_run_reads_each_follower_once() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     for rule in ["or_cancel", "success"] {
         let bad = db.enqueue(["bad"]);
         let line = format!(
@@ -1204,7 +1212,7 @@ fn long_results_keep_no_other_run_from_starting() {
 /// these 200,000 rows takes more than one tick. Another run that waits for one run comes first.
 #[test]
 fn thousands_of_runs_that_wait_for_many_runs_delay_no_follower_of_another_run() {
-    let db = db_with_two_jobs();
+    let db = db_with_export_mail_and_bad();
     let enqueuer = Role::granted(&db, "enqueuer");
     let name = enqueuer.name();
     db.execute(&format!(

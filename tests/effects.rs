@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::cancel::enqueue_in_status;
 use crate::support::process::unprivileged;
-use crate::support::{Gate, Preload, Proxy, Role, TestDb, temp_dir, wait_until};
+use crate::support::{Gate, Invocation, Preload, Proxy, Role, TestDb, temp_dir, wait_until};
 
 /// A file to which a command adds a line each time it runs.
 struct Counter {
@@ -37,13 +37,24 @@ impl Counter {
 /// A script that kills the jobctl which runs it, as a power cut would. The effect stays open.
 const KILL_JOBCTL: &str = "kill -KILL $PPID";
 
-/// Returns the recorded effects: the key, the run and the attempt, if any, and whether it is
-/// complete (`t`) or open (`f`).
+/// The exit status of `once` if an effect is open: it is unknown whether it happened.
+const EXIT_OPEN: i32 = 8;
+/// The exit status of `once` if another attempt, which still runs, has begun the effect.
+const EXIT_IN_USE: i32 = 75;
+
+/// Returns all effects: a line `KEY: done`, `KEY: open` or `KEY of run ID attempt N: ...` for each.
 fn effects(db: &TestDb) -> String {
     db.query(
-        "SELECT key, run_id, attempt, completed_at IS NOT NULL FROM jobctl.job_effects ORDER \
-        BY key",
+        "SELECT key || coalesce(' of run ' || run_id || ' attempt ' || attempt, '')
+             || CASE WHEN completed_at IS NULL THEN ': open' ELSE ': done' END
+         FROM jobctl.job_effects ORDER BY key",
     )
+}
+
+/// Returns a tick whose jobs can reach the database. They do not inherit the tick's own address, so
+/// they get this variable.
+fn tick_with_address_for_jobs(db: &TestDb) -> Invocation<'_> {
+    db.jobctl(["tick"]).env("DATABASE_URL", &db.url())
 }
 
 #[test]
@@ -53,7 +64,7 @@ fn a_command_that_succeeded_is_not_run_again() {
     let once =
         || db.jobctl(["once", "invoice:4711", "--", "sh", "-c", &script]).stdin("in\n").run();
     once().success().stdout("in\nout\n").stderr("err\n");
-    assert_eq!(effects(&db), "invoice:4711|||t");
+    assert_eq!(effects(&db), "invoice:4711: done");
     once().success().stdout("in\nout\n").stderr("");
     assert_eq!(counter.times(), 1);
 }
@@ -145,7 +156,7 @@ fn a_result_in_sql_is_kept_with_its_effect() {
     let long = "SELECT jobctl.record_effect('long', repeat('x', 8193))";
     let refused = db.client().simple_query(long).unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("22023"));
-    // Another role can not read it, and learns nothing about a key without a record.
+    // Another role can't read the result. For a key without a record, each role gets NULL.
     let [ours, theirs] = ["effects", "effects"].map(|part| Role::granted(&db, part));
     let result = "SELECT jobctl.effect_result('ours')";
     ours.client().simple_query("SELECT jobctl.record_effect('ours', 'secret')").unwrap();
@@ -177,7 +188,7 @@ fn a_command_that_failed_passes_its_status_on_and_may_run_again() {
     }
     assert_eq!(counter.times(), 3);
     db.jobctl(["once", "k", "--", "true"]).run().success();
-    assert_eq!(effects(&db), "k|||t");
+    assert_eq!(effects(&db), "k: done");
 }
 
 #[test]
@@ -205,13 +216,13 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
     let crash = || {
         let killed = db.jobctl(["once", "k", "--", "sh", "-c", &counter.then(KILL_JOBCTL)]).run();
         assert_eq!(killed.status.code(), None, "{killed}");
-        assert_eq!(effects(&db), "k|||f");
+        assert_eq!(effects(&db), "k: open");
     };
     // Asserts that the command does not run, and that a person must settle the effect.
     let assert_open = || {
         db.jobctl(["once", "k", "--", "sh", "-c", &counter.then("true")])
             .run()
-            .exits(8)
+            .exits(EXIT_OPEN)
             .stdout("")
             .complains_once()
             .stderr_has("`jobctl once --settle done 'k'` if it happened, or else `--settle redo`");
@@ -236,7 +247,7 @@ fn an_effect_left_open_by_a_crash_waits_for_a_person() {
                 .stderr_has("is not open");
         }
     }
-    assert_eq!(effects(&db), "k|||t");
+    assert_eq!(effects(&db), "k: done");
 }
 
 #[test]
@@ -272,7 +283,7 @@ fn a_job_whose_effect_is_open_ends_dead_at_once() {
     db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     let once = format!("'{}' once k -- echo done", env!("CARGO_BIN_EXE_jobctl"));
     let id = db.enqueue_script(&once);
-    let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
+    let tick = || tick_with_address_for_jobs(&db).run().success();
     tick();
     assert_eq!(db.of_run(id, "status, attempts, last_error"), "dead|1|exit status 8");
     db.jobctl(["check"]).run().exits(1).stdout_has("1 dead run of shell");
@@ -287,7 +298,7 @@ fn of_two_runs_with_one_key_the_second_waits_for_the_first() {
     let (db, gate) = (TestDb::new(), Gate::new());
     let jobctl = env!("CARGO_BIN_EXE_jobctl");
     let once = format!("'{jobctl}' once k -- sh -c '{}; echo charged'", gate.script());
-    let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url());
+    let tick = || tick_with_address_for_jobs(&db);
     let first = db.enqueue_script(&once);
     let ticking = tick().spawn();
     gate.wait_for_starts(1);
@@ -353,16 +364,17 @@ fn if_open_decides_instead_of_a_person() {
     for key in ["redone", "skipped", "stopped"] {
         crash(key);
     }
-    once("stop", "stopped").exits(8).stdout("").complains_once();
+    // The default stops, `redo` runs the command again, and `skip` takes it as done.
+    once("stop", "stopped").exits(EXIT_OPEN).stdout("").complains_once();
     once("redo", "redone").success().stdout("out\n").stderr_has("; its command runs again\n");
     once("redo", "redone").success().stdout("out\n").stderr("");
     assert_eq!(counter.times(), 1);
     once("skip", "skipped").success().stdout("").stderr_has("; it is taken as done\n");
     once("redo", "skipped").success().stdout("").stderr("");
     assert_eq!(counter.times(), 1);
-    // Without an open key, it changes nothing.
+    // For a new key, --if-open has no effect.
     once("skip", "new").success().stdout("out\n").stderr("");
-    assert_eq!(effects(&db), "new|||t\nredone|||t\nskipped|||t\nstopped|||f");
+    assert_eq!(effects(&db), "new: done\nredone: done\nskipped: done\nstopped: open");
     once("maybe", "new").exits(2).stderr_has("possible values: stop, redo, skip");
     let both = ["once", "--settle", "redo", "stopped", "--if-open", "redo"];
     db.jobctl(both).run().exits(2).stderr_has("cannot be used with");
@@ -385,15 +397,16 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
              SELECT 'k', id, attempts FROM jobctl.job_runs WHERE id = {id}"
     );
     db.execute(&begun);
+    // Another run, and another attempt of this run, must wait.
     for if_open in ["redo", "skip"] {
-        let used = once(if_open, "999999", "1").exits(75).complains_once();
+        let used = once(if_open, "999999", "1").exits(EXIT_IN_USE).complains_once();
         used.stderr_has(&format!(
             "cannot begin effect `k`: run {id}, which is running, has begun it; try again"
         ));
-        once(if_open, &id.to_string(), "2").exits(75);
+        once(if_open, &id.to_string(), "2").exits(EXIT_IN_USE);
     }
     assert_eq!(counter.times(), 0);
-    assert_eq!(effects(&db), format!("k|{id}|1|f"));
+    assert_eq!(effects(&db), format!("k of run {id} attempt 1: open"));
     // The attempt that began the effect may repeat it: its `once` was killed.
     once("redo", &id.to_string(), "1").success();
     assert_eq!(counter.times(), 1);
@@ -402,12 +415,13 @@ fn if_open_leaves_alone_what_another_running_attempt_began() {
     db.jobctl(["retry", "--force", &id.to_string()]).run().success();
     once("skip", &id.to_string(), "2").success();
     assert_eq!(counter.times(), 1);
-    assert_eq!(effects(&db), format!("k|{id}|1|t"));
+    assert_eq!(effects(&db), format!("k of run {id} attempt 1: done"));
 }
 
 #[test]
 fn a_command_that_fails_after_its_key_was_skipped_says_so() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // The command runs until the file `end` exists, which is its `$0`.
     let script = counter.then("until test -e \"$0\"; do sleep 0.02; done; exit 3");
     let end = counter.path.with_extension("end").display().to_string();
     let first = db.jobctl(["once", "k", "--", "sh", "-c", &script, &end]).spawn();
@@ -416,7 +430,7 @@ fn a_command_that_fails_after_its_key_was_skipped_says_so() {
     db.jobctl(["once", "--if-open", "skip", "k", "--", "true"]).run().success();
     fs::write(&end, "").unwrap();
     first.wait().exits(3).stderr_has("the command failed, but `k` was settled meanwhile");
-    assert_eq!(effects(&db), "k|||t");
+    assert_eq!(effects(&db), "k: done");
 }
 
 #[test]
@@ -425,7 +439,7 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
     db.jobctl(["once", "k", "--", "sh", "-c", KILL_JOBCTL]).run();
     db.allow_running_runs_at_end();
     let id = enqueue_in_status(&db, "running").to_string();
-    // An attempt of this run repeats the open effect.
+    // An attempt of this run repeats the open effect. Its command runs until the file `end` exists.
     let waits = counter.then("until test -e \"$0\"; do sleep 0.02; done");
     let end = counter.path.with_extension("end").display().to_string();
     let first = db
@@ -435,18 +449,22 @@ fn of_two_that_find_an_open_key_one_runs_the_command() {
         .spawn();
     wait_until("the command to run", || counter.times() == 1);
     let second = counter.then("true");
-    db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second]).run().exits(75);
+    db.jobctl(["once", "--if-open", "redo", "k", "--", "sh", "-c", &second])
+        .run()
+        .exits(EXIT_IN_USE);
     fs::write(&end, "").unwrap();
     first.wait().success();
     assert_eq!(counter.times(), 1);
-    assert_eq!(effects(&db), format!("k|{id}|1|t"));
+    assert_eq!(effects(&db), format!("k of run {id} attempt 1: done"));
 }
 
 #[test]
 fn the_exit_status_is_seen_even_if_the_caller_ignores_sigchld() {
     let (db, counter) = (TestDb::new(), Counter::new());
     // A script, the exit status, and the recorded effects. The third command is not run.
-    for (script, status, known) in [("exit 7", 7, ""), ("true", 0, "k|||t"), ("true", 0, "k|||t")] {
+    for (script, status, known) in
+        [("exit 7", 7, ""), ("true", 0, "k: done"), ("true", 0, "k: done")]
+    {
         let script = counter.then(script);
         let ignore = "exec env --ignore-signal=CHLD \"$0\" \"$@\"";
         db.jobctl(["once", "k", "--", "sh", "-c", &script]).after(ignore).run().exits(status);
@@ -465,7 +483,7 @@ fn a_command_ignores_the_signals_that_its_caller_ignores() {
         let ignore = format!("trap '' {signal}");
         db.jobctl(["once", signal, "--", "sh", "-c", &script]).after(&ignore).run().success();
     }
-    assert_eq!(effects(&db), "HUP|||t\nINT|||t\nQUIT|||t\nTERM|||t");
+    assert_eq!(effects(&db), "HUP: done\nINT: done\nQUIT: done\nTERM: done");
     assert_eq!(counter.times(), 4);
 }
 
@@ -482,13 +500,13 @@ fn an_effect_stays_open_if_its_command_cannot_be_awaited() {
     let once = || db.jobctl(["once", "k", "--", "sh", "-c", &script]);
     host.before(once())
         .run()
-        .exits(8)
+        .exits(EXIT_OPEN)
         .complains_once()
         .stderr_has("it is unknown whether it happened: No child processes")
         .stderr_has("`jobctl once --settle done 'k'` if it happened, or else `--settle redo`");
-    assert_eq!(effects(&db), "k|||f");
+    assert_eq!(effects(&db), "k: open");
     wait_until("the command to run", || counter.times() == 1);
-    once().run().exits(8);
+    once().run().exits(EXIT_OPEN);
     assert_eq!(counter.times(), 1);
 }
 
@@ -499,7 +517,7 @@ fn a_success_is_recorded_after_a_lost_connection() {
         'jobctl%'
                    AND datname = current_database()";
     // A script, and the recorded effects: a failure leaves none.
-    for (script, known) in [("true", "k|||t"), ("false", "")] {
+    for (script, known) in [("true", "k: done"), ("false", "")] {
         let folder = temp_dir();
         let go = folder.path().join("go");
         let waiting = counter
@@ -519,7 +537,7 @@ fn a_success_is_recorded_after_a_lost_connection() {
 fn once_records_the_result_although_the_database_restarts() {
     let (db, counter) = (TestDb::new(), Counter::new());
     // A script, its exit status, and the recorded effects: a failure leaves none.
-    for (script, status, known) in [("true", 0, "k|||t"), ("exit 3", 3, "")] {
+    for (script, status, known) in [("true", 0, "k: done"), ("exit 3", 3, "")] {
         let (proxy, folder) = (Proxy::to(&db), temp_dir());
         let go = folder.path().join("go");
         let waiting = counter
@@ -576,7 +594,7 @@ fn two_concurrent_callers_run_the_command_once() {
         || db.jobctl(["once", "k", "--", "sh", "-c", &script]).current_dir(folder.path()).spawn();
     let mut first = once();
     wait_until("the command to run", || counter.times() == 1);
-    once().wait().exits(8).complains_once();
+    once().wait().exits(EXIT_OPEN).complains_once();
     assert!(first.is_running());
     fs::write(folder.path().join("go"), "").unwrap();
     first.wait().success();
@@ -586,7 +604,7 @@ fn two_concurrent_callers_run_the_command_once() {
     let many: Vec<_> =
         (0..8).map(|_| db.jobctl(["once", "m", "--", "sh", "-c", &script]).spawn()).collect();
     let statuses: Vec<_> = many.into_iter().map(|one| one.wait().status.code()).collect();
-    assert!(statuses.iter().all(|status| matches!(status, Some(0 | 8))), "{statuses:?}");
+    assert!(statuses.iter().all(|status| matches!(status, Some(0 | EXIT_OPEN))), "{statuses:?}");
     assert!(statuses.contains(&Some(0)));
     assert_eq!(counter.times(), 2);
 }
@@ -616,10 +634,10 @@ fn a_late_once_does_not_settle_a_newer_record() {
         fs::write(folder.path().join("first"), "").unwrap();
         // The first `once` does not touch the record of the second.
         first.wait().exits(status).stderr_has(complaint);
-        assert_eq!(effects(&db), "k|||f", "{end}");
+        assert_eq!(effects(&db), "k: open", "{end}");
         fs::write(folder.path().join("second"), "").unwrap();
         second.wait().success();
-        assert_eq!(effects(&db), "k|||t");
+        assert_eq!(effects(&db), "k: done");
         db.execute("DELETE FROM jobctl.job_effects");
     }
 }
@@ -649,13 +667,12 @@ fn a_job_leaves_its_run_and_attempt_with_the_effect() {
         counter.then("true")
     ));
     for _ in 0..2 {
-        // Jobs do not inherit the tick's own address; this variable is for them.
-        db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
+        tick_with_address_for_jobs(&db).run().success();
         db.make_waiting_runs_due();
     }
     assert_eq!(db.of_run(id, "attempts"), "2");
     assert_eq!(counter.times(), 1);
-    assert_eq!(effects(&db), format!("charge:jobctl-run-{id}|{id}|1|t"));
+    assert_eq!(effects(&db), format!("charge:jobctl-run-{id} of run {id} attempt 1: done"));
 }
 
 #[test]
@@ -693,7 +710,7 @@ fn an_effect_in_sql_is_new_once_and_belongs_to_its_transaction() {
     assert_eq!(db.query(record), "t");
     assert_eq!(db.query(record), "f");
     assert_eq!(db.query("SELECT jobctl.record_effect('mail:2')"), "t");
-    assert_eq!(effects(&db), "mail:1|5|2|t\nmail:2|||t");
+    assert_eq!(effects(&db), "mail:1 of run 5 attempt 2: done\nmail:2: done");
     db.jobctl(["once", "mail:2", "--", "false"]).run().success();
 }
 
@@ -745,8 +762,8 @@ fn an_effect_is_settled_by_its_recorder_its_members_an_operator_or_the_owner() {
         refused.stderr_has(
             "cannot begin effect `k`: another role recorded it; an operator can settle it",
         );
-        member.jobctl(["once", "k", "--", "true"]).run().exits(8);
-        assert_eq!(effects(&db), "k|||f");
+        member.jobctl(["once", "k", "--", "true"]).run().exits(EXIT_OPEN);
+        assert_eq!(effects(&db), "k: open");
         // The recorder, its member, an operator, and last the owner may settle it.
         for settler in [&recorder, &member, &operator] {
             settler.jobctl(["once", "--settle", settle, "k"]).run().success();
