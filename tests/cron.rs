@@ -11,8 +11,9 @@ use std::time::Duration;
 use crate::import_crontab::{INPUTS, not_imported};
 use crate::support::{TestDb, copy_jobctl, leave_out, temp_dir, wait_until, wait_until_within};
 
-/// Cron as if it were alone on the machine, with one crontab: $1 is put in root's place, and $3 in
-/// that of the program that sends mail.
+/// Prepares a machine on which cron is alone, with one crontab. $1 is the crontab of root, $2 an
+/// empty file in place of the lock of another daemon, and $3 a folder in place of /usr/sbin, with
+/// the program that sends mail.
 ///
 /// Mounts of its own keep it from the crontabs of the machine and from the lock of a daemon that
 /// runs already. Processes of its own end with it, whatever becomes of this test.
@@ -24,6 +25,7 @@ install -m 600 "$1" /var/spool/cron/crontabs/root
 cp /usr/sbin/cron "$3/cron"
 mount --bind "$3" /usr/sbin
 "#;
+/// The arguments of `unshare`.
 const ISOLATE: [&str; 5] = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 const LOCK: &str = "/run/crond.pid";
@@ -44,8 +46,8 @@ impl Drop for Cron {
 /// Returns a script that runs a command beside a cron daemon whose only crontab is empty.
 pub(crate) fn beside(command: &str, folder: &Path) -> String {
     fs::create_dir(folder.join(".sbin")).unwrap();
-    for (name, text) in [(".crontab", ""), (".lock", "")] {
-        fs::write(folder.join(name), text).unwrap();
+    for name in [".crontab", ".lock"] {
+        fs::write(folder.join(name), "").unwrap();
     }
     // Cron misses a crontab that changes in the second of its start.
     let script = format!("{CRON}/usr/sbin/cron\nsleep 1.1\n{command}\n");
@@ -55,6 +57,7 @@ pub(crate) fn beside(command: &str, folder: &Path) -> String {
     format!("unshare {isolate} sh -eu .cron .crontab .lock \"$PWD/.sbin\"; {remove_lock}")
 }
 
+/// Returns whether this command succeeds.
 fn is_possible(program: &str, arguments: &[&str]) -> bool {
     let tried =
         Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -67,7 +70,7 @@ pub(crate) fn can_isolate() -> bool {
     is_possible("unshare", &[&ISOLATE[..], &["true"]].concat())
 }
 
-/// Why the daemon can't be tested here.
+/// Returns why the daemon can't be tested here, or `None` if it can.
 pub(crate) fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("cron needs root");
@@ -122,11 +125,12 @@ fn lines_with_check(folder: &Path) -> String {
     )
 }
 
-/// In place of a mail server: a file a mail.
+/// A program in place of a mail server. It writes each mail into a file.
 const SENDMAIL: &str = r#"#!/bin/sh
 cat >"$0.$$.new" && mv "$0.$$.new" "$0.$$.mail"
 "#;
 
+/// Returns the texts of the mails in this folder.
 fn mails(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files

@@ -122,8 +122,9 @@ impl Block<'_> {
         self.text.iter().take(2).find_map(|line| {
             let name = line.strip_prefix("# ").or_else(|| line.strip_prefix("-- "))?;
             let is_path = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-            (name.contains(['.', '/']) && !name.ends_with('.') && name.chars().all(is_path))
-                .then_some(name)
+            let is_file =
+                name.contains(['.', '/']) && !name.ends_with('.') && name.chars().all(is_path);
+            if is_file { Some(name) } else { None }
         })
     }
 }
@@ -135,7 +136,8 @@ struct Step<'a> {
     output: Option<Vec<&'a str>>,
 }
 
-/// Commands begin with `$ `. A command goes on after a backslash and inside of a here-document.
+/// Returns the commands of a console block, which begin with `$ `, with their outputs. After a
+/// backslash and inside of a here-document, a command goes on in the next line.
 fn steps_of_console<'a>(block: &Block<'a>) -> Vec<Step<'a>> {
     let mut steps: Vec<Step> = Vec::new();
     let mut lines = block.text.iter().zip(block.line..).peekable();
@@ -158,7 +160,7 @@ fn steps_of_console<'a>(block: &Block<'a>) -> Vec<Step<'a>> {
     steps
 }
 
-/// What a block does in the shell of its page. JSON is only parsed.
+/// Returns what a block does in the shell of its page. JSON is only parsed.
 fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
     let Block { line, language, tags, .. } = *block;
     if let Some(reason) = tags.strip_prefix("no-run") {
@@ -203,8 +205,8 @@ fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
     }
 }
 
-/// Replaces times, durations and versions: the names of days, and words that begin with a digit and
-/// are no number, as `1/10` is one, and no incident. Joins blanks.
+/// Replaces times, durations and versions by `#`, and several blanks by one. Such a word is the
+/// name of a day, or begins with a digit but is no number, as `7` and `1/10` are, and no incident.
 fn normalized(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-:.+_/".contains(c);
     // The id of an incident begins a line, as 17.2.
@@ -231,7 +233,7 @@ fn normalized(line: &str) -> String {
     line.replace("# ago", "now")
 }
 
-/// `…` stands for any text of a line.
+/// Returns whether a printed line is the shown one. In that, `…` stands for any text.
 fn line_matches(shown: &str, printed: &str) -> bool {
     let mut pieces = shown.split('…');
     let Some(mut rest) = printed.strip_prefix(pieces.next().unwrap_or_default()) else {
@@ -244,7 +246,7 @@ fn line_matches(shown: &str, printed: &str) -> bool {
     rest.is_empty() || shown.ends_with('…')
 }
 
-/// A line `...` stands for any lines.
+/// Returns whether the printed lines are the shown ones, where a line `...` stands for any lines.
 fn matches(shown: &[String], printed: &[String]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),

@@ -63,6 +63,12 @@ fn verdict_text_and_remedy(findings: &[Value], check: &str) -> (String, String, 
     (text("severity"), text("found"), text("remedy"))
 }
 
+/// Returns the verdict of a check.
+#[track_caller]
+fn verdict(findings: &[Value], check: &str) -> String {
+    verdict_text_and_remedy(findings, check).0
+}
+
 /// Asserts that this check of `doctor` has this verdict and text, and that no other check fails.
 #[track_caller]
 fn assert_finds(db: &TestDb, check: &str, verdict: &str, found: &str) {
@@ -191,7 +197,7 @@ fn an_unreachable_database_is_the_usual_error() {
 fn doctor_finds_an_unusable_encoding() {
     let db = TestDb::encoded("LATIN1");
     let found = findings(db.jobctl(["doctor"]));
-    assert_eq!(verdict_text_and_remedy(&found, "database").0, "bad");
+    assert_eq!(verdict(&found, "database"), "bad");
     let bad = found.iter().filter(|finding| finding["severity"] == "bad");
     assert_eq!(bad.count(), 1, "{found:?}");
 }
@@ -224,7 +230,7 @@ fn doctor_finds_missing_ticks() {
     // In a new schema, cron may not have started the first tick yet.
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = now()");
     assert_finds(&db, "ticks", "warn", "no worker has ever ticked");
-    assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "queues").0, "unknown");
+    assert_eq!(verdict(&findings(db.jobctl(["doctor"])), "queues"), "unknown");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");
     assert_finds(&db, "ticks", "bad", "no worker ticks");
@@ -252,6 +258,7 @@ fn doctor_finds_an_expired_lease_that_no_tick_recovers() {
 #[test]
 fn doctor_finds_a_late_schedule_unless_it_is_paused_or_disabled() {
     let db = healthy();
+    // A schedule is late after ten minutes.
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() - interval '11 minutes'");
     assert_finds(&db, "schedules", "bad", "schedule nightly is late");
     db.execute("UPDATE jobctl.job_definitions SET paused_at = now()");
@@ -444,10 +451,7 @@ fn the_remedy_of_doctor_moves_a_sequence_that_is_behind_its_table() {
          FROM unnest('{job_runs, job_definitions, job_events}'::text[]) AS name",
     );
     let operator = Role::granted(&db, "operator");
-    assert_eq!(
-        verdict_text_and_remedy(&findings(operator.jobctl(["doctor"])), "sequences").0,
-        "unknown"
-    );
+    assert_eq!(verdict(&findings(operator.jobctl(["doctor"])), "sequences"), "unknown");
     operator.jobctl(["check"]).run().success().stdout("");
     let all = findings(db.jobctl(["doctor"]));
     for finding in all.iter().filter(|finding| finding["code"] == "sequence_behind") {
@@ -485,7 +489,7 @@ fn doctor_finds_dead_rows_and_the_session_that_keeps_them() {
     holder.batch_execute("SET application_name = 'nightly-export'").unwrap();
     let pid: i32 = holder.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
     holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").unwrap();
-    assert_eq!(verdict_text_and_remedy(&findings(db.jobctl(["doctor"])), "snapshots").0, "ok");
+    assert_eq!(verdict(&findings(db.jobctl(["doctor"])), "snapshots"), "ok");
     // The session is idle while 100,001 transactions end, as many as in a busy hour.
     db.execute(
         "CREATE TEMP TABLE t (n int);
@@ -540,9 +544,9 @@ fn doctor_shows_what_a_role_may_do_and_cannot_see() {
             ("ok".to_owned(), format!("{} may {may}", role.name()), String::new())
         );
         let check = if ticks == "ok" { "ticks" } else { "work" };
-        assert_eq!(verdict_text_and_remedy(&found, check).0, ticks, "{part}");
-        assert_eq!(verdict_text_and_remedy(&found, "indexes").0, "ok", "{part}");
-        assert_eq!(verdict_text_and_remedy(&found, "grants").0, "ok", "{part}");
+        assert_eq!(verdict(&found, check), ticks, "{part}");
+        assert_eq!(verdict(&found, "indexes"), "ok", "{part}");
+        assert_eq!(verdict(&found, "grants"), "ok", "{part}");
     }
 }
 
@@ -551,7 +555,7 @@ fn doctor_tells_a_role_without_privileges_which_grants_it_needs() {
     let db = healthy();
     let role = Role::new(&db);
     let found = findings(role.jobctl(["doctor"]));
-    assert_eq!(verdict_text_and_remedy(&found, "role").0, "bad");
+    assert_eq!(verdict(&found, "role"), "bad");
     let (verdict, schema, remedy) = verdict_text_and_remedy(&found, "schema");
     assert_eq!(verdict, "bad");
     assert_eq!(schema, "cannot inspect the schema: permission denied for schema jobctl");

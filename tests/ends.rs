@@ -5,7 +5,7 @@ use std::fs;
 use crate::docs::root;
 use crate::support::TestDb;
 
-/// The columns of the table after the way, its caller, and the status before.
+/// The columns of the table after its first three: the way, its caller, and the status before.
 const COLUMNS: [&str; 8] =
     ["status", "run_at", "error", "failed_at", "counters", "history", "figures", "followers"];
 
@@ -96,16 +96,17 @@ fn end_runs_writes_what_the_table_of_the_architecture_says() {
             .map(|(set, arguments)| changes(way, from, set, arguments))
             .collect();
         for (at, column) in COLUMNS.iter().enumerate() {
-            let said = cells[at + 3];
+            let cell = cells[at + 3];
             // Whether some examples changed the column, and whether all did.
             let (any, all) = (seen.iter().any(|it| it[at]), seen.iter().all(|it| it[at]));
-            let is_always = said == "always" || said == "a row" || said.starts_with('`');
-            let expected = match said {
+            // An empty cell says that no end changes the column, and a condition that some do.
+            let is_always = cell == "always" || cell == "a row" || cell.starts_with('`');
+            let is_true = match cell {
                 "" => !any,
                 _ if is_always => all,
                 _ => any,
             };
-            assert!(expected, "{way}: {column} is `{said}` in the table; changed: {any} {all}");
+            assert!(is_true, "{way}: {column} is `{cell}` in the table; changed: {any} {all}");
         }
         ways += 1;
     }

@@ -231,22 +231,22 @@ impl<'a> Log<'a> {
         let lock = |run: i64| locks.get(&run).copied().filter(|lock| *lock != "-");
         let tick = |execution: &Execution<'a>| self.ticks.get(execution.tick).copied();
         let worker = |execution: &Execution<'a>| tick(execution).map(|(worker, _)| worker);
-        for (started, execution) in &self.executions {
-            let start = execution.lines[0];
-            if self.is_excused(*started, start) {
+        for (&started, execution) in &self.executions {
+            let ((run, attempt), start) = (started, execution.lines[0]);
+            if self.is_excused(started, start) {
                 continue;
             }
-            // The attempts that run at this start, this one included.
+            // Count the attempts that run at this start: this one, and those of other runs.
             let (mut of_job, mut of_worker, mut of_lock) = (0, 0, 0);
             let running = self.executions.iter().filter(|(other, _)| {
-                *other == started || other.0 != started.0 && self.is_running(**other, start)
+                **other == started || other.0 != run && self.is_running(**other, start)
             });
-            for (id, other) in running {
-                of_lock += i32::from(lock(id.0).is_some() && lock(id.0) == lock(started.0));
+            for (&(other_run, _), other) in running {
+                let has_lock = lock(run).is_some() && lock(other_run) == lock(run);
+                of_lock += i32::from(has_lock);
                 of_job += i64::from(other.job == execution.job);
                 of_worker += usize::from(worker(other) == worker(execution));
             }
-            let (run, attempt) = started;
             if of_lock > 1 {
                 self.problem(format!("run {run} attempt {attempt}: {of_lock} runs of its lock"));
             }
@@ -267,6 +267,7 @@ impl<'a> Log<'a> {
     fn transitions_are_legal_and_starts_bounded(&self) {
         for (run, changes) in &self.changes {
             let name = run.to_string();
+            // How often an operator may have undone a retry, or revived this run.
             let undos = self.all("undo").len();
             let retries = self.count(["retry", name.as_str()])
                 + self.count(["force", name.as_str()])
@@ -276,15 +277,16 @@ impl<'a> Log<'a> {
                 self.problem(format!("run {run}: no insert"));
                 continue;
             };
-            let (mut before, mut attempts, mut revived, mut undone) = (inserted, 0, 0, 0);
+            let (mut status, mut attempts, mut revived, mut undone) = (inserted, 0, 0, 0);
             // An interrupted attempt does not count. After one, MAX of a `change` is `3+1`.
             let (mut max, mut uncounted) = (number(first_max), 0);
             for change in &changes[1..] {
-                let ["change", _, from, to, now, new_max] = **change else {
+                let ["change", _, from, to, new_attempts, new_max] = **change else {
                     self.problem(format!("run {run}: two inserts"));
                     continue;
                 };
-                let added = number(now) - attempts;
+                // A claim counts an attempt, and its release takes that back.
+                let added = number(new_attempts) - attempts;
                 let is_legal = match (from, to, added) {
                     ("queued" | "failed", "running", 1)
                     | ("queued" | "failed" | "blocked", "cancelled", 0)
@@ -306,7 +308,7 @@ impl<'a> Log<'a> {
                     }
                     _ => false,
                 };
-                if from != before || !is_legal {
+                if from != status || !is_legal {
                     self.problem(format!("run {run}: {from} -> {to}, attempts {added:+}"));
                 }
                 let (new_max, new_uncounted) = new_max.split_once('+').unwrap_or((new_max, "0"));
@@ -318,7 +320,7 @@ impl<'a> Log<'a> {
                     self.problem(format!("run {run}: {from} -> {to}, uncounted {more:+}"));
                 }
                 uncounted += more;
-                (before, attempts, max) = (to, number(now), number(new_max));
+                (status, attempts, max) = (to, number(new_attempts), number(new_max));
             }
             let starts = self.executions.range((*run, 0)..(run + 1, 0)).count();
             let allowed = number(first_max) * (1 + i64::try_from(retries).unwrap());
