@@ -253,7 +253,8 @@ fn cancel_and_retry_skip_runs_that_no_longer_match() {
 }
 
 /// Starts a run that has been due for an hour, makes a `change` meanwhile, and only then ends its
-/// first attempt: with the command `end`, or by a signal to its tick. Returns the run.
+/// first attempt: with the command `end`, or by a signal to its tick. A second attempt succeeds.
+/// Returns the run.
 fn end_first_attempt_after(
     db: &TestDb,
     end: &str,
@@ -276,13 +277,14 @@ fn end_first_attempt_after(
 }
 
 /// How long runs waited from due to start, in units of ten minutes.
-const WAITED: &str = "SELECT round(wait_seconds / 600) FROM jobctl.daily_figures";
+const WAITED_TENS_OF_MINUTES: &str = "SELECT round(wait_seconds / 600) FROM jobctl.daily_figures";
 
 /// A command that asks for a later attempt.
 const SNOOZE: &str = "echo retry-after: 1h; exit 75";
 
 #[test]
 fn a_run_that_is_cancelled_while_it_runs_keeps_its_due_time_however_its_attempt_ends() {
+    // The attempt fails, or asks for a later attempt, or its tick stops it.
     for (end, signal) in [("exit 1", None), (SNOOZE, None), ("", Some(Signal::TERM))] {
         let db = TestDb::new();
         let run = end_first_attempt_after(&db, end, signal, |run| {
@@ -291,7 +293,7 @@ fn a_run_that_is_cancelled_while_it_runs_keeps_its_due_time_however_its_attempt_
         let columns = "status, run_at < now() - interval '50 minutes'";
         assert_eq!(db.of_run(run, columns), "cancelled|t", "{end} {signal:?}");
         // The figures count this run's wait of an hour, because its attempt ended it.
-        assert_eq!(db.query(WAITED), "6", "{end} {signal:?}");
+        assert_eq!(db.query(WAITED_TENS_OF_MINUTES), "6", "{end} {signal:?}");
         let id = run.to_string();
         db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
         db.jobctl(["tick"]).run().success();
@@ -329,6 +331,6 @@ fn the_figures_count_the_wait_of_a_run_whose_failure_ends_it() {
         });
         let columns = "status, run_at < now() - interval '50 minutes'";
         assert_eq!(db.of_run(run, columns), format!("{status}|t"), "{change} {end}");
-        assert_eq!(db.query(WAITED), "6", "{change} {end}");
+        assert_eq!(db.query(WAITED_TENS_OF_MINUTES), "6", "{change} {end}");
     }
 }

@@ -14,7 +14,7 @@ fn move_two_days_ahead(db: &TestDb, table: &str, columns: &[&str]) {
     db.execute(&format!("UPDATE jobctl.{table} SET {}", moved.join(", ")));
 }
 
-/// Inserts a run that a crashed worker has left, with these times.
+/// Inserts a run that a crashed worker has left. The times are relative to now.
 fn insert_lost_run(db: &TestDb, started_at: &str, locked_until: &str) -> i64 {
     let id = db.enqueue(["shell", "--", "true"]);
     db.execute(&format!(
@@ -54,24 +54,24 @@ fn a_lease_lasts_no_longer_than_a_tick_may_ask_for() {
     let db = TestDb::new();
     // A lease may last a day. The first ends later, the second also began in the future, and the
     // third is allowed.
-    let early = insert_lost_run(&db, "-1 hour", "2 days");
+    let too_long = insert_lost_run(&db, "-1 hour", "2 days");
     let ahead = insert_lost_run(&db, "2 days", "2 days 2 minutes");
     let usual = insert_lost_run(&db, "-1 hour", "1 day");
     let hours = "round(extract(epoch FROM locked_until - now()) / 3600)";
     let mut tick = db.jobctl(["tick"]).run().success();
-    for (id, ends_in) in [(early, "1d"), (ahead, "2m")] {
+    for (id, ends_in) in [(too_long, "1d"), (ahead, "2m")] {
         tick = tick.stderr_has(&format!(
             "run {id}: its lease now ends in {ends_in}, because its old end came from a clock of \
              the database that was ahead; if its worker is gone: `jobctl retry --force {id}`\n"
         ));
     }
     assert_eq!(tick.stderr.lines().count(), 2, "{tick}");
-    let ends = [early, ahead, usual].map(|id| db.of_run(id, hours));
+    let ends = [too_long, ahead, usual].map(|id| db.of_run(id, hours));
     assert_eq!(ends, ["24", "0", "24"]);
     db.jobctl(["tick"]).run().success().stderr("");
     db.expire_leases();
     db.jobctl(["tick"]).run().success();
-    for id in [early, ahead, usual] {
+    for id in [too_long, ahead, usual] {
         assert_eq!(db.of_run(id, "status, error_type"), "failed|lease_expired");
     }
 }

@@ -3,12 +3,16 @@
 
 use crate::support::{Role, TestDb};
 
-/// Runs a statement as a role. Returns the SQLSTATE, `00000` after a success, and the message with
-/// its detail.
+// SQLSTATEs.
+const SUCCESS: &str = "00000";
+const DENIED: &str = "42501";
+const CHECK_VIOLATED: &str = "23514";
+
+/// Runs a statement as a role. Returns the SQLSTATE, and the message of an error with its detail.
 #[track_caller]
 fn code_and_message(role: &Role<'_>, sql: &str) -> (String, String) {
     match role.client().simple_query(sql) {
-        Ok(_) => ("00000".to_owned(), String::new()),
+        Ok(_) => (SUCCESS.to_owned(), String::new()),
         Err(error) => {
             let error = error.as_db_error().unwrap_or_else(|| panic!("{sql}: {error:?}"));
             (error.code().code().to_owned(), format!("{} {:?}", error.message(), error.detail()))
@@ -16,6 +20,7 @@ fn code_and_message(role: &Role<'_>, sql: &str) -> (String, String) {
     }
 }
 
+/// Runs a statement as a role. Returns the SQLSTATE.
 #[track_caller]
 fn code(role: &Role<'_>, sql: &str) -> String {
     code_and_message(role, sql).0
@@ -39,27 +44,27 @@ fn only_named_roles_and_their_members_may_enqueue_a_definition() {
     let [member, other, operator, viewer] =
         ["enqueuer", "enqueuer", "operator", "viewer"].map(|p| Role::granted(&db, p));
     db.execute(&format!("GRANT {} TO {}", shop.name(), member.name()));
-    // The SQLSTATE of jobctl.enqueue, where 00000 is success, and the exit status of the command.
+    // The SQLSTATE of jobctl.enqueue, and the exit status of the command.
     for (role, expected, exit) in [
-        (&shop, "00000", 0),
-        (&member, "00000", 0),
-        (&operator, "00000", 0),
-        (&other, "42501", 7),
-        (&viewer, "42501", 7),
+        (&shop, SUCCESS, 0),
+        (&member, SUCCESS, 0),
+        (&operator, SUCCESS, 0),
+        (&other, DENIED, 7),
+        (&viewer, DENIED, 7),
     ] {
         assert_eq!(code(role, "SELECT jobctl.enqueue('receipt')"), expected, "{}", role.name());
         role.jobctl(["enqueue", "receipt"]).run().exits(exit);
     }
     let refused = other.jobctl(["enqueue", "receipt"]).run().exits(7).stdout("").complains_once();
     refused.stderr_has("is not among the enqueuers of definition `receipt`");
-    assert_eq!(code(&other, "SELECT jobctl.enqueue('open')"), "00000");
+    assert_eq!(code(&other, "SELECT jobctl.enqueue('open')"), SUCCESS);
     // A list may have an unknown role. Such a list, and an empty one, allow only the owner
     // and operators.
     for enqueuers in ["never_created", ""] {
         let set = "UPDATE jobctl.job_definitions SET enqueuers =";
         db.execute(&format!("{set} '{{{enqueuers}}}' WHERE name = 'receipt'"));
         db.enqueue(["receipt"]);
-        assert_eq!(code(&shop, "SELECT jobctl.enqueue('receipt')"), "42501", "{enqueuers}");
+        assert_eq!(code(&shop, "SELECT jobctl.enqueue('receipt')"), DENIED, "{enqueuers}");
     }
 }
 
@@ -69,14 +74,14 @@ fn a_membership_that_is_not_inherited_counts_after_set_role() {
     let shop = role_that_may_enqueue_receipts(&db);
     let login = Role::granted(&db, "enqueuer");
     db.execute(&format!("ALTER ROLE {} NOINHERIT; GRANT {} TO {0}", login.name(), shop.name()));
-    assert_eq!(code(&login, "SELECT jobctl.enqueue('receipt')"), "42501");
+    assert_eq!(code(&login, "SELECT jobctl.enqueue('receipt')"), DENIED);
     let set = format!("SET ROLE {}", shop.name());
-    assert_eq!(code(&login, &format!("{set}; SELECT jobctl.enqueue('receipt')")), "00000");
+    assert_eq!(code(&login, &format!("{set}; SELECT jobctl.enqueue('receipt')")), SUCCESS);
     // After SET ROLE to a less privileged role, only that role's privileges count.
     let less = Role::granted(&db, "enqueuer");
     db.execute(&format!("GRANT {} TO {}", less.name(), shop.name()));
     let set = format!("SET ROLE {}", less.name());
-    assert_eq!(code(&shop, &format!("{set}; SELECT jobctl.enqueue('receipt')")), "42501");
+    assert_eq!(code(&shop, &format!("{set}; SELECT jobctl.enqueue('receipt')")), DENIED);
 }
 
 #[test]
@@ -84,6 +89,7 @@ fn a_role_cannot_enqueue_in_the_name_of_another() {
     let db = TestDb::new();
     let shop = role_that_may_enqueue_receipts(&db);
     let other = Role::granted(&db, "enqueuer");
+    // The type of `caller` accepts only the name of the current role.
     for forged in [shop.name(), "postgres"] {
         for sql in [
             format!("SELECT jobctl.enqueue('receipt', caller => '{forged}')"),
@@ -96,14 +102,14 @@ fn a_role_cannot_enqueue_in_the_name_of_another() {
                      json_to_record('{{\"c\": \"{forged}\"}}') AS forged (c jobctl.caller)"
             ),
         ] {
-            assert_eq!(code(&other, &sql), "23514", "{sql}");
+            assert_eq!(code(&other, &sql), CHECK_VIOLATED, "{sql}");
         }
     }
-    assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), "23514");
+    assert_eq!(code(&other, "SELECT jobctl.enqueue('receipt', caller => NULL)"), CHECK_VIOLATED);
     // A subquery without a row gives a NULL that the domain does not check, so the function does.
     let unchecked = "(SELECT current_user::jobctl.caller WHERE false)";
     let sql = format!("SELECT jobctl.enqueue('receipt', caller => {unchecked})");
-    assert_eq!(code(&other, &sql), "42501");
+    assert_eq!(code(&other, &sql), DENIED);
     // A role can't store a value of the domain, to use it later as another role.
     for sql in [
         "CREATE TEMP TABLE mine (caller jobctl.caller)",
@@ -112,7 +118,7 @@ fn a_role_cannot_enqueue_in_the_name_of_another() {
             current_user'",
         "CREATE DOMAIN pg_temp.mine AS jobctl.caller",
     ] {
-        assert_eq!(code(&other, sql), "42501", "{sql}");
+        assert_eq!(code(&other, sql), DENIED, "{sql}");
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 }
@@ -122,13 +128,15 @@ fn default_privileges_do_not_reveal_callers() {
     let db = TestDb::empty();
     let role = Role::new(&db);
     let keep = "CREATE TEMP TABLE kept (caller jobctl.caller)";
+    // These defaults apply to each type that `migrate` creates. It revokes them from this type.
     db.execute(&format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON TYPES TO PUBLIC, {}", role.name()));
     db.jobctl(["migrate"]).run().success();
     db.execute(&format!("GRANT USAGE ON SCHEMA jobctl TO {}", role.name()));
-    assert_eq!(code(&role, keep), "42501");
+    assert_eq!(code(&role, keep), DENIED);
+    // The statements of `jobctl grants` revoke it, too.
     db.execute(&format!("GRANT USAGE ON TYPE jobctl.caller TO {}", role.name()));
     role.grant("enqueuer");
-    assert_eq!(code(&role, keep), "42501");
+    assert_eq!(code(&role, keep), DENIED);
 }
 
 #[test]
@@ -153,7 +161,7 @@ fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
         )
         .unwrap();
     let mut owner = db.client();
-    for (caller, code) in [("current", "42501"), ("session", "23514")] {
+    for (caller, code) in [("current", DENIED), ("session", CHECK_VIOLATED)] {
         owner.batch_execute(&format!("SET trap.caller = '{caller}'")).unwrap();
         let refused = owner.batch_execute("REINDEX TABLE trap.t").unwrap_err();
         assert_eq!(refused.code().map(|code| code.code()), Some(code), "{refused:?}");
@@ -222,7 +230,7 @@ fn an_enqueue_waits_for_a_key_no_longer_than_the_lock_timeout() {
         code(&role, "SET lock_timeout = 0; SELECT jobctl.enqueue('ours', key => 'k')"),
         "55P03"
     );
-    assert_eq!(code(&role, "SELECT jobctl.enqueue('ours', key => 'l')"), "00000");
+    assert_eq!(code(&role, "SELECT jobctl.enqueue('ours', key => 'l')"), SUCCESS);
     drop(open);
 }
 
@@ -297,7 +305,7 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
     for (argument, flags) in WITHIN {
         assert_eq!(
             code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
-            "00000",
+            SUCCESS,
             "{argument}"
         );
         role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().success();
@@ -309,12 +317,12 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
         );
         assert_eq!(
             code_and_message(&role, &sql),
-            ("42501".to_owned(), format!("{why} Some(\"a\")"))
+            (DENIED.to_owned(), format!("{why} Some(\"a\")"))
         );
         let refused =
             role.jobctl(["enqueue", "a"]).args(flags.iter().copied()).run().exits(7).stdout("");
         refused.complains_once().stderr_has(&why);
-        assert_eq!(code(&operator, &sql), "00000", "an operator may set {limit}");
+        assert_eq!(code(&operator, &sql), SUCCESS, "an operator may set {limit}");
         db.execute(&sql);
     }
     // enqueue_may_set opens each limit separately.
@@ -322,13 +330,13 @@ fn an_enqueuer_cannot_exceed_the_limits_of_a_definition() {
         db.apply(&definition_with_limits(&format!("enqueue_may_set = ['{open}']")));
         assert_eq!(
             code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
-            "00000",
+            SUCCESS,
             "{open}"
         );
         for (limit, argument, _) in BEYOND.iter().filter(|(limit, ..)| limit != open) {
             assert_eq!(
                 code(&role, &format!("SELECT jobctl.enqueue('a', {argument})")),
-                "42501",
+                DENIED,
                 "{open} {limit}"
             );
         }
@@ -342,9 +350,9 @@ fn timeouts_are_compared_in_seconds() {
     let role = Role::granted(&db, "enqueuer");
     // Compared as intervals, with years of 360 days, these are ten minutes.
     for (timeout, expected) in [
-        ("12000 months -359999 days -23:50", "42501"),
+        ("12000 months -359999 days -23:50", DENIED),
         ("-12000 months 360000 days 00:10", "22023"),
-        ("-12000 months 365250 days 00:10", "00000"),
+        ("-12000 months 365250 days 00:10", SUCCESS),
     ] {
         let sql = format!("SELECT jobctl.enqueue('a', timeout => '{timeout}')");
         assert_eq!(code(&role, &sql), expected, "{timeout}");
@@ -362,11 +370,11 @@ fn an_http_definition_without_a_timeout_limits_runs_to_the_default() {
     let role = Role::granted(&db, "enqueuer");
     // A command without a timeout has no limit. A call has a timeout of 30 s by default.
     for (job, timeout, expected) in [
-        ("command", "30 days", "00000"),
-        ("call", "30 seconds", "00000"),
-        ("call", "31 seconds", "42501"),
-        ("short", "90 seconds", "00000"),
-        ("short", "91 seconds", "42501"),
+        ("command", "30 days", SUCCESS),
+        ("call", "30 seconds", SUCCESS),
+        ("call", "31 seconds", DENIED),
+        ("short", "90 seconds", SUCCESS),
+        ("short", "91 seconds", DENIED),
     ] {
         let sql = format!("SELECT jobctl.enqueue('{job}', timeout => '{timeout}')");
         assert_eq!(code(&role, &sql), expected, "{sql}");
