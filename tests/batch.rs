@@ -94,10 +94,10 @@ fn a_batch_line_has_a_key_for_every_flag() {
         r#""or_cancel": null}"#
     );
     db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
-    let columns = "SELECT job_type, payload, queue, priority, \
-        max_attempts, timeout, \
-                   backoff, idempotency_key, run_at - created_at IN ('0', '24 hours') FROM \
-                   jobctl.job_runs ORDER BY id";
+    // The last column: the run is due at once, or in a day.
+    let columns = "SELECT job_type, payload, queue, priority, max_attempts, timeout, backoff,
+            idempotency_key, run_at - created_at IN ('0', '24 hours')
+        FROM jobctl.job_runs ORDER BY id";
     let expected = r#"shell|{"command": "true"}|mail|-5|3|01:00:00|fixed:1m|k|f
 http|{"url": "http://127.0.0.1/"}|default|0|10||exponential:1m..30m||t
 shell|{"command": "true"}|default|0|10||exponential:1m..30m||t"#;

@@ -355,6 +355,7 @@ fn a_later_tick_claims_while_an_earlier_one_waits_for_a_long_job() {
         db.status(short) == "succeeded"
     });
     assert_eq!(db.status(long), "running");
+    // More ticks find nothing to do, and do not start the long job again.
     let ticks: Vec<_> = (0..30).map(|_| db.jobctl(["tick", "--worker", "w"]).spawn()).collect();
     for tick in ticks {
         tick.wait().success().stdout("").stderr("");
@@ -578,7 +579,8 @@ fn results_are_recorded_even_if_the_worker_row_is_locked() {
 
 #[test]
 fn a_tick_that_lost_the_claim_right_claims_nothing() {
-    // Another tick takes the right over, or the right ends. After that: the tick that has it.
+    // Another tick takes the right over, or the right ends. The second text is the tick that has the
+    // right then.
     let changes = [
         (
             "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",
@@ -593,7 +595,7 @@ fn a_tick_that_lost_the_claim_right_claims_nothing() {
         // The tick is stopped between taking the claim right and the claim.
         proxy.freeze_after("COMMIT\0");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
-        wait_until("the tick to claim", || proxy.is_frozen());
+        wait_until("the tick to stop", || proxy.is_frozen());
         db.wait_until_a_tick_has_the_claim_right();
         db.execute(&format!("UPDATE jobctl.job_workers SET {change}"));
         proxy.restore();

@@ -44,6 +44,7 @@ fn bash_completes_commands_flags_and_values() {
     assert!(complete("jobctl enqueue -").contains("--priority"));
     assert!(complete("jobctl enqueue --priority 1 -").contains("--queue"));
     assert!(complete("jobctl tick ").contains("--quiet"));
+    // Values of flags and arguments.
     assert_eq!(complete("jobctl tick --shell "), "any defined off\n");
     assert_eq!(complete("jobctl grants --as "), "enqueuer effects worker operator viewer\n");
     assert_eq!(

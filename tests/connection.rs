@@ -376,6 +376,7 @@ fn the_environment_variables_of_libpq_are_enough_to_connect() {
     let base = || {
         jobctl(["list-dead"]).env("PGPORT", &port).env("PGUSER", "either").env("PGDATABASE", "app")
     };
+    // The Unix socket needs no password, and TCP does.
     base().env("PGHOST", &secured.directory).run().success().stderr("");
     let by_tcp = || base().env("PGHOST", "127.0.0.1").env("HOME", "/nonexistent");
     by_tcp().env("PGPASSWORD", "s3cret").run().success().stderr("");
@@ -387,6 +388,7 @@ fn the_environment_variables_of_libpq_are_enough_to_connect() {
         .env("JOBCTL_DATABASE_URL", "postgres:///app")
         .run()
         .success();
+    // A service of a file.
     let service = secured.file("services");
     let text = format!("[app]\nhost={}\nport={port}\nuser=either\ndbname=app\n", secured.directory);
     // libpq reads bytes: a comment may have another encoding.

@@ -312,6 +312,7 @@ fn the_lines_of_a_removed_package_do_nothing() {
 #[test]
 fn the_lines_of_the_package_mail_a_finding_once() {
     let (db, folder) = (TestDb::new(), temp_dir());
+    // One run dies, and the other one prints the folder in which the tick runs.
     db.enqueue_script("exit 64");
     let program = Path::new(env!("CARGO_BIN_EXE_jobctl"));
     let address = folder.path().join("jobctl.env");

@@ -132,6 +132,7 @@ fn a_claim_is_released_if_the_answer_is_lost() {
         "cannot claim runs: connection closed after COMMIT was sent, so it may have succeeded",
     );
     assert!(proxy.has_lost() && proxy.connections() == 2, "{tick}");
+    // The lost claim does not count: a second claim could still start the only attempt.
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
 }
 
@@ -848,10 +849,11 @@ fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
 fn make_toast_unreadable(db: &TestDb, table: &str) {
     db.execute(&format!(
         "CREATE TABLE public.lost (text text);
-         UPDATE pg_class SET relfilenode = lost.relfilenode
-         FROM pg_class AS lost, pg_class AS owner, pg_class AS losing
-         WHERE losing.oid = 'jobctl.{table}'::regclass AND pg_class.oid = losing.reltoastrelid
-             AND owner.oid = 'public.lost'::regclass AND lost.oid = owner.reltoastrelid"
+         -- The TOAST table gets the file of another one, which is empty.
+         UPDATE pg_class SET relfilenode = lost_toast.relfilenode
+         FROM pg_class AS damaged, pg_class AS lost, pg_class AS lost_toast
+         WHERE damaged.oid = 'jobctl.{table}'::regclass AND pg_class.oid = damaged.reltoastrelid
+             AND lost.oid = 'public.lost'::regclass AND lost_toast.oid = lost.reltoastrelid"
     ));
 }
 

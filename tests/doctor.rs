@@ -26,10 +26,12 @@ impl Deref for Healthy {
     }
 }
 
+/// Returns a database in which `doctor` finds no problem.
 fn healthy() -> Healthy {
     Healthy { _members_stay: members_stay(), db: healthy_db() }
 }
 
+/// Keeps other tests from changing the members of predefined roles, which `doctor` would report.
 fn members_stay() -> RwLockReadGuard<'static, ()> {
     PREDEFINED_ROLES.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -174,12 +176,14 @@ fn doctor_finds_a_missing_or_newer_schema() {
 #[test]
 fn doctor_names_functions_of_another_program_with_which_ticks_work() {
     let db = healthy();
+    // As if another program had applied these files.
     let others = "('functions/fire', 'views/leases')";
     db.execute(&format!(
         "UPDATE jobctl.schema_migrations SET checksum = 'other' WHERE name IN {others}"
     ));
     assert_finds(&db, "schema", "bad", "another program applied its functions/fire, views/leases");
     db.jobctl(["tick"]).run().success();
+    // `migrate` applies its own files again.
     db.jobctl(["migrate"]).run().success().stdout("functions/fire\nviews/leases\n");
     assert_finds(&db, "schema", "ok", "up to date");
 }
@@ -230,6 +234,7 @@ fn doctor_finds_missing_ticks() {
     // In a new schema, cron may not have started the first tick yet.
     db.execute("UPDATE jobctl.schema_migrations SET applied_at = now()");
     assert_finds(&db, "ticks", "warn", "no worker has ever ticked");
+    // While no worker ticks, `doctor` does not judge the queues.
     assert_eq!(verdict(&findings(db.jobctl(["doctor"])), "queues"), "unknown");
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     db.execute("UPDATE jobctl.job_workers SET last_tick_at = now() - interval '12 minutes'");

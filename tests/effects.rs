@@ -80,6 +80,7 @@ fn an_output_that_cannot_be_written_is_an_error_and_its_effect_is_done() {
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let error = "cannot write the output; effect `charge` is done, and `once` prints a stored \
                  output again: ";
+    // The first call runs the command, and the others only print its stored output.
     once(full().into()).exits(1).stderr_has(error);
     once(full().into()).exits(1).stderr_has("cannot write the answer");
     once(Stdio::piped()).success().stdout("17\n");
@@ -594,12 +595,13 @@ fn two_concurrent_callers_run_the_command_once() {
         || db.jobctl(["once", "k", "--", "sh", "-c", &script]).current_dir(folder.path()).spawn();
     let mut first = once();
     wait_until("the command to run", || counter.times() == 1);
+    // Outside of a run, the second caller can't know that the first one still runs.
     once().wait().exits(EXIT_OPEN).complains_once();
     assert!(first.is_running());
     fs::write(folder.path().join("go"), "").unwrap();
     first.wait().success();
     once().wait().success();
-    // Either caller may run the command.
+    // Of eight callers at once, any one runs the command.
     let script = counter.then("true");
     let many: Vec<_> =
         (0..8).map(|_| db.jobctl(["once", "m", "--", "sh", "-c", &script]).spawn()).collect();

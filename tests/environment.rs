@@ -624,7 +624,8 @@ fn no_command_gets_the_secrets_of_jobctl_itself() {
         let jobctl = db.jobctl(words.iter().copied()).current_dir(folder.path());
         jobctl.env("JOBCTL_ENV_FILE", file.to_str().unwrap())
     };
-    // Five runs print their environment: two jobs, the hook of one, and two runs of a single run.
+    // Five runs print their environment: two jobs, the hook of one of them, and two runs that are
+    // executed alone, by `enqueue --run` and `tick --run`.
     for job in ["script", "words"] {
         db.enqueue([job]);
     }
@@ -633,7 +634,7 @@ fn no_command_gets_the_secrets_of_jobctl_itself() {
     let alone = db.enqueue(["shell", "--", "env"]).to_string();
     jobctl(&["tick", "--quiet", "--run"]).args([&*alone]).run().success();
     let outputs = db.query("SELECT output FROM jobctl.job_attempts ORDER BY run_id");
-    // `once`, `check --exec` and `init` start commands, too.
+    // `once` and `check --exec` start commands, too. A dead run is a problem for `check`.
     let once = jobctl(&["once", "k", "--", "env"]).run().success().stdout;
     let check = jobctl(&["check", "--exec", "env >reported"]);
     db.execute("UPDATE jobctl.job_runs SET status = 'dead' WHERE job_type = 'words'");
@@ -646,6 +647,7 @@ fn no_command_gets_the_secrets_of_jobctl_itself() {
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     jobctl(&["init", "--remove"]).env("PATH", &path).env("HOME", "/dev/null").run();
     let crontab = fs::read_to_string(folder.path().join("crontab.env")).unwrap();
+    // Each command got the variable of the jobs, and no variable of jobctl itself.
     assert_eq!(outputs.matches("TOKEN=of_jobs").count(), 5, "{outputs}");
     for seen in [outputs, once, reported, crontab] {
         assert!(seen.contains("TOKEN=of_jobs"), "{seen}");

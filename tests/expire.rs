@@ -9,6 +9,7 @@ fn expire_now(db: &TestDb, id: i64) {
     db.execute(&format!("UPDATE jobctl.job_runs SET expires_at = now() WHERE id = {id}"));
 }
 
+/// Asserts that this run was cancelled because it had expired.
 #[track_caller]
 fn assert_expired(db: &TestDb, id: i64) {
     let columns = "status, error_type, last_error, finished_at IS NOT NULL";

@@ -500,12 +500,13 @@ impl<'a> Log<'a> {
     }
 
     fn limits_hold_in_the_database(&self) {
-        let limits = |word: &str| -> BTreeMap<&str, usize> {
-            let limits = self.all(word).into_iter();
-            limits.map(|row| (row[0], usize::try_from(number(row[1])).unwrap())).collect()
+        let limits_by_job = |word: &str| -> BTreeMap<&str, usize> {
+            let rows = self.all(word).into_iter();
+            rows.map(|row| (row[0], usize::try_from(number(row[1])).unwrap())).collect()
         };
-        let (of_jobs, of_shares) = (limits("limit"), limits("share-limit"));
+        let (of_jobs, of_shares) = (limits_by_job("limit"), limits_by_job("share-limit"));
         self.claims(|running| {
+            // The new claim.
             let Claim { run, job, share, lock, .. } = running[running.len() - 1];
             if lock != "-" && running.iter().filter(|other| other.lock == lock).count() > 1 {
                 self.problem(format!("run {run}: several claims with lock {lock} at once"));
@@ -572,6 +573,7 @@ impl<'a> Log<'a> {
     fn the_last_version_of_a_payload_runs(&self) {
         for claim in self.claims(|_| {}) {
             let [run, attempt] = [claim.run, claim.attempt].map(|number| number.to_string());
+            // A line has a run, an attempt, a tick and a version.
             for line in self.all("version") {
                 if line[..2] == [&*run, &*attempt] && line.get(3).copied() != claim.version {
                     let (got, last) = (line.get(3), claim.version);
@@ -724,6 +726,7 @@ fn assert_change_found(old: &str, new: &str, problem: &str) {
 
 #[test]
 fn lost_runs_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found("0 run 1 succeeded\n", "0 run 1 running\n", "run 1 is still running");
     assert_change_found("0 run 1 succeeded\n", "", "run 1 is lost");
     assert_change_found("0 answer 1 k\n", "0 answer 8 k\n", "run 8 is lost after its enqueue");
@@ -753,6 +756,7 @@ fn overlaps_are_found_unless_the_tick_was_stopped_or_the_run_forced() {
 
 #[test]
 fn processes_that_outlive_their_tick_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found(
         "7 gone t1\n",
         "7 gone t1\n7 beat 1 1 t1\n",
@@ -762,6 +766,7 @@ fn processes_that_outlive_their_tick_are_found() {
 
 #[test]
 fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found("0 run 4 succeeded\n", "0 run 4 blocked\n", "run 4 is still blocked");
     // Run 5 was cancelled because of run 9, and an operator retried it. It is blocked again, as run
     // 9 is cancelled.
@@ -778,6 +783,7 @@ fn a_blocked_run_may_stay_only_behind_one_that_did_not_succeed() {
 
 #[test]
 fn repeated_and_unbounded_starts_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found(
         "4 start 1 2 t2 once",
         "4 start 1 1 t2 once",
@@ -794,12 +800,14 @@ fn repeated_and_unbounded_starts_are_found() {
 
 #[test]
 fn exceeded_limits_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found("0 limit once 2", "0 limit once 1", "run 2 attempt 1: 2 runs of once");
     assert_change_found("0 tick t2 b 2", "0 tick t2 b 1", "run 1 attempt 2: 2 runs of worker b");
 }
 
 #[test]
 fn broken_rules_of_claims_followers_and_archives_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found("0 limit once 2", "0 limit once 1", "run 2: 2 claims of once at once");
     assert_change_found(
         "0 share-limit once 2",
@@ -897,6 +905,7 @@ fn incomplete_and_untrue_histories_are_found() {
 
 #[test]
 fn repeated_keys_fires_and_effects_are_found() {
+    // A text of the good log, its replacement, and the problem.
     assert_change_found(
         "0 insert 2 once 1 - 600 queued",
         "0 insert 2 once 1 k 600 queued",
