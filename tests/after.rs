@@ -704,6 +704,7 @@ fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
     let own = own.trim();
     let waits = enqueue_mail_after(&db, &[other], &[]);
     db.jobctl(["retry", &waits.to_string()]).run().success();
+    // `wait_for` has no effect on runs of others and on runs of earlier transactions.
     let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
     enqueuer.client().batch_execute(&call).unwrap();
     assert_eq!(db.status(waits), "queued");

@@ -579,8 +579,8 @@ fn results_are_recorded_even_if_the_worker_row_is_locked() {
 
 #[test]
 fn a_tick_that_lost_the_claim_right_claims_nothing() {
-    // Another tick takes the right over, or the right ends. The second text is the tick that has the
-    // right then.
+    // Another tick takes the right over, or the right ends. The second text is the tick that then
+    // has the right.
     let changes = [
         (
             "claiming_tick = 'elsewhere.1.0', claiming_until = now() + interval '1 hour'",

@@ -519,7 +519,8 @@ fn doctor_reports_a_host_clock_before_1970_over_tls() {
 }
 
 /// Starts a server with a self-signed certificate that does the TLS handshake, and sends the bytes
-/// after it to the receiver.
+/// after it to the receiver. With the negotiation `postgres`, the client first asks for TLS. With
+/// `direct`, TLS begins at once.
 fn impostor(negotiation: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let key = KeyPair::generate().unwrap();
     let certificate =
@@ -704,6 +705,7 @@ fn doctor_warns_of_an_unverified_server() {
             .stdout
     };
     let line = |address: &str| doctor(address).lines().next().unwrap_or_default().to_owned();
+    // TLS without a check of the certificate, then with one, and then to this host.
     let unverified = line(&remote("sslmode=require"));
     assert!(
         unverified.starts_with("warn\tconnection") && unverified.contains(", not verified, "),

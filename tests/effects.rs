@@ -514,9 +514,8 @@ fn an_effect_stays_open_if_its_command_cannot_be_awaited() {
 #[test]
 fn a_success_is_recorded_after_a_lost_connection() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE \
-        'jobctl%'
-                   AND datname = current_database()";
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name LIKE 'jobctl%' AND datname = current_database()";
     // A script, and the recorded effects: a failure leaves none.
     for (script, known) in [("true", "k: done"), ("false", "")] {
         let folder = temp_dir();

@@ -201,6 +201,7 @@ fn a_key_of_another_job_is_always_rejected_with_the_same_error() {
             refused.stderr(
                 "jobctl: key `k` belongs to a run with another job or payload; use another key\n",
             );
+            // `try_enqueue` returns the refusal instead of raising it, and says no more.
             let asked = code_and_message(
                 &role,
                 &format!(
@@ -427,6 +428,7 @@ fn a_rejected_change_shows_no_other_row() {
          ALTER TABLE jobctl.job_runs ADD CONSTRAINT kept CHECK (status <> 'cancelled');
          ALTER TABLE jobctl.job_runs ADD CONSTRAINT one_share UNIQUE (share)",
     );
+    // This enqueue would cancel the victim's run, which `kept` forbids.
     other.client().batch_execute("SELECT jobctl.enqueue('full', share => 'x')").unwrap_err();
     db.execute("INSERT INTO jobctl.job_runs (job_type, share) VALUES ('a', 'x')");
     let replace = format!("{live}, on_conflict => 'replace'");
