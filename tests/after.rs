@@ -169,6 +169,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
     );
     // The runs of `b` and `c` started together.
     assert_eq!(db.query("SELECT count(DISTINCT started_at) FROM jobctl.job_runs"), "4");
+    // The runs after line `c`, which is run 3, and those before it.
     let list = |flag: &str| {
         let listed = db.jobctl(["list", flag, "3", "--columns", "id"]).run().success().stdout;
         listed.split_whitespace().collect::<Vec<_>>().join(" ")

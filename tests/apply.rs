@@ -575,6 +575,7 @@ fn apply_of_a_new_time_zone_computes_the_next_time_again() {
     let job = "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n";
     db.apply(job);
     db.apply(&format!("{job}time_zone = 'Asia/Tokyo'\n"));
+    // The next time is a midnight in Tokyo.
     let next = "SELECT next_run_at > now(), (next_run_at AT TIME ZONE 'Asia/Tokyo')::time FROM \
         jobctl.job_definitions";
     assert_eq!(db.query(next), "t|00:00:00");

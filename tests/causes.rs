@@ -84,6 +84,8 @@ fn enqueue_and_fail(db: &TestDb, job: &str, attempts: usize) -> i64 {
     id
 }
 
+const NO_FINDINGS: [Value; 0] = [];
+
 /// Returns the `job_failing` findings of `check`.
 fn findings_of_failing_jobs(db: &TestDb) -> Vec<Value> {
     let findings = json_of(&db.jobctl(["check", "--json"]).run())["findings"].take();
@@ -102,7 +104,7 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
         flag.display()
     ));
     let id = enqueue_and_fail(&db, "sync", 2);
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--worker", "web1"]).run().success();
     let [found] = &findings_of_failing_jobs(&db)[..] else { panic!("one finding") };
@@ -112,6 +114,7 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
         found["example"],
         json!(format!("the newest is run {id}: exit status 1: no such host"))
     );
+    // A time begins with its century.
     assert!(found["remedy"].as_str().unwrap().contains("its next attempt is due at 20"), "{found}");
     assert!(found["since_at"].is_string());
     let status = json_of(&db.jobctl(["status", "--json"]).run().success());
@@ -120,11 +123,11 @@ fn a_job_that_fails_three_times_in_a_row_is_reported_until_it_succeeds() {
     std::fs::write(&flag, "").unwrap();
     db.enqueue(["sync"]);
     db.jobctl(["tick"]).run().success();
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
     // From here, failures count again.
     std::fs::remove_file(&flag).unwrap();
     enqueue_and_fail(&db, "sync", 1);
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
 }
 
 #[test]
@@ -139,11 +142,11 @@ fn a_success_that_another_worker_counted_ends_the_failures_before_it() {
         "INSERT INTO jobctl.job_figures (job_type, part, last_succeeded_at)
          VALUES ('sync', 0, now())",
     );
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
     // The next failure is the first one since this success.
     db.make_waiting_runs_due();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
     assert_eq!(db.query("SELECT max(failures_in_row) FROM jobctl.job_figures"), "1");
 }
 
@@ -208,7 +211,7 @@ fn a_job_is_not_reported_as_failing_any_more_once_its_run_is_dead_or_cancelled()
     let first = enqueue_and_fail(&db, "sync", 3);
     assert_eq!(findings_of_failing_jobs(&db).len(), 1);
     db.jobctl(["cancel", &first.to_string()]).run().success();
-    assert_eq!(findings_of_failing_jobs(&db), [Value::Null; 0]);
+    assert_eq!(findings_of_failing_jobs(&db), NO_FINDINGS);
     // The fourth attempt is the last one. Now `check` reports only the dead run.
     enqueue_and_fail(&db, "sync", 4);
     let shown = db.jobctl(["check"]).run().exits(1);

@@ -374,11 +374,11 @@ fn a_worker_that_ticked_for_a_day_is_reported_until_it_is_forgotten() {
     assert!(crate::report::text(&page).contains("Workers ticking 1 of 2 "), "{page}");
     // A tick ends the finding, and so does `forget`.
     db.jobctl(["tick", "--worker", "friday"]).run().success();
-    assert_eq!(workers_in_findings(), [""; 0]);
+    assert_eq!(workers_in_findings(), Vec::<String>::new());
     db.execute("DELETE FROM jobctl.job_workers WHERE worker = 'friday'");
     insert_stopped_worker("friday", "9 days");
     db.jobctl(["forget", "friday"]).run().success().stdout("friday\tforgotten\n").stderr("");
-    assert_eq!(workers_in_findings(), [""; 0]);
+    assert_eq!(workers_in_findings(), Vec::<String>::new());
     assert_eq!(db.query(workers), "web1");
 }
 

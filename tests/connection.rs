@@ -411,6 +411,7 @@ fn the_pass_file_is_used_only_if_it_is_private() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         list(&address).env("HOME", home.path().to_str().unwrap()).run()
     };
+    // The first line that fits the login has the password.
     let good = "# ours\nelsewhere:*:*:*:wrong\ndb.example.com:*:app:either:s3cret\n*:*:*:*:wrong\n";
     list(0o600, good).success().stderr("");
     list(0o600, "elsewhere:*:*:*:s3cret\n")
@@ -807,6 +808,7 @@ fn a_quiet_tick_reports_an_unreachable_database_once_an_hour() {
     // After an hour, the tick reports the error again, and deletes other old notes but no other
     // files.
     let said = state.path().join("jobctl/said");
+    // Names that no note has.
     let others = ["notes.txt", "0123456789abcde", "0123456789ABCDEF"];
     others.iter().for_each(|other| fs::write(said.join(other), "").unwrap());
     assert_eq!(fs::metadata(&said).unwrap().permissions().mode() & 0o777, 0o700);

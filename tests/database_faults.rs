@@ -560,6 +560,7 @@ fn a_claim_that_the_database_rejects_delays_no_other_run() {
 
 #[test]
 fn a_run_that_can_be_neither_claimed_nor_put_off_delays_no_other() {
+    // An error that a trigger raises, and an internal error.
     for error in ["P0001", "XX000"] {
         let db = TestDb::new();
         let ids = [(); 4].map(|()| db.enqueue(["shell", "--", "true"]));
@@ -820,6 +821,7 @@ const LONG: &str = "(SELECT string_agg(md5(n::text), '') FROM generate_series(1,
 
 #[test]
 fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
+    // The updates that the trigger rejects, and the number of their runs.
     for (condition, rejected) in [
         ("NEW.status = 'running' AND NEW.queue = 'refused'", 6000),
         // The trigger also rejects the update that would put the runs off.
@@ -839,6 +841,7 @@ fn thousands_of_runs_that_cannot_be_claimed_do_not_keep_a_good_one_waiting() {
             db.query("SELECT status, count(*) FROM jobctl.job_runs WHERE attempts = 0 GROUP BY 1"),
             format!("queued|{rejected}")
         );
+        // The log names only some of the runs.
         let lines = tick.stderr.lines().count();
         assert!(lines < 70 && tick.stderr.contains("more runs, for reasons as above"), "{tick}");
     }
@@ -1075,6 +1078,7 @@ fn wait_for_rejected_renewals(db: &TestDb, refusals: i64) {
 
 #[test]
 fn jobs_survive_an_unexpected_error_of_a_renewal() {
+    // A missing privilege, an internal error, and an error of the disk.
     for error in ["42501", "XX000", "58030"] {
         let db = TestDb::new();
         let [held, ended] = [Gate::new(), Gate::new()];
@@ -1303,6 +1307,7 @@ fn a_slow_statement_is_cancelled_on_the_server() {
 fn a_serialization_failure_is_retried() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--", "true"]);
+    // A serialization failure and a deadlock.
     for error in ["40001", "40P01"] {
         // The first two updates fail. A sequence counts them, because no rollback resets it.
         db.execute(&format!(

@@ -103,6 +103,7 @@ struct Block<'a> {
     text: Vec<&'a str>,
 }
 
+/// Returns the fenced blocks of a page.
 fn blocks(page: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().zip(1..);

@@ -662,6 +662,7 @@ fn a_stopped_command_leaves_no_effect() {
 #[test]
 fn a_job_leaves_its_run_and_attempt_with_the_effect() {
     let (db, counter) = (TestDb::new(), Counter::new());
+    // The job fails after its effect. Its second attempt finds the effect done, and fails, too.
     let jobctl = env!("CARGO_BIN_EXE_jobctl");
     let id = db.enqueue_script(&format!(
         "'{jobctl}' once \"charge:$JOBCTL_IDEMPOTENCY_KEY\" -- sh -c \"{}\"; exit 1",

@@ -284,6 +284,7 @@ fn a_run_expires_before_the_year_10000() {
     let batch = db.jobctl(["enqueue", "--batch", "-", "--expires-in", "2d"]).stdin(lines);
     batch.run().exits(2).stderr_has(&format!("batch line 2: `expires_in` {why}"));
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "2");
+    // An edit of the time moves the expiry, too, but at most to the end of the year 9999.
     let id = db.enqueue(["a", "--in", "1h", "--expires-in", "2d"]);
     db.jobctl(["edit", &id.to_string(), "--run-at", "9999-12-31T00:00:00Z"]).run().success();
     let expires = "to_char(expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')";

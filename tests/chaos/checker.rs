@@ -199,14 +199,10 @@ impl<'a> Log<'a> {
     }
 
     fn attempts_do_not_overlap(&self) {
-        for (later, execution) in &self.executions {
+        for (&(run, later), execution) in &self.executions {
             let start = execution.lines[0];
-            for (earlier, _) in self.executions.range((later.0, 0)..) {
-                if earlier.0 != later.0 {
-                    break;
-                }
-                if earlier.1 != later.1 && self.is_running(*earlier, start) {
-                    let ((run, earlier), later) = (*earlier, later.1);
+            for &(_, earlier) in self.executions.range((run, 0)..(run + 1, 0)).map(|(id, _)| id) {
+                if earlier != later && self.is_running((run, earlier), start) {
                     self.problem(format!("run {run} attempts {earlier} and {later} overlap"));
                 }
             }
