@@ -220,6 +220,7 @@ fn doctor_says_what_names_the_database() {
     assert_origin(doctor().args(["--database-url", &url]), &unread("--database-url"));
     assert_origin(doctor().env("JOBCTL_DATABASE_URL", &url), &unread("JOBCTL_DATABASE_URL"));
     assert_origin(doctor().env("DATABASE_URL", &url), &unread("DATABASE_URL"));
+    // PGUSER adds the user, which this address lacks.
     let user = doctor().env("DATABASE_URL", &url.replace("postgres@", ""));
     assert_origin(user.env("PGUSER", "postgres"), &unread("DATABASE_URL, PGUSER"));
     // `doctor` names the variables that it does not read, also if it can't connect.

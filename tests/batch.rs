@@ -242,6 +242,7 @@ fn a_repeated_key_in_a_batch_is_one_run_or_a_conflict() {
         let payload = format!(r#"{{"command": "{command}"}}"#);
         format!(r#"{{"job_type": "shell", "payload": {payload}, "idempotency_key": "k"}}"#)
     };
+    // With another payload, the whole batch is refused.
     let refused = db
         .jobctl(["enqueue", "--batch", "-"])
         .stdin(format!("{}\n{}", with_key("a"), with_key("b")))

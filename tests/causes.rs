@@ -386,7 +386,7 @@ fn each_alert_of_a_check_is_recorded_with_its_receiver() {
         let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--exec", command]);
         check.env("XDG_STATE_HOME", home.path().to_str().unwrap()).run();
     };
-    // A command line may hold a secret.
+    // A command line may hold a secret, so only its first word is recorded.
     check(&db, "exit 9 # s3cret");
     let line = "new: 1 dead run of backup, since ";
     let [failed] = &recorded_alerts(&db)[..] else { panic!("{:?}", recorded_alerts(&db)) };

@@ -617,6 +617,7 @@ fn a_tick_that_ends_does_not_release_the_claim_right_of_another() {
     assert_eq!(db.query("SELECT claiming_tick FROM jobctl.job_workers"), "elsewhere.1.0");
 }
 
+/// The check of a foreign key locks the run until its transaction ends, but not against a claim.
 #[test]
 fn a_run_that_an_open_transaction_references_is_claimed() {
     let db = TestDb::new();

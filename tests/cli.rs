@@ -73,11 +73,11 @@ fn help_version_and_completions_work_despite_wrong_settings() {
         &["tick", "--help"],
         &["completions", "bash"],
     ] {
-        let wrong = jobctl(words.iter().copied()).env("JOBCTL_TICK_QUEUE", "");
         for file in ["/nowhere/jobctl.env", ""] {
             let shown = with_wrong_file(jobctl(words.iter().copied()), file).run().success();
             shown.stderr("").stdout_has("jobctl");
         }
+        let wrong = jobctl(words.iter().copied()).env("JOBCTL_TICK_QUEUE", "");
         wrong.env("JOBCTL_LOG", "loud").run().success().stderr("");
     }
     // Other commands report the wrong file.

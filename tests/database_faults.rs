@@ -26,6 +26,7 @@ fn an_unreachable_database_is_one_line_and_exit_5() {
         // The tick does not retry the connection: cron starts the next tick in a minute.
         assert!(proxy.connections() <= 2, "{} connections", proxy.connections());
     }
+    // No server listens at this port.
     jobctl(["tick", "--database-url", "postgresql://127.0.0.1:1/x"])
         .run()
         .exits(5)

@@ -524,6 +524,7 @@ fn a_failed_run_of_a_definition_with_max_running_is_tried_again() {
 fn a_definition_with_max_running_starts_due_runs_and_skips_later_ones_of_smaller_priority() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nmax_running = 1\n");
+    // A run with a smaller priority starts first. `later` is not due.
     let first = db.enqueue(["a", "--priority", "-2"]);
     let later = db.enqueue(["a", "--priority", "-1", "--in", "1h"]);
     let last = db.enqueue(["a"]);

@@ -386,6 +386,7 @@ fn doctor_warns_of_open_effects() {
 
 #[test]
 fn doctor_finds_a_run_without_a_definition() {
+    // `healthy` has defined `nightly`.
     let db = healthy();
     db.enqueue(["nightly", "--in", "1h"]);
     assert_finds(&db, "definitions", "ok", "every waiting run has a definition");
@@ -415,6 +416,7 @@ fn doctor_finds_a_queue_that_no_worker_serves() {
          VALUES ('w', '1', now() - interval '6 minutes')",
     );
     assert_finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
+    // A worker with the queue, or with `{}`, which means all queues, serves the run: it is only late.
     for queues in ["{mail,slow}", "{}"] {
         db.execute(&format!(
             "UPDATE jobctl.job_workers SET queues = '{queues}' WHERE worker = 'web1'"

@@ -497,6 +497,7 @@ fn an_enqueue_tells_that_the_run_of_its_key_has_ended_or_is_due_later() {
         let plain = db.jobctl(["enqueue", "--key", job[0]]).args(job.iter().copied());
         plain.run().success().stdout(&format!("{id}\n"));
     }
+    // A batch prints one warning for all runs that have ended.
     let line = |key| {
         let payload = r#"{"command": ["true"]}"#;
         format!(r#"{{"job_type": "shell", "payload": {payload}, "idempotency_key": "{key}"}}"#)

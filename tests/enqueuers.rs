@@ -161,6 +161,7 @@ fn maintenance_by_a_superuser_runs_with_the_owners_rights() {
         )
         .unwrap();
     let mut owner = db.client();
+    // The function runs as the owner of the index, and the caller must be the current user.
     for (caller, code) in [("current", DENIED), ("session", CHECK_VIOLATED)] {
         owner.batch_execute(&format!("SET trap.caller = '{caller}'")).unwrap();
         let refused = owner.batch_execute("REINDEX TABLE trap.t").unwrap_err();
@@ -349,7 +350,9 @@ fn timeouts_are_compared_in_seconds() {
     let db = TestDb::new();
     db.apply(&definition_with_limits(""));
     let role = Role::granted(&db, "enqueuer");
-    // Compared as intervals, with years of 360 days, these are ten minutes.
+    // PostgreSQL compares intervals as if a year had 360 days. So compared, the first two are ten
+    // minutes, which is the limit. In seconds, a year has 365.25 days: the first is too long, the
+    // second negative, and only the third is ten minutes.
     for (timeout, expected) in [
         ("12000 months -359999 days -23:50", DENIED),
         ("-12000 months 360000 days 00:10", "22023"),

@@ -451,6 +451,7 @@ fn the_command_line_overrides_variables() {
         .run()
         .success();
     assert_eq!(db.of_run(id.stdout.trim().parse().unwrap(), "priority"), "7");
+    // The variable has a right address, so the error is about the flag.
     db.jobctl(["list-dead", "--database-url", "mysql://x"])
         .run()
         .exits(7)
@@ -599,7 +600,8 @@ fn a_file_sets_variables_for_jobctl_and_its_jobs() {
     };
     let show = "echo $TOKEN, $SET, ${JOBCTL_DATABASE_URL-no}, ${JOBCTL_ENV_FILE-no}";
     let id = db.enqueue_script(show);
-    // The flag of a tick is also read from the file.
+    // A variable of the environment comes before the file: SET is `yes`. The flag of a tick is also
+    // read from the file.
     with_file(&["tick"]).run().success().stderr("");
     assert_eq!(db.of_attempt(id, 1, "output"), "s3cret word, yes, no, no\n");
     with_file(&["doctor"]).run().prints_nowhere("does not read").prints_nowhere("s3cret");

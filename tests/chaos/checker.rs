@@ -87,6 +87,7 @@ pub fn broken(text: &str) -> Vec<String> {
 }
 
 impl<'a> Log<'a> {
+    /// Sorts the line at this place of the log into the maps that the checks use.
     fn read(&mut self, at: usize, line: &'a [&'a str]) {
         match *line {
             ["start", run, attempt, tick, job] => {
@@ -867,6 +868,8 @@ fn illegal_transitions_are_found() {
 
 #[test]
 fn incomplete_and_untrue_histories_are_found() {
+    // The columns: run, attempt, worker, outcome, exit code, start and end. The changes remove the
+    // attempt, or make a column wrong.
     let first = "0 attempt 1 1 a lease_expired - 1 3\n";
     assert_change_found(first, "", "run 1: attempts [2] of 2 in history");
     assert_change_found(first, "", "run 1 attempt 1 started without history");
