@@ -550,8 +550,8 @@ fn a_locked_or_rejected_run_does_not_delay_the_result_that_releases_it() {
         // problem.
         db.jobctl(["check"]).run().success();
         db.execute(
-            "UPDATE jobctl.job_runs SET finished_at = now() - interval '11 minutes'\
-                    WHERE status = 'succeeded'",
+            "UPDATE jobctl.job_runs SET finished_at = now() - interval '11 minutes'
+             WHERE status = 'succeeded'",
         );
         db.jobctl(["check"]).run().exits(1).stdout_has("no tick has released or cancelled");
         // Without the trigger, the next tick releases it.
@@ -622,7 +622,7 @@ fn a_transaction_with_an_old_snapshot_loses_no_run_that_waits() {
         let mail = enqueue_mail_after(&db, &[oldest], &["--after-any-end"]);
         if is_seen_by_a_tick {
             // The tick has decided that the run waits, and has given the oldest run a new row
-            // version. So the old snapshot can't change that run.
+            // version. So the old snapshot can't change that run: a serialization failure, 40001.
             tick(&db);
             assert_eq!(states_of_predecessors(&db, mail), "open");
             let refused = old.batch_execute(drop_oldest).unwrap_err();
@@ -709,7 +709,7 @@ fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
     let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
     enqueuer.client().batch_execute(&call).unwrap();
     assert_eq!(db.status(waits), "queued");
-    // An enqueuer may not call the function by which ticks decide about blocked runs.
+    // An enqueuer may not call the function by which ticks decide about blocked runs: 42501.
     let decide = format!("SELECT jobctl.decide_followers(ARRAY[{other}])");
     let refused = enqueuer.client().batch_execute(&decide);
     assert_eq!(refused.unwrap_err().code().unwrap().code(), "42501");

@@ -151,12 +151,14 @@ fn an_outage_is_printed_once_and_again_after_the_time_of_repeat() {
 }
 
 #[test]
-fn check_refuses_flags_that_exclude_each_other() {
+fn check_refuses_flags_that_do_not_fit_together() {
     for flags in [
+        // This flag needs a receiver or a time.
         &["--resolved"][..],
         &["--webhook", "http://a", "--json"],
         &["--webhook", "http://a", "--exec", "true"],
         &["--repeat", "1h", "--json"],
+        // No URL.
         &["--webhook", "a"],
     ] {
         let db = db_with_dead_run();

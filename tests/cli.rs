@@ -557,6 +557,7 @@ fn hold_and_release_refuse_targets_of_several_kinds_and_name_the_commands_for_ea
     refused("hold --worker web1 --job a --queue b").stderr_has(tip);
     refused("release --queue mail --job invoices")
         .stderr_has("  tip: to release the runs of each: jobctl release --job <JOB> && jobctl");
+    // Other flags that exclude each other name no two targets.
     for line in ["hold --all --job mail", "hold --list --job mail", "hold --list --for 1h"] {
         refused(line).prints_nowhere("tip:");
     }

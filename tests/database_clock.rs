@@ -36,7 +36,8 @@ fn a_rate_that_a_clock_two_days_ahead_used_up_begins_again() {
         db.jobctl(["tick"]).run().success().prints_nowhere("begins again");
         assert_eq!(sent(), "2", "the rate allows two runs a day");
     }
-    // No rule uses up a rate for two days, so the next tick begins it again.
+    // The rate allows a run each 12 hours, after two at once. No rule uses it up for two days, so
+    // the next tick begins it again.
     move_two_days_ahead(&db, "job_definitions", &["rate_next_at"]);
     db.jobctl(["show", &last.to_string()]).run().success().stdout_has("used up for another 12h");
     let tick = db.jobctl(["tick"]).run().success();

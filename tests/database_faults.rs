@@ -482,7 +482,8 @@ fn a_result_that_the_database_rejects_loses_no_other_result() {
 fn a_run_whose_result_the_database_rejects_takes_no_slot_of_concurrency() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    reject_attempts_of_first_run(&db, "true", "23514");
+    let check_violation = "23514";
+    reject_attempts_of_first_run(&db, "true", check_violation);
     let first = db.enqueue(["shell", "--", "true"]);
     let flags = ["--concurrency", "1", "--lease", "1h"];
     let tick = db.jobctl(["tick"]).args(flags).run().success();

@@ -416,7 +416,7 @@ fn doctor_finds_a_queue_that_no_worker_serves() {
          VALUES ('w', '1', now() - interval '6 minutes')",
     );
     assert_finds(&db, "queues", "bad", "no worker serves queue slow, which has 1 overdue run");
-    // A worker with the queue, or with `{}`, which means all queues, serves the run: it is only late.
+    // A worker with the queue, or with `{}`, all queues, serves the run. So it is only late.
     for queues in ["{mail,slow}", "{}"] {
         db.execute(&format!(
             "UPDATE jobctl.job_workers SET queues = '{queues}' WHERE worker = 'web1'"

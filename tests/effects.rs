@@ -37,6 +37,11 @@ impl Counter {
 /// A script that kills the jobctl which runs it, as a power cut would. The effect stays open.
 const KILL_JOBCTL: &str = "kill -KILL $PPID";
 
+// SQLSTATEs.
+const INVALID_VALUE: &str = "22023";
+const DENIED: &str = "42501";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
 /// The exit status of `once` if an effect is open: it is unknown whether it happened.
 const EXIT_OPEN: i32 = 8;
 /// The exit status of `once` if another attempt, which still runs, has begun the effect.
@@ -156,14 +161,14 @@ fn a_result_in_sql_is_kept_with_its_effect() {
     db.jobctl(["once", "mail:1", "--", "false"]).run().success().stdout("message-17");
     let long = "SELECT jobctl.record_effect('long', repeat('x', 8193))";
     let refused = db.client().simple_query(long).unwrap_err();
-    assert_eq!(refused.code().map(|code| code.code()), Some("22023"));
+    assert_eq!(refused.code().map(|code| code.code()), Some(INVALID_VALUE));
     // Another role can't read the result. For a key without a record, each role gets NULL.
     let [ours, theirs] = ["effects", "effects"].map(|part| Role::granted(&db, part));
     let result = "SELECT jobctl.effect_result('ours')";
     ours.client().simple_query("SELECT jobctl.record_effect('ours', 'secret')").unwrap();
     ours.client().simple_query(result).unwrap();
     let refused = theirs.client().simple_query(result).unwrap_err();
-    assert_eq!(refused.code().map(|code| code.code()), Some("42501"));
+    assert_eq!(refused.code().map(|code| code.code()), Some(DENIED));
     let absent = theirs.client().query_one("SELECT jobctl.effect_result('absent')", &[]).unwrap();
     assert_eq!(absent.get::<_, Option<String>>(0), None);
 }
@@ -697,7 +702,10 @@ fn a_bad_key_or_a_missing_command_is_rejected() {
     for key in ["''", "' '", "'   '", "E'a\\nb'", "repeat('k', 256)", "NULL", "'-k'"] {
         let refused = db.client().simple_query(&format!("SELECT jobctl.record_effect({key})"));
         let refused = refused.expect_err(key);
-        assert!(refused.code().is_some_and(|code| code.code() == "22023"), "{key}: {refused:?}");
+        assert!(
+            refused.code().is_some_and(|code| code.code() == INVALID_VALUE),
+            "{key}: {refused:?}"
+        );
     }
     assert_eq!(effects(&db), "");
 }
@@ -797,7 +805,7 @@ fn an_error_of_record_effect_shows_no_result() {
         let statement = format!("SELECT jobctl.record_effect({given}, 'SECRET')");
         let error = db.client().batch_execute(&statement).unwrap_err();
         let error = error.as_db_error().unwrap();
-        assert_eq!(error.code().code(), "22023", "{given}");
+        assert_eq!(error.code().code(), INVALID_VALUE, "{given}");
         assert!(!format!("{error:?}").contains("SECRET"), "{error:?}");
     }
 }
@@ -817,7 +825,7 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
     assert_eq!(recorded(&first), Ok(true));
     assert_eq!(recorded(&first), Ok(false));
     assert_eq!(recorded(&member), Ok(false));
-    assert_eq!(recorded(&other), Err("42501".to_owned()));
+    assert_eq!(recorded(&other), Err(DENIED.to_owned()));
     assert_eq!(db.query("SELECT recorded_by FROM jobctl.job_effects"), first.name());
     // The run is what the recorder says, also if it is a run of another role.
     let run = db.enqueue(["shell", "--", "true"]);
@@ -829,7 +837,7 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
     );
     // A superuser is a member of every role.
     let owner = db.client().query_one(record, &[]).unwrap_err();
-    assert_eq!(owner.code().map(|code| code.code()), Some("42501"));
+    assert_eq!(owner.code().map(|code| code.code()), Some(DENIED));
     // No role can make another one wait for a key longer than the lock timeout of the function.
     let mut open = first.client();
     open.batch_execute("BEGIN; SELECT jobctl.record_effect('mail:2')").unwrap();
@@ -837,7 +845,7 @@ fn no_role_makes_another_one_skip_an_effect_in_sql() {
         .client()
         .simple_query("SET lock_timeout = 0; SELECT jobctl.record_effect('mail:2')")
         .unwrap_err();
-    assert_eq!(waited.code().map(|code| code.code()), Some("55P03"));
+    assert_eq!(waited.code().map(|code| code.code()), Some(LOCK_NOT_AVAILABLE));
 }
 
 #[test]

@@ -228,6 +228,7 @@ fn an_enqueue_waits_for_a_key_no_longer_than_the_lock_timeout() {
     let [blocker, role] = ["enqueuer", "enqueuer"].map(|part| Role::granted(&db, part));
     let mut open = blocker.client();
     open.batch_execute("BEGIN; SELECT jobctl.enqueue('theirs', key => 'k')").unwrap();
+    // The session has no timeout, and the function sets its own. 55P03 is lock_not_available.
     assert_eq!(
         code(&role, "SET lock_timeout = 0; SELECT jobctl.enqueue('ours', key => 'k')"),
         "55P03"
@@ -519,7 +520,8 @@ fn a_replacement_keeps_the_share_unless_it_names_another() {
             db.enqueue(job.iter().copied().chain(key).chain(flags.iter().copied()))
         };
         let id = enqueue(&["--share", "acme", "--priority", "7", "--expires-in", "1h"]);
-        // Replaces the run, and returns its share, its priority, and whether it never expires.
+        // Replaces the run, and returns its share, its priority, and whether it never expires. The
+        // priority stays, and an expiry that the replacement does not name is removed.
         let replaced = |flags: &[&'static str]| {
             assert_eq!(enqueue(&[&["--on-conflict", "replace"], flags].concat()), id);
             db.of_run(id, "share, priority, expires_at IS NULL")

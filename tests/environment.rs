@@ -480,11 +480,13 @@ fn variables_satisfy_and_exclude_each_other_like_flags() {
     let next = next.env("JOBCTL_NEXT_TIME_ZONE", "Asia/Tokyo").run().success();
     assert_eq!(next.stdout.lines().count(), 2, "{next}");
     next.stdout_has("+09:00");
+    // A batch excludes a key.
     let enqueue = jobctl(["enqueue"]).env("JOBCTL_ENQUEUE_KEY", "k");
     let enqueue = enqueue.env("JOBCTL_ENQUEUE_BATCH", "/nowhere/file").run().exits(2);
     enqueue.stderr_has("JOBCTL_ENQUEUE_BATCH").stderr_has("JOBCTL_ENQUEUE_KEY");
     // An argument is missing if neither the command line nor a variable gives it.
     jobctl(["enqueue"]).env("JOBCTL_ENQUEUE_KEY", "k").run().exits(2).stderr_has("<JOB>");
+    // An id excludes both ages: the variable is ignored, and the flag is not.
     jobctl(["prune", "3", "--dead-older-than", "7d"])
         .env("JOBCTL_PRUNE_OLDER_THAN", "7d")
         .run()
