@@ -171,12 +171,14 @@ fn cron_runs_every_documented_line_and_mails_findings() {
         fs::write(&path, text).unwrap();
         path
     };
+    // The second check writes this file. The first one mails the dead run.
     let fine = folder.path().join("fine");
     let dead = db.enqueue_script("exit 64");
     db.jobctl(["tick", "--quiet"]).run().success();
     // A job that can never work is mailed at its first failure.
     of_init.apply("[jobs.sync]\nshell = 'no_such_program'\n");
     of_init.enqueue(["sync"]);
+    // A run in each database that prints its environment.
     let dbs = [&db, &of_init];
     let ids = dbs.map(|db| db.enqueue_script("env"));
     let inputs: Vec<_> = (0..)

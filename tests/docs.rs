@@ -292,6 +292,7 @@ fn script(steps: &[Step]) -> String {
     script
 }
 
+/// Runs the commands of a page, and asserts that each prints what the page shows.
 fn check_page(path: &str) {
     let page = fs::read_to_string(root().join(path)).unwrap();
     let blocks = blocks(&page);
@@ -389,6 +390,7 @@ fn check_page(path: &str) {
     TestDb::empty().execute(&drop_roles);
 }
 
+/// Returns the files in a folder and in the folders below it.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()

@@ -586,6 +586,7 @@ fn a_narrow_terminal_shows_every_word() {
     let shown = std::fs::read_to_string(typescript).unwrap();
     assert!(shown.contains("SEVERITY  CHECK") && !shown.contains('…'), "{shown}");
     let words: Vec<_> = shown.split_whitespace().collect();
+    // The remedy of the check `ticks`, which may be wrapped anywhere.
     for word in ["`jobctl", "init", "--crontab`", "lets", "cron"] {
         assert!(words.contains(&word), "{word} in {shown}");
     }
@@ -708,6 +709,7 @@ fn each_breach_of_the_role_matrix_is_found() {
         assert_finds(&db, "grants", "ok", none);
         db.execute(&fill(change));
         assert_finds(&db, "grants", "bad", &fill(found));
+        // This also revokes both sets of privileges, so they are granted again.
         db.execute(&undo);
         worker.grant("worker");
         viewer.grant("viewer");
@@ -938,6 +940,7 @@ fn each_change_of_the_schema_is_found() {
         db.name()
     ));
     assert_eq!(found(&db), ("ok".to_owned(), ok.to_owned(), String::new()));
+    // Each role can see all objects.
     for part in ["viewer", "enqueuer"] {
         let all = findings(Role::granted(&db, part).jobctl(["doctor"]));
         assert_eq!(verdict_text_and_remedy(&all, "objects").1, ok, "{part}");
