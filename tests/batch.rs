@@ -54,6 +54,7 @@ fn a_batch_from_a_file_or_stdin_prints_one_id_per_line() {
 fn the_ids_of_a_batch_ascend_in_the_order_of_its_lines_even_over_several_jobs() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n[jobs.few]\nshell = 'true'\nmax_waiting = 9\n");
+    // A built-in job, one with a limit of waiting runs, and one without.
     let lines = [GOOD, r#"{"job_type": "few"}"#, r#"{"job_type": "a"}"#].repeat(3).join("\n");
     let printed = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success().stdout;
     assert_eq!(printed, db.query("SELECT id FROM jobctl.job_runs ORDER BY id") + "\n");

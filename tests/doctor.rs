@@ -202,6 +202,7 @@ fn doctor_finds_an_unusable_encoding() {
     let db = TestDb::encoded("LATIN1");
     let found = findings(db.jobctl(["doctor"]));
     assert_eq!(verdict(&found, "database"), "bad");
+    // The other checks find nothing.
     let bad = found.iter().filter(|finding| finding["severity"] == "bad");
     assert_eq!(bad.count(), 1, "{found:?}");
 }

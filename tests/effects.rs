@@ -582,6 +582,7 @@ fn a_signal_after_the_command_ends_the_attempts_to_record_its_result() {
 #[test]
 fn a_command_does_not_get_the_address_of_the_database() {
     let db = TestDb::new();
+    // Neither its own environment has the address, nor can it read that of jobctl.
     let once = db.jobctl(["once", "k", "--", "sh", "-c", "env; cat /proc/$PPID/environ"]);
     unprivileged(once)
         .run()

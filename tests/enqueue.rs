@@ -185,7 +185,7 @@ fn enqueue_refuses_bad_values_and_inserts_nothing() {
 }
 
 #[test]
-fn a_run_in_the_future_is_not_claimed() {
+fn a_run_in_the_future_is_not_claimed_and_one_in_the_past_is() {
     let db = TestDb::new();
     let later = db.enqueue(["--in", "1h"].into_iter().chain(SHELL));
     let past = db.enqueue(["--run-at", "2001-01-01T00:00:00Z"].into_iter().chain(SHELL));
