@@ -17,19 +17,21 @@ use std::time::{Duration, Instant};
 
 use crate::store::{Claim, ClaimResult, Lane, LastShare, Position};
 
-/// A full scan that took longer than this, and than `SLOW_PER_RUN` for each claimed run in
-/// addition, has probably read entries that it can't claim.
+/// A quick full scan takes at most this long, and `SLOW_PER_RUN` in addition for each claimed run.
+/// A slower one has probably read entries that it can't claim.
 const SLOW: Duration = Duration::from_millis(10);
-/// The additional time that a quick full scan may take for each claimed run.
+/// See `SLOW`.
 const SLOW_PER_RUN: Duration = Duration::from_micros(20);
 /// Full scans may take at most 1/20 of the time.
 const SHARE: u32 = 20;
 
+/// Where the next claim continues.
 #[derive(Debug, Default)]
 pub(super) struct ClaimCursor {
     /// The position of the last claimed run of each lane.
     last: BTreeMap<(String, i32), Position>,
-    /// Until this time, claims are continued claims, after the runs in `last`.
+    /// Before this time, claims are continued claims, after the runs in `last`. `None`: the next
+    /// claim is a full scan.
     full_scan_from: Option<Instant>,
     /// The next full scan begins after this lane.
     pub(super) after_lane: Option<Lane>,
@@ -37,19 +39,18 @@ pub(super) struct ClaimCursor {
     pub(super) after_definition: Option<i64>,
     /// The next claim continues after these shares.
     pub(super) after_shares: Vec<LastShare>,
-    /// Every claim of this rotation returned all due runs of its lanes. A rotation is a series of
-    /// full scans, after which each lane had its turn.
+    /// Every full scan of this rotation returned all due runs of its lanes. A rotation is a series
+    /// of full scans, after which each lane had its turn.
     is_exhaustive: bool,
 }
 
 impl ClaimCursor {
     /// Returns the runs after which the next claim continues; `None`: it is a full scan.
     pub(super) fn positions(&self, now: Instant) -> Option<Vec<Position>> {
-        let continues = self.full_scan_from.is_some_and(|from| now < from);
-        continues.then(|| self.last.values().cloned().collect())
+        if now < self.full_scan_from? { Some(self.last.values().cloned().collect()) } else { None }
     }
 
-    /// Returns whether the last rotation claimed all due runs.
+    /// Returns whether the latest rotation is complete, and has claimed all due runs.
     pub(super) fn found_all(&self) -> bool {
         self.is_exhaustive
             && self.after_lane.is_none()
@@ -57,8 +58,8 @@ impl ClaimCursor {
             && self.after_shares.is_empty()
     }
 
-    /// Updates the state after a claim: what it `asked` for, when it was sent, how long it `took`,
-    /// and what it has `taken`.
+    /// Takes the result of a claim: what it `asked` for, when it was sent, how long it `took`, and
+    /// what it has `taken`. Decides where the next claim looks.
     pub(super) fn observe(
         &mut self,
         asked: &Claim,
@@ -66,38 +67,63 @@ impl ClaimCursor {
         took: Duration,
         taken: &ClaimResult,
     ) {
-        let claimed = &taken.claimed;
+        self.observe_shares(asked, taken);
+        if asked.after.is_none() {
+            self.observe_full_scan(asked, sent_at, took, taken);
+            if self.full_scan_from.is_none() {
+                // The next claim is a full scan, too, so it does not continue after these runs.
+                return;
+            }
+        }
+        for run in taken.claimed.iter().filter_map(|run| run.position.as_ref()) {
+            self.last.insert((run.queue.clone(), run.priority), run.clone());
+        }
+    }
+
+    /// Notes after which definition and which shares the next claim continues.
+    fn observe_shares(&mut self, asked: &Claim, taken: &ClaimResult) {
         // Each claim looks at the locks of runs from the first one, so their old place does not
         // matter.
         self.after_shares.retain(|share| share.definition != LastShare::OF_LOCKS);
         if asked.limits {
+            // Forget the shares of the definitions that the claim looked at: from the one after
+            // `begin` to the last one. It returns new shares for these.
             let begin = asked.after_definition.unwrap_or(0);
-            let is_passed = |id: i64| taken.last_definition.is_some_and(|last| id > last);
-            self.after_shares
-                .retain(|share| share.definition <= begin || is_passed(share.definition));
+            self.after_shares.retain(|share| {
+                let is_before = share.definition <= begin;
+                let is_behind = taken.last_definition.is_some_and(|last| share.definition > last);
+                is_before || is_behind
+            });
             self.after_definition = taken.last_definition;
         }
         self.after_shares.extend(taken.last_shares.iter().cloned());
-        if asked.after.is_none() {
-            self.scan_fully();
-            let short = asked.is_short(claimed);
-            self.is_exhaustive = short && (self.is_exhaustive || asked.after_lane.is_none());
-            self.after_lane.clone_from(&taken.last_lane);
-            if short && taken.last_lane.is_some() {
-                // The next claim reads other lanes, so where this one ended does not matter.
-                return;
-            }
-            // The claim may have read over any number of runs that a limit keeps waiting.
-            let reads_over = asked.limits && short;
-            let runs = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
-            if !reads_over && took <= SLOW + SLOW_PER_RUN * runs {
-                // This claim was quick: the next one is a full scan, too.
-                return;
-            }
-            self.full_scan_from = Some(sent_at + took * SHARE);
+    }
+
+    /// Decides after a full scan which lanes the next full scan reads, and whether the next claims
+    /// are continued claims until full scans have taken no more than their part of the time.
+    fn observe_full_scan(
+        &mut self,
+        asked: &Claim,
+        sent_at: Instant,
+        took: Duration,
+        taken: &ClaimResult,
+    ) {
+        self.scan_fully();
+        let is_short = asked.is_short(&taken.claimed);
+        let begins_rotation = asked.after_lane.is_none();
+        self.is_exhaustive = is_short && (self.is_exhaustive || begins_rotation);
+        self.after_lane.clone_from(&taken.last_lane);
+        if is_short && taken.last_lane.is_some() {
+            // The rotation goes on: the next claim is a full scan of other lanes.
+            return;
         }
-        for run in claimed.iter().filter_map(|run| run.position.as_ref()) {
-            self.last.insert((run.queue.clone(), run.priority), run.clone());
+        // With limits, a claim that finds too few runs may have read over any number of runs that
+        // a limit keeps waiting. So it does not count as quick.
+        let reads_over = asked.limits && is_short;
+        let runs = u32::try_from(taken.claimed.len()).unwrap_or(u32::MAX);
+        let is_quick = !reads_over && took <= SLOW + SLOW_PER_RUN * runs;
+        if !is_quick {
+            self.full_scan_from = Some(sent_at + took * SHARE);
         }
     }
 
@@ -105,9 +131,10 @@ impl ClaimCursor {
     /// for. Returns when to claim.
     ///
     /// Usually that is now, with a full scan, because a continued claim does not see earlier runs
-    /// and other lanes. But if the last rotation left no due run, another full scan would cost much
-    /// and probably find little. While the tick `holds` runs it has work, so it waits until full
-    /// scans are allowed again. Without runs it scans now, because it may exit if nothing is due.
+    /// and other lanes. But if the latest rotation left no due run, another full scan would cost
+    /// much and probably find little. While the tick `holds` runs, it has work, so it waits until
+    /// full scans are allowed again. Without runs, it scans now, because it may exit if nothing is
+    /// due.
     pub(super) fn after_short(&mut self, now: Instant, holds: bool) -> Instant {
         match self.full_scan_from {
             Some(from) if holds && self.found_all() => from,

@@ -26,24 +26,27 @@ const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 /// long: as long as a tick of cron lasts.
 pub(super) const LIMITED_PAUSE: Duration = Duration::from_secs(60);
 
+/// What the tick knows for its next claim.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) prefetch: Prefetch,
     cursor: ClaimCursor,
-    /// When to claim, or without the claim right, when to ask for it. `None`: when a run has ended,
-    /// because no run is due or no thread is free.
+    /// When to claim, or without the claim right, when to ask for it. `None`: not before a run has
+    /// ended, because no run is due or no thread is free.
     claim_at: Option<Instant>,
+    /// The end of a pause after an error: no claim is sent earlier.
     not_before: Instant,
     /// When the run that was recorded last is due again, if its backoff is very short.
     due_again: Option<Instant>,
     /// Since when every claim has skipped a limited definition that another session has locked.
     skipped_since: Option<Instant>,
-    /// Runs that may still be started.
+    /// How many more runs `--limit` allows the tick to start.
     left: usize,
     /// Whether to poll until the time is spent.
     linger: bool,
-    /// How many runs one claim takes: fewer after one that took too long.
+    /// How many runs one claim takes at most: fewer after a claim that took too long.
     batch: BatchSize,
+    /// What the latest wake returned.
     woken: Woken,
     /// The claim right lasts until this time at least. Later it may have ended.
     right_until: Instant,
@@ -76,16 +79,18 @@ impl Claims {
         }
     }
 
-    /// Whether the tick has its worker's claim right, unless the right has ended.
+    /// Whether the tick has got its worker's claim right, and not released or lost it. The right
+    /// may have ended meanwhile, see `may_claim`.
     pub(super) fn has_right(&self) -> bool {
         self.woken.may_claim
     }
 
-    /// Whether the tick has the claim right now.
+    /// Whether the tick has the claim right, which has not ended yet.
     pub(super) fn may_claim(&self, now: Instant) -> bool {
         self.woken.may_claim && now < self.right_until
     }
 
+    /// Whether the latest wake found that another tick of the worker has the claim right.
     pub(super) fn other_claims(&self) -> bool {
         self.woken.other_claims
     }
@@ -100,23 +105,25 @@ impl Claims {
         self.woken.may_claim = false;
     }
 
-    /// Whether as many runs were started as `--limit` allows. Claimed runs that wait for a thread
-    /// may still be released; then the tick may claim others.
+    /// Whether as many runs were started as `--limit` allows.
     pub(super) fn are_used_up(&self, pool: &PoolState) -> bool {
+        // Claimed runs that wait for a thread may still be released. Then the tick may claim others.
         self.left == 0 && pool.waiting == 0
     }
 
+    /// Whether no claim is planned, because there is nothing to claim before a run ends.
     pub(super) fn is_idle(&self) -> bool {
         self.claim_at.is_none() && self.due_again.is_none()
     }
 
-    /// Returns when to claim; `None`: when a run has ended.
+    /// Returns when to claim; `None`: not before a run has ended.
     pub(super) fn due(&self) -> Option<Instant> {
         let due = self.claim_at.into_iter().chain(self.due_again).min();
         due.map(|due| due.max(self.not_before))
     }
 
-    /// A run ended or was released, so that others may be claimed.
+    /// Makes a claim due now, because others may be claimed: for example, a run ended or was
+    /// released.
     pub(super) fn claim_soon(&mut self, now: Instant) {
         self.claim_at = Some(now);
     }
@@ -126,34 +133,37 @@ impl Claims {
         self.not_before = now + CLAIM_PAUSE;
     }
 
-    /// A recorded run is due again after `wait`.
+    /// Notes that a recorded run is due again after `wait`. If that is very soon, the tick does not
+    /// end before, and claims then.
     pub(super) fn note_due_again(&mut self, now: Instant, wait: Duration) {
         if wait < prefetch::WINDOW {
             self.due_again = Some(now + wait);
         }
     }
 
-    /// Returns the next claim, now that it is due and the tick has the claim right. `None`: there
-    /// is nothing to claim for. Then this decides when to look again.
+    /// Returns the next claim, now that it is due and the tick has the claim right. `None`: no slot
+    /// is free for another run. Then this also decides when to try again.
     pub(super) fn next_claim(&mut self, now: Instant, pool: &PoolState) -> Option<Claim> {
         if self.due_again.take_if(|due| now >= *due).is_some() {
-            // If the claim fails, it is tried again.
+            // `claim_at` stays set if the claim fails, so the claim is tried again.
             self.claim_at = Some(now);
         }
         let held = pool.running + pool.waiting;
         let wanted = self.prefetch.wanted(pool.size, held);
         let wanted = wanted.min(self.left).min(self.batch.at_most());
         if wanted == 0 {
+            // When a run has ended, there is a slot again.
             self.claim_at = None;
             return None;
         }
         let allowed = match self.woken.held_by_others {
-            // The worker's only tick may exceed its concurrency: very short runs are prefetched.
+            // `wanted` may exceed the number of threads, to prefetch very short runs.
             0 => wanted,
+            // The runs of all ticks of the worker together must not exceed `--concurrency`.
             others => wanted.min(pool.size.saturating_sub(held + others)),
         };
         if allowed == 0 {
-            self.wait_for_others(now);
+            self.ask_again_if_lingering(now);
             self.gives_up_right = !self.linger;
             return None;
         }
@@ -161,10 +171,11 @@ impl Claims {
         Some(Claim {
             at_most: i32::try_from(allowed).unwrap_or(i32::MAX),
             free_threads: i32::try_from(pool.size.saturating_sub(held)).unwrap_or(i32::MAX),
-            // Enough for the largest payload on each thread.
+            // Besides prefetched runs, enough for the largest payload on each thread.
             bytes: i64::try_from(prefetch::BYTES_AHEAD + pool.size * PAYLOAD_LIMIT)
                 .unwrap_or(i64::MAX),
-            // Only a full scan shows that nothing is due, unless it skips a locked definition.
+            // Only a full scan shows that nothing more is due, and not if it skips the runs of a
+            // locked definition.
             release_right: !self.linger && after.is_none() && self.skipped_since.is_none(),
             after,
             after_lane: self.cursor.after_lane.clone(),
@@ -175,14 +186,15 @@ impl Claims {
         })
     }
 
-    /// Other ticks of this worker have the claim right or all slots. Only a lingering tick looks
-    /// again later.
-    fn wait_for_others(&mut self, now: Instant) {
+    /// Stops claiming, because the tick has no claim right, or other ticks of its worker use all
+    /// slots. A lingering tick asks again later. Another tick claims nothing more until one of its
+    /// runs has ended.
+    fn ask_again_if_lingering(&mut self, now: Instant) {
         self.claim_at = self.linger.then(|| now + RIGHT_POLL);
         self.due_again = None;
     }
 
-    /// Returns the request of a wake. The tick holds the claims `own`.
+    /// Returns the request of a wake. `own`: the claims that the tick holds.
     pub(super) fn wake_request(
         &self,
         right_lasts: Duration,
@@ -195,27 +207,32 @@ impl Claims {
         Wake { keeps_right, right_lasts, own_claims: own.collect(), until, failed_claim, slow }
     }
 
-    /// Reacts to the answer to a wake. If the tick has the claim right, the right lasts until
-    /// `right_until` at least.
+    /// Takes the answer to a wake, which has asked for the right to claim runs for this tick's
+    /// worker. If the tick has got that right, it lasts until `right_until` at least. If not, the
+    /// tick stops claiming.
     pub(super) fn woken(&mut self, now: Instant, woken: Woken, right_until: Instant) {
-        (self.woken, self.gives_up_right, self.right_until) = (woken, false, right_until);
-        // The next wake may fire runs, and take the right for them.
-        if !woken.may_claim && !woken.has_more {
-            self.wait_for_others(now);
+        self.woken = woken;
+        self.right_until = right_until;
+        self.gives_up_right = false;
+        // If the wake has left work (`has_more`), the next one may fire runs, and get the right for
+        // them. So the tick does not stop yet.
+        let may_get_right = woken.may_claim || woken.has_more;
+        if !may_get_right {
+            self.ask_again_if_lingering(now);
         }
     }
 
-    /// A claim of `size` runs took too long. The next claim takes half as many runs.
+    /// Makes the next claim smaller, because a claim of `size` runs took too long.
     pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
         self.batch.too_long(size, error);
     }
 
-    /// After a claim of runs of limited definitions took too long: leaves these runs out for a
-    /// while, so that others are claimed. Does so if a time limit ended the statement, or if the
-    /// connection was lost for the second time in a row: one loss may be an outage. Returns whether
-    /// it does.
+    /// Reacts to a claim of runs of limited definitions that took too long. Leaves such runs out
+    /// for a while, so that others are claimed, if a time limit ended the statement, or if the
+    /// connection was lost for the second time in a row. Returns whether it leaves them out.
     pub(super) fn limited_failed(&mut self, now: Instant, error: &store::Error) -> bool {
         let is_lost = error.kind == Kind::Lost;
+        // The first loss may be an outage that has nothing to do with the claim.
         let leaves_out = error.is_too_slow || is_lost && self.lost_limited;
         self.lost_limited = is_lost && !leaves_out;
         if leaves_out {
@@ -224,13 +241,14 @@ impl Claims {
         leaves_out
     }
 
-    /// A claim succeeded, so the next one may take twice as many runs; see `BatchSize::accepted`.
+    /// Lets the next claim take twice as many runs, because one succeeded; see
+    /// `BatchSize::accepted`.
     pub(super) fn accepted(&mut self, is_quick: bool) {
         self.batch.accepted(is_quick);
     }
 
     /// Decides when and where to claim next, after a claim that was sent at `sent_at` and took
-    /// `took`. `holds`: the tick has claimed runs.
+    /// `took`. `holds`: the tick holds runs.
     pub(super) fn claimed(
         &mut self,
         now: Instant,
@@ -240,10 +258,16 @@ impl Claims {
         taken: &ClaimResult,
         holds: bool,
     ) {
-        self.lost_limited &= !claim.limits;
+        if claim.limits {
+            self.lost_limited = false;
+        }
         if taken.claimed.is_empty() && now >= self.right_until {
-            // Perhaps the right ended before the claim, so ask for it again.
-            self.woken.may_claim &= !claim.release_right;
+            // Perhaps the right ended before the claim, which then found nothing. `may_claim` is
+            // false now, so the tick asks for the right again.
+            if claim.release_right {
+                // It may have ended because the claim released it.
+                self.lose_right();
+            }
             return self.claim_soon(now);
         }
         self.cursor.observe(claim, sent_at, took, taken);
@@ -252,17 +276,19 @@ impl Claims {
         if taken.has_released {
             self.lose_right();
         }
-        // Another session has locked a limited definition. Another tick's claim unlocks it soon; a
-        // person's open transaction may keep the lock for hours.
         let skipped = is_short && taken.skipped.is_some();
-        self.skipped_since = skipped.then(|| self.skipped_since.unwrap_or(now));
+        self.skipped_since = if skipped { self.skipped_since.or(Some(now)) } else { None };
         self.claim_at = if !is_short {
+            // More runs may be due.
             Some(now)
         } else if skipped && !self.skips_for_long(now) {
+            // Another session has locked a limited definition. A claim of another tick unlocks it
+            // soon, but the open transaction of a person may keep the lock for hours.
             Some(now + DEFINITION_POLL)
         } else if claim.after.is_some() {
             Some(self.cursor.after_short(now, holds))
         } else if !self.cursor.found_all() {
+            // This full scan has not looked at all lanes and definitions.
             Some(now)
         } else {
             self.linger.then(|| now + LINGER_POLL)
@@ -270,13 +296,13 @@ impl Claims {
         self.left = self.left.saturating_sub(taken.claimed.len());
     }
 
-    /// Whether a session has locked a limited definition for longer than a claim does.
+    /// Whether a session has locked a limited definition for longer than a claim locks it.
     pub(super) fn skips_for_long(&self, now: Instant) -> bool {
         self.skipped_since.is_some_and(|since| now >= since + DEFINITION_TIMEOUT)
     }
 
-    /// A claimed run could not be started. The next claim is a full scan for runs that can start at
-    /// once.
+    /// Reacts to a claimed run that did not start: it does not count for `--limit`, and the next
+    /// claim is a full scan for runs that can start at once.
     pub(super) fn unstarted(&mut self) {
         self.prefetch.reset();
         self.cursor.reset();

@@ -20,14 +20,15 @@ use crate::upkeep::{self, TimeSlice, UnclaimableSearch, Upkeep, UpkeepState};
 /// The tick's session.
 pub(super) struct Database {
     store: Store,
+    /// The present search for runs that can't be claimed. It goes on from wake to wake.
     search: Option<UnclaimableSearch>,
     state: UpkeepState,
     /// How many outputs the next statement stores.
     output_batch: BatchSize,
     /// Ended runs. The blocked runs that wait for them are neither released nor cancelled yet.
     followed: Vec<i64>,
-    /// How many requests in a row could not release or cancel these blocked runs, because other
-    /// sessions had locked them.
+    /// How often in a row this tick could not release or cancel any of these blocked runs, because
+    /// other sessions had locked them.
     undecided: usize,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Database {
 const MOST_UNDECIDED: usize = 5;
 
 impl Database {
-    /// A signal sets `interrupted`, which ends a wait early.
+    /// Returns a session over this connection. A signal sets `interrupted`, which ends a wait early.
     pub(super) fn over(client: Client, interrupted: Arc<AtomicBool>) -> Self {
         let store = Store::over(client, interrupted);
         Self {
@@ -79,6 +80,8 @@ impl Database {
         let began = Instant::now();
         let timeouts = timing.timeouts_of(&request, timeout, began);
         let short = timeouts.short();
+        // Followers of runs that ended in earlier requests: a step may then claim them, and after
+        // `Leave`, only the wake of another tick would decide about them.
         if matches!(request, Request::Step { .. } | Request::Leave { .. }) {
             self.decide_followers(short);
         }
@@ -86,8 +89,7 @@ impl Database {
         let Self { store, search, state, output_batch, .. } = self;
         match request {
             Request::Wake(wake) => {
-                let Plan { filter, concurrency, .. } = plan;
-                let concurrency = *concurrency;
+                let (concurrency, filter) = (plan.concurrency, &mut plan.filter);
                 let mut upkeep =
                     Upkeep { store, holder, filter, concurrency, state, search, seen_ticks };
                 let woken = upkeep.wake(wake);
@@ -124,8 +126,8 @@ impl Database {
     }
 
     /// Completes a step: reads the results that its claimed runs get, and decides about the
-    /// followers of the `ended` runs. With a claim (`has_claim`), the next request decides, because
-    /// claimed runs start first.
+    /// followers of the `ended` runs. If the step had a claim, the next request decides instead,
+    /// because claimed runs start first.
     fn complete(
         &mut self,
         mut step: StepResult,
@@ -141,12 +143,13 @@ impl Database {
         StepResult { follows: !self.followed.is_empty(), ..step }
     }
 
-    /// Returns the number of due runs that match, at most `most`.
+    /// Returns the number of due runs that this tick may claim, at most `most`.
     pub(super) fn count_due(&self, plan: &Plan, most: i64) -> store::Result<usize> {
         self.store.preview(&plan.worker, &plan.filter, most).map(|due| due.len())
     }
 
-    /// Returns words for what the tick leaves alone on purpose, such as held runs.
+    /// Returns words for what the tick leaves alone on purpose, such as held runs. Counts at most
+    /// `most` of each kind: for `most` or more, the words are "over `most - 1`".
     pub(super) fn left_alone(&self, plan: &Plan, most: i64) -> store::Result<String> {
         let counts = self.store.count_stopped(&plan.worker, &plan.filter, most)?;
         Ok(health::left_alone(&counts, most - 1))
@@ -158,28 +161,29 @@ impl Database {
 }
 
 /// Reads the results that these runs get, one run at a time: a run whose results can't be read must
-/// not delay the others. No statement begins after the time limit of one. The claims of the runs
-/// whose results are still unread then are released.
+/// not delay the others. Begins no statement after the time that one statement may take. If the
+/// results of a run are still unread then, the run does not start, and its claim is released.
 fn read_results(store: &mut Store, claimed: &mut [Claimed], timeouts: Timeouts) {
     store.set_timeouts(timeouts);
     let until = Instant::now() + timeouts.statement;
     for run in claimed.iter_mut().filter(|run| run.passes_results) {
-        run.results = match store.results(run.id) {
+        let results = match store.results(run.id) {
+            Ok(results) => Ok(results),
+            // The connection is lost, so the next statement would fail, too.
             Err(error) if error.kind == Kind::Lost => return,
-            Err(error) if error.may_be_about_rows() => {
-                Some(Err(Failure::BadPayload(error.to_string())))
-            }
-            Err(error) => Some(Err(Failure::Spawn(error.for_log()))),
-            Ok(results) => Some(Ok(results)),
+            Err(error) if error.may_be_about_rows() => Err(Failure::BadPayload(error.to_string())),
+            Err(error) => Err(Failure::Spawn(error.for_log())),
         };
+        run.results = Some(results);
         if Instant::now() >= until {
             return;
         }
     }
 }
 
-/// Stores what jobs have printed; no statement begins after `until`. Returns the ids of the runs
-/// whose output is still to be stored. A rejected output is dropped, so its run is not among them.
+/// Stores what jobs have printed. Begins no statement after `until`. Returns the ids of the runs
+/// whose output is still to be stored, without those whose output the database rejects: sending it
+/// again would not help.
 fn store_output(
     store: &Store,
     worker: &str,

@@ -57,7 +57,7 @@ pub(super) trait Runtime {
     /// Takes what the job of a claim has printed, if that is new.
     fn take_output(&mut self, claim: &FencingToken) -> Option<String>;
 
-    /// The output of the job of a claim was not stored, so it is new again.
+    /// Makes the output of the job of a claim count as new again, because it was not stored.
     fn keep_output(&mut self, claim: &FencingToken);
 
     /// Drops the connection and the attempt to connect.
@@ -69,21 +69,21 @@ pub(super) trait Runtime {
     /// Takes the result of the attempt to connect, once it is there.
     fn take_connection(&mut self) -> Option<anyhow::Result<()>>;
 
-    /// Logs a line. `claim` is the one that it is about, if there is one.
+    /// Logs a line, and the claim that it is about, if it is about one.
     fn log(&mut self, level: Level, line: &str, claim: Option<&FencingToken>);
 
     /// Logs and counts a result that was recorded with this status of its run; `None`: its lease
     /// was lost.
     fn recorded(&mut self, judged: &JudgedAttempt, status: Option<Status>);
 
-    /// The machine gets an event. Only a simulation needs to know.
+    /// Learns that the machine gets this event. Only a simulation needs it.
     fn observe(&mut self, _event: &Event) {}
 }
 
 /// What to do before the next step.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Nothing.
+    /// Nothing: call `step` again.
     Continue,
     /// Wait until this time, a signal, the pool or a connection; then call `woken`.
     Wait(Option<Instant>),
@@ -98,16 +98,15 @@ pub(super) struct Driver {
     pub(super) machine: Machine,
     /// Events for the machine, the oldest first.
     pub(super) events: VecDeque<Event>,
-    /// Instructions of the latest event, the next one first.
+    /// Instructions that the machine returned and that are not performed yet, the next one first.
     instructions: VecDeque<Instruction>,
     /// When to begin to connect.
     pub(super) connect_at: Option<Instant>,
-    /// The claims whose leases were extended, and whose output was not looked at since.
+    /// The claims whose leases were extended, and whose output was not taken since.
     extended: BTreeSet<FencingToken>,
-    /// The claims whose output was sent last.
+    /// The claims whose output is in the latest `Request::Store`.
     output_sent: Vec<FencingToken>,
-    /// The last claim whose output was sent. The next request with output begins with the claim
-    /// after it, so each job has its turn.
+    /// The last claim whose output was sent. The next request with output begins after it.
     output_cursor: Option<FencingToken>,
 }
 
@@ -126,7 +125,8 @@ impl Driver {
         }
     }
 
-    /// Performs the instructions of the latest event. Then tells the machine the next one.
+    /// Performs the instructions of the latest event. Then tells the machine the next event. Returns
+    /// early if an instruction sends a request or ends the tick, or if there is no event.
     pub(super) fn step(&mut self, runtime: &mut impl Runtime) -> Step {
         while let Some(instruction) = self.instructions.pop_front() {
             if let Some(step) = self.perform(runtime, instruction) {
@@ -134,11 +134,13 @@ impl Driver {
             }
         }
         let Some(event) = self.events.pop_front() else {
-            if !runtime.wake_when(self.machine.wake_when(), self.machine.bytes()) {
-                return Step::Wait(self.machine.until().into_iter().chain(self.connect_at).min());
+            let is_reached = runtime.wake_when(self.machine.wake_when(), self.machine.bytes());
+            if is_reached {
+                // The pool would not end a wait, so do not wait.
+                self.woken(runtime);
+                return Step::Continue;
             }
-            self.woken(runtime);
-            return Step::Continue;
+            return Step::Wait(self.machine.until().into_iter().chain(self.connect_at).min());
         };
         runtime.observe(&event);
         let instructions = self.machine.on(runtime.now(), runtime.pool(), event);
@@ -161,16 +163,19 @@ impl Driver {
     /// Continues with the answer to the request of `Step::Ask`.
     pub(super) fn answered(&mut self, runtime: &mut impl Runtime, answer: Answer) {
         self.take_events(runtime);
-        if let Answer::Store(unsaved) = &answer {
-            let is_unsaved = |id| unsaved.as_ref().map_or(true, |unsaved| unsaved.contains(id));
-            let unsaved = self.output_sent.iter().filter(|claim| is_unsaved(&claim.id));
-            unsaved.for_each(|claim| runtime.keep_output(claim));
+        if let Answer::Store(result) = &answer {
+            for claim in &self.output_sent {
+                let is_stored = result.as_ref().is_ok_and(|unstored| !unstored.contains(&claim.id));
+                if !is_stored {
+                    runtime.keep_output(claim);
+                }
+            }
         }
         self.events.push_back(Event::Answered(answer));
     }
 
-    /// Takes signals and ended attempts. They precede a new connection and an answer, so the next
-    /// statement records them.
+    /// Turns signals and ended attempts into events. Callers do this before they add a connection or
+    /// an answer, so the first statement after that already records these results.
     fn take_events(&mut self, runtime: &mut impl Runtime) {
         let signals = runtime.take_signals();
         self.events.extend((0..signals).map(|_| Event::Signal));
@@ -185,13 +190,15 @@ impl Driver {
         if self.connect_at.take_if(|at| runtime.now() >= *at).is_some() {
             runtime.connect();
         }
-        self.events.extend(runtime.take_connection().map(|connected| match connected {
-            Ok(()) => Event::Connected,
-            Err(error) => Event::ConnectFailed(error),
-        }));
+        match runtime.take_connection() {
+            Some(Ok(())) => self.events.push_back(Event::Connected),
+            Some(Err(error)) => self.events.push_back(Event::ConnectFailed(error)),
+            None => {}
+        }
     }
 
-    /// Performs an instruction. Returns what to wait for.
+    /// Performs an instruction. Returns the step that it needs from the caller: to get an answer, or
+    /// to exit.
     fn perform(&mut self, runtime: &mut impl Runtime, instruction: Instruction) -> Option<Step> {
         match instruction {
             Instruction::Connect(pause) => {
@@ -211,8 +218,9 @@ impl Driver {
                 return Some(Step::Ask(Box::new(request), timeout));
             }
             Instruction::Start(tasks) => {
-                let failed = runtime.submit(tasks).err();
-                self.events.extend(failed.map(Event::Failed));
+                if let Err(error) = runtime.submit(tasks) {
+                    self.events.push_back(Event::Failed(error));
+                }
             }
             Instruction::Withdraw => {
                 // Handle this event first: the pool's state already lacks these runs. The machine
@@ -233,9 +241,11 @@ impl Driver {
         None
     }
 
-    /// Takes what running jobs have printed, as much as one request stores: of each job whose lease
-    /// was extended since its output was taken last. Goes on with the jobs after the last ones.
+    /// Takes the new output of the jobs whose leases were extended, until it is enough for one
+    /// request. Begins with the claim after the one that ended the latest request, so that each job
+    /// has its turn.
     fn take_output(&mut self, runtime: &mut impl Runtime) -> Vec<(FencingToken, String)> {
+        // Before the first request there is no cursor: `None` is less than any claim.
         let (before, after): (Vec<_>, Vec<_>) =
             self.extended.iter().partition(|claim| Some(**claim) <= self.output_cursor);
         self.output_sent.clear();
@@ -257,8 +267,8 @@ impl Driver {
     }
 }
 
-/// Returns 50 to 100 % of the pause, by a random number in 0..1: not all ticks connect at the same
-/// time.
+/// Returns 50 to 100 % of the pause, by a random number in 0..1, so that not all ticks connect at
+/// the same time.
 fn spread(pause: Duration, random: f64) -> Duration {
     pause.mul_f64(0.5 + random / 2.0)
 }

@@ -33,6 +33,7 @@ pub(crate) struct Task {
 /// What became of a claimed run.
 #[derive(Debug)]
 pub(crate) enum Ended {
+    /// The attempt has a result.
     Judged(Box<JudgedAttempt>),
     /// The attempt was stopped or withdrawn before it could start.
     Unstarted(Claimed),
@@ -48,15 +49,16 @@ impl Ended {
         }
     }
 
-    /// Returns the bytes of output.
+    /// Returns the number of bytes of output; 0 without an attempt.
     pub(crate) fn bytes(&self) -> usize {
         if let Self::Judged(judged) = self { judged.bytes() } else { 0 }
     }
 }
 
-/// Executes a run on the calling thread, and judges the result.
+/// Executes a run on the calling thread, and judges the result. Does not start a run that was asked
+/// to stop, whose time to start is over, or whose predecessors' results were not read in time.
 pub(crate) fn execute(run: Claimed, executor: &Executor, stop: &Stop) -> Ended {
-    // The next claim tries again to read the results.
+    // The run is claimed again later, and that tries again to read the results.
     let is_unread = run.passes_results && run.results.is_none();
     if is_unread || stop.asked().is_some() || stop.is_too_late() {
         return Ended::Unstarted(run);
@@ -101,10 +103,12 @@ fn identity(run: &Claimed) -> AttemptIdentity {
     }
 }
 
-/// Returns what to execute: by the run's definition, or by the payload of a built-in job.
+/// Returns what to execute: by the run's definition, or by the payload of a built-in job. Fails if
+/// the job has neither, if it can't be read, or if the input can't be read.
 fn action(run: &Claimed) -> Result<Action, Failure> {
     let job_type = run.job_type.escape_debug();
     let input = input_of(run)?;
+    // A built-in job needs no definition, even if the database has one by its name.
     let definition = run.definition.as_ref().filter(|_| !action::is_built_in(&run.job_type));
     let action = match definition {
         Some(definition) => Action::of_definition(definition.kind, &definition.action, &input)
@@ -116,9 +120,9 @@ fn action(run: &Claimed) -> Result<Action, Failure> {
     action.map_err(Failure::BadPayload)
 }
 
-/// Returns the input of a defined job: the run's payload. If the definition has `pass_result`, it
-/// is an object with the payload and the results of the runs that this one waited for. Fails if
-/// those can't be read.
+/// Returns the input of a defined job: the run's payload. If the definition has `pass_result`, the
+/// input is an object with the payload and the results of the runs that this run waited for. Fails
+/// if these results can't be read.
 fn input_of(run: &Claimed) -> Result<Cow<'_, str>, Failure> {
     let payload = &run.payload;
     match &run.results {
@@ -128,8 +132,8 @@ fn input_of(run: &Claimed) -> Result<Cow<'_, str>, Failure> {
     }
 }
 
-/// An attempt that ended, and the run's next status. It is judged once, even if recording it takes
-/// several tries.
+/// An attempt that ended, and the run's next status. The attempt is judged once, even if it takes
+/// several tries to record its result.
 #[derive(Debug)]
 pub(crate) struct JudgedAttempt {
     pub(crate) run: Claimed,
@@ -137,7 +141,7 @@ pub(crate) struct JudgedAttempt {
     pub(crate) finished: Instant,
     pub(crate) next_status: NextStatus,
     result: AttemptResult,
-    /// The database rejected its texts.
+    /// The database rejected the texts of the result, so they were replaced.
     is_stripped: bool,
 }
 
@@ -156,14 +160,14 @@ impl JudgedAttempt {
             max_attempts: run.max_attempts - run.uncounted_attempts,
             backoff: &run.backoff,
             random,
-            // Approximates the database's time: it is behind by the wait for a thread.
+            // The database's time, approximately: without the time that the run waited for a thread.
             now: run.claimed_at + (finished - started),
         };
         let next_status = NextStatus::of(&result, &facts);
         Self { run, started, finished, next_status, result, is_stripped: false }
     }
 
-    /// The bytes of output.
+    /// Returns the number of bytes of output.
     pub(crate) fn bytes(&self) -> usize {
         self.result.output.text.len()
     }
@@ -178,7 +182,7 @@ impl JudgedAttempt {
         !std::mem::replace(&mut self.is_stripped, true)
     }
 
-    /// Returns the arguments of a statement that is sent now.
+    /// Returns the result as arguments of a statement that is sent now.
     pub(crate) fn finish(&self, now: Instant) -> Finish {
         let Self { run, started, finished, next_status, result, .. } = self;
         let output = &result.output;
@@ -225,13 +229,13 @@ impl JudgedAttempt {
     /// Returns the time until the next attempt of a run that has this status now, if it has one.
     fn next_wait(&self, status: Option<Status>) -> Option<Duration> {
         let Self { run, started, finished, next_status, .. } = self;
-        let starts_after = *finished - *started + next_status.wait;
-        let is_in_time = run.expires_in.is_none_or(|left| starts_after < left);
         let is_snoozed =
             status == Some(Status::Queued) && next_status.outcome == HistoryOutcome::Snoozed;
-        (status == Some(Status::Failed) || is_snoozed)
-            .then_some(next_status.wait)
-            .filter(|_| is_in_time)
+        let waits = status == Some(Status::Failed) || is_snoozed;
+        // The run may expire before its next attempt.
+        let starts_after = *finished - *started + next_status.wait;
+        let is_in_time = run.expires_in.is_none_or(|left| starts_after < left);
+        if waits && is_in_time { Some(next_status.wait) } else { None }
     }
 
     /// Returns how the attempt ended.
@@ -246,18 +250,20 @@ impl JudgedAttempt {
         }
     }
 
-    /// Returns the last line of a failed attempt's output.
+    /// Returns the last line of the output, if the attempt failed.
     fn last_line(&self) -> Option<&str> {
-        (self.next_status.outcome == HistoryOutcome::Failed)
-            .then(|| self.result.output.last_line())
-            .flatten()
+        match self.next_status.outcome {
+            HistoryOutcome::Failed => self.result.output.last_line(),
+            _ => None,
+        }
     }
 
     /// Returns how the attempt ended, after which time, and what else is known.
     pub(super) fn what_happened(&self) -> String {
         let Self { started, finished, result, .. } = self;
         let ended = match &result.outcome {
-            // A timeout names its duration; the other failures started nothing.
+            // Leave out the time: a timeout names its duration, and the other failures started
+            // nothing.
             Outcome::Failed(
                 Failure::Timeout(_)
                 | Failure::Spawn(_)

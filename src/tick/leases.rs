@@ -1,17 +1,19 @@
 //! The leases of a tick. One statement renews many of them. The tick counts a lease from before
-//! that statement was sent, so it stops the job before another worker may claim the run. Pure.
+//! the statement was sent. So the lease ends for the tick before it ends in the database, and the
+//! tick stops the job before another worker may claim the run. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::store::{self, BatchSize, FencingToken};
 
-/// A claimed run that is executed, waits for a thread, has an unrecorded result, or must be
-/// released.
+/// The lease of a claimed run. The run is executed, waits for a thread, has an unrecorded result, or
+/// must be released.
 #[derive(Debug)]
 pub(super) struct Lease {
     expires: Instant,
-    /// When the lease in the run's row ends. It is over while `job_locked_runs` keeps the lease.
+    /// When the lease in the run's row ends. That may be in the past while `job_locked_runs` keeps
+    /// the lease.
     row_expires: Instant,
     /// Renewing the row takes too long, so `job_locked_runs` keeps the lease.
     is_slow: bool,
@@ -24,8 +26,8 @@ impl Lease {
         self.expires
     }
 
-    /// Extends the lease, which was renewed in the row of its run if `in_row`, and otherwise only
-    /// in `job_locked_runs`.
+    /// Extends the lease. `in_row`: it was renewed in the row of its run, not only in
+    /// `job_locked_runs`.
     pub(super) fn extend(&mut self, until: Instant, in_row: bool) {
         self.expires = until;
         if in_row {
@@ -39,6 +41,7 @@ impl Lease {
     }
 }
 
+/// The leases that this tick holds.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     /// By claim, not by run: after a lost lease, this tick may claim the same run again.
@@ -54,7 +57,7 @@ impl Leases {
         self.held.len()
     }
 
-    /// Returns how many statements renew all leases.
+    /// Returns how many statements it takes to renew all leases.
     pub(super) fn renewals(&self) -> u32 {
         u32::try_from(self.held.len().div_ceil(self.batch.at_most())).unwrap_or(u32::MAX)
     }
@@ -74,10 +77,10 @@ impl Leases {
         now: Instant,
         expires: Instant,
     ) -> Vec<FencingToken> {
-        // Tokens sort by the id of their run first, then by the attempt.
+        // Tokens sort by the id of their run, then by the attempt: no token of this run is less.
         let first = FencingToken { attempt: i32::MIN, ..claim };
-        let earlier = self.held.range(first..).map(|(held, _)| *held);
-        let earlier = earlier.take_while(|held| held.id == claim.id).collect();
+        let from_first = self.held.range(first..).map(|(held, _)| *held);
+        let earlier = from_first.take_while(|held| held.id == claim.id).collect();
         let (row_expires, renew_from) = (expires, Some(now));
         self.held.insert(claim, Lease { expires, row_expires, is_slow: false, renew_from });
         earlier
@@ -102,22 +105,27 @@ impl Leases {
         renewable.map(Lease::expires).min()
     }
 
-    /// Selects the leases that end before `before` and may be renewed now. Returns the claims to
-    /// renew in their rows, at most a batch, the rows that expire first; then the claims to keep in
-    /// `job_locked_runs`; then the time from which the first of all may be renewed.
+    /// Selects the leases that end before `before` and may be renewed now. Returns three things:
+    ///
+    /// - the claims to renew in their rows: at most a batch, those whose rows expire first;
+    /// - the claims to keep in `job_locked_runs`;
+    /// - when the first lease that ends before `before` may be renewed.
     pub(super) fn to_renew(
         &self,
         now: Instant,
         before: Instant,
     ) -> (Vec<FencingToken>, Vec<FencingToken>, Option<Instant>) {
-        let ending = self.held.iter().filter(|(_, lease)| lease.expires < before);
-        let ending = ending.filter_map(|(claim, lease)| Some((*claim, lease, lease.renew_from?)));
-        let next = ending.clone().map(|(.., from)| from).min();
-        let (mut kept, mut rows) = (Vec::new(), Vec::new());
-        for (claim, lease, _) in ending.filter(|(.., from)| now >= *from) {
-            match self.keeps_all || lease.is_slow {
-                true => kept.push(claim),
-                false => rows.push((lease.row_expires, claim)),
+        let (mut rows, mut kept, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
+        for (claim, lease) in &self.held {
+            let Some(from) = lease.renew_from.filter(|_| lease.expires < before) else { continue };
+            next = Some(next.map_or(from, |next| next.min(from)));
+            if now < from {
+                continue;
+            }
+            if self.keeps_all || lease.is_slow {
+                kept.push(*claim);
+            } else {
+                rows.push((lease.row_expires, *claim));
             }
         }
         if rows.len() > self.batch.at_most() {
@@ -127,12 +135,12 @@ impl Leases {
         (rows.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
-    /// Takes half of the batch, because the database rejected a renewal of `size` leases.
+    /// Makes the next batch half as large, because the database rejected a renewal of `size` leases.
     pub(super) fn rejected(&mut self, size: usize) {
         self.batch.rejected(size);
     }
 
-    /// Makes the batch smaller, because a renewal of `size` leases took too long.
+    /// Makes the next batch smaller, because a renewal of `size` leases took too long.
     pub(super) fn too_long(&mut self, size: usize, error: &store::Error) {
         self.batch.too_long(size, error);
     }

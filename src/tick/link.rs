@@ -18,11 +18,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// An answer that takes at least this long, and longer than a heartbeat, is slow.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// How long an answer takes at most, as far as the latest ones show.
+/// The time of the longest of the latest answers, as an estimate of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest(Duration);
 
 impl Longest {
+    /// Takes the duration of an answer. A longer one counts at once. After a shorter one, the
+    /// estimate falls by at most a quarter.
     fn observe(&mut self, took: Duration) {
         self.0 = took.max(self.0 * 3 / 4);
     }
@@ -36,13 +38,16 @@ pub(super) struct Link {
     has_answered: bool,
     /// How often the connection was lost or refused since the last answer.
     losses: u32,
-    /// Why it was lost, or why it accepted no statement, until the next answer.
+    /// Why the connection was lost, or why the database rejected a statement. The next answer clears
+    /// it.
     unavailable: Option<anyhow::Error>,
     /// Since when there is no connection that has answered.
     away_since: Option<Instant>,
     /// Since when statements have been rejected, while no results or claims were accepted.
     rejected_since: Option<Instant>,
+    /// Whether a rejection was logged as a warning.
     has_warned: bool,
+    /// Whether a slow answer was logged as a warning.
     has_warned_slow: bool,
     /// The duration of the longest slow answer that is not recorded in the database yet.
     slow_answer: Option<Duration>,
@@ -54,6 +59,7 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// Returns a link without a connection.
     pub(super) fn new(now: Instant) -> Self {
         Self { away_since: Some(now), ..Self::default() }
     }
@@ -70,21 +76,24 @@ impl Link {
         self.paused_until
     }
 
-    /// Returns since when the database is away.
+    /// Returns since when the database is away; `None` while there is a connection, even if the
+    /// database has not answered over it yet.
     pub(super) fn away_since(&self) -> Option<Instant> {
         self.away_since.filter(|_| !self.is_up)
     }
 
+    /// Notes that there is a connection. It has not answered yet.
     pub(super) fn connected(&mut self) {
         (self.is_up, self.has_answered) = (true, false);
     }
 
+    /// Notes that the database has answered, so the connection works.
     pub(super) fn answered(&mut self) {
         (self.has_answered, self.losses, self.unavailable) = (true, 0, None);
         self.away_since = None;
     }
 
-    /// Remembers the duration of an answer.
+    /// Notes the duration of an answer of any kind.
     pub(super) fn observe(&mut self, took: Duration) {
         self.longest_answer.observe(took);
     }
@@ -99,12 +108,13 @@ impl Link {
         self.longest_step.observe(took);
     }
 
-    /// Returns how long an answer takes at most, as far as the latest ones show.
+    /// Returns the time of the longest of the latest answers.
     pub(super) fn longest_answer(&self) -> Duration {
         self.longest_answer.0
     }
 
-    /// Returns how long a renewal takes; before the first one, as long as other answers.
+    /// Returns the time of the longest of the latest renewals; before the first renewal, of any
+    /// answers.
     pub(super) fn longest_renewal(&self) -> Duration {
         let Longest(took) = self.longest_renewal;
         if took.is_zero() { self.longest_answer.0 } else { took }
@@ -114,8 +124,8 @@ impl Link {
         self.longest_step.0
     }
 
-    /// Remembers a slow answer. Returns whether to warn of a slow database, which is true only
-    /// once.
+    /// Takes the duration of an answer, and remembers it if it is slow. Returns whether to warn of a
+    /// slow database, which is true only once.
     pub(super) fn take_slow_warning(&mut self, took: Duration, heartbeat: Duration) -> bool {
         let is_slow = took >= heartbeat.max(SLOW);
         if is_slow {
@@ -135,8 +145,8 @@ impl Link {
         self.slow_answer.take()
     }
 
-    /// Ends the count of rejections: results and claims were accepted, or there was nothing to
-    /// send.
+    /// Ends the time of rejections: the database accepted results or claims, or there was nothing
+    /// to send.
     pub(super) fn accepted(&mut self) {
         self.rejected_since = None;
     }
@@ -144,15 +154,16 @@ impl Link {
     /// Begins a pause, after which a rejected statement is sent again. The pause is much shorter
     /// than a `heartbeat`, because leases must be renewed.
     pub(super) fn rejected(&mut self, now: Instant, heartbeat: Duration) {
+        // A rejection is an answer, too.
         self.answered();
         self.rejected_since.get_or_insert(now);
-        let pause = self.rejected_for(now) / REJECTED_PART;
-        let pause = pause.min(LONGEST_PAUSE).min(heartbeat / 5).max(REJECTED_PAUSE);
+        let part = self.rejected_for(now) / REJECTED_PART;
+        let pause = part.min(LONGEST_PAUSE).min(heartbeat / 5).max(REJECTED_PAUSE);
         self.paused_until = Some(now + pause);
     }
 
-    /// Returns whether to log a warning about a rejection. Warns only once: immediately after an
-    /// unexpected error, but after a delay for a lock or a full disk.
+    /// Returns whether to log a warning about a rejection, which is true only once: at once for an
+    /// unexpected error, but after `WARN_AFTER` for a lock or a full disk.
     pub(super) fn take_warning(&mut self, now: Instant, error: &store::Error) -> bool {
         let lasts = self.rejected_for(now) >= WARN_AFTER;
         let warns = !self.has_warned && (error.kind != Kind::Busy || lasts);
@@ -160,7 +171,7 @@ impl Link {
         warns
     }
 
-    /// Returns the time since the first rejection without any success.
+    /// Returns the time since the first rejection after which nothing was accepted.
     pub(super) fn rejected_for(&self, now: Instant) -> Duration {
         self.rejected_since.map_or(Duration::ZERO, |since| now - since)
     }
@@ -171,18 +182,21 @@ impl Link {
         (self.is_up, self.unavailable) = (false, Some(why));
         self.away_since.get_or_insert(now);
         let pause = match self.losses {
+            // The first loss since an answer: connect again at once.
             0 => Duration::ZERO,
+            // Double the pause each time. 2^10 is far above the limit, and fits the number.
             losses => LONGEST_PAUSE.min(FIRST_PAUSE * (1 << (losses - 1).min(10))),
         };
         self.losses += 1;
         pause
     }
 
-    /// Remembers why the latest statement failed. The statement may succeed later.
+    /// Remembers why the latest statement failed, which may succeed later.
     pub(super) fn unavailable(&mut self, why: anyhow::Error) {
         self.unavailable = Some(why);
     }
 
+    /// Takes the error that `unavailable` or `lost` noted, if there was no answer since.
     pub(super) fn take_unavailable(&mut self) -> Option<anyhow::Error> {
         self.unavailable.take()
     }

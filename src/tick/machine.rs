@@ -2,10 +2,12 @@
 //! does nothing itself: the driver tells it each event and performs the instructions that it
 //! returns. It reads no clock, draws no random number and logs nothing, so a simulation can run it.
 //!
-//! Two things change independently. The phase (`Phase::after`) is how far the tick is on its way to
-//! the exit. The connection is there or not; without one, jobs go on until their leases are about
-//! to end. The driver waits for the answer to a request, so at most one is sent at a time: the most
-//! urgent of those that are due, see `Machine::duties`.
+//! Two things change independently. The phase says how far the tick is on its way to the exit, see
+//! `Phase::after`. The connection is there or not; without one, jobs go on until their leases are
+//! about to end.
+//!
+//! The driver waits for the answer to each request, so the machine sends one at a time. If several
+//! are due, `Machine::send` says which comes first.
 
 mod answer_time;
 mod batch;
@@ -49,8 +51,9 @@ pub(crate) struct Bounds {
     pub(crate) grace: Duration,
     /// Whether to delete old runs at the end.
     pub(crate) prunes: bool,
-    /// How long a tick that runs no job waits for a database that is away; `None`: as long as it
-    /// keeps results.
+    /// How long a tick that runs no job waits for a database that is away. Then it ends without its
+    /// unrecorded results. `None`: there is no such limit, and the tick gives each result up
+    /// `Timing::result_kept` after the end of its lease.
     pub(crate) outage: Option<Duration>,
 }
 
@@ -64,9 +67,10 @@ pub(super) enum Event {
     Ended(Vec<Ended>),
     /// A signal asks the tick to stop.
     Signal,
-    /// The host can't go on: there is not even one thread.
+    /// The tick can't go on, because the host gives it not even one thread.
     Failed(anyhow::Error),
-    /// The time that `Machine::until` returned has come, or the pool reached `Machine::wake_when`.
+    /// Nothing else has happened, but the time that `Machine::until` returned has come, or the pool
+    /// has reached the state that `Machine::wake_when` returned.
     Time,
 }
 
@@ -83,6 +87,7 @@ pub(super) enum Instruction {
     Withdraw,
     /// Let the jobs of these claims continue until this time.
     Extend(Vec<FencingToken>, Instant),
+    /// Ask the job of a claim to stop.
     Stop(FencingToken, StopReason),
     /// End the grace period of jobs that were asked to stop.
     Hurry,
@@ -94,20 +99,24 @@ pub(super) enum Instruction {
     Exit(anyhow::Result<()>),
 }
 
-/// What the machine keeps of a request until the answer.
+/// What the machine remembers of a request until the answer.
 #[derive(Debug)]
 struct SentRequest {
+    /// When it was sent.
     at: Instant,
     duty: Duty,
     /// A wake takes or renews the claim right for this long.
     right_lasts: Duration,
-    /// The claims whose leases the request renews in their rows.
+    /// A renewal renews these leases in the rows of their runs.
     renewed: Vec<FencingToken>,
-    /// How many leases it keeps in `job_locked_runs` instead.
+    /// A renewal renews this many leases in `job_locked_runs` instead.
     kept: usize,
+    /// A step sends these writes.
     writes: Vec<PendingWrite>,
-    /// Some writes are sent again. Then more statements check what an earlier request wrote.
+    /// Some of the writes were sent before. Then the step has more statements, which check what an
+    /// earlier request wrote.
     is_again: bool,
+    /// A step sends this claim.
     claim: Option<Claim>,
 }
 
@@ -121,15 +130,16 @@ pub(super) struct Machine {
     phase: Phase,
     /// When `PhaseEnd::Spent` ends the phase.
     phase_ends: Option<Instant>,
+    /// Why the tick ends early.
     failure: Option<anyhow::Error>,
     link: Link,
     /// When an attempt ended last.
     last_ended: Instant,
-    /// Number of held claims whose result or release the tick gave up sending.
+    /// The number of held claims whose result or release the tick has given up sending.
     given_up: usize,
     /// The request that has no answer yet. Signals and ended attempts may come before the answer.
     unanswered: Option<SentRequest>,
-    /// A test lets other duties come first.
+    /// The simulation sets another order.
     pub(super) turns: Turns,
     leases: Leases,
     /// How many renewals must succeed before output is stored again. A failure adds one.
@@ -143,18 +153,20 @@ pub(super) struct Machine {
     search: Search,
     /// A tick without claimed runs wakes again at once, because the last wake left something to do.
     wakes_again: bool,
-    /// Results and a claim failed together, so the results are sent without a claim.
+    /// A step with writes and a claim failed, so the next step with writes has no claim.
     claims_apart: bool,
+    // Warnings that were logged, to log each only once.
     has_logged_exhausted: bool,
     has_logged_limited: bool,
     has_logged_skipped: bool,
+    /// Whether old runs are still to be deleted at the end.
     may_prune: bool,
     /// A signal has asked the tick to stop.
     has_signal: bool,
 }
 
 impl Machine {
-    /// A machine that waits for its first connection.
+    /// Returns a machine that waits for its first connection.
     pub(super) fn new(bounds: Bounds, timing: Timing, now: Instant) -> Self {
         Self {
             bounds,
@@ -188,14 +200,18 @@ impl Machine {
         }
     }
 
-    /// Takes an event at `now`, when the pool is in this state, and returns what to do.
+    /// Takes an event that comes at `now`, with the pool in this state, and returns what to do.
     pub(super) fn on(&mut self, now: Instant, pool: PoolState, event: Event) -> Vec<Instruction> {
         (self.now, self.pool) = (now, pool);
         match event {
             Event::Connected => self.connected(),
             Event::ConnectFailed(error) => self.disconnected(error),
             Event::Answered(answer) => self.answered(answer),
-            Event::Ended(attempts) => attempts.into_iter().for_each(|ended| self.ended(ended)),
+            Event::Ended(attempts) => {
+                for attempt in attempts {
+                    self.ended(attempt);
+                }
+            }
             Event::Signal => self.signal(),
             Event::Failed(error) => self.fail(error),
             Event::Time => {}
@@ -209,14 +225,15 @@ impl Machine {
     /// Returns when to send `Event::Time`, if no other event comes before.
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
+            // Without a connection, only the ends of waits count: of each write, see
+            // `drop_expired`, of the phase and of the outage.
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
             return dropped.chain(self.phase_end()).chain(self.outage_end()).min();
         }
-        let not_before = self.not_before();
-        let due = self.duties().map(|(at, _)| at).chain(self.late_at());
-        let due = due.map(|at| at.max(not_before.unwrap_or(at)));
-        due.chain(self.phase_end()).min()
+        let first_duty = self.duties().map(|(at, _)| at).chain(self.late_at()).min();
+        let send_at = first_duty.map(|at| at.max(self.not_before().unwrap_or(at)));
+        send_at.into_iter().chain(self.phase_end()).min()
     }
 
     /// Returns the time before which nothing is sent.
@@ -229,30 +246,33 @@ impl Machine {
         self.claims.other_claims()
     }
 
-    /// Takes the steps that are due; sends at most one request.
+    /// Does what is due now. Sends at most one request.
     fn advance(&mut self) {
         let is_over = self.phase_end().is_some_and(|end| self.now >= end);
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {
             self.end_phase(PhaseEnd::Spent);
         }
-        // Without a connection, withdrawn runs could not be released.
+        // Without a connection, late runs stay, because their claims could not be released.
         let is_late = self.link.is_up() && self.late_at().is_some_and(|at| self.now >= at);
         if self.pool.waiting > 0 && (is_late || self.phase.is_stopping()) {
+            // The driver answers with `Event::Ended` at once, and that continues here.
             return self.instructions.push(Instruction::Withdraw);
         }
         if self.outage_end().is_some_and(|end| self.now >= end) {
-            self.drop_writes(|_, _| true);
+            self.drop_all_writes();
             let silent = || Fault::new(Exit::Unavailable, "the database did not answer").into();
             let away = self.link.take_unavailable().unwrap_or_else(silent);
             self.fail(away);
         }
         self.drop_expired();
+        // If there is nothing to send and nothing left to do, the phase ends. The next phase may
+        // have something to send.
         while !self.send() && self.is_idle() {
             self.end_phase(PhaseEnd::Idle);
         }
     }
 
-    /// Returns the requests that the tick must send, and when each is due.
+    /// Returns the kinds of requests that the tick must send, and when each is due.
     fn duties(&self) -> impl Iterator<Item = (Instant, Duty)> {
         let duties = [
             (Duty::Renew, self.renewal_due()),
@@ -265,7 +285,8 @@ impl Machine {
         duties.into_iter().filter_map(|(duty, at)| Some((at?, duty)))
     }
 
-    /// Sends the request that is due and has its turn. Returns whether there is one.
+    /// Sends the first of the requests that are due: a renewal without which a lease might end, or
+    /// output to store, or else the request that has its turn. Returns whether there is one.
     fn send(&mut self) -> bool {
         let now = self.now;
         if !self.link.is_up() || self.not_before().is_some_and(|at| now < at) {
@@ -279,7 +300,9 @@ impl Machine {
             duty => 2 + self.turns.before(*duty),
         });
         for duty in due {
+            // If answers are slow, the next wake is late, so the right must last longer.
             let right_lasts = 3 * self.timing.heartbeat + 12 * self.link.longest_answer();
+            // `renew` and `step` add what they send.
             let (renewed, writes) = (Vec::new(), Vec::new());
             let mut sent = SentRequest {
                 at: now,
@@ -291,7 +314,7 @@ impl Machine {
                 is_again: false,
                 claim: None,
             };
-            // `None`: there is nothing to send before a later time.
+            // `None`: this duty has nothing to send now. Then the next duty has its turn.
             let request = match duty {
                 Duty::Renew => self.renew(&mut sent),
                 Duty::Wake => Some(self.wake(right_lasts)),
@@ -314,6 +337,7 @@ impl Machine {
                 return true;
             }
         }
+        // Nothing is left that the database could reject.
         self.link.accepted();
         false
     }
@@ -322,7 +346,8 @@ impl Machine {
     fn answered(&mut self, answer: Answer) {
         let Some(sent) = self.unanswered.take() else { return };
         self.observe(&sent, &answer);
-        let done = match answer {
+        // `Ok`: the session works, even if the database rejected some rows.
+        let result = match answer {
             Answer::Wake { woken, is_searching } => {
                 if is_searching {
                     (self.search, self.next_wake) = (Search::Running, self.now);
@@ -346,13 +371,13 @@ impl Machine {
             Answer::Leave(left) => left.map(|()| self.claims.lose_right()),
             Answer::Prune => Ok(()),
         };
-        // `Ok`: the session works, even if it rejected some rows.
-        match done {
+        match result {
             Ok(()) => self.link.answered(),
             Err(error) => self.on_error(error),
         }
     }
 
+    /// Logs a line about a claim.
     fn log_about(&mut self, claim: FencingToken, level: Level, line: String) {
         self.instructions.push(Instruction::Log(level, line, Some(claim)));
     }

@@ -1,7 +1,8 @@
 //! One tick: takes the claim right, fires schedules and recovers lost runs; then claims and
 //! executes until no run is due or the time is spent.
-//! `machine.rs` decides, and `driver.rs` performs its instructions. This file gives the driver the
-//! process: its clock, signals, threads and connection; and waits for what the driver waits for.
+//! `machine.rs` decides, and `driver.rs` performs the machine's instructions. This file is the
+//! process: it gives the driver a clock, signals, threads and a connection. If `Driver::step` says
+//! what to wait for, this file waits.
 //!
 //! If the process crashes anywhere in this code, its leases expire and another tick recovers the
 //! runs.
@@ -80,6 +81,7 @@ struct Process {
     signals: Signals,
     was_interrupted: bool,
     started: Instant,
+    /// The runs handed to the pool, except those that came back without a start.
     runs_started: usize,
     summary: Summary,
 }
@@ -94,8 +96,8 @@ pub(crate) struct TickEnd {
     pub(crate) result: anyhow::Result<()>,
 }
 
-/// Runs a tick to its end. A failed job is not an error. If the tick must exit while it holds runs,
-/// their leases expire and another tick recovers them.
+/// Runs a tick to its end, and returns what it did. A failed job is not an error. If the tick must
+/// exit while it holds runs, their leases expire and another tick recovers them.
 pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Result<TickEnd> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let timing = Timing::of(plan.filter.lease);
@@ -120,7 +122,7 @@ pub(crate) fn run(target: Target, plan: Plan, executor: Executor) -> anyhow::Res
         summary: Summary::default(),
     };
     let mut driver = Driver::new(machine, &mut process);
-    // Do this now, while the server starts a process for the connection.
+    // The first request needs both. Read their files while the server accepts the connection.
     process.holder.tick = tick_id::new();
     process.notes.read();
     loop {
@@ -147,9 +149,10 @@ impl Process {
     /// Sends a request, and waits for the answer.
     fn ask(&mut self, request: Request, timeout: AnswerTimeout) -> Answer {
         if let Request::Renew { claims, kept } = &request {
-            let (worker, now) = (&self.plan.worker, Instant::now());
-            let all = claims.iter().chain(kept);
-            all.for_each(|claim| self.running.log_if_long(claim, worker, now));
+            let now = Instant::now();
+            for claim in claims.iter().chain(kept) {
+                self.running.log_if_long(claim, &self.plan.worker, now);
+            }
         }
         let Self { database, plan, notes, holder, timing, .. } = self;
         let database = database.as_mut().expect("the machine sends only over a connection");
@@ -158,17 +161,17 @@ impl Process {
         answer
     }
 
-    /// Removes runs that are no longer running.
-    fn forget<'a>(&mut self, runs: impl Iterator<Item = &'a Claimed>) {
-        runs.for_each(|run| self.running.remove(&run.token()));
+    /// Removes a run that has ended, or that no thread will start.
+    fn forget(&mut self, run: &Claimed) {
+        self.running.remove(&run.token());
     }
 
     /// Writes the notes and the last lines of the log. `is_ok`: the tick did not fail.
     /// `other_claims`: another tick of this worker has the claim right.
     fn exit(&mut self, is_ok: bool, other_claims: bool) {
         self.notes.write();
-        let takes_all = self.plan.filter.only_run.is_none();
-        if takes_all && is_ok && log_enabled!(Level::Info) && io::stderr().is_terminal() {
+        let takes_any_run = self.plan.filter.only_run.is_none();
+        if takes_any_run && is_ok && log_enabled!(Level::Info) && io::stderr().is_terminal() {
             self.log_summary(other_claims);
         }
         let transactions = self.database.as_ref().map_or(0, Database::transactions);
@@ -186,13 +189,17 @@ impl Process {
             (self.started.elapsed() >= max_time, "--max-time is over"),
             (other_claims, "another tick of this worker claims"),
         ];
-        let reason = reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason));
-        // The connection may be lost, or the statement may be stopped by a signal.
+        let first = reasons.into_iter().find(|(holds, _)| *holds);
+        let reason = first.map(|(_, reason)| reason);
+        // One more than the summary counts: then it can say that there are more.
         let most = DUE_COUNTED as i64 + 1;
-        let count = |database: &Database| database.count_due(&self.plan, most).ok();
-        let due = self.database.as_ref().and_then(count);
-        let left_alone = |database: &Database| database.left_alone(&self.plan, most).ok();
-        let left_alone = self.database.as_ref().and_then(left_alone).unwrap_or_default();
+        let (mut due, mut left_alone) = (None, String::new());
+        if let Some(database) = &self.database {
+            // An error only shortens the summary: perhaps the connection is lost, or a signal
+            // stopped the statement.
+            due = database.count_due(&self.plan, most).ok();
+            left_alone = database.left_alone(&self.plan, most).unwrap_or_default();
+        }
         log::info!("{}", self.summary.line(due, DUE_COUNTED, reason, &left_alone));
     }
 }
@@ -222,45 +229,61 @@ impl Runtime for Process {
 
     fn take_ended(&mut self) -> Vec<Ended> {
         let ended = self.pool.take_ended();
-        let is_unstarted = |ended: &&Ended| !matches!(ended, Ended::Judged(_));
-        self.runs_started -= ended.iter().filter(is_unstarted).count();
-        self.forget(ended.iter().map(Ended::run));
+        for run_end in &ended {
+            match run_end {
+                Ended::Judged(_) => {}
+                // `submit` counted the run, but its job did not start.
+                Ended::Unstarted(_) | Ended::Exhausted(..) => self.runs_started -= 1,
+            }
+            self.forget(run_end.run());
+        }
         ended
     }
 
     fn submit(&mut self, tasks: Vec<Task>) -> anyhow::Result<()> {
         self.runs_started += tasks.len();
-        let (running, worker, now) = (&mut self.running, &self.plan.worker, Instant::now());
-        let with_stop = |Task { run, until, start_by, stopped }| {
+        let now = Instant::now();
+        let mut runs_with_stops = Vec::with_capacity(tasks.len());
+        for Task { run, until, start_by, stopped } in tasks {
             let stop = Arc::new(Stop::new(until, self.timing.lost_grace).starting_by(start_by));
             if let Some(why) = stopped {
                 stop.ask(why);
             }
-            running.insert(&run, worker, Arc::clone(&stop), now);
-            (run, stop)
-        };
-        let tasks = tasks.into_iter().map(with_stop).collect();
-        self.pool.submit(tasks).context("cannot start a thread")
+            self.running.insert(&run, &self.plan.worker, Arc::clone(&stop), now);
+            runs_with_stops.push((run, stop));
+        }
+        self.pool.submit(runs_with_stops).context("cannot start a thread")
     }
 
     fn withdraw(&mut self) -> Vec<Claimed> {
         let withdrawn = self.pool.withdraw();
+        // `submit` counted these runs, but no thread has started them.
         self.runs_started -= withdrawn.len();
-        self.forget(withdrawn.iter());
+        for run in &withdrawn {
+            self.forget(run);
+        }
         withdrawn
     }
 
     fn extend(&mut self, claims: &[FencingToken], until: Instant) {
-        let stops = claims.iter().filter_map(|claim| self.running.stop(claim));
-        stops.for_each(|stop| stop.extend(until));
+        for claim in claims {
+            // A run that has ended meanwhile has no job to extend.
+            if let Some(stop) = self.running.stop(claim) {
+                stop.extend(until);
+            }
+        }
     }
 
     fn stop(&mut self, claim: &FencingToken, why: StopReason) {
-        self.running.stop(claim).into_iter().for_each(|stop| stop.ask(why));
+        if let Some(stop) = self.running.stop(claim) {
+            stop.ask(why);
+        }
     }
 
     fn hurry(&mut self) {
-        self.running.stops().for_each(Stop::hurry);
+        for stop in self.running.stops() {
+            stop.hurry();
+        }
     }
 
     fn take_output(&mut self, claim: &FencingToken) -> Option<String> {
@@ -268,7 +291,9 @@ impl Runtime for Process {
     }
 
     fn keep_output(&mut self, claim: &FencingToken) {
-        self.running.stop(claim).into_iter().for_each(Stop::output_not_sent);
+        if let Some(stop) = self.running.stop(claim) {
+            stop.output_not_sent();
+        }
     }
 
     fn disconnect(&mut self) {
@@ -282,8 +307,8 @@ impl Runtime for Process {
     fn take_connection(&mut self) -> Option<anyhow::Result<()>> {
         let result = self.connecting.as_ref()?.poll()?;
         self.connecting = None;
-        Some(result.map(|thread| {
-            self.database = Some(Database::over(thread, self.signals.interrupted()));
+        Some(result.map(|client| {
+            self.database = Some(Database::over(client, self.signals.interrupted()));
         }))
     }
 

@@ -1,5 +1,5 @@
-//! The writes about ended claims, until the database has them: results to record, and claims that
-//! were not started to release. Pure.
+//! The writes about ended claims, until the database has them: results that must be recorded, and
+//! claims of runs that did not start, which must be released. Pure.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,16 +13,17 @@ pub(super) const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 /// The write about an ended claim.
 #[derive(Debug)]
 pub(super) enum PendingWrite {
+    /// A result to record.
     Record(Box<JudgedAttempt>),
     /// A result that took too long to record. The database keeps it in `job_locked_runs`, and a
     /// later tick records it.
     Keep(Box<JudgedAttempt>),
-    /// A claim that was not started.
+    /// A claim to release, because its run did not start.
     Release(FencingToken),
 }
 
 impl PendingWrite {
-    /// Returns the attempt whose result it is; `None` for a claim that was not started.
+    /// Returns the attempt whose result this write has; `None` for a release.
     fn judged(&self) -> Option<&JudgedAttempt> {
         match self {
             Self::Record(judged) | Self::Keep(judged) => Some(judged),
@@ -37,16 +38,17 @@ impl PendingWrite {
         }
     }
 
+    /// Returns the claim to release; `None` for a result.
     pub(super) fn released(&self) -> Option<FencingToken> {
         if let Self::Release(claim) = self { Some(*claim) } else { None }
     }
 
-    /// Returns the result to record, with times for a statement that is sent now.
+    /// Returns the result, if it is to be recorded, with times for a statement that is sent now.
     pub(super) fn result_to_record(&self, now: Instant) -> Option<Finish> {
         if let Self::Record(judged) = self { Some(judged.finish(now)) } else { None }
     }
 
-    /// Returns the result to keep, with times for a statement that is sent now.
+    /// Returns the result, if it is to be kept, with times for a statement that is sent now.
     pub(super) fn result_to_keep(&self, now: Instant) -> Option<Finish> {
         if let Self::Keep(judged) = self { Some(judged.finish(now)) } else { None }
     }
@@ -56,8 +58,8 @@ impl PendingWrite {
         self.judged().map_or(0, JudgedAttempt::bytes)
     }
 
-    /// Replaces the texts, which the database rejected. Returns false if there are no texts to
-    /// replace.
+    /// Replaces the texts, which the database rejected. Returns false if they were replaced before,
+    /// or if this is a release, which has no texts.
     pub(super) fn strip(&mut self) -> bool {
         match self {
             Self::Record(judged) | Self::Keep(judged) => judged.strip(),
@@ -65,8 +67,8 @@ impl PendingWrite {
         }
     }
 
-    /// Whether a result has waited longer than `limit`. Returns true for a release, which is not
-    /// worth another try.
+    /// Whether a result has waited for `limit` since its job ended. Returns true for a release,
+    /// which is not worth another try.
     pub(super) fn has_waited(&self, now: Instant, limit: Duration) -> bool {
         self.judged().is_none_or(|judged| now >= judged.finished + limit)
     }
@@ -80,6 +82,7 @@ impl PendingWrite {
     }
 }
 
+/// A write that waits to be sent.
 #[derive(Debug)]
 struct Waiting {
     write: PendingWrite,
@@ -90,16 +93,18 @@ struct Waiting {
 /// The writes that the database does not have yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrites {
-    /// The oldest first.
+    /// In the order in which they are sent.
     waiting: Vec<Waiting>,
     /// The bytes of output in `waiting`.
     bytes: usize,
+    /// How many writes the next statement has at most.
     batch: BatchSize,
     /// The claims of writes that may be committed: the answer was lost.
     uncertain: BTreeSet<FencingToken>,
 }
 
 impl PendingWrites {
+    /// Adds a new write, to be sent at once.
     pub(super) fn push(&mut self, write: PendingWrite) {
         self.bytes += write.bytes();
         self.waiting.push(Waiting { write, retry_at: None });
@@ -129,28 +134,31 @@ impl PendingWrites {
         self.bytes
     }
 
-    /// Returns when there is something to send.
+    /// Returns when the first write is to be sent: `now` for a new one. `None`: there is none.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         self.waiting.iter().map(|waiting| waiting.retry_at.unwrap_or(now)).min()
     }
 
-    /// Takes as many writes as fit into the next statement, the oldest first. Also returns whether
-    /// some of them were sent before.
+    /// Takes as many of the due writes as fit into the next statement, in their order. Also returns
+    /// whether some of them were sent before.
     pub(super) fn take(&mut self, now: Instant) -> (Vec<PendingWrite>, bool) {
         let (mut count, mut bytes, mut are_sent_again) = (0, 0, false);
         let at_most = self.batch.at_most();
-        let fits = |waiting: &mut Waiting| {
+        let is_taken = |waiting: &mut Waiting| {
             if waiting.retry_at.is_some_and(|at| now < at) || count == at_most {
                 return false;
             }
             bytes += waiting.write.bytes();
-            let fits = count == 0 || bytes <= BYTES_AT_ONCE;
-            count += usize::from(fits);
-            are_sent_again |= fits && waiting.retry_at.is_some();
-            fits
+            // The first write is sent whatever its size, since no other statement would take it.
+            if count > 0 && bytes > BYTES_AT_ONCE {
+                return false;
+            }
+            count += 1;
+            are_sent_again |= waiting.retry_at.is_some();
+            true
         };
         let taken: Vec<_> =
-            self.waiting.extract_if(.., fits).map(|waiting| waiting.write).collect();
+            self.waiting.extract_if(.., is_taken).map(|waiting| waiting.write).collect();
         self.bytes -= bytes_of(&taken);
         (taken, are_sent_again)
     }
@@ -168,8 +176,10 @@ impl PendingWrites {
 
     /// Whether there is a result that was never sent.
     pub(super) fn has_new_results(&self) -> bool {
-        let is_new = |waiting: &Waiting| waiting.retry_at.is_none();
-        self.waiting.iter().any(|one| is_new(one) && one.write.released().is_none())
+        self.waiting.iter().any(|Waiting { write, retry_at }| {
+            let is_result = write.judged().is_some();
+            is_result && retry_at.is_none()
+        })
     }
 
     /// Notes that the answer to a statement with these writes was lost, so the database may have
@@ -182,19 +192,19 @@ impl PendingWrites {
     pub(super) fn outcome(&self, write: &PendingWrite) -> String {
         let is_uncertain = self.uncertain.contains(&write.token());
         let Some(judged) = write.judged() else {
-            return match is_uncertain {
-                true => "the database did not confirm that the claim is released".to_owned(),
-                false => "claim not released".to_owned(),
-            };
+            let released = "the database did not confirm that the claim is released";
+            return if is_uncertain { released } else { "claim not released" }.to_owned();
         };
-        let is_last = judged.run.attempt >= judged.run.max_attempts;
-        let next = if is_last { "the run will be dead" } else { "the run will start again" };
+        let is_last_attempt = judged.run.attempt >= judged.run.max_attempts;
+        // What the recovery of the run does after the lease ends.
+        let next =
+            if is_last_attempt { "the run will be dead" } else { "the run will start again" };
         let ended = judged.what_happened();
-        match is_uncertain {
-            true => format!(
-                "{ended}; the database did not confirm the result; if it was not recorded, {next}"
-            ),
-            false => format!("{ended}; result not recorded, so {next}"),
+        if is_uncertain {
+            let unconfirmed = "the database did not confirm the result";
+            format!("{ended}; {unconfirmed}; if it was not recorded, {next}")
+        } else {
+            format!("{ended}; result not recorded, so {next}")
         }
     }
 
@@ -205,8 +215,8 @@ impl PendingWrites {
         self.waiting.splice(..0, again);
     }
 
-    /// Reacts to the rejection of a statement with only these writes: returns a single write, which
-    /// is the cause. Puts several writes back, and the next statement has half of them.
+    /// Reacts to the rejection of a statement with only these writes. A single write is the cause:
+    /// returns it. Several writes are put back, and the next statement has half of them.
     pub(super) fn rejected(
         &mut self,
         mut sent: Vec<PendingWrite>,

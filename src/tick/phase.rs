@@ -11,8 +11,10 @@ pub(super) enum Phase {
     Stopping,
     /// All jobs were asked to stop.
     Ending,
-    /// Nothing runs. The tick releases the claim right and deletes old runs.
+    /// The tick waits for no job and no result any more. It releases the claim right and deletes
+    /// old runs.
     Leaving,
+    /// The tick exits.
     Done,
 }
 
@@ -22,6 +24,7 @@ pub(super) enum PhaseEnd {
     /// The time of the phase is over, `--limit` is reached, or the database accepts no claims of
     /// this program.
     Spent,
+    /// A signal asks the tick to stop.
     Signal,
     /// The tick can't go on.
     Failure,
@@ -30,7 +33,8 @@ pub(super) enum PhaseEnd {
 }
 
 impl Phase {
-    /// The phase that follows; docs/internals/architecture.md draws this table.
+    /// Returns the phase that follows, or the same phase if `end` does not end it.
+    /// docs/internals/architecture.md draws this table.
     pub(super) fn after(self, end: PhaseEnd) -> Self {
         match (self, end) {
             (Self::Working, PhaseEnd::Spent) => Self::Draining,

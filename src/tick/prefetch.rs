@@ -27,12 +27,13 @@ pub(super) const BYTES_AHEAD: usize = 4 * 1024 * 1024;
 /// The durations and sizes that this tick has observed.
 #[derive(Debug, Default)]
 pub(super) struct Prefetch {
-    /// The mean duration of a run in seconds, weighted by recency. `None` until a run has ended.
+    /// The mean duration of a run in seconds; later runs count more. `None` until a run has ended.
     mean_run_time: Option<f64>,
-    /// The size of a job's input in bytes: of the largest one, or less if later ones were smaller.
+    /// The size of the largest input of a job, in bytes. It falls if later inputs are smaller.
     input_bytes: usize,
+    /// How many runs have ended.
     ended: usize,
-    /// The mean duration of an answer, weighted likewise.
+    /// The mean duration of an answer; later answers count more.
     mean_answer: Duration,
     /// The latest claim returned a run's last attempt, so the next claim may, too. A last attempt
     /// is never claimed before it can start.
@@ -42,12 +43,14 @@ pub(super) struct Prefetch {
 }
 
 impl Prefetch {
-    /// Records the duration and the input size of a run. A run that outlasts the window or has a
-    /// larger input counts at once; other runs change the estimates slowly. An estimate that is
-    /// too low keeps runs from other hosts; one that is too high only costs an additional claim.
+    /// Takes the duration of an ended run and the size of its input, in bytes. A run that outlasts
+    /// the window, or that has a larger input, counts at once; other runs change the estimates
+    /// slowly. The reason: an estimate that is too low keeps runs from other hosts, but one that is
+    /// too high only costs an additional claim.
     pub(super) fn observe(&mut self, took: Duration, input: usize) {
         let took = took.as_secs_f64();
-        self.input_bytes = input.max(self.input_bytes - self.input_bytes.saturating_sub(input) / 8);
+        let lowered = self.input_bytes - self.input_bytes.saturating_sub(input) / 8;
+        self.input_bytes = input.max(lowered);
         self.ended += 1;
         self.mean_run_time = Some(match self.mean_run_time {
             Some(mean) if took < self.window().as_secs_f64() => mean + (took - mean) / 8.0,
@@ -55,15 +58,16 @@ impl Prefetch {
         });
     }
 
-    /// Records a claim, and whether it returned all due runs.
+    /// Takes the runs that a claim returned, and whether these were all due runs.
     pub(super) fn observe_claim(&mut self, claimed: &[Claimed], found_all: bool) {
         self.found_all = found_all;
+        // An empty claim says nothing about the last attempts.
         if !claimed.is_empty() {
             self.at_last_attempts = claimed.iter().any(|run| run.attempt >= run.max_attempts);
         }
     }
 
-    /// Records the duration of a transaction.
+    /// Takes the duration of an answer.
     pub(super) fn observe_answer(&mut self, took: Duration) {
         self.mean_answer = (3 * self.mean_answer + took.min(LONGEST_ANSWER)) / 4;
     }
@@ -86,9 +90,9 @@ impl Prefetch {
         *self = Self { mean_answer: self.mean_answer, ..Self::default() };
     }
 
-    /// Returns how many runs to claim for `threads` threads that already hold `held` runs.
+    /// Returns how many runs to claim for this number of threads, if the tick already holds `held`
+    /// runs. It is 0 while more than half of the prefetched runs wait: then no thread is idle.
     pub(super) fn wanted(&self, threads: usize, held: usize) -> usize {
-        // While more than half of the prefetched runs wait, no thread is idle: do not claim yet.
         if held <= threads + self.refill_at(threads) {
             (threads + self.ahead(threads)).saturating_sub(held)
         } else {
@@ -96,10 +100,11 @@ impl Prefetch {
         }
     }
 
-    /// Returns the number of waiting runs at which it is time for the next claim.
+    /// Returns how many runs may still wait for a thread when it is time for the next claim: about
+    /// half of the prefetched ones.
     pub(super) fn refill_at(&self, threads: usize) -> usize {
-        // If nothing more is due, the next claim can only find runs that were enqueued since.
         if self.found_all {
+            // The next claim can only find runs that were enqueued since, so it is not urgent.
             return 0;
         }
         self.ahead(threads).saturating_sub(1) / 2
@@ -112,7 +117,9 @@ impl Prefetch {
             return 0;
         }
         let window = self.window().as_secs_f64();
-        let Some(mean) = self.mean_run_time.map(|mean| mean.max(1e-6)) else { return 0 };
+        let Some(mean) = self.mean_run_time else { return 0 };
+        // Do not divide by zero.
+        let mean = mean.max(1e-6);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,

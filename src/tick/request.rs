@@ -9,11 +9,11 @@ use crate::upkeep::{Wake, Woken};
 /// How long to wait for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerTimeout {
-    /// Wait until this time at most.
+    /// Wait until this time at most; `None`: only the usual timeouts end the wait.
     pub(super) until: Option<Instant>,
     /// After a signal, wait this long at most.
     pub(super) interrupted: Duration,
-    /// Wait this much longer than usual: the request has more statements than usual.
+    /// Wait this much longer than usual, because the request has more statements than usual.
     pub(super) extra: Duration,
 }
 
@@ -23,16 +23,19 @@ pub(super) enum Request {
     /// Record that the tick is alive, take or renew the claim right, fire schedules, recover lost
     /// runs, and search for due runs that can't be claimed.
     Wake(Wake),
-    /// Renew the leases of `claims` in their rows, and those of `kept` in `job_locked_runs`,
-    /// because the rows of these take too long.
+    /// Renew the leases of `claims` in the rows of their runs, and those of `kept` in
+    /// `job_locked_runs`, because a renewal in their rows takes too long.
     Renew { claims: Vec<FencingToken>, kept: Vec<FencingToken> },
-    /// Record results, keep the results that took too long to record in `job_locked_runs`, release
-    /// claims whose runs were not started, then claim runs: all or nothing.
+    /// Write results and releases, then claim runs: all or nothing.
     Step {
+        /// Results to record.
         results: Vec<Finish>,
+        /// Results to keep in `job_locked_runs`, because it took too long to record them.
         kept: Vec<Finish>,
+        /// Claims to release, because their runs did not start.
         unstarted: Vec<FencingToken>,
         claim: Option<Claim>,
+        /// Whether to skip runs that another session has locked, instead of waiting for the locks.
         skips_locked: bool,
     },
     /// Store the output of jobs whose leases were just renewed. The machine sends an empty list,
@@ -49,15 +52,15 @@ pub(super) enum Request {
 pub(super) enum Answer {
     Wake {
         woken: store::Result<Woken>,
-        /// The search goes on.
+        /// Whether the search for runs that can't be claimed goes on.
         is_searching: bool,
     },
     Renew(store::Result<Vec<Renewed>>),
-    /// An error carries the claims that exist if the transaction was committed.
+    /// With an error, the claims that exist if the transaction was committed.
     Step(Result<StepResult, (store::Error, Vec<FencingToken>)>),
-    /// The runs whose output is still to be stored.
+    /// The ids of the runs whose output is still to be stored.
     Store(store::Result<BTreeSet<i64>>),
     Leave(store::Result<()>),
-    /// Pruning logs its own errors: they are not the tick's.
+    /// The statements have logged their own errors, which do not concern the tick.
     Prune,
 }

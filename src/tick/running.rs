@@ -14,16 +14,18 @@ use crate::text::duration;
 /// The log mentions a run once it takes longer than this.
 const LONG: Duration = Duration::from_secs(60);
 
+/// A run that was handed to a thread.
 struct Execution {
     stop: Arc<Stop>,
     since: Instant,
+    /// The subject of its log lines.
     subject: String,
     job_type: String,
-    is_long: Cell<bool>,
+    has_logged_long: Cell<bool>,
 }
 
-/// The runs that this tick executes, by claim. A run can have two claims: after a lost lease, this
-/// tick may claim it again.
+/// The runs that this tick executes, by claim, not by run: after a lost lease, this tick may claim
+/// the same run again.
 #[derive(Default)]
 pub(super) struct RunningRuns(HashMap<FencingToken, Execution>);
 
@@ -36,7 +38,8 @@ impl RunningRuns {
             status = Status::Running.as_str();
             "{subject}: claimed"
         );
-        let running = Execution { stop, since: now, subject, job_type, is_long: Cell::new(false) };
+        let has_logged_long = Cell::new(false);
+        let running = Execution { stop, since: now, subject, job_type, has_logged_long };
         self.0.insert(run.token(), running);
     }
 
@@ -52,10 +55,10 @@ impl RunningRuns {
         self.0.values().map(|running| &*running.stop)
     }
 
-    /// Logs a run that has become long, once.
+    /// Logs once that a run takes long; nothing for a claim that is not running any more.
     pub(super) fn log_if_long(&self, claim: &FencingToken, worker: &str, now: Instant) {
         let Some(running) = self.0.get(claim) else { return };
-        if now >= running.since + LONG && !running.is_long.replace(true) {
+        if now >= running.since + LONG && !running.has_logged_long.replace(true) {
             let Execution { subject, job_type, .. } = running;
             let long = duration::show(LONG);
             log::info!(

@@ -13,8 +13,9 @@ use signal_hook::flag;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
+/// The signals that this process catches, and the pipe that ends a wait.
 pub(super) struct Signals {
-    /// Into its pipe, each signal writes a byte that is not zero, and each waker a zero.
+    /// Each signal writes a byte that is not zero into this pipe, and each waker a zero.
     signals: SignalDelivery<UnixStream, SignalOnly>,
     sender: Arc<UnixStream>,
     /// Set by a signal, until `take` has returned it.
@@ -22,9 +23,9 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches signals. Called before the first connection, so that no signal is missed. Processes
-    /// that are started later get the default action of these signals, even if jobctl's parent
-    /// ignored them.
+    /// Catches the signals that stop a tick. Called before the first connection, so that no signal
+    /// is missed. Processes that are started later get the default action of these signals, even if
+    /// jobctl's parent ignored them.
     pub(super) fn catch() -> io::Result<Self> {
         const ALL: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
         // At the file size limit, writing to the log fails instead of killing the tick.
@@ -57,19 +58,22 @@ impl Signals {
     /// Sleeps until this time, or until a signal or a waker ends the wait.
     pub(super) fn wait(&self, until: Option<Instant>) {
         let time_left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // A time that `poll` can't express is so far away that this waits without a limit.
         let time_left = time_left.and_then(|time_left| Timespec::try_from(time_left).ok());
-        // A signal that interrupts the call has also written to the pipe.
+        // Ignore the result: a signal that interrupts the call has also written to the pipe, and
+        // the caller looks at everything after each wait.
         let _ =
             poll(&mut [PollFd::new(self.signals.get_read(), PollFlags::IN)], time_left.as_ref());
     }
 
     /// Returns how many signals have come since the last call.
     pub(super) fn take(&self) -> usize {
-        // A signal that comes in between is returned, too; at worst it shortens one wait.
+        // Clear the flag before the read. If a signal comes in between, the read returns it, and
+        // the flag, which it sets again, shortens one wait.
         self.interrupted.store(false, Ordering::Relaxed);
         let mut bytes = [0; 64];
         let read = self.signals.get_read().read(&mut bytes).unwrap_or(0);
-        // Not `pending`, which returns two signals of one kind as one.
+        // `SignalDelivery::pending` would return two signals of one kind as one.
         bytes[..read].iter().filter(|byte| **byte != 0).count()
     }
 }

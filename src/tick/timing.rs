@@ -12,15 +12,17 @@ const MARGIN: Duration = Duration::from_secs(15);
 /// A tick that stops waits at least this long for an answer.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
+/// The durations of a tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) lease: Duration,
     /// The time between two renewals. At least three fit in a lease.
     pub(super) heartbeat: Duration,
-    /// A job must stop this long after its last successful renewal was sent.
+    /// A job must stop this long after its claim or its last successful renewal was sent.
     pub(super) stop_after: Duration,
-    /// When the lease is lost: the time between SIGTERM and SIGKILL, once for the command and once
-    /// for the processes that it leaves behind. Both end before the lease does.
+    /// The time between SIGTERM and SIGKILL for a job whose lease is not renewed: once for its
+    /// command, and once for the processes that the command leaves behind. Both times are over
+    /// before the lease ends.
     pub(super) lost_grace: Duration,
     /// How long an unrecorded result or an unreleased claim is kept after the end of its lease,
     /// because the database may come back.
@@ -30,7 +32,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Derives all times from the lease, so that an answer and a retry fit into it.
+    /// Derives all durations from the lease, so that an answer and a retry fit into it.
     pub(super) fn of(lease: Duration) -> Self {
         let margin = MARGIN.min(lease / 4);
         let heartbeat = HEARTBEAT.min(lease / 3);
@@ -51,12 +53,14 @@ impl Timing {
         }
     }
 
-    /// Returns when the job of a lease must stop, if it is not renewed before it ends at `end`.
+    /// Returns when a job must stop whose lease ends at `end`, unless the lease is renewed before.
     pub(super) fn job_stops(&self, end: Instant) -> Instant {
-        end + self.stop_after - self.lease
+        let margin = self.lease - self.stop_after;
+        end - margin
     }
 
-    /// The longest time that an answer may take.
+    /// Returns how long an answer may take: the statement, and the silence of a server that should
+    /// have ended it.
     pub(super) fn answer_limit(&self) -> Duration {
         self.timeouts.statement + self.timeouts.silence
     }
@@ -76,7 +80,8 @@ impl Timing {
             timeouts = timeouts.short();
         }
         let Some(until) = timeout.until else { return timeouts };
-        // The timeouts of the statement and of the silence add up to the wait.
+        // Half of the time for the statement, and half for the silence after it: together they are
+        // the longest wait.
         let half = until.saturating_duration_since(now).max(LAST_ANSWER) / 2;
         Timeouts {
             statement: half.min(timeouts.statement),

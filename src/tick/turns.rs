@@ -1,18 +1,23 @@
 //! The order of statements that are due at the same time. Pure.
 //!
-//! A slow database answers a renewal or a wake after the next one is due. So a step goes between
-//! any two of them, and renewals and wakes take turns. Then a result waits for one answer at most.
+//! If the database is slow, the next renewal or wake is due before the latest one is answered.
+//! Without turns, no other statement would ever be sent. So a step goes between any two of them,
+//! and renewals and wakes take turns. Then a result waits for one answer at most.
 
-/// A statement that may be due.
+/// A kind of request that may be due.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Duty {
+    /// Renew leases.
     Renew,
+    /// Get the claim right, and work for the runs of all workers.
     Wake,
     /// Record results, and claim runs.
     Step,
     /// Store the output of running jobs. It comes at once after a renewal, because it is short.
     Store,
+    /// Release the claim right.
     Leave,
+    /// Delete old runs.
     Prune,
 }
 
@@ -28,18 +33,20 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Returns how many duties come before this one.
+    /// Returns how many duties come before this one: all three for a duty that takes no turns.
     pub(super) fn before(&self, duty: Duty) -> usize {
         self.0.iter().position(|other| *other == duty).unwrap_or(self.0.len())
     }
 
-    /// Moves a duty behind the others. After a renewal or a wake, a step comes first.
+    /// Moves a duty behind the others, because its request is sent. After a renewal or a wake, a
+    /// step comes first.
     pub(super) fn had_turn(&mut self, duty: Duty) {
         match duty {
             Duty::Renew => self.0 = [Duty::Step, Duty::Wake, Duty::Renew],
             Duty::Wake => self.0 = [Duty::Step, Duty::Renew, Duty::Wake],
-            // The other duties keep their order.
-            _ => self.0.sort_by_key(|other| *other == duty),
+            // `true` sorts last, and the other two keep their order.
+            Duty::Step => self.0.sort_by_key(|other| *other == Duty::Step),
+            Duty::Store | Duty::Leave | Duty::Prune => {}
         }
     }
 }

@@ -12,21 +12,28 @@ use crate::tick::request::{Answer, AnswerTimeout};
 use crate::tick::turns::Duty;
 
 impl Machine {
-    /// Returns how long to wait for the answer. A tick that gives up an answer must connect again
-    /// before it records a result, so it waits as long as other answers took.
+    /// Returns how long to wait for the answer to this request. Even a tick that is short of time
+    /// waits three times as long as other answers took: after an answer that it gives up, it must
+    /// connect again before it can record a result.
     pub(super) fn answer_timeout(&self, sent: &SentRequest) -> AnswerTimeout {
         let slow = 3 * self.link.longest_answer();
-        let is_last = self.phase == Phase::Ending && !sent.writes.is_empty();
-        let until = self.phase_ends.filter(|_| self.phase >= Phase::Stopping && !is_last);
-        // Jobs must learn of a signal, but a claim alone is worth waiting for.
-        let is_claim = self.leases.is_empty() && sent.claim.is_some();
-        let interrupted = if is_claim { self.bounds.grace.max(slow) } else { slow };
+        // While it records the last results, the end of the phase does not limit the wait.
+        let records_last = self.phase == Phase::Ending && !sent.writes.is_empty();
+        let until = if self.phase >= Phase::Stopping && !records_last {
+            self.phase_ends.map(|end| end.max(self.now + slow))
+        } else {
+            None
+        };
+        // After a signal, running jobs must soon be told to stop. If there are none, the tick waits
+        // longer for the answer to a claim, because without it, the claimed runs are lost.
+        let is_only_claim = self.leases.is_empty() && sent.claim.is_some();
+        let interrupted = if is_only_claim { self.bounds.grace.max(slow) } else { slow };
         let extra = if sent.is_again { self.spare() } else { Duration::ZERO };
-        AnswerTimeout { until: until.map(|until| until.max(self.now + slow)), interrupted, extra }
+        AnswerTimeout { until, interrupted, extra }
     }
 
-    /// Returns how much longer than usual an answer may take, so that all leases can be renewed
-    /// after it.
+    /// Returns how much longer than usual an answer may take, at most twice as long, so that all
+    /// leases can still be renewed after it.
     fn spare(&self) -> Duration {
         let limit = self.timing.answer_limit();
         let renewed_by = self.now + limit + self.leases.renewals() * self.link.longest_renewal();
@@ -34,28 +41,34 @@ impl Machine {
         stops.map_or(limit, |stops| stops.saturating_duration_since(renewed_by)).min(limit)
     }
 
-    /// Measures the answer, and logs once if the database is slow.
+    /// Measures how long the answer took, and logs once if the database is slow.
     pub(super) fn observe(&mut self, sent: &SentRequest, answer: &Answer) {
-        let mut took = self.now - sent.at;
-        match answer {
-            // The pause before the next attempt to connect says enough.
+        let request_took = self.now - sent.at;
+        let took = match answer {
+            // A lost connection has its own pause, and says nothing about the time of answers.
             Answer::Renew(Err(error)) | Answer::Step(Err((error, _)))
                 if error.kind == Kind::Lost =>
             {
                 return;
             }
-            Answer::Renew(_) => self.link.observe_renewal(took),
-            Answer::Step(_) => self.link.observe_step(took),
+            Answer::Renew(_) => {
+                self.link.observe_renewal(request_took);
+                request_took
+            }
+            Answer::Step(_) => {
+                self.link.observe_step(request_took);
+                request_took
+            }
+            // A wake sends several statements, and has measured their answers itself.
             Answer::Wake { woken: Ok(woken), .. } => {
                 self.link.observe(woken.took);
-                // A wake has several answers.
-                took = woken.longest;
+                woken.longest
             }
             Answer::Wake { woken: Err(_), .. }
             | Answer::Store(_)
             | Answer::Leave(_)
             | Answer::Prune => return,
-        }
+        };
         if !self.link.take_slow_warning(took, self.timing.heartbeat) {
             return;
         }
@@ -78,12 +91,14 @@ impl Machine {
         self.log(Level::Warn, line);
     }
 
-    /// Whether a failed request took too long. A request for fewer rows may succeed.
+    /// Whether a failed request took as long as a statement may take. If so, a request for fewer
+    /// rows may succeed.
     pub(super) fn took_too_long(&self, sent_at: Instant) -> bool {
         self.now - sent_at >= self.timing.timeouts.statement
     }
 
-    /// Whether a request for twice as many rows takes less than the limit.
+    /// Whether a request took less than half of the time that a statement may take. Then a request
+    /// for twice as many rows should not take too long.
     pub(super) fn was_quick(&self, sent_at: Instant) -> bool {
         self.now - sent_at < self.timing.timeouts.statement / 2
     }

@@ -1,4 +1,5 @@
-//! The delay of a batch: how long results wait for others, and which runs and bytes end the wait.
+//! The delay of a batch: how long results wait for others, and how many results, how much of their
+//! output, and how few waiting runs end the delay.
 
 use std::time::Instant;
 
@@ -12,11 +13,11 @@ use crate::tick::prefetch;
 pub(super) const BATCH_BYTES: usize = 1024 * 1024;
 
 impl Machine {
-    /// Returns when the pool wakes the driver. During the delay of a batch a single ended attempt
-    /// does not: thousands may end in a second.
+    /// Returns when the pool wakes the driver: after each ended attempt, but during the delay of a
+    /// batch only after many, because thousands may end in a second.
     pub(in crate::tick) fn wake_when(&self) -> WakeWhen {
         if self.batch_ends().is_some() {
-            // The delay ends before a difference is negative.
+            // Neither difference is negative, because `batch_ends` has compared both numbers.
             WakeWhen::Shortage {
                 waiting: self.claims.prefetch.refill_at(self.pool.size),
                 ended: prefetch::FULL_BATCH - self.writes.len(),
@@ -27,14 +28,15 @@ impl Machine {
         }
     }
 
-    /// Returns the bytes of output that wait to be recorded.
+    /// Returns the bytes of output that are not recorded yet, also those in the unanswered request.
     pub(in crate::tick) fn bytes(&self) -> usize {
         let sent = self.unanswered.iter().flat_map(|sent| &sent.writes);
         self.writes.bytes() + sent.map(PendingWrite::bytes).sum::<usize>()
     }
 
-    /// Returns until when the next request is delayed for a larger batch. It is only delayed while
-    /// all threads have work, no lease needs to be renewed, and the results take little memory.
+    /// Returns until when the next request is delayed for a larger batch; `None`: it is not delayed.
+    /// It is only delayed while all threads have work, no lease needs to be renewed, and the results
+    /// take little memory.
     pub(super) fn batch_ends(&self) -> Option<Instant> {
         let until = self.batching_until.min(self.next_renewal);
         let is_delayed = self.now < until
@@ -45,8 +47,8 @@ impl Machine {
         is_delayed.then_some(until)
     }
 
-    /// Returns when the oldest run that waits for a thread has waited too long, because runs take
-    /// longer than before.
+    /// Returns when the oldest run that waits for a thread has waited too long; `None`: no run
+    /// waits. That happens if runs take longer than those before.
     pub(super) fn late_at(&self) -> Option<Instant> {
         self.pool.oldest.map(|submitted| submitted + self.claims.prefetch.thread_timeout())
     }

@@ -11,26 +11,30 @@ use crate::store::{self, Kind};
 use crate::tick::phase::{Phase, PhaseEnd};
 
 impl Machine {
-    /// Returns when a tick that runs no job gives the database up.
+    /// Returns when a tick that runs no job gives the database up; `None`: it runs a job, there is
+    /// a connection, or there is no limit.
     pub(super) fn outage_end(&self) -> Option<Instant> {
-        let runs_none = self.pool.running + self.pool.waiting == 0;
-        let since = self.link.away_since().filter(|_| runs_none)?;
-        Some(since.max(self.last_ended) + self.bounds.outage?)
+        let runs_jobs = self.pool.running + self.pool.waiting > 0;
+        if runs_jobs {
+            return None;
+        }
+        Some(self.link.away_since()?.max(self.last_ended) + self.bounds.outage?)
     }
 
-    /// Starts work over a new connection: renews leases, then claims.
+    /// Reacts to a new connection: makes a renewal and a claim due now.
     pub(super) fn connected(&mut self) {
         self.link.connected();
         self.next_renewal = self.now;
-        // Renew leases before output is stored again.
+        // Output is not stored before a renewal has succeeded.
         self.renewals_until_output = self.renewals_until_output.max(1);
-        // Claim soon: runs may have been released during the outage.
+        // During the outage, runs may have been released.
         self.claims.claim_soon(self.now);
     }
 
     /// Decides after an error of the database whether to try again, to drain, or to end.
     pub(super) fn on_error(&mut self, error: store::Error) {
         if self.phase == Phase::Leaving {
+            // Only leaving and pruning were left to do: skip both.
             self.claims.lose_right();
             self.may_prune = false;
             if error.kind == Kind::Lost {
@@ -53,16 +57,17 @@ impl Machine {
         let is_lasting = self.link.rejected_for(self.now) >= self.timing.stop_after;
         // The schema was migrated, or no run can be claimed. Leases and results are not affected.
         let rejects_claims = error.kind == Kind::Data || error.exit == Exit::Schema;
-        let may_pass = match error.kind {
+        let tries_again = match error.kind {
             Kind::Busy => has_runs || self.lingers(),
             // Jobs continue as in an outage, until their leases are about to end.
             _ => has_runs && self.phase != Phase::Ending && !is_lasting,
         };
         if rejects_claims && has_runs && self.phase == Phase::Working {
+            // Claim nothing more, but let the running jobs finish.
             self.log(Level::Warn, format!("{error}; {} running", self.pool.running));
             self.failure.get_or_insert(error.into());
             self.end_phase(PhaseEnd::Spent);
-        } else if may_pass {
+        } else if tries_again {
             self.warn(&error);
             self.link.unavailable(error.into());
         } else {
@@ -70,7 +75,8 @@ impl Machine {
         }
     }
 
-    /// Logs an error after which the tick goes on: as a warning once, then only for debugging.
+    /// Logs an error after which the tick goes on. The first one is a warning, too: if it is a lock
+    /// or a full disk, once that has lasted for a while.
     fn warn(&mut self, error: &store::Error) {
         if self.link.take_warning(self.now, error) {
             self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));
@@ -79,7 +85,7 @@ impl Machine {
     }
 
     /// Reacts to a lost or refused connection: connects again if the tick has claimed runs or
-    /// lingers, else ends it. Jobs continue until their leases are about to end.
+    /// lingers, and otherwise ends the tick. Jobs continue until their leases are about to end.
     pub(super) fn disconnected(&mut self, error: anyhow::Error) {
         (self.search, self.wakes_again) = (Search::None, false);
         self.claims.lose_right();
@@ -91,12 +97,14 @@ impl Machine {
         }
     }
 
-    /// Whether to connect again: while the tick has claimed runs, or lingers. A lingering tick
-    /// exits once a session ends without an answer, and cron starts the next tick.
+    /// Whether to connect again: while the tick has claimed runs, or lingers. Without claimed runs,
+    /// a lingering tick exits once a connection ends without an answer, and cron starts the next
+    /// tick.
     fn reconnects(&self) -> bool {
         !self.leases.is_empty() || self.lingers() && self.link.has_answered()
     }
 
+    /// Whether the tick still polls for due runs.
     fn lingers(&self) -> bool {
         self.bounds.linger && self.phase == Phase::Working
     }

@@ -13,31 +13,32 @@ use crate::tick::request::Request;
 use crate::tick::turns::Duty;
 
 impl Machine {
-    /// Returns when to renew leases.
+    /// Returns when to renew leases; `None`: no lease needs to be renewed.
     pub(super) fn renewal_due(&self) -> Option<Instant> {
-        let is_due = match self.phase {
-            // Results come first, and the jobs end soon.
+        let is_needed = match self.phase {
+            // The jobs end soon: renew only leases that would end before the phase does.
             Phase::Ending => self.leases.first_end().is_some_and(|end| Some(end) < self.phase_ends),
             Phase::Leaving => false,
             _ => !self.leases.is_empty(),
         };
-        is_due.then_some(self.next_renewal)
+        if is_needed { Some(self.next_renewal) } else { None }
     }
 
-    /// Returns when to store the output of running jobs: now, after a renewal.
+    /// Returns when to store the output of running jobs: now, if enough renewals have succeeded
+    /// since the last time.
     pub(super) fn output_due(&self) -> Option<Instant> {
         let is_due = self.phase < Phase::Ending
             && self.renewals_until_output == 0
             && !self.is_lease_in_danger();
-        is_due.then_some(self.now)
+        if is_due { Some(self.now) } else { None }
     }
 
-    /// Whether leases are renewed before all else. If they need several slow statements, results
-    /// have a turn after each of these.
+    /// Whether leases are renewed before all else: if a lease is in danger. But if they need several
+    /// slow statements, results have a turn after each of these.
     pub(super) fn renews_first(&self) -> bool {
-        // Both other duties precede the renewal, so it had the last turn.
-        let renewed_last = self.turns.before(Duty::Renew) == 2;
-        let is_turn_of_results = self.has_writes() && renewed_last;
+        // Both other duties now precede the renewal, so the last request was a renewal.
+        let was_renewal = self.turns.before(Duty::Renew) == 2;
+        let is_turn_of_results = self.has_writes() && was_renewal;
         !is_turn_of_results && self.is_lease_in_danger()
     }
 
@@ -51,12 +52,13 @@ impl Machine {
     /// Makes the request that renews leases, and notes its claims in `sent`. If no lease needs it
     /// yet, sets the time of the next renewal instead, and returns `None`.
     pub(super) fn renew(&mut self, sent: &mut SentRequest) -> Option<Request> {
-        // Skip leases that have just begun: a tick may hold thousands of very short runs.
+        // Skip leases that began or were renewed a moment ago: a tick may hold thousands of very
+        // short runs.
         let before = self.now + self.timing.lease - self.timing.heartbeat / 5;
-        let (claims, kept, next) = self.leases.to_renew(self.now, before);
+        let (claims, kept, renewable_from) = self.leases.to_renew(self.now, before);
         if claims.is_empty() && kept.is_empty() {
             let usual = self.now + self.timing.heartbeat;
-            self.next_renewal = next.map_or(usual, |next| usual.min(next));
+            self.next_renewal = renewable_from.map_or(usual, |from| usual.min(from));
             return None;
         }
         (sent.renewed, sent.kept) = (claims.clone(), kept.len());
@@ -81,11 +83,13 @@ impl Machine {
         let mut extended = Vec::with_capacity(answers.len());
         let mut stops = Vec::new();
         for (claim, state) in answers {
+            // The tick may have given the claim up meanwhile.
             let Some(lease) = self.leases.get_mut(&claim) else { continue };
             match state {
                 LeaseState::Renewed | LeaseState::Kept | LeaseState::CancelRequested => {
-                    // Without rows, the request renewed leases only in `job_locked_runs`.
-                    lease.extend(expires, !sent.renewed.is_empty());
+                    // A request for no rows has renewed leases only in `job_locked_runs`.
+                    let in_row = !sent.renewed.is_empty();
+                    lease.extend(expires, in_row);
                     extended.push(claim);
                     if state == LeaseState::CancelRequested {
                         stops.push(Instruction::Stop(claim, StopReason::Cancelled));
@@ -93,6 +97,7 @@ impl Machine {
                 }
                 LeaseState::Busy => lease.renew_from(Some(sent.at + heartbeat)),
                 LeaseState::Lost => {
+                    // Another worker may have the run: never renew this lease again.
                     lease.renew_from(None);
                     stops.push(Instruction::Stop(claim, StopReason::LeaseLost));
                 }
@@ -101,7 +106,8 @@ impl Machine {
         self.renewals_until_output = self.renewals_until_output.saturating_sub(1);
         self.instructions.push(Instruction::Extend(extended, stop_at));
         self.instructions.extend(stops);
-        if !self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at)) {
+        let was_full = self.leases.accepted(sent.renewed.len(), self.was_quick(sent.at));
+        if !was_full {
             self.next_renewal = sent.at + heartbeat;
         }
         Ok(())
@@ -112,10 +118,12 @@ impl Machine {
     fn renewal_failed(&mut self, sent: &SentRequest, error: store::Error) -> store::Result<()> {
         let soon = self.now + self.timing.heartbeat / 5;
         if sent.renewed.is_empty() {
+            // The request had no row that may be the cause.
             self.next_renewal = soon;
             return Err(error);
         }
         if error.is_too_slow || error.is_locked() {
+            // At once, renew all leases in `job_locked_runs`. The rows follow in smaller batches.
             self.leases.too_long(sent.renewed.len(), &error);
             self.next_renewal = self.now;
             if let Some(claim) = self.leases.keep_all(&sent.renewed) {
@@ -127,12 +135,13 @@ impl Machine {
         }
         if error.may_be_about_rows() {
             self.leases.rejected(sent.renewed.len());
+            // Several rows: the next renewal has half of them, until the rejected one is alone.
             let [claim] = &*sent.renewed else { return Ok(()) };
-            let again = (error.kind != Kind::Data).then_some(soon);
+            let is_data = error.kind == Kind::Data;
             if let Some(lease) = self.leases.get_mut(claim) {
-                lease.renew_from(again);
+                lease.renew_from(if is_data { None } else { Some(soon) });
             }
-            if again.is_some() {
+            if !is_data {
                 return Err(error);
             }
             self.leave_to_lease(*claim, &format!("run {}", claim.id), &error);

@@ -1,5 +1,6 @@
-//! The step: it records results, releases claims that were not started, and claims runs. When it is
-//! due, what the answer means, and what becomes of the claimed runs.
+//! The step: the request that records results, releases the claims of runs that did not start, and
+//! claims runs. This file decides when it is due, what the answer means, and what becomes of the
+//! claimed runs.
 
 use std::time::{Duration, Instant};
 
@@ -23,27 +24,30 @@ pub(super) const LOCKED_PAUSE: Duration = Duration::from_secs(1);
 impl Machine {
     /// Returns when to write results, or to claim runs if the tick has the claim right.
     pub(super) fn step_due(&self) -> Option<Instant> {
-        let claim = self.claim_due().filter(|_| self.claims.may_claim(self.now));
-        let due = self.writes.due(self.now).into_iter().chain(claim).min();
-        due.filter(|_| self.phase != Phase::Leaving)
+        if self.phase == Phase::Leaving {
+            return None;
+        }
+        let may_claim = self.claims.may_claim(self.now);
+        let claim = if may_claim { self.claim_due() } else { None };
+        self.writes.due(self.now).into_iter().chain(claim).min()
     }
 
     /// Returns when to claim runs, or without the claim right, when to ask for it.
     pub(super) fn claim_due(&self) -> Option<Instant> {
-        let may_claim = self.phase == Phase::Working
+        let can_claim = self.phase == Phase::Working
             && !self.is_searching()
             // Before jobs print more output, record the output that is waiting.
             && self.writes.bytes() <= pending_writes::BYTES_AT_ONCE
             && self.has_time_to_claim();
-        if may_claim { self.claims.due() } else { None }
+        if can_claim { self.claims.due() } else { None }
     }
 
-    /// Whether after a claim all leases can be renewed before their jobs must stop, if answers take
-    /// as long as before.
+    /// Whether all leases can be renewed in time after a claim: before their jobs must stop, if the
+    /// answers take as long as the longest of the latest ones.
     pub(super) fn has_time_to_claim(&self) -> bool {
         let needed =
             self.link.longest_step() + self.leases.renewals() * self.link.longest_renewal();
-        // Short answers endanger no lease: do not look at all leases.
+        // Such short answers endanger no lease. Skip the look at all leases, which takes time.
         if needed < self.timing.heartbeat / 4 {
             return true;
         }
@@ -51,36 +55,34 @@ impl Machine {
         self.leases.first_end().is_none_or(|end| self.timing.job_stops(end) >= renewed_by)
     }
 
-    /// Takes the writes that are due, and decides about a claim. Returns the request that records
-    /// results, releases claims that were not started, and claims runs, to start now or within the
-    /// prefetch window. `sent` remembers what the request has. `None`: there is nothing to send.
+    /// Takes the writes that are due, and decides whether to claim runs. Notes both in `sent`, and
+    /// returns the request; `None`: there is nothing to send.
     pub(super) fn step(&mut self, sent: &mut SentRequest) -> Option<Request> {
         let (writes, are_sent_again) = self.writes.take(self.now);
-        (sent.writes, sent.is_again) = (writes, are_sent_again);
         if are_sent_again {
             // Their results may free places of a limited definition.
             self.claims.claim_soon(self.now);
         }
-        let is_apart = self.claims_apart && !sent.writes.is_empty();
+        let is_apart = self.claims_apart && !writes.is_empty();
         if !is_apart
             && self.claims.may_claim(self.now)
             && self.claim_due().is_some_and(|at| self.now >= at)
         {
             sent.claim = self.claims.next_claim(self.now, &self.pool);
         }
-        (!sent.writes.is_empty() || sent.claim.is_some()).then(|| Request::Step {
-            results: sent
-                .writes
-                .iter()
-                .filter_map(|write| write.result_to_record(self.now))
-                .collect(),
-            kept: sent.writes.iter().filter_map(|write| write.result_to_keep(self.now)).collect(),
-            unstarted: sent.writes.iter().filter_map(PendingWrite::released).collect(),
-            claim: sent.claim.clone(),
-            // Only the first try to record a result waits for a lock.
-            skips_locked: are_sent_again
-                || sent.writes.iter().any(|write| write.released().is_some()),
-        })
+        (sent.writes, sent.is_again) = (writes, are_sent_again);
+        if sent.writes.is_empty() && sent.claim.is_none() {
+            return None;
+        }
+        let (mut results, mut kept, mut unstarted) = (Vec::new(), Vec::new(), Vec::new());
+        for write in &sent.writes {
+            results.extend(write.result_to_record(self.now));
+            kept.extend(write.result_to_keep(self.now));
+            unstarted.extend(write.released());
+        }
+        // Only the first try to record results waits for locks.
+        let skips_locked = are_sent_again || !unstarted.is_empty();
+        Some(Request::Step { results, kept, unstarted, claim: sent.claim.clone(), skips_locked })
     }
 
     /// Reacts to the answer to a step: forgets the written results and released claims, sends the
@@ -92,7 +94,7 @@ impl Machine {
         let is_quick = self.was_quick(sent.at);
         self.writes.accepted(is_quick);
         self.claims_apart = false;
-        let mut is_released = false;
+        let mut has_released = false;
         for write in sent.writes {
             let token = write.token();
             if locked.contains(&token.id) && !recorded.contains_key(&token) {
@@ -101,7 +103,7 @@ impl Machine {
             }
             self.leases.remove(&token);
             let (PendingWrite::Record(judged) | PendingWrite::Keep(judged)) = write else {
-                is_released = true;
+                has_released = true;
                 continue;
             };
             let status = recorded.get(&token).copied();
@@ -111,8 +113,9 @@ impl Machine {
             self.instructions.push(Instruction::Recorded(judged, status));
         }
         let Some(claim) = sent.claim else {
-            // Released runs, hooks and followers are due. A tick that polls finds them anyway.
-            if (is_released || queues_runs || follows) && self.claims.is_idle() {
+            // Released runs, hooks and followers may be due, so an idle tick claims once more. A
+            // tick that is not idle claims anyway.
+            if (has_released || queues_runs || follows) && self.claims.is_idle() {
                 self.claims.claim_soon(self.now);
             }
             return;
@@ -121,13 +124,15 @@ impl Machine {
         let holds = !taken.claimed.is_empty() || !self.leases.is_empty();
         self.claims.claimed(self.now, &claim, sent.at, claiming, &taken, holds);
         if taken.skips_runs {
-            // The runs behind those that the search sets aside are claimed after a pause.
+            // Search for the runs that a trigger makes the database skip. After a pause, claim the
+            // runs behind them.
             let error = store::Error::skips_runs();
             self.search_unclaimable(FailedClaim { error, goes_on: true });
             self.claims.claim_soon(self.now);
             self.claims.pause(self.now);
         }
-        if let Some(job) = taken.skipped.filter(|_| self.claims.skips_for_long(self.now))
+        if let Some(job) = taken.skipped
+            && self.claims.skips_for_long(self.now)
             && !std::mem::replace(&mut self.has_logged_skipped, true)
         {
             let why = "another session has locked its definition; `jobctl doctor` names long \
@@ -135,7 +140,8 @@ impl Machine {
             self.log(Level::Warn, format!("runs of {job} do not start: {why}"));
         }
         if self.has_writes() || follows {
-            // Runs ended meanwhile, or what waits for them starts before the next request.
+            // Other runs may be claimed: runs of this tick ended meanwhile, or the next request
+            // first releases followers.
             self.claims.claim_soon(self.now);
         }
         if self.phase.is_stopping() {
@@ -146,9 +152,9 @@ impl Machine {
         }
     }
 
-    /// Reacts to an error of a step. Sends what failed again in smaller parts, so that one locked
-    /// run, one rejected value, one slow or one unclaimable run does not delay the others. The
-    /// claims in `maybe_claimed` exist if the transaction was committed.
+    /// Reacts to an error of a step. Sends the writes again in smaller parts or claims fewer runs,
+    /// so that one locked, rejected, slow or unclaimable run does not delay the others.
+    /// `maybe_claimed`: the claims that exist if the transaction was committed.
     pub(super) fn step_failed(
         &mut self,
         sent: SentRequest,
@@ -165,7 +171,7 @@ impl Machine {
         if sent.writes.is_empty() {
             return self.claim_failed(claim, sent.at, error);
         }
-        // The claim or the writes caused the error. The next step sends the writes without a claim.
+        // Either the claim or the writes caused the error, so send the writes without a claim.
         self.claims_apart = true;
         self.writes.put_back(sent.writes, self.now);
         if error.may_be_about_rows() { Ok(()) } else { Err(error) }
@@ -184,9 +190,9 @@ impl Machine {
         if leaves_out_limited {
             self.log_limited();
         } else if is_slow && claim.at_most > 1 {
-            // The next claim takes fewer runs.
             self.claims.too_long(claim.at_most.unsigned_abs() as usize, &error);
             if error.kind == Kind::Busy {
+                // Perhaps it only took too many runs. Do not search for a slow one yet.
                 return Ok(());
             }
         }
@@ -197,10 +203,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Logs that runs of limited definitions are left out. Warns once, because cron mails warnings.
+    /// Logs that runs of limited definitions are left out: as a warning only once, because cron
+    /// mails warnings.
     fn log_limited(&mut self) {
-        let is_known = std::mem::replace(&mut self.has_logged_limited, true);
-        let level = if is_known { Level::Debug } else { Level::Warn };
+        let was_logged = std::mem::replace(&mut self.has_logged_limited, true);
+        let level = if was_logged { Level::Debug } else { Level::Warn };
         let limit = duration::show(self.timing.timeouts.statement);
         let pause = duration::show(LIMITED_PAUSE);
         let line = format!(
@@ -213,27 +220,28 @@ impl Machine {
     /// Hands claimed runs to the pool.
     pub(super) fn start(&mut self, mut claimed: Vec<Claimed>, sent_at: Instant) {
         let mut tasks = Vec::with_capacity(claimed.len());
-        // A last attempt must start at once: if the worker crashed before, the run would be dead
-        // without a start. A claim takes no more last attempts than threads are free.
+        // Last attempts come first, because they must start at once: if the worker crashed before,
+        // the run would be dead without a start. A claim takes no more of them than threads are
+        // free.
         claimed.sort_by_key(|run| run.attempt < run.max_attempts);
         for run in claimed {
             for earlier in self.leases.add(run.token(), self.now, sent_at + self.timing.lease) {
                 self.instructions.push(Instruction::Stop(earlier, StopReason::LeaseLost));
             }
-            let stopped = run.cancel_asked.then_some(StopReason::Cancelled);
-            // The database measured this time after the request was sent.
+            let stopped = if run.cancel_asked { Some(StopReason::Cancelled) } else { None };
+            // The database counted this time from after `sent_at`, so the run does not start late.
             let start_by = run.expires_in.map(|left| sent_at + left);
             tasks.push(Task { run, until: sent_at + self.timing.stop_after, start_by, stopped });
         }
         if !tasks.is_empty() {
-            // The driver hands them to the pool after this call.
+            // The driver hands the tasks to the pool after this call, so count them as waiting now.
             self.pool.waiting += tasks.len();
             self.pool.oldest.get_or_insert(self.now);
             self.instructions.push(Instruction::Start(tasks));
         }
     }
 
-    /// Releases claims that were sent at `sent_at` and not started.
+    /// Releases claims whose runs did not start. The claim was sent at `sent_at`.
     fn release(&mut self, claims: impl IntoIterator<Item = FencingToken>, sent_at: Instant) {
         for claim in claims {
             self.leases.add(claim, self.now, sent_at + self.timing.lease);

@@ -20,28 +20,30 @@ pub(super) enum Search {
 }
 
 impl Machine {
-    /// Returns when to wake.
+    /// Returns when to wake; `None`: not before something else happens.
     pub(super) fn wake_due(&self) -> Option<Instant> {
         if self.phase != Phase::Working {
             None
         } else if self.is_searching() {
             // The search must not delay results.
-            (!self.has_writes()).then_some(self.next_wake)
+            if self.has_writes() { None } else { Some(self.next_wake) }
         } else if self.wakes_again {
             Some(self.next_wake)
         } else if self.claims.may_claim(self.now) {
-            (!self.claims.gives_up_right()).then_some(self.next_wake)
+            // A wake renews the claim right. Do not renew it just before the tick releases it.
+            if self.claims.gives_up_right() { None } else { Some(self.next_wake) }
         } else {
-            // A wake takes the place of the claim: it asks for the claim right.
+            // Without the claim right, a wake asks for it when the next claim is due.
             self.claim_due()
         }
     }
 
+    /// Whether a search for runs that can't be claimed goes on, or begins at the next wake.
     pub(super) fn is_searching(&self) -> bool {
         !matches!(self.search, Search::None)
     }
 
-    /// Begins a search for due runs that can't be claimed.
+    /// Makes a wake due now that begins a search for due runs that can't be claimed.
     pub(super) fn search_unclaimable(&mut self, failed: FailedClaim) {
         (self.search, self.next_wake) = (Search::Begins(failed), self.now);
     }
@@ -52,18 +54,20 @@ impl Machine {
         let (now, answer) = (self.now, self.link.longest_answer());
         self.next_wake = now + self.timing.heartbeat;
         self.wakes_again = false;
-        // Other statements must not wait long. A slow database needs more time: to fire, to recover
-        // and to expire are two transactions each. But the next renewal must not come too late.
+        // How long the wake may take before the next renewal would come too late.
         let renewed_by = now + self.timing.answer_limit() + 3 * answer;
         let stops = self.leases.first_end().map(|end| self.timing.job_stops(end));
         let spare =
             stops.map_or(Duration::MAX, |stops| stops.saturating_duration_since(renewed_by));
-        // Recording a slow answer is a transaction of its own, and the leases matter more. A tick
-        // that has no time records it at its end.
-        let has_time = spare >= 6 * answer;
-        let slow = if has_time { self.link.take_slow_answer() } else { None };
-        let until = now + (6 * answer).min(spare).max(self.timing.heartbeat / 4);
-        let until = self.phase_ends.map_or(until, |end| until.min(end));
+        // The wake fires, recovers and expires, with two transactions each, and other statements
+        // must not wait for longer than these need.
+        let needed = 6 * answer;
+        let end = now + needed.min(spare).max(self.timing.heartbeat / 4);
+        let until = self.phase_ends.map_or(end, |phase_ends| end.min(phase_ends));
+        // Recording a slow answer is another transaction, and the leases matter more. A tick that
+        // has no time now records it at its end.
+        let slow = if spare >= needed { self.link.take_slow_answer() } else { None };
+        // The answer says whether a search goes on.
         let failed_claim = match std::mem::replace(&mut self.search, Search::None) {
             Search::Begins(failed) => Some(failed),
             Search::None | Search::Running => None,
@@ -77,8 +81,8 @@ impl Machine {
         ))
     }
 
-    /// Reacts to the answer to a wake: whether the tick has the claim right, and when it wakes
-    /// again.
+    /// Reacts to the answer to a wake: notes whether the tick has the claim right. If the wake has
+    /// left work and the tick holds no runs, makes another wake due now.
     pub(super) fn woken(&mut self, sent: &SentRequest, woken: Woken) {
         if woken.has_more && self.leases.is_empty() {
             (self.wakes_again, self.next_wake) = (true, self.now);
