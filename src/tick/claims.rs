@@ -107,7 +107,8 @@ impl Claims {
 
     /// Whether as many runs were started as `--limit` allows.
     pub(super) fn are_used_up(&self, pool: &PoolState) -> bool {
-        // Claimed runs that wait for a thread may still be released. Then the tick may claim others.
+        // Claimed runs that wait for a thread may still be released. Then the tick may claim
+        // others.
         self.left == 0 && pool.waiting == 0
     }
 

@@ -36,7 +36,8 @@ pub(super) struct Database {
 const MOST_UNDECIDED: usize = 5;
 
 impl Database {
-    /// Returns a session over this connection. A signal sets `interrupted`, which ends a wait early.
+    /// Returns a session over this connection. A signal sets `interrupted`, which ends a wait
+    /// early.
     pub(super) fn over(client: Client, interrupted: Arc<AtomicBool>) -> Self {
         let store = Store::over(client, interrupted);
         Self {

@@ -125,8 +125,8 @@ impl Driver {
         }
     }
 
-    /// Performs the instructions of the latest event. Then tells the machine the next event. Returns
-    /// early if an instruction sends a request or ends the tick, or if there is no event.
+    /// Performs the instructions of the latest event. Then tells the machine the next event.
+    /// Returns early if an instruction sends a request or ends the tick, or if there is no event.
     pub(super) fn step(&mut self, runtime: &mut impl Runtime) -> Step {
         while let Some(instruction) = self.instructions.pop_front() {
             if let Some(step) = self.perform(runtime, instruction) {
@@ -174,8 +174,8 @@ impl Driver {
         self.events.push_back(Event::Answered(answer));
     }
 
-    /// Turns signals and ended attempts into events. Callers do this before they add a connection or
-    /// an answer, so the first statement after that already records these results.
+    /// Turns signals and ended attempts into events. Callers do this before they add a connection
+    /// or an answer, so the first statement after that already records these results.
     fn take_events(&mut self, runtime: &mut impl Runtime) {
         let signals = runtime.take_signals();
         self.events.extend((0..signals).map(|_| Event::Signal));
@@ -197,8 +197,8 @@ impl Driver {
         }
     }
 
-    /// Performs an instruction. Returns the step that it needs from the caller: to get an answer, or
-    /// to exit.
+    /// Performs an instruction. Returns the step that it needs from the caller: to get an answer,
+    /// or to exit.
     fn perform(&mut self, runtime: &mut impl Runtime, instruction: Instruction) -> Option<Step> {
         match instruction {
             Instruction::Connect(pause) => {

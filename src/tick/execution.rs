@@ -160,7 +160,8 @@ impl JudgedAttempt {
             max_attempts: run.max_attempts - run.uncounted_attempts,
             backoff: &run.backoff,
             random,
-            // The database's time, approximately: without the time that the run waited for a thread.
+            // The database's time, approximately: without the time that the run waited for a
+            // thread.
             now: run.claimed_at + (finished - started),
         };
         let next_status = NextStatus::of(&result, &facts);

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crate::store::{self, BatchSize, FencingToken};
 
-/// The lease of a claimed run. The run is executed, waits for a thread, has an unrecorded result, or
-/// must be released.
+/// The lease of a claimed run. The run is executed, waits for a thread, has an unrecorded result,
+/// or must be released.
 #[derive(Debug)]
 pub(super) struct Lease {
     expires: Instant,
@@ -135,7 +135,8 @@ impl Leases {
         (rows.into_iter().map(|(_, claim)| claim).collect(), kept, next)
     }
 
-    /// Makes the next batch half as large, because the database rejected a renewal of `size` leases.
+    /// Makes the next batch half as large, because the database rejected a renewal of `size`
+    /// leases.
     pub(super) fn rejected(&mut self, size: usize) {
         self.batch.rejected(size);
     }

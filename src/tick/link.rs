@@ -38,8 +38,8 @@ pub(super) struct Link {
     has_answered: bool,
     /// How often the connection was lost or refused since the last answer.
     losses: u32,
-    /// Why the connection was lost, or why the database rejected a statement. The next answer clears
-    /// it.
+    /// Why the connection was lost, or why the database rejected a statement. The next answer
+    /// clears it.
     unavailable: Option<anyhow::Error>,
     /// Since when there is no connection that has answered.
     away_since: Option<Instant>,
@@ -124,8 +124,8 @@ impl Link {
         self.longest_step.0
     }
 
-    /// Takes the duration of an answer, and remembers it if it is slow. Returns whether to warn of a
-    /// slow database, which is true only once.
+    /// Takes the duration of an answer, and remembers it if it is slow. Returns whether to warn of
+    /// a slow database, which is true only once.
     pub(super) fn take_slow_warning(&mut self, took: Duration, heartbeat: Duration) -> bool {
         let is_slow = took >= heartbeat.max(SLOW);
         if is_slow {

@@ -34,9 +34,9 @@ impl Machine {
         self.writes.bytes() + sent.map(PendingWrite::bytes).sum::<usize>()
     }
 
-    /// Returns until when the next request is delayed for a larger batch; `None`: it is not delayed.
-    /// It is only delayed while all threads have work, no lease needs to be renewed, and the results
-    /// take little memory.
+    /// Returns until when the next request is delayed for a larger batch; `None`: it is not
+    /// delayed. It is only delayed while all threads have work, no lease needs to be renewed, and
+    /// the results take little memory.
     pub(super) fn batch_ends(&self) -> Option<Instant> {
         let until = self.batching_until.min(self.next_renewal);
         let is_delayed = self.now < until

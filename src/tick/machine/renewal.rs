@@ -33,8 +33,8 @@ impl Machine {
         if is_due { Some(self.now) } else { None }
     }
 
-    /// Whether leases are renewed before all else: if a lease is in danger. But if they need several
-    /// slow statements, results have a turn after each of these.
+    /// Whether leases are renewed before all else: if a lease is in danger. But if they need
+    /// several slow statements, results have a turn after each of these.
     pub(super) fn renews_first(&self) -> bool {
         // Both other duties now precede the renewal, so the last request was a renewal.
         let was_renewal = self.turns.before(Duty::Renew) == 2;

@@ -111,8 +111,8 @@ impl Machine {
     ///
     /// - A result to record is kept in `job_locked_runs` instead, and a tick records it later. So
     ///   it does not delay this tick's end, and keeps no slot of the worker.
-    /// - Any other write is sent once more, or if this was the last try (`gives_up`), the tick gives
-    ///   the claim up, and another tick recovers the run.
+    /// - Any other write is sent once more, or if this was the last try (`gives_up`), the tick
+    ///   gives the claim up, and another tick recovers the run.
     fn put_behind(&mut self, write: PendingWrite, gives_up: bool, error: &store::Error) {
         let (token, subject) = (write.token(), write.subject());
         if let PendingWrite::Record(judged) = write {
@@ -165,7 +165,8 @@ impl Machine {
         self.leave_to_lease(claim, subject, why);
     }
 
-    /// Logs why this tick can do no more for a run, so that the run depends on the end of its lease.
+    /// Logs why this tick can do no more for a run, so that the run depends on the end of its
+    /// lease.
     pub(super) fn leave_to_lease(&mut self, claim: FencingToken, subject: &str, why: &dyn Display) {
         let line = format!("{subject}: {why}; another tick recovers the run when its lease ends");
         self.log_about(claim, Level::Error, line);
