@@ -15,26 +15,30 @@ impl Item for FirePlan {
 /// so it delays no other.
 pub(crate) fn fire(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     loop {
-        let (fires, broken) = due::plan_fires(store.due_schedules()?);
-        let planned = fires.len();
-        let is_due_again = fires.iter().any(FirePlan::is_due_again);
-        broken.iter().for_each(|why| log::error!("{why}"));
+        let (plans, unreadable) = due::plan_fires(store.due_schedules()?);
+        for why in &unreadable {
+            log::error!("{why}");
+        }
+        // If the look-up returned as many schedules as it may, there may be more.
+        let is_full = plans.len() as i64 >= store::FIRED_AT_ONCE;
+        let is_due_again = plans.iter().any(FirePlan::is_due_again);
         let mut has_moved = false;
-        for (batch, fires) in due::into_batches(fires).into_iter().enumerate() {
-            if batch > 0 && !slice.try_begin() {
+        for (place, batch) in due::into_batches(plans).into_iter().enumerate() {
+            // The caller has checked that there is time for the first batch.
+            if place > 0 && !slice.try_begin() {
                 return Ok(());
             }
             let fire = |part: &[FirePlan]| fire_part(store, part);
-            has_moved |= slice.work_off(fires, fire, |plan, why| put_off(store, plan.due, &why))?;
+            has_moved |= slice.work_off(batch, fire, |plan, why| put_off(store, plan.due, &why))?;
         }
-        let is_full = i64::try_from(planned).is_ok_and(|planned| planned >= store::FIRED_AT_ONCE);
         if !slice.try_go_on(has_moved, is_full || is_due_again) {
             return Ok(());
         }
     }
 }
 
-/// Fires some schedules. Returns whether any of them moved on to its next time.
+/// Fires some schedules, and logs the result of each. Returns whether any of them moved on to its
+/// next time.
 fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
     let fired = store.fire(part.to_vec())?;
     for (place, runs) in &fired {
@@ -45,7 +49,8 @@ fn fire_part(store: &Store, part: &[FirePlan]) -> store::Result<bool> {
     Ok(!fired.is_empty())
 }
 
-/// Puts off a schedule whose runs the database rejects. Returns whether that was possible.
+/// Puts off a schedule whose runs the database rejects, and logs the error. Returns whether it
+/// could be put off.
 fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result<bool> {
     log::error!(job = due.name; "schedule of `{}` does not fire: {why}", due.label());
     match store.fire(vec![due::put_off(due)]) {
@@ -59,17 +64,15 @@ fn put_off(store: &Store, due: DueSchedule, why: &store::Error) -> store::Result
 /// Logs which runs a fire has queued, or why it has queued none.
 fn log_fired(fire: &FirePlan, runs: &[i64]) {
     let (job, name) = (&fire.due.name, fire.due.label());
-    match (fire.times.len(), fire.missed) {
-        _ if !runs.is_empty() => {
-            let runs: Vec<_> = runs.iter().map(|run| format!("run {run}")).collect();
-            log::info!(job = job; "schedule {name}: fired, {}", runs.join(", "));
-        }
-        (0, 0) if fire.next.is_none() && fire.put_off_until.is_none() => {
-            log::info!(job = job; "schedule {name}: ended");
-        }
-        // The schedule was put off, or got its first time.
-        (0, 0) => {}
-        (0, _) => log::info!(job = job; "schedule {name}: not fired, its time was missed"),
-        _ => log::info!(job = job; "schedule {name}: not fired, its last run is not finished"),
+    if !runs.is_empty() {
+        let runs: Vec<_> = runs.iter().map(|run| format!("run {run}")).collect();
+        log::info!(job = job; "schedule {name}: fired, {}", runs.join(", "));
+    } else if !fire.times.is_empty() {
+        log::info!(job = job; "schedule {name}: not fired, its last run is not finished");
+    } else if fire.missed != 0 {
+        log::info!(job = job; "schedule {name}: not fired, its time was missed");
+    } else if fire.next.is_none() && fire.put_off_until.is_none() {
+        log::info!(job = job; "schedule {name}: ended");
     }
+    // Otherwise the schedule was put off, or got its first time.
 }

@@ -13,8 +13,8 @@ impl Item for FollowingJob {
     }
 }
 
-/// Enqueues jobs that follow others as long as there is time. Their runs are blocked, and other
-/// jobs may follow them in turn.
+/// Enqueues jobs that follow others, as long as there is time. The new runs are blocked, and other
+/// jobs may follow their jobs in turn, so this looks for such jobs until it finds none.
 fn enqueue_following(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     let set_aside = |FollowingJob { job_type: job, .. }, why| {
@@ -24,38 +24,42 @@ fn enqueue_following(store: &Store, slice: &mut TimeSlice) -> store::Result<()> 
     loop {
         let due = store.following_jobs()?;
         let enqueue = |part: &[_]| store.enqueue_following(part);
-        if !slice.work_off(due, enqueue, set_aside)? || !slice.try_begin() {
+        let has_changed = slice.work_off(due, enqueue, set_aside)?;
+        if !has_changed || !slice.try_begin() {
             return Ok(());
         }
     }
 }
 
-/// Enqueues jobs that follow others, and releases or cancels blocked runs, as long as there is
-/// time.
+/// Enqueues jobs that follow others, and releases or cancels blocked runs whose predecessors have
+/// ended, as long as there is time.
 ///
-/// - `ended`: the runs that the caller has ended. Then this decides only about runs that wait for
-///   them, and for runs that it cancels meanwhile, which it adds. It empties the list if the caller
-///   need not try again.
-/// - Without `ended`, this decides about all blocked runs: also those that a call with `ended` has
-///   left, and those whose predecessors another program has ended.
+/// - With `ended`, the runs that the caller has ended, this decides only about the blocked runs
+///   that wait for them. If it cancels some of these, it adds them to the list, because other runs
+///   may wait for them in turn. It empties the list if the caller need not try again.
+/// - Without `ended`, this decides about all blocked runs: also about those that a call with
+///   `ended` has left, and those whose predecessors another program has ended.
 pub(crate) fn release_followers(
     store: &Store,
     slice: &mut TimeSlice,
     mut ended: Option<&mut Vec<i64>>,
 ) -> store::Result<()> {
+    // The blocked runs that this call does not try again: slow, rejected and locked ones.
     let mut left_out: BTreeSet<_> = slice.state.slow().into_iter().collect();
-    // Whether some run was left out because another session has locked it.
+    // Whether a run was left out because another session has locked it.
     let mut is_locked = false;
-    // Whether runs may have been noted for jobs that follow theirs.
+    // Whether ended runs may have been noted for jobs that follow theirs.
     let mut has_noted = true;
     loop {
-        if std::mem::take(&mut has_noted) {
+        if has_noted {
             enqueue_following(store, slice)?;
+            has_noted = false;
         }
-        let due = store.due_followers(ended.as_deref().cloned(), to_vec(&left_out))?;
+        let left_out_ids = left_out.iter().copied().collect();
+        let due = store.due_followers(ended.as_deref().cloned(), left_out_ids)?;
         if due.is_empty() {
-            // The caller tries locked runs again. Only a wake tries rejected runs again.
-            if let (Some(ended), false) = (ended, is_locked) {
+            // The caller must try locked runs again. Rejected runs wait for the next wake.
+            if !is_locked && let Some(ended) = ended {
                 ended.clear();
             }
             return Ok(());
@@ -74,18 +78,16 @@ pub(crate) fn release_followers(
             left_out.insert(id);
             Ok(false)
         };
-        if !slice.work_off(due, decide, set_aside)? {
-            // Nothing was changed, so other sessions have locked the runs that were not rejected.
+        let has_changed = slice.work_off(due, decide, set_aside)?;
+        if !has_changed {
+            // Other sessions have locked the tried runs, except those that were rejected.
             for run in tried {
-                is_locked |= left_out.insert(run);
+                let was_rejected = !left_out.insert(run);
+                is_locked |= !was_rejected;
             }
         }
         if !slice.try_begin() {
             return Ok(());
         }
     }
-}
-
-fn to_vec(ids: &BTreeSet<i64>) -> Vec<i64> {
-    ids.iter().copied().collect()
 }

@@ -8,39 +8,47 @@ use rand::seq::SliceRandom;
 use crate::store::{self, AgedRun, Archive, BatchSize, Cause, Keep, Pruned, Store};
 use crate::text::plural;
 
-/// Maximum of runs deleted per tick, in about 30 ms: 1.4 million a day with a tick a minute.
+/// A tick deletes at most this many runs, which takes about 30 ms. With a tick a minute, that is
+/// 1.4 million a day.
 const PRUNED_AT_ONCE: usize = 1000;
 /// How long a tick tries to delete a part of the old runs if the database refuses some of them. All
 /// pruning of a tick takes at most twice as long.
 const PRUNING: Duration = Duration::from_secs(1);
-/// After this many parts of a job's runs from which it deleted nothing, a tick goes on at a random
-/// run.
+/// After this many parts of a job's runs without a deleted run, a tick goes on at a random run.
 const FRUITLESS_LIMIT: u32 = 8;
-/// The runs that are read, and deleted, in one transaction.
+/// The number of runs that are read, and deleted, in one transaction.
 const PART: usize = 1000;
-/// The runs that are deleted in one transaction with an archive: it reads them, with payloads and
-/// outputs.
+/// The number of runs that are deleted in one transaction with an archive. They are fewer, because
+/// the transaction also reads their payloads and outputs.
 const PART_TO_ARCHIVE: usize = 100;
 
-/// Old rows that the database refuses to delete: their number and the first one, by the reason.
+/// Old rows that the database refuses to delete: by the reason, their number and the first row.
 #[derive(Default)]
 pub(crate) struct Undeleted(BTreeMap<String, (i64, String)>);
 
 impl Undeleted {
+    /// Adds rows, each with its error.
     pub(crate) fn add(&mut self, rejected: Vec<(impl ToString, store::Error)>) {
         for (row, why) in rejected {
-            let first = || (0, row.to_string());
-            self.0.entry(why.cause().to_owned()).or_insert_with(first).0 += 1;
+            let of_reason = self.0.entry(why.cause().to_owned());
+            let (count, _first) = of_reason.or_insert_with(|| (0, row.to_string()));
+            *count += 1;
         }
     }
 
     /// Returns a line for each reason.
     pub(crate) fn lines(&self, noun: &str) -> Vec<String> {
-        let line = |(why, (rows, first)): (&String, &(i64, String))| match rows {
-            1 => format!("cannot prune {noun} {first}: {why}"),
-            _ => format!("cannot prune {}, such as {noun} {first}: {why}", plural::of(*rows, noun)),
-        };
-        self.0.iter().map(line).collect()
+        let mut lines = Vec::new();
+        for (why, (count, first)) in &self.0 {
+            lines.push(match count {
+                1 => format!("cannot prune {noun} {first}: {why}"),
+                _ => {
+                    let rows = plural::of(*count, noun);
+                    format!("cannot prune {rows}, such as {noun} {first}: {why}")
+                }
+            });
+        }
+        lines
     }
 }
 
@@ -49,31 +57,37 @@ impl Undeleted {
 pub(crate) struct Series {
     job: String,
     dead: bool,
-    /// Seconds after their end until they are old.
+    /// A run is old this many seconds after its end.
     age: f64,
 }
 
-/// Returns the series that may have old runs.
+/// Returns the series that may have old runs: two for each job. `default` is how long runs are
+/// kept if their definition does not say it.
 pub(crate) fn series(store: &Store, default: Keep) -> store::Result<Vec<Series>> {
-    let of_job = |(job, keep, keep_dead): (String, f64, f64)| {
-        let series = |(dead, age)| Series { job: job.clone(), dead, age };
-        [(false, keep), (true, keep_dead)].map(series)
-    };
-    Ok(store.prunable_jobs(default)?.into_iter().flat_map(of_job).collect())
+    let mut all = Vec::new();
+    for (job, keep, keep_dead) in store.prunable_jobs(default)? {
+        all.push(Series { job: job.clone(), dead: false, age: keep });
+        all.push(Series { job, dead: true, age: keep_dead });
+    }
+    Ok(all)
 }
 
 impl Series {
-    /// Returns the old runs of the part after the run `after`, and where the next part begins.
+    /// Reads the part of this series after the run `after`. Returns its old runs, and the run after
+    /// which the next part begins; `None`: no later run is old.
     fn part(&self, store: &Store, after: i64) -> store::Result<(Vec<i64>, Option<i64>)> {
         let part = store.aged_runs(&self.job, self.dead, self.age, after, PART as i64)?;
-        let is_last = |last: &AgedRun| {
-            part.len() < PART || last.is_young && !part.iter().any(|run| run.is_old)
+        let old: Vec<_> = part.iter().filter(|run| run.is_old).map(|run| run.id).collect();
+        let next = match part.last() {
+            // No later run is old, see old_runs.sql.
+            Some(last) if last.is_young && old.is_empty() => None,
+            Some(last) if part.len() >= PART => Some(last.id),
+            _ => None,
         };
-        let next = part.last().filter(|last| !is_last(last)).map(|last| last.id);
-        Ok((part.iter().filter(|run| run.is_old).map(|run| run.id).collect(), next))
+        Ok((old, next))
     }
 
-    /// Returns all old runs.
+    /// Returns the ids of all old runs.
     pub(crate) fn old(&self, store: &Store) -> store::Result<Vec<i64>> {
         let (mut old, mut after) = (Vec::new(), Some(0));
         while let Some(id) = after {
@@ -90,22 +104,26 @@ pub(crate) struct Pruning<'a> {
     pub(crate) store: &'a Store,
     pub(crate) cause: &'a Cause,
     pub(crate) archive: Option<&'a Archive>,
+    /// How long runs are kept if their definition does not say it.
     pub(crate) default: Keep,
-    /// How long to try a part if the database refuses to delete some of its runs.
+    /// How long to try a part if the database refuses to delete some of its runs; `None`: until all
+    /// of them were tried.
     pub(crate) time: Option<Duration>,
 }
 
-/// A part of a series, without the deleted runs.
+/// What the deletion of a part of a series has achieved.
 pub(crate) struct PrunedPart {
+    /// The deleted runs.
     pub(crate) pruned: Vec<Pruned>,
-    /// Whether the database refused to delete some of its old runs.
+    /// Whether the database refused to delete some of the old runs.
     has_undeleted: bool,
     /// The run after which the next part begins; `None` if no later run is old.
     pub(crate) next: Option<i64>,
 }
 
 impl Pruning<'_> {
-    /// Deletes at most `limit` old runs of the part after the run `after`.
+    /// Deletes at most `limit` old runs of the part after the run `after`. Adds the runs that the
+    /// database refuses to delete to `undeleted`.
     pub(crate) fn delete_part(
         &self,
         series: &Series,
@@ -131,35 +149,43 @@ impl Pruning<'_> {
         Ok(PrunedPart { pruned, has_undeleted, next })
     }
 
-    /// Deletes the oldest events of the trail: events are kept as long as dead runs. Returns
-    /// whether there may be more old events.
+    /// Deletes the oldest events of the trail, which are kept as long as dead runs. Returns whether
+    /// another call may delete more.
     pub(crate) fn delete_events(&self, undeleted: &mut Undeleted) -> store::Result<bool> {
         let events = self.store.old_events(self.default.dead, PRUNED_AT_ONCE as i64)?;
         let prune = |ids: &[i64]| self.store.prune_events(ids.to_vec());
         let is_full = events.len() == PRUNED_AT_ONCE;
         let rejected = store::bisect(events, &mut BatchSize::default(), self.has_time(), prune)?;
+        // The next call would look up the rejected events again.
         let has_more = is_full && rejected.is_empty();
         undeleted.add(rejected);
         Ok(has_more)
     }
 
-    /// Deletes old runs for a limited time, and at most `left`, from which it subtracts the deleted
-    /// ones.
+    /// Deletes old runs of all jobs for a limited time, and at most `left`, from which it subtracts
+    /// the number of deleted runs.
     fn delete_some(&self, left: &mut usize, undeleted: &mut Undeleted) -> store::Result<()> {
         let until = Instant::now() + 2 * PRUNING;
         let mut all = series(self.store, self.default)?;
-        // In a random order, no job's old runs delay those of the other jobs in each tick.
+        // If the time is over before the last series, a random order gives each job its turn in
+        // some tick.
         all.shuffle(&mut rand::rng());
         for series in all {
             let (mut after, mut fruitless) = (Some(0), 0);
-            while let Some(id) = after.filter(|_| *left > 0 && Instant::now() < until) {
+            while let Some(id) = after {
+                if *left == 0 || Instant::now() >= until {
+                    return Ok(());
+                }
                 let part = self.delete_part(&series, id, *left, undeleted)?;
                 *left -= part.pruned.len();
                 after = part.next;
-                fruitless += u32::from(part.pruned.is_empty());
+                if part.pruned.is_empty() {
+                    fruitless += 1;
+                }
                 let is_stuck = part.has_undeleted || fruitless > FRUITLESS_LIMIT;
-                // If the database refuses thousands of the oldest runs, each tick tries others.
-                if let Some(next) = part.next.filter(|_| is_stuck) {
+                if is_stuck && let Some(next) = part.next {
+                    // The database may refuse thousands of the oldest runs. So each tick goes on
+                    // with others.
                     let newest = self.store.newest_run(&series.job)?.unwrap_or(next);
                     after = Some(rand::random_range(next..=newest.max(next)));
                 }
@@ -180,15 +206,15 @@ impl Pruning<'_> {
 pub(crate) fn prune(store: &Store, worker: &str, default: Keep) {
     let cause = Cause { host_user: worker.to_owned(), ..Cause::default() };
     let pruning = Pruning { store, cause: &cause, archive: None, default, time: Some(PRUNING) };
-    let (mut left, mut runs, mut events) =
-        (PRUNED_AT_ONCE, Undeleted::default(), Undeleted::default());
-    let pruned = pruning
-        .delete_some(&mut left, &mut runs)
-        .and_then(|()| pruning.delete_events(&mut events).map(drop));
-    if let Err(error) = pruned {
+    let mut left = PRUNED_AT_ONCE;
+    let (mut undeleted_runs, mut undeleted_events) = (Undeleted::default(), Undeleted::default());
+    let result = pruning
+        .delete_some(&mut left, &mut undeleted_runs)
+        .and_then(|()| pruning.delete_events(&mut undeleted_events));
+    if let Err(error) = result {
         log::warn!("old runs are not deleted: {}", error.for_log());
     }
-    for line in runs.lines("run").into_iter().chain(events.lines("event")) {
+    for line in undeleted_runs.lines("run").into_iter().chain(undeleted_events.lines("event")) {
         log::info!("{line}");
     }
     if left < PRUNED_AT_ONCE {

@@ -12,55 +12,73 @@ use crate::job::status::Status;
 use crate::store::{self, LostLease, Recovered, Store};
 use crate::text::duration;
 
-/// Lost leases recovered per statement.
+/// How many lost leases are looked up at a time.
 const RECOVERED_AT_ONCE: usize = 500;
 
-/// A run, its attempt and the wait before the next one.
-impl Item for (i64, i32, Duration) {
+/// A run, its attempt and the wait before the next attempt.
+type LostAttempt = (i64, i32, Duration);
+
+impl Item for LostAttempt {
     fn run(&self) -> Option<i64> {
         Some(self.0)
     }
 }
 
-/// Recovers the runs whose leases ran out. A run whose every attempt kills its worker is marked
-/// dead here.
+/// Recovers the runs whose leases expired, and shortens leases that are too long, as long as there
+/// is time.
 pub(super) fn recover(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
-    const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
     let mut rejected = slice.state.slow();
     loop {
         let found = store.lost_leases(RECOVERED_AT_ONCE, rejected.clone())?;
         let is_full = found.len() == RECOVERED_AT_ONCE;
         let (ahead, lost): (Vec<_>, Vec<_>) = found.into_iter().partition(|run| run.is_ahead);
-        let ids = ahead.iter().map(|run| run.id).collect();
-        let shorten = |part: &[_]| shorten(store, part);
-        let reject_lease = |id, why| reject(&mut rejected, id, &why);
-        let has_shortened = slice.work_off(ids, shorten, reject_lease)?;
-        let wait = |run: &LostLease| {
-            let counted = run.attempt - run.uncounted_attempts;
-            (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
-        };
-        let waits: Vec<_> = lost.iter().map(wait).collect();
-        let mut recovered = Vec::new();
-        let recover = |part: &[_]| {
-            let before = recovered.len();
-            recovered.extend(store.recover(part, WHAT)?);
-            Ok(recovered.len() > before)
-        };
-        let reject_run = |(id, ..): (i64, i32, Duration), why| reject(&mut rejected, id, &why);
-        let has_recovered = slice.work_off(waits.clone(), recover, reject_run)?;
-        for (run, (.., wait)) in lost.iter().zip(&waits) {
-            if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
-                log_recovered(run, recovered, *wait);
-            }
-        }
+        let has_shortened = slice.work_off(
+            ahead.iter().map(|run| run.id).collect(),
+            |part: &[_]| shorten(store, part),
+            |id, why| reject(&mut rejected, id, &why),
+        )?;
+        let has_recovered = recover_lost(store, slice, &lost, &mut rejected)?;
         if !slice.try_go_on(has_recovered || has_shortened, is_full) {
             return Ok(());
         }
     }
 }
 
-/// Leaves a run alone whose change the database rejects, until the next wake. Returns `false`: no
-/// row was changed.
+/// Recovers runs whose leases expired, and logs what became of each. Returns whether it recovered
+/// any. Adds the runs whose change the database rejects to `rejected`.
+fn recover_lost(
+    store: &Store,
+    slice: &mut TimeSlice,
+    lost: &[LostLease],
+    rejected: &mut Vec<i64>,
+) -> store::Result<bool> {
+    const ERROR: &str = "lease expired: its worker crashed, hung or lost the database";
+    let attempts: Vec<LostAttempt> = lost
+        .iter()
+        .map(|run| {
+            let counted = run.attempt - run.uncounted_attempts;
+            (run.id, run.attempt, wait_after(counted, &run.backoff, rand::random()))
+        })
+        .collect();
+    let mut recovered = Vec::new();
+    let recover_part = |part: &[_]| {
+        let before = recovered.len();
+        recovered.extend(store.recover(part, ERROR)?);
+        let has_changed = recovered.len() > before;
+        Ok(has_changed)
+    };
+    let has_recovered = slice
+        .work_off(attempts.clone(), recover_part, |(id, ..), why| reject(rejected, id, &why))?;
+    for (run, (.., wait)) in lost.iter().zip(&attempts) {
+        if let Some(recovered) = recovered.iter().find(|recovered| recovered.id == run.id) {
+            log_recovered(run, recovered, *wait);
+        }
+    }
+    Ok(has_recovered)
+}
+
+/// Leaves a run alone until the next wake, because the database rejects its change. Returns
+/// `false`: no row was changed.
 fn reject(rejected: &mut Vec<i64>, id: i64, why: &store::Error) -> store::Result<bool> {
     static LOGGED: Once = Once::new();
     LOGGED.call_once(|| log::error!(run = id; "run {id}: {why}"));
@@ -82,7 +100,8 @@ fn shorten(store: &Store, ids: &[i64]) -> store::Result<bool> {
     Ok(!shortened.is_empty())
 }
 
-/// Logs a run whose lease was lost, and what became of it.
+/// Logs a run whose lease was lost, and what became of it. `wait` is the time until its next
+/// attempt, if it has one.
 fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
     let subject = attempt::describe(run.id, &run.job_type, run.attempt, run.max_attempts);
     let next = match recovered.status {
@@ -91,6 +110,7 @@ fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
         other => other.as_str().to_owned(),
     };
     let has_next = recovered.status == Status::Failed && !recovered.expires_first;
+    let next_attempt_seconds = if has_next { Some(wait.as_secs_f64()) } else { None };
     log::warn!(
         run = run.id,
         job = run.job_type,
@@ -98,7 +118,7 @@ fn log_recovered(run: &LostLease, recovered: &Recovered, wait: Duration) {
         worker = run.worker,
         status = recovered.status.as_str(),
         error_type = ErrorType::LeaseExpired.as_str(),
-        next_attempt_seconds = has_next.then_some(wait.as_secs_f64());
+        next_attempt_seconds = next_attempt_seconds;
         "{subject}: lease of worker {} expired, {next}",
         run.worker.escape_debug()
     );

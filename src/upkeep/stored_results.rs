@@ -1,6 +1,7 @@
 //! Records stored results. If another session has locked the row of a run when its job ends, the
-//! tick stores the result in `job_locked_runs`. Later a wake records it: writes it into the run and
-//! its history. Also deletes the rows of `job_locked_runs` whose claims are over.
+//! tick stores the result in `job_locked_runs`. Later, a wake records the result: writes it into
+//! the run and its history. The wake also deletes the rows of `job_locked_runs` whose claims are
+//! over.
 
 use std::sync::Once;
 
@@ -10,11 +11,11 @@ use super::TimeSlice;
 use crate::job::status::Status;
 use crate::store::{self, FencingToken, Store, StoredResult};
 
-/// Stored results that are looked up in one wake.
+/// How many stored results are looked up in one wake.
 const AT_ONCE: usize = 500;
 
-/// Records stored results as long as there is time, each in its own transaction: a rejected one
-/// stops no other.
+/// Records stored results as long as there is time: each in its own transaction, so that a rejected
+/// result stops no other.
 pub(super) fn record_stored_results(store: &Store, slice: &mut TimeSlice) -> store::Result<()> {
     static LOGGED: Once = Once::new();
     for claim in store.stored_results(AT_ONCE)? {
@@ -25,6 +26,7 @@ pub(super) fn record_stored_results(store: &Store, slice: &mut TimeSlice) -> sto
             break;
         }
         match store.record_stored(claim) {
+            // No result was stored, or another session still locks the run.
             Ok(None) => {}
             Ok(Some(stored)) => {
                 slice.has_changed = true;

@@ -1,7 +1,7 @@
-//! Names ticks, so that a tick can see that another tick of this host has died.
+//! Names ticks, so that a tick can see that another tick of this host has crashed.
 //!
-//! Only the claim right uses this: the next tick need not wait until the right expires. Leases of
-//! runs do not, because the processes that a dead tick started may still run.
+//! Then the next tick need not wait until the claim right of the crashed tick expires. It must wait
+//! for the leases of runs, because the processes that the crashed tick started may still run.
 
 use std::fs;
 
@@ -18,8 +18,9 @@ pub(crate) fn new() -> String {
     format!("{}.{}.{random:016x}", host(), getpid().as_raw_nonzero())
 }
 
-/// Returns whether the tick of that name is known to be dead. A tick of another host or another
-/// boot is not known to be. If another process has the pid now, the tick counts as alive.
+/// Returns whether the tick of that name was a process of this host, and no process has its pid any
+/// more. Nothing is known about a tick of another host or boot. If another process has the pid now,
+/// the tick counts as alive.
 pub(super) fn is_dead(tick: &str) -> bool {
     let mut parts = tick.split('.');
     let is_here = parts.next() == Some(&host());
@@ -27,6 +28,7 @@ pub(super) fn is_dead(tick: &str) -> bool {
     is_here && pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
+/// Returns a name for this boot of the kernel and the pid namespace of this process.
 fn host() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();

@@ -10,7 +10,7 @@ const SLOW_PAUSE: Duration = Duration::from_secs(300);
 
 /// An item that a wake works off.
 pub(crate) trait Item {
-    /// Returns the id of its run; `None` for a schedule, which is put off if it takes too long.
+    /// Returns the id of the item's run; `None` for an item without a run, such as a schedule.
     fn run(&self) -> Option<i64>;
 }
 
@@ -25,17 +25,18 @@ impl Item for i64 {
 pub(crate) struct UpkeepState {
     /// How many items the next statement changes.
     batch: BatchSize,
-    /// Runs that took longer than the time limit of a statement, and when. The tick leaves them out
-    /// for a while, because everything else waits for such a statement.
+    /// Runs that took longer than the time limit of a statement, and when that was. The tick leaves
+    /// them out for a while, because everything else waits for such a statement.
     slow: BTreeMap<i64, Instant>,
 }
 
 impl UpkeepState {
+    /// Whether to leave a run out, because it took too long a while ago.
     pub(super) fn is_slow(&self, run: i64) -> bool {
         self.slow.get(&run).is_some_and(|since| since.elapsed() < SLOW_PAUSE)
     }
 
-    /// Returns the runs to leave out.
+    /// Returns the runs to leave out, because they took too long a while ago.
     pub(super) fn slow(&self) -> Vec<i64> {
         self.slow.keys().copied().filter(|run| self.is_slow(*run)).collect()
     }
@@ -49,16 +50,15 @@ impl UpkeepState {
     }
 }
 
-/// The part of a wake that works for the runs of all workers: its time limit, and whether it
-/// changed anything.
+/// The part of a wake that works for the runs of all workers: its time limit, and what it did.
 #[derive(Debug)]
 pub(crate) struct TimeSlice<'a> {
     /// No further transaction begins after this time; `None`: there is no limit.
     until: Option<Instant>,
     pub(super) state: &'a mut UpkeepState,
-    /// Some row was changed.
+    /// Whether any row was changed.
     pub(crate) has_changed: bool,
-    /// Work is left for the next slice, because the time was over.
+    /// Whether work is left for the next slice, because the time was over.
     pub(crate) is_cut: bool,
 }
 
@@ -67,6 +67,7 @@ impl<'a> TimeSlice<'a> {
         Self { until, state, has_changed: false, is_cut: false }
     }
 
+    /// Whether another transaction may begin.
     pub(super) fn has_time(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -79,9 +80,9 @@ impl<'a> TimeSlice<'a> {
         has_time
     }
 
-    /// Tries the items in parts: at least one part, and further ones as long as there is time. An
-    /// item that the database rejects is found and set aside, so it delays no other. Returns
-    /// whether a row was changed.
+    /// Tries the items in parts: at least one part, and further parts as long as there is time.
+    /// Leaves out slow runs. An item that the database rejects is found and set aside, so it delays
+    /// no other item. Returns whether a row was changed.
     ///
     /// - `attempt` works off a part in one transaction. It returns whether it changed a row: it
     ///   changes none if other sessions have locked them all.
@@ -102,25 +103,28 @@ impl<'a> TimeSlice<'a> {
                 Ok(())
             })?;
             if let Some((item, why)) = rejected {
-                item.run().into_iter().for_each(|run| self.state.rejected(run, &why));
+                if let Some(run) = item.run() {
+                    self.state.rejected(run, &why);
+                }
                 has_changed |= set_aside(item, why)?;
             }
             has_time = self.has_time();
         }
-        let is_halved = bisection.size().at_most() < self.state.batch.at_most();
+        let has_smaller_parts = bisection.size().at_most() < self.state.batch.at_most();
         self.state.batch = bisection.size();
         self.has_changed |= has_changed;
         // If nothing was changed, other sessions have locked the rows, and another slice would find
-        // them locked, too. But after a rejected part, the database may accept a smaller one.
-        self.is_cut |= !bisection.is_done() && (has_changed || is_halved);
+        // them locked, too. But after a rejected part, the database may accept a smaller part.
+        let can_go_on = has_changed || has_smaller_parts;
+        self.is_cut |= !bisection.is_done() && can_go_on;
         Ok(has_changed)
     }
 
-    /// Looks up items and works them off, again and again, until no more are found, none of them
+    /// Looks up items and works them off, again and again, until there are no more, none of them
     /// can be changed, or the time is over.
     ///
-    /// - `look_up` gets `at_once`, the maximum of items that it returns. If it returns fewer, there
-    ///   are no more.
+    /// - `look_up` returns at most `at_once` items, which is its argument. If it returns fewer,
+    ///   there are no more.
     /// - `attempt` and `set_aside`: see `work_off`.
     pub(super) fn work_through<T: Item>(
         &mut self,
@@ -139,8 +143,8 @@ impl<'a> TimeSlice<'a> {
         }
     }
 
-    /// Returns whether to look up items again. If only the time for it is missing, marks this slice
-    /// as cut short.
+    /// Returns whether to look up items again. If only the time for that is missing, marks this
+    /// slice as cut short.
     ///
     /// - `has_changed`: a row was changed since the last look-up. Otherwise the next one would
     ///   return the same items: other sessions have locked them, or the database rejects them.

@@ -1,6 +1,6 @@
-//! Due runs that can't be claimed. An unreadable run ends dead. A run that a trigger or a
-//! constraint rejects, or whose claim takes too long, is put off, or skipped by this tick if that
-//! fails too. So such runs do not delay others.
+//! Finds due runs that can't be claimed, so that they do not delay others. An unreadable run ends
+//! dead. A run that a trigger or a constraint rejects, or whose claim takes too long, is put off.
+//! If that fails, too, this tick skips the run.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::store::{
 };
 use crate::text::duration;
 
-/// The number of due runs to search.
+/// A search tries at most this many due runs.
 const SEARCHED: i64 = 5000;
-/// The number of due runs to search for a run whose claim takes too long. Each is tried alone.
+/// A search for a run whose claim takes too long tries at most this many due runs, each alone.
 const SEARCHED_IF_SLOW: usize = 100;
-/// The number of these runs of each job: a claim of a single run took too long, so this run is
-/// among the first ones of its job.
+/// Of these runs, it tries at most this many of each job. More are not necessary: a claim of a
+/// single run took too long, so that run is among the first of its job.
 const SEARCHED_OF_JOB: usize = 3;
-/// The delay of a rejected run. The cause may be about other rows, and may pass.
+/// How long a rejected run is put off. It is tried again, because the cause may pass.
 const PUT_OFF: Duration = Duration::from_secs(300);
 /// A tick skips at most this many runs. If more can't be put off, the cause is not the runs.
 const SKIPPED: usize = 10_000;
@@ -28,26 +28,27 @@ const LOGGED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct FailedClaim {
     pub(crate) error: store::Error,
-    /// Claims go on without the runs that may be the cause. So it is not a failure if the search
-    /// finds no such run.
+    /// Whether claims go on without the runs that may be the cause. Then it is no error if the
+    /// search finds no cause.
     pub(crate) goes_on: bool,
 }
 
 /// A search for the due runs that can't be claimed. Steps are short, so leases are renewed in
 /// between.
 pub(crate) struct UnclaimableSearch {
+    /// The runs that are not tried yet.
     suspects: Bisection<DueRun>,
-    /// The claim took too long, so each suspect is claimed for a trial.
+    /// Whether the failed claim took too long. Then each suspect is claimed alone, as a trial.
     is_slow: bool,
-    /// The claim's error, unless a run is known to have caused it or claims go on anyway.
+    /// The error of the failed claim. `None`: a run has caused it, or claims go on anyway.
     error: Option<store::Error>,
     /// How many runs were set aside.
     found: usize,
 }
 
 impl UnclaimableSearch {
-    /// Starts a search among the due runs after a claim failed. Returns its error if not even an
-    /// empty claim works.
+    /// Starts a search among the due runs after a claim failed. Returns the error of that claim if
+    /// not even a claim without runs works: then no run is the cause.
     pub(crate) fn start(
         store: &Store,
         holder: &Holder,
@@ -61,17 +62,18 @@ impl UnclaimableSearch {
         let mut due = store.preview(&holder.worker, wanted, SEARCHED)?;
         let mut size = BatchSize::default();
         if is_slow {
-            let mut of_job = HashMap::<_, usize>::new();
+            let mut kept_of_job = HashMap::<_, usize>::new();
             due.retain(|run| {
-                let seen = of_job.entry(run.job_type.clone()).or_default();
-                *seen += 1;
-                *seen <= SEARCHED_OF_JOB
+                let kept = kept_of_job.entry(run.job_type.clone()).or_default();
+                *kept += 1;
+                *kept <= SEARCHED_OF_JOB
             });
             due.truncate(SEARCHED_IF_SLOW);
             size = BatchSize::ONE;
         }
         let suspects = Bisection::sized(due, size);
-        Ok(Self { suspects, is_slow, error: (!goes_on).then_some(error), found: 0 })
+        let error = if goes_on { None } else { Some(error) };
+        Ok(Self { suspects, is_slow, error, found: 0 })
     }
 
     /// Returns whether all runs were tried.
@@ -79,9 +81,9 @@ impl UnclaimableSearch {
         self.suspects.is_done()
     }
 
-    /// Tries to claim some of the runs, and sets those aside that can't be claimed. Adds the runs
-    /// that could not even be put off to `wanted`, so that this tick skips them. The last step
-    /// fails with the error of the claim if no run caused it.
+    /// Tries the next runs, and sets those aside that can't be claimed: puts them off, or marks
+    /// unreadable ones as dead. Excludes the runs that can't be put off in `wanted`, so that this
+    /// tick skips them. The last step fails with the error of the claim if no run caused it.
     pub(crate) fn step(
         &mut self,
         store: &Store,
@@ -93,20 +95,25 @@ impl UnclaimableSearch {
         let failed = self.suspects.step(|part| {
             jobs = part.iter().map(|run| (run.id, run.job_type.clone())).collect();
             if is_slow {
-                return part.iter().try_for_each(|run| store.try_claim(holder, wanted, run.id));
+                for run in part {
+                    store.try_claim(holder, wanted, run.id)?;
+                }
+            } else {
+                let runs = part.iter().map(|run| run.id).collect();
+                aside = store.set_aside(worker, runs, PUT_OFF, None)?;
             }
-            let runs = part.iter().map(|run| run.id).collect();
-            aside = store.set_aside(worker, runs, PUT_OFF, None)?;
             Ok(())
         })?;
         match failed {
+            None => {}
             Some((run, why)) if why.is_too_slow => {
                 aside = set_aside_slow(store, worker, run.id, why)?;
             }
+            // The database rejects this run. Another search finds such runs; this one is for slow
+            // runs.
+            Some(_) if is_slow => {}
             // `Store::set_aside` finds rejected runs itself, so no run is the cause.
-            Some((_, error)) if !is_slow => return Err(error),
-            // This search is for slow runs. Another one finds the runs that the database rejects.
-            Some(_) | None => {}
+            Some((_, error)) => return Err(error),
         }
         for run in aside {
             self.error = None;
@@ -123,15 +130,21 @@ impl UnclaimableSearch {
                 AsideEnd::PutOff | AsideEnd::Dead => {}
             }
         }
-        if self.is_done() && self.found > LOGGED {
+        if !self.is_done() {
+            return Ok(());
+        }
+        if self.found > LOGGED {
             log::error!("cannot claim {} more runs, for reasons as above", self.found - LOGGED);
         }
-        self.error.take_if(|_| self.suspects.is_done()).map_or(Ok(()), Err)
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 }
 
-/// Puts off a run whose claim takes too long for this reason. If that takes too long, too, the run
-/// is kept.
+/// Puts off a run whose claim takes too long, with the error of that claim. If it takes too long to
+/// put the run off, too, the run is kept.
 fn set_aside_slow(
     store: &Store,
     worker: &str,
@@ -146,7 +159,7 @@ fn set_aside_slow(
     }
 }
 
-/// Returns words for what became of a run.
+/// Returns words for why a run could not be claimed, and what became of it.
 fn outcome(run: &SetAside) -> String {
     match &run.end {
         AsideEnd::PutOff => {

@@ -1,6 +1,6 @@
-//! The wake of a tick, which is repeated every few seconds: it takes or renews its worker's claim
-//! right. Then it works for all runs: fires schedules, records stored results, recovers lost runs,
-//! ends expired ones, releases blocked ones.
+//! The wake of a tick, which is repeated every few seconds. First, it takes or renews its worker's
+//! claim right. Then it works for the runs of all workers: fires schedules, records stored results,
+//! recovers lost runs, cancels expired runs, and releases blocked runs.
 
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ pub(crate) struct Wake {
     pub(crate) keeps_right: bool,
     /// How long the claim right lasts if it is not renewed.
     pub(crate) right_lasts: Duration,
-    /// The claims of this tick. Without them, the wake counts the runs that other ticks of the
-    /// worker hold. The number of these claims would not be enough, because some may be lost.
+    /// The claims of this tick. The wake leaves them out when it counts the runs of the worker's
+    /// other ticks. Their number would not be enough, because some may be lost.
     pub(crate) own_claims: Vec<FencingToken>,
     /// The wake begins no transaction after this time, because other statements have their turn.
     pub(crate) until: Instant,
-    /// A search for runs that can't be claimed begins, because a claim failed.
+    /// A claim that failed: begin a search for runs that can't be claimed.
     pub(crate) failed_claim: Option<FailedClaim>,
-    /// The database took this long for an answer; `None`: the database is not slow.
+    /// Record that the database took this long for an answer; `None`: it was not slow.
     pub(crate) slow: Option<Duration>,
 }
 
@@ -44,11 +44,12 @@ pub(crate) struct Woken {
     /// Whether some definition limits how many of its runs may run at once; `false` without the
     /// claim right.
     pub(crate) limits: bool,
-    /// Whether the next wake can fire, recover or expire more.
+    /// Whether this wake had no time to fire, recover or expire all that is due, so that the next
+    /// wake can do more.
     pub(crate) has_more: bool,
     /// How long the database took to answer the request for the claim right.
     pub(crate) took: Duration,
-    /// The longest answer.
+    /// How long the database took for the slowest answer of this wake.
     pub(crate) longest: Duration,
 }
 
@@ -65,8 +66,8 @@ pub(crate) struct Upkeep<'a> {
 }
 
 impl Upkeep<'_> {
-    /// Takes or renews the claim right, fires schedules, records stored results, recovers lost
-    /// runs, ends expired ones, and searches for due runs that can't be claimed.
+    /// Takes or renews the claim right. Then does the work that it finds for the runs of all
+    /// workers, and goes on with the search for due runs that can't be claimed.
     pub(crate) fn wake(&mut self, asked: Wake) -> store::Result<Woken> {
         if self.filter.only_run.is_some() {
             return self.wake_for_one_run(asked);
@@ -77,6 +78,7 @@ impl Upkeep<'_> {
         let Wake { right_lasts, keeps_right, .. } = asked;
         let mut take_right =
             || store.wake(holder, filter, right_lasts, keeps_right, own, self.seen_ticks);
+        // Forget the answers before this wake.
         store.take_longest();
         let began = Instant::now();
         let (mut seen, mut before) = take_right()?;
@@ -85,13 +87,14 @@ impl Upkeep<'_> {
             store.note_slow(&holder.worker, slow);
         }
         if let Some(dead) = seen.claiming_tick.as_deref().filter(|tick| tick_id::is_dead(tick)) {
-            // The process of that tick has crashed, so it does not need the right any more.
+            // The process of that tick has crashed, so take its right.
             store.leave(&holder.worker, dead)?;
             (seen, before) = take_right()?;
         }
         work(store, &mut slice, &seen)?;
         if slice.has_changed && seen.claiming_tick.is_none() {
-            // Fired or recovered runs may be due.
+            // No tick got the right, because no run was pending. Now fired or recovered runs may
+            // be.
             (seen, before) = take_right()?;
         }
         let has_more = slice.is_cut;
@@ -118,18 +121,19 @@ impl Upkeep<'_> {
         })
     }
 
-    /// The wake of a tick for one run. It leaves the claim right to the tick that takes all runs,
-    /// and is not a sign that the worker serves its queues.
+    /// Wakes for a tick that claims only one run. Does not take the claim right, which such a claim
+    /// does not need, and records no tick, because it is not a sign that the worker serves its
+    /// queues.
     fn wake_for_one_run(&mut self, asked: Wake) -> store::Result<Woken> {
         let before =
             self.store.check_before_claim(self.holder, &asked.own_claims, self.seen_ticks)?;
-        // This tick has nothing else to do meanwhile, so the search goes on to its end.
+        // This tick has nothing else to do, so the search goes on to its end.
         self.search_unclaimable(asked.failed_claim, || true)?;
         Ok(Woken { may_claim: true, limits: before.limits, ..Woken::default() })
     }
 
-    /// Begins a search for due runs that can't be claimed if a claim has `failed`. Continues it, or
-    /// an earlier one, by at least one step, and as long as `has_time` returns true.
+    /// Begins a search for due runs that can't be claimed, if a claim has `failed`. Continues this
+    /// search, or an earlier one, by at least one step, and as long as `has_time` returns true.
     fn search_unclaimable(
         &mut self,
         failed: Option<FailedClaim>,
@@ -141,10 +145,10 @@ impl Upkeep<'_> {
             *self.search = Some(search);
         }
         while let Some(search) = self.search.as_mut() {
-            let step = search.step(self.store, holder, self.filter);
-            // The last step may fail. Then the search is over, too.
+            let result = search.step(self.store, holder, self.filter);
+            // Drop a search that is done, even if its last step failed.
             self.search.take_if(|search| search.is_done());
-            step?;
+            result?;
             if !has_time() {
                 break;
             }
@@ -152,8 +156,8 @@ impl Upkeep<'_> {
         Ok(())
     }
 
-    /// Logs once why due runs wait, and the remedy. `level` is below a warning if the runs will
-    /// soon be claimed anyway, because cron mails warnings.
+    /// Logs once why runs wait, and the remedy, if runs are due that this tick may claim. `level`
+    /// is below a warning if the runs will soon be claimed anyway, because cron mails warnings.
     fn log_why_due_runs_wait(&self, level: Level, why: &str) -> store::Result<()> {
         static LOGGED: Once = Once::new();
         let worker = &self.holder.worker;
@@ -185,18 +189,20 @@ fn work(store: &Store, slice: &mut TimeSlice<'_>, found: &WakeResult) -> store::
     if found.expired && slice.try_begin() {
         expire(store, slice)?;
     }
-    // Each of these may have ended runs for which others wait.
+    // The changes before may have ended runs for which others wait.
     if (found.followers || slice.has_changed) && slice.try_begin() {
         release_followers(store, slice, None)?;
     }
     Ok(())
 }
 
-/// Returns why this tick claims nothing from its `own` queues. Another tick of the worker has the
-/// right to claim, and serves the queues `claiming` (empty: all).
+/// Returns why this tick claims nothing, and the level to log that: another tick of the worker has
+/// the claim right. It is worth a warning if that tick does not serve all queues of this one.
+/// `claiming` are the queues of that tick, and `own` those of this one; empty: all queues.
 fn why_unclaimed(claiming: &[String], own: &[String]) -> (Level, String) {
-    let is_served = |queue: &String| claiming.contains(queue);
-    if claiming.is_empty() || !own.is_empty() && own.iter().all(is_served) {
+    let serves_all = claiming.is_empty();
+    let serves_own = !own.is_empty() && own.iter().all(|queue| claiming.contains(queue));
+    if serves_all || serves_own {
         return (Level::Info, "another tick of this worker claims them".to_owned());
     }
     let queues = claiming.join(",");
