@@ -35,13 +35,13 @@ impl Archive {
             return Ok(());
         }
         self.lock()?;
-        let appended = self.append_locked(text.as_bytes());
+        let result = self.append_locked(text.as_bytes());
         flock(&self.0, FlockOperation::Unlock)?;
-        appended
+        result
     }
 
-    /// Locks the file, because another prune may append to it. Does not wait for long: meanwhile
-    /// the transaction is open.
+    /// Locks the file, because another prune may append to it. Does not wait for long, because the
+    /// transaction that deletes the runs is open.
     fn lock(&self) -> io::Result<()> {
         let until = Instant::now() + LOCK_WAIT;
         loop {
@@ -53,32 +53,35 @@ impl Archive {
                         "another program has kept a lock (flock) on the file for {waited}"
                     )));
                 }
-                locked => return Ok(locked?),
+                Err(error) => return Err(error.into()),
+                Ok(()) => return Ok(()),
             }
         }
     }
 
     /// Appends to the locked file. If a write fails, shortens the file to its old length.
     fn append_locked(&self, text: &[u8]) -> io::Result<()> {
-        let mut file = &self.0;
-        let before = file.metadata()?.len();
-        let written = (|| {
-            if before > 0 {
-                // A crash may have left a part of a line.
-                let mut last = [0];
-                file.seek(SeekFrom::End(-1))?;
-                file.read_exact(&mut last)?;
-                if last != *b"\n" {
-                    file.write_all(b"\n")?;
-                }
-            }
-            file.write_all(text)?;
-            file.sync_all()
-        })();
-        if written.is_err() {
-            // The error of the write matters, not that of the clean-up.
-            let _ = file.set_len(before);
+        let old_length = self.0.metadata()?.len();
+        let result = write_at_end(&self.0, old_length, text);
+        if result.is_err() {
+            // Return the error of the write, not that of the clean-up.
+            let _ = self.0.set_len(old_length);
         }
-        written
+        result
     }
+}
+
+/// Appends to a file of this length, and returns when the text is on disk. If a crash has left a
+/// part of a line at the end of the file, ends that line first.
+fn write_at_end(mut file: &File, length: u64, text: &[u8]) -> io::Result<()> {
+    if length > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    file.write_all(text)?;
+    file.sync_all()
 }

@@ -311,7 +311,7 @@ impl Store {
         };
         self.transact("claim runs", |transaction| {
             transaction.request(async |client| claim(client, holder, &one, &wanted).await)?;
-            transaction.batch_execute("ROLLBACK AND CHAIN")
+            transaction.undo()
         })
     }
 
@@ -335,7 +335,7 @@ impl Store {
                 .list(query!("tick/set_aside_unclaimable"; worker, runs, put_off_for, slow))?;
             let judged: Result<Vec<SetAside>> = rows.into_iter().map(SetAsideRow::judge).collect();
             if judged.is_err() {
-                transaction.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.undo()?;
             }
             Ok(judged)
         })?

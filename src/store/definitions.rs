@@ -17,7 +17,7 @@ use crate::job::definition_keys;
 use crate::job::due::{self, DueSchedule, FirePlan, Scheduled};
 use crate::job::graph::{self, Graph};
 
-/// The treatment of definitions that are missing from the file.
+/// What becomes of definitions that are missing from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Unlisted {
     Disable,
@@ -27,10 +27,11 @@ pub(crate) enum Unlisted {
 /// The terms of an `apply`.
 #[derive(Clone, Debug)]
 pub(crate) struct ApplyTerms {
-    /// The name of the file; empty for none. Only definitions of this file are `unlisted`.
+    /// The name of the file; empty for none.
     pub(crate) file: String,
+    /// What becomes of definitions that belong to this file and are missing from it.
     pub(crate) unlisted: Unlisted,
-    /// Whether the file may have definitions that belong to another file.
+    /// Whether the file may take over definitions that belong to another file.
     pub(crate) takes_over: bool,
     pub(crate) mode: ApplyMode,
 }
@@ -38,21 +39,25 @@ pub(crate) struct ApplyTerms {
 /// Whether `apply` changes definitions or only shows the changes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum ApplyMode {
+    /// Changes definitions.
     Change,
-    /// Changes nothing if a person must agree first, unless it disables or removes only these
-    /// definitions.
+    /// Changes definitions, unless a person must agree first. The person has agreed to the end of
+    /// the definitions in the list.
     ChangeIfAgreed(Vec<String>),
+    /// Only shows the changes.
     DryRun,
 }
 
 impl ApplyMode {
-    /// Returns whether a person must first agree to the end of these definitions: some have a
-    /// schedule or waiting runs, or they are more than the definitions that stay.
+    /// Returns whether a person must first agree to the end of these definitions: if some of them
+    /// have a schedule or waiting runs, or if they are more than the `staying` ones, and if the
+    /// person has not agreed already.
     fn must_ask(&self, ended: &[EndedDefinition], staying: usize) -> bool {
         let Self::ChangeIfAgreed(agreed) = self else { return false };
-        let is_grave = ended.len() > staying
-            || ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0);
-        is_grave && !ended.iter().all(|ended| agreed.contains(&ended.name))
+        let stops_work = ended.iter().any(|ended| ended.is_scheduled || ended.waiting > 0);
+        let are_most = ended.len() > staying;
+        let has_agreed = ended.iter().all(|ended| agreed.contains(&ended.name));
+        (stops_work || are_most) && !has_agreed
     }
 }
 
@@ -64,12 +69,13 @@ pub(crate) struct Applied {
     pub(crate) ended: Vec<EndedDefinition>,
     /// Whether nothing was changed, because a person must agree first.
     pub(crate) must_ask: bool,
-    /// What becomes of the times that were due.
+    /// What becomes of the due times of schedules.
     pub(crate) due: Vec<DueTimes>,
     /// Hooks that are not possible. Nothing was changed if there are any.
     pub(crate) wrong_hooks: Vec<WrongHook>,
     /// The jobs that follow others. Nothing was changed if this graph has mistakes.
     pub(crate) graph: Graph,
+    /// Roles that `enqueuers` name, but that do not exist.
     pub(crate) unknown_enqueuers: Vec<UnknownEnqueuer>,
     /// Definitions of other files, and the names of these files. Nothing was changed if there are
     /// any, unless the terms allow to take them over.
@@ -89,8 +95,10 @@ pub(crate) struct ChangedDefinition {
 #[derive(Debug)]
 pub(crate) struct DueTimes {
     pub(crate) job: String,
+    /// The first due time.
     pub(crate) since: DateTime<Utc>,
-    /// How many runs the next tick queues for these jobs, unless an earlier run is not finished.
+    /// How many runs the next tick queues for these times, unless an earlier run is not finished.
+    /// 0: the times are dropped.
     pub(crate) runs: usize,
 }
 
@@ -107,9 +115,9 @@ rows! {
     /// A role that does not exist, but that `enqueuers` name, see operate/unknown_enqueuers.sql.
     pub(crate) struct UnknownEnqueuer {
         pub(crate) role: String,
-        /// One of the definitions that name the hook.
+        /// One of the definitions that name the role.
         pub(crate) job: String,
-        /// How many definitions name it.
+        /// How many definitions name the role.
         pub(crate) jobs: i64,
     }
 
@@ -120,6 +128,7 @@ rows! {
         pub(crate) is_scheduled: bool,
         /// How many waiting runs a claim will end as dead, because the definition was removed.
         pub(crate) waiting: i64,
+        /// Whether these runs lose hooks that the definition had.
         pub(crate) has_hooks: bool,
     }
 
@@ -166,9 +175,9 @@ rows! {
 
 /// The longest wait for another `apply`, well within the limit of a transaction.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The schedules of applications that are shown for each job.
+/// How many schedules of applications are shown for each job.
 pub(crate) const SHOWN_APPLICATION_SCHEDULES: i64 = 5;
-/// Schedules fired per statement.
+/// How many due schedules are looked up at a time.
 pub(crate) const FIRED_AT_ONCE: i64 = 500;
 
 impl Store {
@@ -191,47 +200,31 @@ impl Store {
             if !lock_definitions(transaction)? {
                 return Ok(None);
             }
-            let now = transaction.one(query!("look/now"))?;
-            let due = |transaction: &mut Transaction| -> PgResult<Vec<DueSchedule>> {
-                transaction
-                    .list(query!("tick/due_schedules"; limit = i64::MAX, with_applications = false))
-            };
-            let was_due = due(transaction)?;
-            let rows = rows(now);
-            let written: Vec<(String, Option<String>, Option<String>)> =
-                transaction.list(query!("operate/apply"; definitions = rows))?;
-            transaction.execute(query!("operate/require_applied"; definitions = rows))?;
-            // Text that is not valid JSON counts as missing.
-            let json = |text: Option<String>| serde_json::from_str(&text?).ok();
-            let changed: Vec<_> = written
-                .into_iter()
-                .map(|(name, before, after)| ChangedDefinition {
-                    name,
-                    before: json(before),
-                    after: json(after).unwrap_or_default(),
-                })
-                .collect();
-            note_changes(transaction, &changed, &cause)?;
             let ApplyTerms { file, unlisted, takes_over, mode } = &terms;
+
+            // Write, and remember which times were due before.
+            let now = transaction.one(query!("look/now"))?;
+            let due_before = due_own_schedules(transaction)?;
+            let changed = write_definitions(transaction, &rows(now))?;
+            note_changes(transaction, &changed, &cause)?;
             let removes = *unlisted == Unlisted::Remove;
             let ended: Vec<EndedDefinition> = transaction
                 .list(query!("operate/end_others"; names, file, removes, host_user, reason))?;
-            let due = due_times(was_due, due(transaction)?, &changed);
-            let added = changed.iter().filter(|one| one.before.is_none()).count();
+
+            // Read what follows from the changes.
+            let due = due_times(due_before, due_own_schedules(transaction)?, &changed);
             let wrong_hooks: Vec<WrongHook> = transaction.list(query!("operate/wrong_hooks"))?;
             let graph = graph::read(&transaction.list(query!("operate/job_graph"))?, now);
             let unknown_enqueuers = transaction.list(query!("operate/unknown_enqueuers"; names))?;
-            let of_file = |keys: &Value| keys["file"].as_str().unwrap_or_default().to_owned();
-            let foreign: Vec<_> = changed
-                .iter()
-                .filter_map(|one| Some((one.name.clone(), of_file(one.before.as_ref()?))))
-                .filter(|(_, other)| !takes_over && other != file)
-                .collect();
+            let foreign = if *takes_over { Vec::new() } else { of_other_files(&changed, file) };
+
+            // Undo everything if it may not stay.
+            let added = changed.iter().filter(|one| one.before.is_none()).count();
             let must_ask = mode.must_ask(&ended, names.len() - added);
             let is_refused =
                 !wrong_hooks.is_empty() || !graph.mistakes.is_empty() || !foreign.is_empty();
             if must_ask || *mode == ApplyMode::DryRun || is_refused {
-                transaction.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.undo()?;
             }
             Ok(Some(Applied {
                 changed,
@@ -260,14 +253,19 @@ impl Store {
         self.query("look for due schedules", Transaction::list, statement)
     }
 
-    /// Fires schedules. Returns the queued runs of each, by its place. Leaves out schedules that
-    /// another tick fired first and schedules that have changed since they were read.
+    /// Fires schedules. Returns the place of each fired schedule in `fires`, and the runs that it
+    /// queued. Leaves out schedules that another tick fired first, and schedules that have changed
+    /// since they were read.
     pub(crate) fn fire(&self, fires: Vec<FirePlan>) -> Result<Vec<(usize, Vec<i64>)>> {
         self.transact("fire schedules", |transaction| {
-            let times = (1_i64..)
-                .zip(&fires)
-                .flat_map(|(place, fire)| fire.times.iter().map(move |time| (place, *time)));
-            let (places, nominal): (Vec<i64>, Vec<DateTime<Utc>>) = times.unzip();
+            // All times to fire, each with the place of its schedule, from 1.
+            let (mut places, mut nominal) = (Vec::new(), Vec::new());
+            for (place, fire) in (1_i64..).zip(&fires) {
+                for time in &fire.times {
+                    places.push(place);
+                    nominal.push(*time);
+                }
+            }
             let fired: Vec<(i64, Option<Vec<i64>>)> = transaction.list(query!(
                 "tick/fire";
                 ids = column(&fires, |fire| fire.due.id),
@@ -282,6 +280,7 @@ impl Store {
                 places,
                 nominal,
             ))?;
+            // NULL instead of runs: the schedule was not fired.
             Ok(fired
                 .into_iter()
                 .filter_map(|(place, runs)| Some((usize::try_from(place - 1).ok()?, runs?)))
@@ -289,8 +288,8 @@ impl Store {
         })
     }
 
-    /// Returns all definitions by name, or the definition of that name, and for each job the next
-    /// schedules of applications, at most `applications`.
+    /// Returns all definitions, in the order of their names, or only the definition of this name.
+    /// For each job, also returns the next schedules of applications, at most `applications`.
     pub(crate) fn list_schedules(
         &self,
         name: Option<String>,
@@ -303,7 +302,7 @@ impl Store {
         )
     }
 
-    /// Returns all definitions by name, or the definition of that name.
+    /// Returns all definitions, in the order of their names, or only the definition of this name.
     pub(crate) fn list_definitions(&self, name: Option<String>) -> Result<Vec<StoredDefinition>> {
         self.transact("read definitions", |transaction| {
             let mut definitions: Vec<StoredDefinition> =
@@ -330,8 +329,8 @@ impl Store {
     }
 
     /// Resumes the schedule of a definition that was read as `scheduled`. If the schedule was
-    /// paused, `next` becomes its next nominal time. Returns `None` if the definition has another
-    /// schedule now, so that `next` may be wrong.
+    /// paused, `next` becomes its next nominal time. Returns `None` and changes nothing if the
+    /// definition has another schedule now, so that `next` may be wrong.
     pub(crate) fn resume(
         &self,
         scheduled: Scheduled,
@@ -348,8 +347,8 @@ impl Store {
     }
 }
 
-/// Locks the definitions for this `apply`, and waits for another one. Returns `false` if that did
-/// not end in time.
+/// Locks the definitions for this `apply`. Waits for another `apply` that has locked them, and
+/// returns `false` if that does not end in time.
 fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
     let began = Instant::now();
     while !transaction.one::<bool>(query!("operate/lock_definitions"))? {
@@ -359,6 +358,42 @@ fn lock_definitions(transaction: &mut Transaction<'_>) -> PgResult<bool> {
         thread::sleep(Duration::from_millis(rand::random_range(20..80)));
     }
     Ok(true)
+}
+
+/// Returns the due schedules of definitions, without those of applications.
+fn due_own_schedules(transaction: &mut Transaction) -> PgResult<Vec<DueSchedule>> {
+    transaction.list(query!("tick/due_schedules"; limit = i64::MAX, with_applications = false))
+}
+
+/// Makes the definitions equal to `rows`. Returns those that changed.
+fn write_definitions(
+    transaction: &mut Transaction,
+    rows: &Value,
+) -> PgResult<Vec<ChangedDefinition>> {
+    let written: Vec<(String, Option<String>, Option<String>)> =
+        transaction.list(query!("operate/apply"; definitions = rows))?;
+    transaction.execute(query!("operate/require_applied"; definitions = rows))?;
+    // Text that is not valid JSON counts as missing.
+    let json = |text: Option<String>| serde_json::from_str(&text?).ok();
+    let changed = written.into_iter().map(|(name, before, after)| ChangedDefinition {
+        name,
+        before: json(before),
+        after: json(after).unwrap_or_default(),
+    });
+    Ok(changed.collect())
+}
+
+/// Returns the changed definitions that belonged to other files than `file`, and these files.
+fn of_other_files(changed: &[ChangedDefinition], file: &str) -> Vec<(String, String)> {
+    let mut foreign = Vec::new();
+    for ChangedDefinition { name, before, .. } in changed {
+        let Some(before) = before else { continue };
+        let other = before["file"].as_str().unwrap_or_default();
+        if other != file {
+            foreign.push((name.clone(), other.to_owned()));
+        }
+    }
+    foreign
 }
 
 /// Writes the changes to the trail.
@@ -380,21 +415,29 @@ fn note_changes(
     transaction.execute(statement).map(drop)
 }
 
-/// Returns what becomes of the due times of the schedules that were due, or are now.
+/// Returns what becomes of the due times of the schedules that were due `before` the changes, or are
+/// due `now`.
 fn due_times(
     before: Vec<DueSchedule>,
     now: Vec<DueSchedule>,
     changed: &[ChangedDefinition],
 ) -> Vec<DueTimes> {
-    // With this overlap a tick fires only the newest time.
+    // With this overlap, a tick fires only the newest time.
     let is_skip = |keys: &Value| keys["overlap"] == Overlap::Skip.as_str();
     let skips = |job: &str| changed.iter().any(|one| one.name == job && is_skip(&one.after));
+    let mut of_job = BTreeMap::new();
+    // A schedule that was due and is not due any more keeps 0 runs.
+    for due in before {
+        if let Some(since) = due.seen {
+            of_job.insert(due.name, (since, 0));
+        }
+    }
     let (plans, _) = due::plan_fires(now);
-    let plans = plans.into_iter().filter_map(|FirePlan { due, times, .. }| {
+    for FirePlan { due, times, .. } in plans {
         let runs = if skips(&due.name) { times.len().min(1) } else { times.len() };
-        Some((due.name, (due.seen?, runs)))
-    });
-    let gone = before.into_iter().filter_map(|due| Some((due.name, (due.seen?, 0))));
-    let due: BTreeMap<_, _> = gone.chain(plans).collect();
-    due.into_iter().map(|(job, (since, runs))| DueTimes { job, since, runs }).collect()
+        if let Some(since) = due.seen {
+            of_job.insert(due.name, (since, runs));
+        }
+    }
+    of_job.into_iter().map(|(job, (since, runs))| DueTimes { job, since, runs }).collect()
 }

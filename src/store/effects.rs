@@ -8,18 +8,21 @@ use super::transaction::Transaction;
 use super::{Result, Store};
 use crate::text::listing::Listing;
 
-/// The bytes of a result that an effect keeps.
+/// How many bytes of a result an effect keeps.
 pub(crate) const RESULT_LIMIT: usize = 8 * 1024;
-/// How often to record an effect that others remove meanwhile.
+/// How often to try to record an effect that is neither recorded nor found.
 const TRIES: u32 = 5;
 
 rows! {
     /// An effect that was recorded before.
     struct Found {
         recorded_at: DateTime<Utc>,
+        /// Whether the current role may settle it.
         is_own: bool,
         completed: bool,
+        /// The run whose attempt recorded it, if this attempt still runs.
         used_by: Option<i64>,
+        /// The output of the command, if it is stored.
         result: Option<String>,
     }
 
@@ -33,18 +36,34 @@ rows! {
     }
 }
 
+/// The answer to a request to record an effect.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Recorded now: the caller may perform the effect and owns this record.
+    /// The effect is recorded now, at this time. The caller may perform it, and owns this record.
     Begun(DateTime<Utc>),
-    /// Completed earlier; with the output of the command, if it is stored.
+    /// The effect was completed earlier; with the output of the command, if it is stored.
     Completed(Option<String>),
-    /// Recorded earlier, at this time, and neither completed nor removed.
+    /// The effect was recorded earlier, at this time, and neither completed nor removed.
     Open(DateTime<Utc>),
-    /// Open, and the attempt of this run that recorded it still runs.
+    /// The effect is open, and the attempt of this run that recorded it still runs.
     InUse(i64),
     /// Another role recorded the effect, and the current role may not settle it.
     Foreign,
+}
+
+impl Found {
+    /// Returns the answer to a request to record this effect again.
+    fn answer(self) -> Effect {
+        if !self.is_own {
+            Effect::Foreign
+        } else if self.completed {
+            Effect::Completed(self.result)
+        } else if let Some(run) = self.used_by {
+            Effect::InUse(run)
+        } else {
+            Effect::Open(self.recorded_at)
+        }
+    }
 }
 
 impl Store {
@@ -60,27 +79,21 @@ impl Store {
                 }
                 let found: Option<Found> =
                     transaction.first(query!("effect/find"; key, run, attempt))?;
-                return Ok(match found {
-                    // The effect was removed between the two statements: its key is free again.
-                    // Or a trigger skipped the row.
-                    None => {
-                        tries += 1;
-                        if tries == TRIES {
-                            transaction.execute(query!("effect/require_begun"))?;
-                        }
-                        continue;
-                    }
-                    Some(found) if !found.is_own => Effect::Foreign,
-                    Some(found) if found.completed => Effect::Completed(found.result),
-                    Some(Found { used_by: Some(run), .. }) => Effect::InUse(run),
-                    Some(found) => Effect::Open(found.recorded_at),
-                });
+                if let Some(found) = found {
+                    return Ok(found.answer());
+                }
+                // The effect was removed between the two statements, so its key is free again. Or a
+                // trigger skipped the row: after some tries, fail with an error about that.
+                tries += 1;
+                if tries == TRIES {
+                    transaction.execute(query!("effect/require_begun"))?;
+                }
             }
         })
     }
 
-    /// Marks an open effect as completed; returns false if it is not open. The owner passes the
-    /// time of its record: a record of another time belongs to another owner.
+    /// Marks an open effect as completed. Returns false if it is not open. The owner passes the
+    /// time of its record, because a record of another time belongs to another owner.
     pub(crate) fn complete_effect(
         &self,
         key: &str,
@@ -91,7 +104,7 @@ impl Store {
         Ok(self.query("complete the effect", Transaction::execute, statement)? > 0)
     }
 
-    /// Removes an open effect, which did not happen; otherwise like `complete_effect`.
+    /// Removes an open effect, because it did not happen. Otherwise like `complete_effect`.
     pub(crate) fn remove_effect(&self, key: &str, recorded: Option<DateTime<Utc>>) -> Result<bool> {
         let statement = query!("effect/remove"; key, recorded);
         Ok(self.query("remove the effect", Transaction::execute, statement)? > 0)

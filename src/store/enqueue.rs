@@ -261,7 +261,7 @@ fn enqueue_chunks(
         enqueue(transaction, runs, chunk, &mut answers)?;
         let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
         if !chunk.iter().all(is_accepted) {
-            transaction.batch_execute("ROLLBACK AND CHAIN")?;
+            transaction.undo()?;
             return Ok(answers);
         }
         enqueued += chunk.len();
@@ -269,7 +269,7 @@ fn enqueue_chunks(
     }
     if let Some((index, refused)) = wait_for(transaction, dependencies, &answers)? {
         answers[index] = Some(refused);
-        transaction.batch_execute("ROLLBACK AND CHAIN")?;
+        transaction.undo()?;
     }
     Ok(answers)
 }

@@ -1,4 +1,5 @@
-//! Blocked runs: the decision about those whose predecessors have ended. Jobs that follow others.
+//! What follows from ended runs: the decision about blocked runs that waited for them, and the jobs
+//! that follow other jobs.
 
 use chrono::{DateTime, Utc};
 
@@ -11,12 +12,12 @@ use super::{Result, Store};
 /// run are looked up at once, even if they are more.
 const EDGES_AT_ONCE: i64 = 1000;
 
-/// The result of a decision.
+/// The result of a decision about blocked runs.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
-    /// Whether anything has changed.
+    /// Whether the decision changed a row.
     pub(crate) decides: bool,
-    /// The cancelled runs that others wait for.
+    /// The cancelled runs that other runs wait for.
     pub(crate) followed: Vec<i64>,
 }
 
@@ -38,7 +39,7 @@ impl Store {
         self.query("look for jobs that follow others", Transaction::list, statement)
     }
 
-    /// Enqueues these jobs. Returns whether anything has changed.
+    /// Enqueues these jobs. Returns whether that changed any row.
     pub(crate) fn enqueue_following(&self, jobs: &[FollowingJob]) -> Result<bool> {
         let definitions = column(jobs, |job| job.definition_id);
         let times = column(jobs, |job| job.scheduled_for);
@@ -46,8 +47,8 @@ impl Store {
         self.query("enqueue jobs that follow others", Transaction::one, statement)
     }
 
-    /// Returns blocked runs to decide about, except `rejected`: those that wait for the runs of
-    /// `ended`, or all.
+    /// Returns blocked runs to decide about, except `rejected`. With `ended`, returns only those
+    /// that wait for these ended runs.
     pub(crate) fn due_followers(
         &self,
         ended: Option<Vec<i64>>,

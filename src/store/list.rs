@@ -21,7 +21,7 @@ pub(crate) struct RunFilter {
     /// The beginning of the key.
     pub(crate) key_prefix: Option<String>,
     pub(crate) share: Option<String>,
-    /// A text in the last error, or in the last line of output of a failed last attempt.
+    /// A text in the last error, or if the last attempt failed, in the last line of its output.
     pub(crate) error: Option<String>,
     /// Paths in the payload, with dots between their parts, and the values there.
     pub(crate) payload: Vec<(String, String)>,
@@ -47,11 +47,14 @@ impl RunFilter {
     /// Returns whether no index finds the matching runs, so that a search may read all runs of the
     /// table.
     pub(crate) fn reads_all(&self) -> bool {
+        // Indexes don't help to find these values.
         let texts = [&self.key_prefix, &self.share, &self.worker, &self.error, &self.enqueued_by];
         let has_text = texts.into_iter().any(Option::is_some) || !self.payload.is_empty();
+        // Most runs have one of these statuses. Few runs have any other.
         let is_frequent = |status: &Status| matches!(status, Status::Succeeded | Status::Cancelled);
         let is_over_many = self.statuses.is_empty() || self.statuses.iter().any(is_frequent);
-        has_text && is_over_many && self.since.is_none() && self.ids.is_none()
+        let is_bounded = self.since.is_some() || self.ids.is_some();
+        has_text && is_over_many && !is_bounded
     }
 }
 
@@ -74,18 +77,18 @@ pub(crate) struct FailureFilter {
 }
 
 impl FailureFilter {
-    /// Returns whether it selects all failed attempts of its window.
-    fn is_window(&self) -> bool {
-        let Self { since: _, until: _, jobs, worker, queue, share, .. } = self;
-        let Self { error_type, error, incident, .. } = self;
-        let texts = [worker, queue, share, error];
-        let has_text = texts.into_iter().any(Option::is_some);
-        !has_text && jobs.is_empty() && error_type.is_none() && incident.is_none()
+    /// Returns whether it selects all failed attempts between `since` and `until`.
+    fn selects_whole_window(&self) -> bool {
+        // Name every field, so that a new one does not compile before it is considered here.
+        let Self { since: _, until: _, jobs, worker, queue, share, error_type, error, incident } =
+            self;
+        let texts = [worker, queue, share, error, incident];
+        texts.into_iter().all(Option::is_none) && jobs.is_empty() && error_type.is_none()
     }
 }
 
 rows! {
-    /// The number of an attempt.
+    /// Identifies an attempt.
     struct AttemptNumber {
         run_id: i64,
         attempt: i32,
@@ -123,7 +126,7 @@ rows! {
         pub(crate) settled: i64,
         /// The run of the newest attempt.
         pub(crate) newest_id: i64,
-        /// The number of incidents; `None` if it is one.
+        /// The number of incidents, if they are several.
         pub(crate) times: Option<i64>,
         /// The last line of output or the error of the newest attempt; `None` for a role that may
         /// not read outputs.
@@ -134,9 +137,11 @@ rows! {
 }
 
 impl Incident {
-    /// Shows the text of the newest attempt as the cause.
+    /// Makes the text of the newest attempt the cause, if the role may read it.
     pub(super) fn tell_newest(&mut self) {
-        self.cause = self.newest_cause.take().or(self.cause.take());
+        if let Some(newest) = self.newest_cause.take() {
+            self.cause = Some(newest);
+        }
     }
 }
 
@@ -169,8 +174,7 @@ rows! {
 /// The columns and the order of a list of runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RunList {
-    /// The newest first; with `until`, in the order of the times that it compares, which an index
-    /// has.
+    /// The newest first. With `until`, the latest end first, because an index has this order.
     Any,
     /// For dead runs, the latest death first.
     Dead,
@@ -232,7 +236,7 @@ impl Store {
                     DEAD_FIELDS.split(' ').map(str::to_owned).collect()
                 }
             };
-            // Each field is a column of the statement.
+            // This can't fail, because each field is a column of the statement.
             runs.select(&fields).ok();
             Ok(runs)
         })
@@ -277,7 +281,8 @@ impl Store {
     /// Returns about how many runs there are; `None` if the server does not know.
     pub(crate) fn run_estimate(&self) -> Result<Option<i64>> {
         let runs: i64 = self.query("count runs", Transaction::one, query!("look/run_estimate"))?;
-        Ok(Some(runs).filter(|runs| *runs >= 0))
+        // A negative number means that it is unknown.
+        Ok(if runs < 0 { None } else { Some(runs) })
     }
 
     /// Returns the failed attempts that match, the latest end first.
@@ -292,13 +297,13 @@ impl Store {
     pub(crate) fn list_incidents(&self, filter: FailureFilter, limit: i64) -> Result<Listing> {
         self.transact("list incidents", |transaction| {
             let FailureFilter { since, until, .. } = filter;
-            let (run_ids, attempts) = match filter.is_window() {
-                true => (None, None),
-                false => {
-                    let (run_ids, attempts) = failed_attempts(transaction, &filter, None)?;
-                    (Some(run_ids), Some(attempts))
-                }
-            };
+            // The statement compares `since` and `until` itself, so without other conditions it
+            // needs no list of attempts: NULL selects all.
+            let (mut run_ids, mut attempts) = (None, None);
+            if !filter.selects_whole_window() {
+                let matching = failed_attempts(transaction, &filter, None)?;
+                (run_ids, attempts) = (Some(matching.0), Some(matching.1));
+            }
             transaction.listing(query!(
                 "look/list_incidents";
                 since, until, run_ids, attempts, with_unstarted = false, limit,
@@ -316,8 +321,8 @@ impl Store {
         self.query("read an incident", Transaction::first, statement)
     }
 
-    /// Returns the runs that are related to a run: all, or only those that are `direct`, which
-    /// means not through other runs.
+    /// Returns the runs that are related to a run. With `direct`, leaves out those that are related
+    /// only through other runs.
     pub(crate) fn related_runs(
         &self,
         id: i64,
@@ -340,7 +345,8 @@ impl Store {
     }
 }
 
-/// Returns the runs and the numbers of the failed attempts that match.
+/// Returns the failed attempts that match, at most `limit`: the ids of their runs, and as a second
+/// list of equal length, their numbers.
 fn failed_attempts(
     transaction: &mut Transaction,
     filter: &FailureFilter,
@@ -349,18 +355,22 @@ fn failed_attempts(
     let FailureFilter { since, until, worker, queue, share, error_type, .. } = filter;
     let FailureFilter { incident, error, .. } = filter;
     let jobs = unless_empty(filter.jobs.clone());
-    // A text is searched for in all attempts that match otherwise, so the limit comes after it.
-    let limit_before_text = limit.filter(|_| error.is_none());
+    // If a text is asked for, the second statement searches for it in all attempts that the first
+    // one finds. Then only the second one may have the limit.
+    let first_limit = if error.is_none() { limit } else { None };
     let found: Vec<AttemptNumber> = transaction.list(query!(
         "look/failed_attempts";
-        since, until, jobs, worker, queue, share, error_type, incident, limit = limit_before_text,
+        since, until, jobs, worker, queue, share, error_type, incident, limit = first_limit,
     ))?;
-    let numbers =
-        |found: Vec<AttemptNumber>| found.into_iter().map(|one| (one.run_id, one.attempt)).unzip();
-    let (run_ids, attempts) = numbers(found);
+    let (run_ids, attempts) = into_columns(found);
     let Some(error) = error else { return Ok((run_ids, attempts)) };
     let with_text = query!("look/attempts_with_text"; run_ids, attempts, error, limit);
-    Ok(numbers(transaction.list(with_text)?))
+    Ok(into_columns(transaction.list(with_text)?))
+}
+
+/// Returns the ids of runs and the numbers of their attempts, as arguments of a statement.
+fn into_columns(attempts: Vec<AttemptNumber>) -> (Vec<i64>, Vec<i32>) {
+    attempts.into_iter().map(|AttemptNumber { run_id, attempt }| (run_id, attempt)).unzip()
 }
 
 /// Returns the ids of the runs that match, in this order, at most `limit`.
@@ -383,7 +393,7 @@ fn list_ids(
     ))
 }
 
-/// Returns the words as an argument: NULL for an empty filter, because both match everything.
+/// Returns the words of a filter as an argument: NULL, which matches everything, if there are none.
 fn unless_empty<T>(words: Vec<T>) -> Option<Vec<T>> {
-    Some(words).filter(|words| !words.is_empty())
+    if words.is_empty() { None } else { Some(words) }
 }

@@ -63,7 +63,8 @@ pub(super) static OBJECTS: &[Migration] = files![
         "views/unaccepted_restores",
 ];
 
-/// The versions are 1, 2, 3: `migrate` applies those after the newest one of the database.
+// Checks that the versions are 1, 2, 3 and so on, without a gap. `migrate` relies on it: it applies
+// the versions after the newest one of the database.
 const _: () = {
     let mut place = 0;
     while place < MIGRATIONS.len() {
@@ -93,20 +94,30 @@ const fn number_of(name: &str) -> Option<i32> {
 /// The schema after all migrations, as `pg_dump` writes it; a test keeps the file current.
 pub(super) const DEFINITIONS: &str = include_str!("../../docs/schema.sql");
 
+/// Creates the table of the applied migrations.
 pub(super) const VERSION_TABLE: &str = include_str!("../../sql/migrations/0000_version_table.sql");
 
-/// Returns when the schema was created. Fails if the newest version among the answers is not that
-/// of the program.
+/// Returns when the schema was created: the time of its first migration. `answers` are those to
+/// schema_version.sql. Fails if the newest version there is not that of the program.
 pub(super) fn created_at(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>> {
-    let begins_rows = |it: &SimpleQueryMessage| matches!(it, SimpleQueryMessage::RowDescription(_));
-    let migrations = answers.iter().filter_map(|answer| match answer {
-        SimpleQueryMessage::Row(row) => Some(migration(row)),
-        _ => None,
-    });
-    let migrations: Option<(Vec<_>, Vec<_>)> = migrations.collect();
-    let (versions, applied_at) = migrations
-        .filter(|_| answers.iter().any(begins_rows))
-        .ok_or_else(|| Error::broken("read the schema's version"))?;
+    let broken = || Error::broken("read the schema's version");
+    let (mut versions, mut applied_at) = (Vec::new(), Vec::new());
+    let mut was_answered = false;
+    for answer in answers {
+        match answer {
+            // It comes before the rows, even if there are none.
+            SimpleQueryMessage::RowDescription(_) => was_answered = true,
+            SimpleQueryMessage::Row(row) => {
+                let (version, at) = migration(row).ok_or_else(broken)?;
+                versions.push(version);
+                applied_at.push(at);
+            }
+            _ => {}
+        }
+    }
+    if !was_answered {
+        return Err(broken());
+    }
     match versions.into_iter().max().unwrap_or(0) {
         found if found < newest() => Err(Error::of_schema(
             format!("the schema is at version {found} and this program needs {}", newest()),
@@ -117,7 +128,8 @@ pub(super) fn created_at(answers: &[SimpleQueryMessage]) -> Result<DateTime<Utc>
     }
 }
 
-/// Returns the version of an applied migration, and when it was applied.
+/// Returns the version of an applied migration, and when it was applied; `None`: the row is not one
+/// of schema_version.sql.
 fn migration(row: &SimpleQueryRow) -> Option<(i32, DateTime<Utc>)> {
     let version = row.try_get("version").ok()??.parse().ok()?;
     let applied_at = row.try_get("applied_at").ok()??;
@@ -138,6 +150,7 @@ pub(super) fn indexes() -> Vec<&'static str> {
     created.filter_map(|rest| rest.split(' ').next()).collect()
 }
 
+/// Fails, because the schema has this newer version.
 pub(super) fn too_new<T>(version: i32) -> Result<T> {
     Err(Error::of_schema(
         format!("the schema is at version {version} and this program knows {}", newest()),

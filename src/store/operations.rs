@@ -13,7 +13,8 @@ use crate::exit::Exit;
 use crate::job::status::{HoldScope, Status};
 use crate::text::listing::Listing;
 
-/// How long an operation on one run may take, if it takes longer than the usual limit.
+/// How long the second try of an operation on a single run may take, after the first one took
+/// longer than the usual limit.
 const SINGLE_RUN: Duration = Duration::from_secs(300);
 
 /// The person that asks for a change, and the reason; both go to the trail.
@@ -31,8 +32,9 @@ pub(crate) struct Cause {
 pub(crate) enum Operation {
     /// Queues runs again. A running run is taken from its worker.
     Retry(RetryTerms),
-    /// Stops runs.
+    /// Cancels runs. A running one is asked to stop.
     Cancel,
+    /// Changes settings or the payload of runs that do not run.
     Edit(Edit),
     /// Closes dead runs: they stay dead, and are no longer reported.
     Settle,
@@ -82,15 +84,17 @@ pub(crate) struct Edit {
     pub(crate) payload: Option<String>,
 }
 
-/// How long runs are kept after their end, unless their definition says it.
+/// How long runs are kept after their end, if their definition does not say it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keep {
-    /// Succeeded and cancelled runs.
+    /// For succeeded and cancelled runs.
     pub(crate) ended: Duration,
+    /// For dead runs.
     pub(crate) dead: Duration,
 }
 
 impl Keep {
+    /// Returns both in seconds: for succeeded and cancelled runs, and for dead runs.
     fn seconds(self) -> (f64, f64) {
         (self.ended.as_secs_f64(), self.dead.as_secs_f64())
     }
@@ -105,29 +109,34 @@ pub(crate) struct HoldTarget {
 }
 
 rows! {
-    /// What runs although its targets are held.
+    /// The runs of hold targets that still run.
     pub(crate) struct HeldRunning {
+        /// How many runs are running.
         pub(crate) running: i64,
-        /// Each of the targets is held.
+        /// Whether each of the targets is held.
         pub(crate) is_held: bool,
     }
 }
 
 rows! {
-    /// A run's status before the operation, and whether it was granted.
+    /// The answer to an operation on a run.
     pub(crate) struct OperationResult {
         pub(crate) id: i64,
+        /// The status before the operation.
         pub(crate) status: Status,
+        /// Whether the operation was possible.
         pub(crate) granted: bool,
-        /// The run is retried, and blocked until other runs have ended.
+        /// Whether a retried run is blocked until other runs have ended.
         pub(crate) is_blocked: bool,
     }
 
-    /// Whether a worker was deleted.
+    /// The answer to the deletion of a worker.
     pub(crate) struct ForgetResult {
+        /// Whether the worker was deleted.
         pub(crate) forgotten: bool,
-        /// `None`: it never ticked, and had holds.
+        /// `None`: the worker never ticked, and had holds.
         pub(crate) last_tick_at: Option<DateTime<Utc>>,
+        /// By the database's clock.
         pub(crate) now: DateTime<Utc>,
     }
 
@@ -135,17 +144,20 @@ rows! {
     pub(crate) struct AcceptedRestore {
         /// How many ids new runs must skip, so that the ids of lost runs do not come again.
         pub(crate) skipped: i64,
-        /// Whether new runs skip them. Only the schema's owner may change the sequence.
+        /// Whether new runs skip them already: only the schema's owner may change the sequence.
         pub(crate) is_done: bool,
     }
 
     /// A run of a job, see operate/old_runs.sql.
     pub(crate) struct AgedRun {
         pub(crate) id: i64,
+        /// Whether to delete the run.
         pub(crate) is_old: bool,
+        /// Whether the run was created so lately that no later run is old.
         pub(crate) is_young: bool,
     }
 
+    /// A deleted run.
     pub(crate) struct Pruned {
         pub(crate) id: i64,
         pub(crate) status: Status,
@@ -154,23 +166,24 @@ rows! {
     }
 }
 
-/// Operations apply to runs whose status is one of `from`. An id that is missing from the answer
-/// does not exist.
 impl Store {
     /// Returns the answers that an operation would get, as far as the statuses of the runs decide
-    /// it, and changes nothing. It does not detect two conflicts: another run has the key, or no
-    /// start would be left.
+    /// it, and changes nothing. Two conflicts are not detected: another run has the key, or no
+    /// start would be left. A run that does not exist has no answer.
+    ///
+    /// - `from`: the statuses in which the operation is granted.
     pub(crate) fn dry_run(&self, ids: Vec<i64>, from: &[Status]) -> Result<Vec<OperationResult>> {
         let statement = query!("operate/dry_run"; ids, from);
         self.query("read runs", Transaction::list, statement)
     }
 
-    /// Performs an operation on runs, and returns the answers. A single run that takes too long
-    /// gets more time, because an operator must be able to end a run that no tick can end in time.
+    /// Performs an operation on runs. Returns the answers, and the ids of the skipped runs. A run
+    /// that does not exist has no answer. A single run that takes too long gets more time, because
+    /// an operator must be able to end a run that no tick can end in time.
     ///
     /// - `from`: the statuses in which the operation is granted.
-    /// - `skips_locked`: skips runs that another session has locked, and returns their ids as the
-    ///   second list. Otherwise waits for them, and that list is empty.
+    /// - `skips_locked`: whether to skip runs that another session has locked. Otherwise waits for
+    ///   the locks.
     pub(crate) fn operate(
         &self,
         operation: &Operation,
@@ -183,21 +196,22 @@ impl Store {
             Operation::Edit(Edit { payload: Some(_), .. }) => "edit payloads",
             _ => operation.verb(),
         };
-        let is_single = ids.len() == 1;
         let operate = |transaction: &mut Transaction<'_>| {
-            let locked: Vec<i64> = match skips_locked {
-                true => transaction.list(query!("operate/lock_runs"; ids))?,
-                false => Vec::new(),
-            };
-            let free: Vec<_> = ids.iter().copied().filter(|id| !locked.contains(id)).collect();
-            Ok((perform(transaction, operation, &free, from, cause)?, locked))
+            let mut skipped: Vec<i64> = Vec::new();
+            if skips_locked {
+                // Locks the other runs, so that `perform` waits for none.
+                skipped = transaction.list(query!("operate/lock_runs"; ids))?;
+            }
+            let chosen: Vec<_> = ids.iter().copied().filter(|id| !skipped.contains(id)).collect();
+            let answers = perform(transaction, operation, &chosen, from, cause)?;
+            Ok((answers, skipped))
         };
         match self.transact(doing, operate) {
-            Err(error) if error.is_too_slow && is_single => {
+            Err(error) if error.is_too_slow && ids.len() == 1 => {
                 let timeouts = Timeouts { statement: SINGLE_RUN, ..self.timeouts };
                 self.transact_within(timeouts, doing, operate)
             }
-            done => done,
+            result => result,
         }
     }
 
@@ -212,8 +226,8 @@ impl Store {
         self.query("read runs", Transaction::list, query!("look/job_types"; ids))
     }
 
-    /// Returns the jobs that may have old runs, with the seconds for which each keeps succeeded and
-    /// cancelled runs, and dead ones.
+    /// Returns the jobs that may have old runs. With each job, returns for how many seconds it keeps
+    /// succeeded and cancelled runs, and dead runs.
     pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<(String, f64, f64)>> {
         let (keep, keep_dead) = default.seconds();
         let statement = query!("operate/prunable_jobs"; keep, keep_dead);
@@ -222,11 +236,11 @@ impl Store {
 
     /// Returns runs of a job, in the order of their ids, and whether each is old.
     ///
-    /// - `dead`: only its dead runs. Otherwise all its runs that are not running: of these, only
-    ///   runs that succeeded or were cancelled can be old.
+    /// - `dead`: whether to return only its dead runs. Otherwise returns all its runs that are not
+    ///   running. Of these, only runs that succeeded or were cancelled can be old.
     /// - `age`: a run is old this many seconds after its end.
-    /// - `after`: only runs with larger ids.
-    /// - `limit`: the maximum of runs.
+    /// - `after`: returns only runs with larger ids.
+    /// - `limit`: returns at most this many runs.
     pub(crate) fn aged_runs(
         &self,
         job: &str,
@@ -235,11 +249,14 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<AgedRun>> {
-        let statement = match dead {
-            true => query!("operate/old_dead_runs"; job, age, after, limit),
-            false => query!("operate/old_runs"; job, age, after, limit),
-        };
-        self.query("look for old runs", Transaction::list, statement)
+        let doing = "look for old runs";
+        if dead {
+            let statement = query!("operate/old_dead_runs"; job, age, after, limit);
+            self.query(doing, Transaction::list, statement)
+        } else {
+            let statement = query!("operate/old_runs"; job, age, after, limit);
+            self.query(doing, Transaction::list, statement)
+        }
     }
 
     /// Returns the id of the newest run of a job; `None` if it has none.
@@ -248,8 +265,9 @@ impl Store {
         self.query("look for old runs", Transaction::one, statement)
     }
 
-    /// Deletes those of the runs that are old, and their history. Appends them to the archive
-    /// before the commit, so a crash in between leaves duplicates.
+    /// Deletes those of the runs that are old, and their history. With an archive, appends them to
+    /// it before the commit. So a crash in between loses no run, but the next prune archives these
+    /// runs again.
     pub(crate) fn prune(
         &self,
         ids: Vec<i64>,
@@ -269,7 +287,7 @@ impl Store {
             let lines = pruned.iter().filter_map(|run| run.json.as_deref());
             let appended = archive.map_or(Ok(()), |archive| archive.append(lines));
             if appended.is_err() {
-                transaction.batch_execute("ROLLBACK AND CHAIN")?;
+                transaction.undo()?;
             }
             Ok((pruned, appended))
         })?;
@@ -280,7 +298,8 @@ impl Store {
         Ok(pruned)
     }
 
-    /// Returns events of the trail that are older than `age` and than 90 days, the oldest first.
+    /// Returns the ids of at most `limit` events of the trail that are older than `age` and older
+    /// than 90 days, the oldest first.
     pub(crate) fn old_events(&self, age: Duration, limit: i64) -> Result<Vec<i64>> {
         let statement = query!("operate/old_events"; age = age.as_secs_f64(), limit);
         self.query("look for old events", Transaction::list, statement)
@@ -292,8 +311,8 @@ impl Store {
         self.query("prune", Transaction::execute, statement).map(drop)
     }
 
-    /// Records problems that were reported: the job and the line of each, and whether the receiver
-    /// got them.
+    /// Records problems that were reported. `jobs` and `details` have the job and the line of each
+    /// problem, and `delivery` says whether the receiver got them.
     pub(crate) fn record_alerts(
         &self,
         host_user: &str,
@@ -316,8 +335,8 @@ impl Store {
         self.query("delete old workers", Transaction::execute, statement).map(drop)
     }
 
-    /// Deletes a worker and its holds, unless it ticks now or has claimed runs. `None`: no such
-    /// worker.
+    /// Deletes a worker and its holds, unless it ticks now or has claimed runs. Returns `None` if
+    /// there is no such worker.
     pub(crate) fn forget_worker(
         &self,
         worker: String,
@@ -328,8 +347,9 @@ impl Store {
         self.query("forget the worker", Transaction::first, statement)
     }
 
-    /// Accepts a restored database: ticks that remember a newer one start runs again. Returns
-    /// `None` if no tick has noticed a restore; with `unnoticed`, accepts it even then.
+    /// Accepts a restored database, so that ticks that remember a newer state of it start runs
+    /// again. If no tick has noticed a restore, accepts it only with `unnoticed`, and returns `None`
+    /// otherwise.
     pub(crate) fn accept_restore(
         &self,
         cause: Cause,
@@ -354,8 +374,8 @@ impl Store {
         self.query("count runs", Transaction::one, query!("look/held_running"; scopes, names))
     }
 
-    /// Keeps waiting runs from being claimed, for `lasts` or until they are released. Returns until
-    /// when, for each target.
+    /// Holds targets: no claim takes their runs for `lasts`, or until the targets are released.
+    /// Returns until when, for each target; `None`: until it is released.
     pub(crate) fn hold(
         &self,
         targets: Vec<HoldTarget>,
@@ -365,10 +385,12 @@ impl Store {
         let lasts = lasts.map(|lasts| lasts.as_secs_f64());
         self.transact("hold", |transaction| {
             let Cause { host_user, reason, .. } = &cause;
-            let hold = |HoldTarget { scope, name }: &HoldTarget| {
-                transaction.one(query!("operate/hold"; scope, name, lasts, host_user, reason))
-            };
-            targets.iter().map(hold).collect()
+            let mut ends = Vec::new();
+            for HoldTarget { scope, name } in &targets {
+                let statement = query!("operate/hold"; scope, name, lasts, host_user, reason);
+                ends.push(transaction.one(statement)?);
+            }
+            Ok(ends)
         })
     }
 
@@ -401,7 +423,7 @@ impl Store {
     }
 }
 
-/// Performs an operation on runs that no other session has locked.
+/// Performs an operation on runs, and returns the answers.
 fn perform(
     transaction: &mut Transaction<'_>,
     operation: &Operation,
@@ -433,7 +455,8 @@ fn perform(
             transaction.list(query!("operate/undo"; ids, operation = undone, host_user, reason))
         }
     }?;
-    // A separate statement, because an operator may not even name the column.
+    // The payload has a statement of its own, because the role of an operator has no privilege for
+    // this column, and PostgreSQL rejects even statements that only name it.
     if let Operation::Edit(Edit { payload: Some(payload), .. }) = operation {
         let granted = answers.iter().filter(|answer| answer.granted);
         let ids: Vec<_> = granted.map(|answer| answer.id).collect();

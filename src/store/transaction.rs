@@ -27,8 +27,9 @@ pub(crate) struct Timeouts {
     pub(crate) silence: Duration,
     /// The longest wait for an answer after an interruption.
     pub(crate) interrupted: Duration,
-    /// Whether sequential scans are allowed. For a batch of some hundred ids, or for the first runs
-    /// of a lane, the planner would rather read ten thousand rows than use the index.
+    /// Whether sequential scans are allowed. Ticks forbid them: for a batch of some hundred ids, or
+    /// for the first runs of a lane, the planner would rather read ten thousand rows than use the
+    /// index.
     pub(crate) whole_tables: bool,
     /// Whether all statements see one snapshot and write nothing.
     pub(crate) one_moment: bool,
@@ -51,9 +52,9 @@ impl Timeouts {
     }
 }
 
-/// Checks the schema. It reads times as texts.
+/// Reads the schema's version. `migrations::created_at` parses the times, so they have a fixed form.
 const CHECK: &str = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
-/// How often a transaction that conflicted with another is sent again.
+/// How often at most a transaction that conflicted with another one is sent again.
 const RETRIES: usize = 5;
 
 impl Store {
@@ -79,7 +80,7 @@ impl Store {
         work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
     ) -> Result<T> {
         self.transactions.set(self.transactions.get() + 1);
-        let checks = self.checks_version.take();
+        let checks_version = self.checks_version.take();
         let limit = timeouts.statement + timeouts.silence;
         let mut transaction = Transaction {
             client: self.client.borrow_mut(),
@@ -88,7 +89,7 @@ impl Store {
             created_at: None,
         };
         let began = Instant::now();
-        let result = run_until_committed(&mut transaction, doing, timeouts, checks, work);
+        let result = run_until_committed(&mut transaction, doing, timeouts, checks_version, work);
         self.longest.set(self.longest.get().max(began.elapsed()));
         result.map_err(|error| error.in_database(transaction.client.target()))
     }
@@ -105,7 +106,7 @@ impl Store {
     }
 }
 
-/// An open transaction: only work in one can execute statements.
+/// An open transaction. Only code that has it can execute statements.
 pub(super) struct Transaction<'a> {
     client: RefMut<'a, Client>,
     wait: Wait<'a>,
@@ -126,27 +127,31 @@ impl Transaction<'_> {
         let Some(begin) = self.begin.take() else {
             return self.client.request(&mut self.wait, request);
         };
+        // This is the first request: open the transaction in the same round trip.
         self.client.request(&mut self.wait, async |client| {
             let (begun, answer) = join(client.simple_query(&begin), request(client)).await;
             begun.and(answer)
         })
     }
 
+    /// Returns the rows of a statement as the server sends them.
     pub(super) fn rows(&mut self, statement: Statement<'_>) -> PgResult<Vec<Row>> {
         self.request(async |client| send(client, statement).await)
     }
 
+    /// Returns all rows.
     pub(super) fn list<T: FromRow>(&mut self, statement: Statement<'_>) -> PgResult<Vec<T>> {
         self.rows(statement)?.iter().map(T::from_row).collect()
     }
 
-    /// Returns rows that are only printed.
+    /// Returns all rows as texts, to print them.
     pub(super) fn listing(&mut self, statement: Statement<'_>) -> PgResult<Listing> {
         let rows = self.rows(statement)?;
         if !rows.is_empty() {
             return row::listing(&rows, None);
         }
-        // An answer without rows does not name its columns.
+        // The listing also needs the names of the columns, which an answer without rows lacks. The
+        // same statement inside of columns.sql returns them.
         let text = &text!("look/columns").replace("TABLE jobctl.job_runs", statement.text);
         row::listing(&rows, self.rows(Statement { text, ..statement })?.first())
     }
@@ -174,6 +179,11 @@ impl Transaction<'_> {
     pub(super) fn batch_execute(&mut self, statements: &str) -> PgResult<()> {
         self.request(async |client| client.batch_execute(statements).await)
     }
+
+    /// Undoes all statements so far. Then begins a new transaction, because `transact` commits one.
+    pub(super) fn undo(&mut self) -> PgResult<()> {
+        self.batch_execute("ROLLBACK AND CHAIN")
+    }
 }
 
 /// Executes a statement, and returns its rows.
@@ -186,12 +196,12 @@ pub(super) async fn send(
 }
 
 /// Opens a transaction, runs `work` and commits. Does so again after a conflict with another
-/// transaction, a few times. If `checks` is set, first checks the schema's version.
+/// transaction, a few times. If `checks_version` is set, first checks the schema's version.
 fn run_until_committed<'a, T>(
     transaction: &mut Transaction<'a>,
     doing: &str,
     timeouts: Timeouts,
-    checks: bool,
+    checks_version: bool,
     mut work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
 ) -> Result<T> {
     let begin = begin(timeouts);
@@ -199,25 +209,30 @@ fn run_until_committed<'a, T>(
     loop {
         let began = Instant::now();
         transaction.begin = None;
-        if checks {
+        if checks_version {
             begin_and_check(transaction, doing, &begin)?;
         } else {
+            // The first statement of `work` sends it.
             transaction.begin = Some(begin.clone());
         }
-        let result = work(transaction);
-        let at_commit = result.is_ok();
-        let error =
-            match result.and_then(|result| transaction.batch_execute("COMMIT").map(|()| result)) {
-                Ok(result) => return Ok(result),
-                Err(_) if transaction.client.has_timed_out() && at_commit => {
-                    return Err(Error::uncertain(doing, error::SILENT));
-                }
-                Err(_) if transaction.client.has_timed_out() => return Err(Error::silent(doing)),
-                Err(error) => error,
-            };
-        // Fails if the connection is lost; then the transaction has ended too.
+        let worked = work(transaction);
+        // If the work succeeded, an error is one of the COMMIT.
+        let at_commit = worked.is_ok();
+        let done = worked.and_then(|result| transaction.batch_execute("COMMIT").map(|()| result));
+        let error = match done {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        if transaction.client.has_timed_out() {
+            // A COMMIT without an answer may have succeeded.
+            if at_commit {
+                return Err(Error::uncertain(doing, error::SILENT));
+            }
+            return Err(Error::silent(doing));
+        }
+        // If this fails, the connection is lost, and the transaction has ended, too.
         let _ = transaction.batch_execute("ROLLBACK");
-        // If no setting makes the session read-only, the server is a standby.
+        // On a standby, every session is read-only. Elsewhere, a setting has made this one so.
         if error::is_read_only(&error)
             && let Ok(Some(session)) = transaction.client.session_state(&mut transaction.wait)
             && session.is_read_only
@@ -225,41 +240,45 @@ fn run_until_committed<'a, T>(
         {
             return Err(Error::read_only(doing));
         }
-        // A person cancelled the statement before its time limit. No row is the cause.
-        let is_cancelled = error::is_cancel(&error) && began.elapsed() < timeouts.statement;
-        let may_retry = error::is_collision(&error) || is_cancelled && retries == 0;
+        // A person cancelled the statement: it ended before its time limit. No row is the cause.
+        let was_cancelled = error::is_cancel(&error) && began.elapsed() < timeouts.statement;
+        let may_retry = error::is_collision(&error) || was_cancelled && retries == 0;
         // PostgreSQL may notice a conflict only after a second, and the caller waits a limited
         // time. So there must be time for a try as long as this one.
         let has_time = first_began.elapsed() + began.elapsed() < timeouts.statement;
         if !may_retry || retries == RETRIES || !has_time {
             let error_of = if at_commit { Error::of_commit } else { Error::of };
-            let mut known = error_of(doing, &error);
-            known.is_too_slow &= !is_cancelled;
-            return Err(known);
+            let mut reported = error_of(doing, &error);
+            if was_cancelled {
+                reported.is_too_slow = false;
+            }
+            return Err(reported);
         }
         retries += 1;
+        // Both transactions may be sent again: not at the same time.
         thread::sleep(Duration::from_millis(rand::random_range(1..20)));
     }
 }
 
-/// Returns the statements that open a transaction. Settings of the database or the role must not
-/// change what a statement means; those that only change how definitions and archives look are left
-/// to plain_texts.sql.
+/// Returns the statements that open a transaction. Their settings replace those of the database and
+/// the role, which could change what a statement means. Settings that only change how definitions
+/// and archives look are in plain_texts.sql.
 fn begin(timeouts: Timeouts) -> String {
     let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
     let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     let settings = [
-        // Not `public`: a function there must not replace one of PostgreSQL's own.
+        // Without `public`: a function there must not replace one of PostgreSQL's own.
         "search_path = pg_catalog, pg_temp",
-        // If row level security hid a definition, its runs would end dead. Off makes that an error.
+        // If row level security hid a definition, its runs would end dead. `off` makes that an
+        // error.
         "row_security = off",
-        // Backslashes in texts are literal.
+        // Backslashes in texts must be literal.
         "standard_conforming_strings = on",
-        // A day has 24 hours.
+        // A day must have 24 hours, without clock changes.
         "timezone = UTC",
-        // Floats have all their digits, also in JSON.
+        // Floats must have all their digits, also in JSON.
         "extra_float_digits = 1",
-        // The warnings of functions arrive.
+        // The warnings of functions must arrive.
         "client_min_messages = notice",
         // The tables are mostly in memory. With the page cost of a disk that seeks, the planner
         // would read all runs to find a few.
@@ -286,6 +305,7 @@ fn begin_and_check(transaction: &mut Transaction<'_>, doing: &str, begin: &str) 
         Err(error) => Err(Error::of(doing, &error)),
     };
     if created_at.is_err() {
+        // If this fails, the connection is lost, and the transaction has ended, too.
         let _ = transaction.batch_execute("ROLLBACK");
     }
     transaction.created_at = Some(created_at?);

@@ -121,7 +121,7 @@ impl Store {
                 let stored = seen.tick(transaction.created_at.unwrap_or_default());
                 let restore = unaccepted_restore(transaction, worker, &before, stored, seen_ticks)?;
                 if restore.is_some() {
-                    transaction.batch_execute("ROLLBACK AND CHAIN")?;
+                    transaction.undo()?;
                 }
                 Ok((seen, before, stored, restore))
             })?;
