@@ -5,7 +5,7 @@ use super::{Error, Result};
 /// The maximum of items per transaction, because a transaction locks their rows until it ends.
 const AT_ONCE: usize = 500;
 
-/// A batch that took too long is tried in parts of this fraction.
+/// After a batch that took too long, the next one has this part, 1/8, of its items.
 const SLOW_PART: usize = 8;
 
 /// The maximum of items in the next batch: half as many after a rejected batch, twice as many after
@@ -14,7 +14,8 @@ const SLOW_PART: usize = 8;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BatchSize {
     at_most: usize,
-    /// The limit of `at_most`, because the server ended larger batches that took too long.
+    /// `at_most` does not grow above this, because the server ended larger batches that took too
+    /// long.
     in_time: usize,
 }
 
@@ -28,29 +29,31 @@ impl BatchSize {
     /// Each batch has one item.
     pub(crate) const ONE: Self = Self { at_most: 1, in_time: 1 };
 
+    /// Returns the maximum of items in the next batch.
     pub(crate) fn at_most(self) -> usize {
         self.at_most
     }
 
-    /// Takes half for the next batch: the database rejected a batch of `size` items.
+    /// Makes the next batch half as large, because the database rejected a batch of `size` items.
     pub(crate) fn rejected(&mut self, size: usize) {
         self.at_most = (size / 2).max(1);
     }
 
-    /// Makes the next batch smaller: a batch of `size` items took too long. If the server ended it,
-    /// each further try takes the whole time limit, so only a few tries are made until the slow
-    /// item is alone. Otherwise the network may be the cause instead of the items, and later
-    /// batches grow again.
+    /// Makes the next batch smaller, because a batch of `size` items took too long.
     pub(crate) fn too_long(&mut self, size: usize, error: &Error) {
-        self.rejected(size);
         if error.is_too_slow {
+            // The server ended the batch, and would end others of its size. Each further try may
+            // take the whole time limit, so few tries must lead to the slow item.
             self.at_most = (size / SLOW_PART).max(1);
             self.in_time = self.at_most;
+        } else {
+            // The network may be the cause instead of the items, so later batches grow again.
+            self.rejected(size);
         }
     }
 
-    /// Doubles the next batch, because the database accepted one. If that `is_quick`, larger ones
-    /// no longer take too long either.
+    /// Doubles the next batch, because the database accepted one. If it `is_quick`, larger batches
+    /// should no longer take too long either, so the limit for them ends.
     pub(crate) fn accepted(&mut self, is_quick: bool) {
         if is_quick {
             self.in_time = usize::MAX;
@@ -64,10 +67,10 @@ impl BatchSize {
     }
 }
 
-/// Tries all items, and returns the rejected ones with the reasons.
+/// Tries all items in batches, and returns the rejected ones with the reasons.
 ///
-/// - `size`: the size of the first batch; afterwards that of the batch that would come next.
-/// - `has_time`: no batch begins once this returns false.
+/// - `size` is the size of the first batch. It becomes the size of the batch that would come next.
+/// - `has_time`: once this returns false, no further batch begins.
 /// - `attempt` tries a batch in one transaction.
 pub(crate) fn bisect<T>(
     items: Vec<T>,
@@ -92,6 +95,7 @@ pub(crate) struct Bisection<T> {
 }
 
 impl<T> Bisection<T> {
+    /// Begins with batches of the maximum size.
     pub(crate) fn of(items: Vec<T>) -> Self {
         Self { untried: items, size: BatchSize::default() }
     }
@@ -106,6 +110,7 @@ impl<T> Bisection<T> {
         self.size
     }
 
+    /// Returns whether each item was accepted or found rejected.
     pub(crate) fn is_done(&self) -> bool {
         self.untried.is_empty()
     }
@@ -115,9 +120,9 @@ impl<T> Bisection<T> {
         self.untried
     }
 
-    /// Tries the next part. If it fails because of a row, the next step tries a smaller part; if it
-    /// was a single item, this item and the error are returned. After an error that no row caused,
-    /// the next step tries the same part again.
+    /// Tries the next part of the items. Returns an item and the error if the database rejects this
+    /// single item. If it rejects several, the next step tries a smaller part. After an error that
+    /// no row can have caused, which is returned as such, the next step tries the same part again.
     pub(crate) fn step(
         &mut self,
         attempt: impl FnOnce(&[T]) -> Result<()>,
@@ -134,9 +139,10 @@ impl<T> Bisection<T> {
         if size <= 1 {
             return Ok(self.untried.drain(..size).next().map(|item| (item, error)));
         }
-        match error.is_too_slow {
-            true => self.size.too_long(size, &error),
-            false => self.size.rejected(size),
+        if error.is_too_slow {
+            self.size.too_long(size, &error);
+        } else {
+            self.size.rejected(size);
         }
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! Claim: how a tick gets runs.
+//! The claim, by which a tick gets runs, and what becomes of runs that can't be claimed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Error, Result, Store};
 use crate::job::action::JobKind;
 use crate::job::failure::Failure;
 
-/// A tick of a worker.
+/// The tick that holds runs, and its worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) worker: String,
@@ -26,15 +26,17 @@ pub(crate) struct Holder {
 /// Which runs a tick may claim, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimFilter {
+    /// Only runs of these queues; empty for all.
     pub(crate) queues: Vec<String>,
-    /// Excluded job types, which other hosts run.
+    /// No runs of these job types, which other hosts run.
     pub(crate) excluded_jobs: Vec<String>,
-    /// Excluded kinds of definitions.
+    /// No runs of definitions of these kinds.
     pub(crate) excluded_kinds: Vec<JobKind>,
-    /// Excluded runs, which can be neither claimed nor put off.
+    /// None of these runs, which can be neither claimed nor put off.
     pub(crate) excluded_runs: Vec<i64>,
-    /// The only run to claim, without the worker's claim right.
+    /// Only this run. Its claim does not need the worker's claim right.
     pub(crate) only_run: Option<i64>,
+    /// How long the lease of a claimed run lasts.
     pub(crate) lease: Duration,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Returns whether the claim found too few runs.
+    /// Returns whether the claim found fewer runs than it may take.
     pub(crate) fn is_short(&self, claimed: &[Claimed]) -> bool {
         claimed.len() < usize::try_from(self.at_most).unwrap_or(0)
     }
@@ -161,21 +163,26 @@ rows! {
 }
 
 impl Claimed {
-    /// The number of this attempt without uncounted ones, which decides the backoff.
+    /// Returns the number of this attempt without uncounted ones, which decides the backoff.
     pub(crate) fn counted_attempt(&self) -> i32 {
         self.attempt - self.uncounted_attempts
     }
 
+    /// Returns the trace id of its trace context, which is `00-TRACE_ID-...`.
     pub(crate) fn trace_id(&self) -> Option<&str> {
         self.traceparent.as_ref()?.get(3..35)
     }
 
-    /// The bytes of the job's input.
+    /// Returns the number of bytes of the job's input: the payload, and the results that it gets.
     pub(crate) fn bytes(&self) -> usize {
-        let results = self.results.as_ref().and_then(|results| results.as_ref().ok());
-        self.payload.len() + results.map_or(0, String::len)
+        let results = match &self.results {
+            Some(Ok(results)) => results.len(),
+            Some(Err(_)) | None => 0,
+        };
+        self.payload.len() + results
     }
 
+    /// Returns the token that each write about this claim repeats.
     pub(crate) fn token(&self) -> FencingToken {
         FencingToken { id: self.id, attempt: self.attempt, claimed_at: self.claimed_at }
     }
@@ -192,14 +199,17 @@ pub(crate) struct SetAside {
 /// What became of a run that could not be claimed.
 #[derive(Debug)]
 pub(crate) enum AsideEnd {
+    /// Claims skip the run for a while.
     PutOff,
+    /// The run can't be read, so it ended.
     Dead,
     /// The run could not be put off either, for this reason.
     Kept(Error),
 }
 
 impl SetAsideRow {
-    /// Returns the run, or an error that no run caused.
+    /// Returns the run and its errors. If the run can't have caused one of these, returns that one
+    /// as an error.
     fn judge(self) -> Result<SetAside> {
         let doing = if self.is_dead { "read runs" } else { "claim runs" };
         let why = Error::of_code(doing, &self.code, &self.message).if_about_one_row()?;
@@ -220,8 +230,10 @@ rows! {
     struct SetAsideRow {
         id: i64,
         is_dead: bool,
+        /// The error of the claim.
         code: String,
         message: String,
+        /// The error of putting the run off, if that failed.
         second_code: Option<String>,
         second_message: Option<String>,
     }
@@ -255,7 +267,7 @@ rows! {
 }
 
 impl LastShare {
-    /// Stands for a definition whose shares are the locks of runs.
+    /// The `definition` of a lock of runs. No definition has this id.
     pub(crate) const OF_LOCKS: i64 = 0;
 }
 
@@ -267,7 +279,7 @@ impl FencingToken {
 }
 
 impl Store {
-    /// Returns the runs that a claim would take; changes nothing.
+    /// Returns the runs that a claim would take, at most `limit`. Changes nothing.
     pub(crate) fn preview(
         &self,
         worker: &str,
@@ -289,12 +301,13 @@ impl Store {
         self.query(doing, Transaction::one, query!("tick/predecessor_outputs"; run))
     }
 
-    /// Claims no run. Fails if the database rejects every claim, whatever the run.
+    /// Sends a claim that takes no run. It only fails if the database would reject the claim of any
+    /// run.
     pub(crate) fn claim_nothing(&self) -> Result<()> {
         self.query("claim runs", Transaction::execute, query!("tick/claim_nothing")).map(drop)
     }
 
-    /// Claims a due run as a tick does, and undoes that. An error contains why it can't be claimed.
+    /// Claims a due run as a tick does, and undoes that. Fails if the run can't be claimed.
     pub(crate) fn try_claim(&self, holder: &Holder, wanted: &ClaimFilter, run: i64) -> Result<()> {
         let wanted = ClaimFilter { only_run: Some(run), ..wanted.clone() };
         let one = Claim {
@@ -315,13 +328,13 @@ impl Store {
         })
     }
 
-    /// Puts off the runs that can't be claimed, and ends runs that can't be read. Returns both. An
-    /// error means that no run is the cause; then nothing is put off.
+    /// Tries to claim runs. Puts off those that can't be claimed, ends those that can't be read,
+    /// and returns both. Fails and changes nothing if an error has another cause than these runs.
     ///
     /// - `runs`: the runs to try.
-    /// - `put_off_for`: how long a claim skips a run that is put off.
-    /// - `slow`: the error of these runs if it is known already, because their claim takes too
-    ///   long.
+    /// - `put_off_for`: how long claims skip a run that is put off.
+    /// - `slow`: the error of these runs, if their claims are known to take too long. Then they are
+    ///   put off without a try.
     pub(crate) fn set_aside(
         &self,
         worker: &str,
@@ -342,7 +355,8 @@ impl Store {
     }
 }
 
-/// An argument of claim.sql instead of a definition: take no runs with limits or locks.
+/// The value of `after_definition` in claim.sql for a claim that takes neither runs of limited
+/// definitions nor runs with locks of their own.
 const NO_LIMITS_NO_LOCKS: i64 = -1;
 
 /// Sends a claim. `read_claim` reads its answer.
@@ -400,14 +414,15 @@ pub(super) fn read_claim(rows: &[Row]) -> PgResult<ClaimResult> {
     result.last_definition = first.try_get("last_definition")?;
     let definitions: Option<Vec<i64>> = first.try_get("last_definitions")?;
     let shares: Option<Vec<String>> = first.try_get("last_shares")?;
-    let shares = definitions.into_iter().flatten().zip(shares.into_iter().flatten());
+    let definitions_and_shares =
+        definitions.unwrap_or_default().into_iter().zip(shares.unwrap_or_default());
     result.last_shares =
-        shares.map(|(definition, share)| LastShare { definition, share }).collect();
-    // If no run was claimed, the only row has nothing more.
+        definitions_and_shares.map(|(definition, share)| LastShare { definition, share }).collect();
+    // If no run was claimed, the only row has no run.
     if first.try_get::<_, Option<i64>>("id")?.is_none() {
         return Ok(result);
     }
-    // Only one run of each job has the text of the action.
+    // To send less, only one row of each job has the text of the action.
     let mut actions: HashMap<String, Arc<str>> = HashMap::new();
     for row in rows {
         if let Some(action) = row.try_get::<_, Option<&str>>("action")? {

@@ -415,8 +415,8 @@ fn note_changes(
     transaction.execute(statement).map(drop)
 }
 
-/// Returns what becomes of the due times of the schedules that were due `before` the changes, or are
-/// due `now`.
+/// Returns what becomes of the due times of the schedules that were due `before` the changes, or
+/// are due `now`.
 fn due_times(
     before: Vec<DueSchedule>,
     now: Vec<DueSchedule>,

@@ -12,6 +12,7 @@ use super::transaction::Transaction;
 use super::{Result, Store, migrations};
 
 rows! {
+    /// The session, its server and its settings.
     pub(crate) struct SessionFacts {
         /// The server process that answered.
         pub(crate) pid: i32,
@@ -40,6 +41,7 @@ rows! {
     /// The actions that the current role may perform.
     #[derive(Copy)]
     pub(crate) struct RoleFacts {
+        /// Whether the role may use the schema.
         pub(crate) enters: bool,
         pub(crate) enqueues: bool,
         pub(crate) records_effects: bool,
@@ -62,7 +64,7 @@ rows! {
         /// `changed`, `missing`, `foreign`, `hidden` or `event trigger`, see doctor/objects.sql.
         pub(crate) kind: String,
         pub(crate) object: String,
-        /// The statement that removes it; empty for an object of jobctl.
+        /// The statement that removes the object; empty for an object of jobctl.
         pub(crate) statement: String,
     }
 
@@ -71,11 +73,13 @@ rows! {
         pub(crate) name: String,
         /// `None`: the index is missing.
         pub(crate) valid: Option<bool>,
+        /// How often a statement used it.
         pub(crate) scans: i64,
-        /// An estimate.
+        /// An estimate of the number of entries.
         pub(crate) entries: i64,
     }
 
+    /// A table of jobctl.
     pub(crate) struct TableFacts {
         pub(crate) name: String,
         /// The size with indexes and TOAST, as text.
@@ -85,7 +89,7 @@ rows! {
         pub(crate) live: i64,
         /// An estimate of its dead rows.
         pub(crate) dead: i64,
-        /// `None`: never.
+        /// `None`: it was never vacuumed.
         pub(crate) vacuumed_ago: Option<Duration>,
         /// Whether autovacuum is off for this table.
         pub(crate) left_alone: bool,
@@ -96,13 +100,14 @@ rows! {
         pub(crate) kind: String,
         pub(crate) name: String,
         pub(crate) state: Option<String>,
-        /// `None` for a replication slot.
+        /// Since how long; `None` for a replication slot.
         pub(crate) held_for: Option<Duration>,
-        /// The transactions that began since.
+        /// How many transactions began since.
         pub(crate) transactions: i32,
     }
 }
 
+/// What stops vacuum from removing dead rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SnapshotFacts {
     /// Whether the role may see the sessions of other roles.
@@ -121,19 +126,23 @@ pub(crate) struct ZoneFacts {
 }
 
 impl Store {
+    /// Returns the facts about the session, its server and its settings.
     pub(crate) fn inspect_session(&self) -> Result<SessionFacts> {
         self.transact("inspect the session", |transaction| {
+            // PostgreSQL may hide the details of the session from this role, but not from the
+            // login.
             let role: String = transaction.one(query!("doctor/leave_role"))?;
             transaction.one(query!("doctor/session"; role))
         })
     }
 
+    /// Returns what the current role may do.
     pub(crate) fn inspect_role(&self) -> Result<RoleFacts> {
         self.query("inspect the role", Transaction::one, query!("doctor/role"))
     }
 
-    /// Returns deviations from the role matrix: the GRANT statements of each set, the viewer's
-    /// first.
+    /// Returns the deviations from the role matrix. `matrix` has the GRANT statements of each set,
+    /// the viewer's first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
         self.transact("inspect grants", |transaction| {
             transaction.execute(query!("schema/plain_texts"))?;
@@ -155,10 +164,12 @@ impl Store {
         self.query("inspect indexes", Transaction::list, statement)
     }
 
+    /// Returns the tables of jobctl.
     pub(crate) fn inspect_tables(&self) -> Result<Vec<TableFacts>> {
         self.query("inspect tables", Transaction::list, query!("doctor/tables"))
     }
 
+    /// Returns what stops vacuum from removing dead rows.
     pub(crate) fn inspect_snapshots(&self) -> Result<SnapshotFacts> {
         self.transact("inspect snapshots", |transaction| {
             let sees_all = transaction.one(query!("doctor/sees_sessions"))?;
@@ -166,7 +177,8 @@ impl Store {
         })
     }
 
-    /// Returns the UTC offsets of zones at instants; reads nothing if `wanted` is empty.
+    /// Returns the UTC offsets of the `wanted` zones at the `wanted` instants, and the versions of
+    /// the workers. Reads nothing if `wanted` is empty.
     pub(crate) fn zone_facts(
         &self,
         wanted: BTreeSet<(String, DateTime<Utc>)>,

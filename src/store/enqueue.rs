@@ -67,6 +67,7 @@ pub(crate) struct NewRun {
 }
 
 impl NewRun {
+    /// Returns the scope of its key.
     pub(crate) fn scope(&self) -> KeyScope {
         self.key_scope.unwrap_or_default()
     }
@@ -76,9 +77,11 @@ impl NewRun {
         self.on_conflict == Some(OnConflict::Replace)
     }
 
+    /// Returns the run as the statements read it.
     pub(crate) fn encode(&self) -> EncodedRun {
         EncodedRun {
-            // Only a payload that is not JSON can't be written; then the database rejects the text.
+            // Writing the JSON only fails if the payload is not JSON. Then the database rejects the
+            // empty text.
             text: serde_json::to_string(self).unwrap_or_default().into(),
             is_built_in: action::is_built_in(&self.job_type),
             replaces: self.replaces(),
@@ -87,11 +90,13 @@ impl NewRun {
     }
 }
 
+/// Writes a payload as the JSON that its text contains, not as a string.
 fn as_json<S: Serializer>(text: &str, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     let json: &RawValue = serde_json::from_str(text).map_err(S::Error::custom)?;
     json.serialize(serializer)
 }
 
+/// Reads a payload: the text of any JSON value.
 fn from_json<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<String, D::Error> {
     Ok(<&RawValue>::deserialize(json)?.get().to_owned())
 }
@@ -115,8 +120,10 @@ impl EncodedRun {
         self.key.as_ref()
     }
 
-    /// Orders the locks of keys: a chunk replaces runs first.
+    /// Returns what decides the order in which keys are locked. Runs that replace others come
+    /// first, because a chunk handles them first.
     fn lock_order(&self) -> impl Ord {
+        // `false` sorts before `true`.
         (!self.replaces, &self.key)
     }
 }
@@ -130,8 +137,10 @@ pub(crate) struct Dependencies {
     pub(crate) rule: AfterRule,
 }
 
+/// A run for which another one waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Predecessor {
+    /// A run that the database has.
     Id(i64),
     /// A run of the batch, by its index.
     InBatch(usize),
@@ -168,22 +177,26 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
+    /// Returns the run, if it was accepted.
     pub(crate) fn accepted_run(self) -> Option<Accepted> {
         if let Self::Accepted(accepted) = self { Some(accepted) } else { None }
     }
 
+    /// Returns the id of the run, if it was accepted and not dropped.
     fn id(&self) -> Option<i64> {
         if let Self::Accepted(accepted) = self { accepted.id } else { None }
     }
 
+    /// Returns whether a new run was inserted.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self, Self::Accepted(Accepted { result: EnqueueResult::Enqueued, .. }))
     }
 }
 
-/// Runs per statement: the round trip costs little, and the statement fits into one message.
+/// How many runs a statement has at most: so many that the round trip costs little, and so few that
+/// they fit into one message.
 const CHUNK: usize = 2000;
-/// Dependencies per statement.
+/// How many dependencies a statement has at most.
 const PAIRS: usize = 20_000;
 /// The additional time limit for each further chunk.
 const CHUNK_TIME: Duration = Duration::from_secs(1);
@@ -200,7 +213,8 @@ impl Store {
     /// Enqueues all runs, or none if one is rejected or anything fails. Returns an answer per run,
     /// in the order of the runs. Calls `progress` with the number of runs done.
     ///
-    /// Keys are locked in one order, so two batches with the same keys do not deadlock.
+    /// Every batch locks its keys in the same order, so two batches with the same keys do not
+    /// deadlock.
     pub(crate) fn enqueue(
         &self,
         runs: &[EncodedRun],
@@ -212,17 +226,18 @@ impl Store {
             statement: self.timeouts.statement + CHUNK_TIME.saturating_mul(chunks),
             ..self.timeouts
         };
-        let order = lock_order(runs);
+        let order = insert_order(runs);
         let has_keys = runs.iter().any(|run| run.key.is_some());
-        // Another batch has locked its keys as long as it takes.
-        let until = (runs.len() > 1).then(|| Instant::now() + timeouts.statement);
+        // Another batch keeps its keys locked until it ends, so a batch waits as long as it may
+        // take itself. A single run does not wait longer than for one lock.
+        let waits_until = Instant::now() + timeouts.statement;
         let enqueued = loop {
-            let enqueued = self.transact_within(timeouts, "enqueue", |transaction| {
+            let result = self.transact_within(timeouts, "enqueue", |transaction| {
                 enqueue_chunks(transaction, runs, &order, dependencies, &progress)
             });
-            match enqueued {
+            match result {
                 Err(error) if error.is_locked() && has_keys => {
-                    if until.is_none_or(|until| Instant::now() > until) {
+                    if runs.len() <= 1 || Instant::now() > waits_until {
                         return Err(Error::new(Kind::Busy, Exit::Unavailable, KEY_HELD));
                     }
                 }
@@ -233,9 +248,9 @@ impl Store {
     }
 }
 
-/// Returns the indexes of the runs in the order in which they are inserted: those with keys in the
-/// order of locks, the others where they are.
-fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
+/// Returns the indexes of the runs in the order in which they are inserted. The places of runs
+/// without a key stay. The runs with keys share their places in the order in which keys are locked.
+fn insert_order(runs: &[EncodedRun]) -> Vec<usize> {
     let mut order: Vec<_> = (0..runs.len()).collect();
     let keyed: Vec<_> = order.iter().copied().filter(|index| runs[*index].key.is_some()).collect();
     let mut sorted = keyed.clone();
@@ -246,8 +261,9 @@ fn lock_order(runs: &[EncodedRun]) -> Vec<usize> {
     order
 }
 
-/// Enqueues runs in this order, lets them wait for others, and undoes that if one is rejected.
-/// After each chunk, calls `progress` with the number of runs done.
+/// Enqueues runs in this order, and lets them wait for others. If a run is rejected, undoes that,
+/// and returns. The answer for a run is `None` if the database returned none. After each chunk,
+/// calls `progress` with the number of runs done.
 fn enqueue_chunks(
     transaction: &mut Transaction,
     runs: &[EncodedRun],
@@ -258,7 +274,7 @@ fn enqueue_chunks(
     let mut answers = vec![Some(Queued::NotTried); runs.len()];
     let mut enqueued = 0;
     for chunk in order.chunks(CHUNK) {
-        enqueue(transaction, runs, chunk, &mut answers)?;
+        enqueue_chunk(transaction, runs, chunk, &mut answers)?;
         let is_accepted = |index: &usize| matches!(answers[*index], Some(Queued::Accepted(_)));
         if !chunk.iter().all(is_accepted) {
             transaction.undo()?;
@@ -274,77 +290,97 @@ fn enqueue_chunks(
     Ok(answers)
 }
 
-/// Lets new runs wait for others. Returns the index of the first run that can't, and why.
+/// A run of a batch, and a run for which it waits.
+struct Pair {
+    /// The index of the run in the batch.
+    index: usize,
+    run: i64,
+    predecessor: i64,
+    rule: AfterRule,
+}
+
+/// Lets new runs wait for others. Returns the index of the first run that can't wait, and why.
 fn wait_for(
     transaction: &mut Transaction,
     dependencies: &[Dependencies],
     answers: &[Option<Queued>],
 ) -> PgResult<Option<(usize, Queued)>> {
-    let accepted = |index: usize| match &answers[index] {
-        Some(Queued::Accepted(accepted)) => Some(accepted),
-        _ => None,
+    let pairs = match dependency_pairs(dependencies, answers) {
+        Ok(pairs) => pairs,
+        Err(refused) => return Ok(Some(refused)),
     };
-    let new: BTreeSet<_> =
-        answers.iter().flatten().filter(|answer| answer.is_new()).filter_map(Queued::id).collect();
-    let mut pairs = Vec::new();
-    for Dependencies { run, after, rule } in dependencies {
-        let Some(Accepted { id: Some(id), result: EnqueueResult::Enqueued, .. }) = accepted(*run)
-        else {
-            continue;
-        };
-        for predecessor in after {
-            let before = match predecessor {
-                // Before this batch, no run had the id. Two lines would wait for each other.
-                Predecessor::Id(id) if new.contains(id) => {
-                    let refused = Queued::Refused(Exit::NotFound, format!("no run {id}"));
-                    return Ok(Some((*run, refused)));
-                }
-                Predecessor::Id(id) => Some(*id),
-                Predecessor::InBatch(index) => accepted(*index).and_then(|run| run.id),
-            };
-            let Some(before) = before else {
-                let why = "it waits for a run that was dropped, as its definition is full";
-                return Ok(Some((*run, Queued::Refused(Exit::Full, why.to_owned()))));
-            };
-            pairs.push((*run, *id, before, *rule));
-        }
-    }
     for chunk in pairs.chunks(PAIRS) {
-        let refused: Option<WaitRefused> = transaction.first(query!(
+        let row: Option<WaitRefused> = transaction.first(query!(
             "enqueue/wait_for";
-            runs = column(chunk, |(_, run, ..)| *run),
-            predecessors = column(chunk, |(_, _, before, _)| *before),
-            rules = column(chunk, |(.., rule)| *rule),
+            runs = column(chunk, |pair| pair.run),
+            predecessors = column(chunk, |pair| pair.predecessor),
+            rules = column(chunk, |pair| pair.rule),
         ))?;
-        let refused = refused.and_then(|row| Some((row.run_id?, row.code?, row.reason?)));
+        let refused = row.and_then(|row| Some((row.run_id?, row.code?, row.reason?)));
         if let Some((run_id, code, reason)) = refused {
-            let of_run = chunk.iter().find(|(_, run, ..)| *run == run_id);
-            let (index, ..) = of_run.unwrap_or(&chunk[0]);
-            return Ok(Some((*index, Queued::Refused(error::refusal(&code), reason))));
+            let of_run = chunk.iter().find(|pair| pair.run == run_id).unwrap_or(&chunk[0]);
+            return Ok(Some((of_run.index, Queued::Refused(error::refusal(&code), reason))));
         }
     }
     Ok(None)
 }
 
-/// Enqueues a chunk. An answer is `None` if the database did not return one for the run.
-fn enqueue(
+/// Returns the pairs of a new run and a run for which it waits. Fails with the index of the first
+/// run that can't wait, and why.
+fn dependency_pairs(
+    dependencies: &[Dependencies],
+    answers: &[Option<Queued>],
+) -> std::result::Result<Vec<Pair>, (usize, Queued)> {
+    let new_ids: BTreeSet<_> =
+        answers.iter().flatten().filter(|answer| answer.is_new()).filter_map(Queued::id).collect();
+    let mut pairs = Vec::new();
+    for Dependencies { run: index, after, rule } in dependencies {
+        let refuse = |exit, why: &str| (*index, Queued::Refused(exit, why.to_owned()));
+        // Only an inserted run waits, not an existing run with the key.
+        let Some(answer) = answers[*index].as_ref().filter(|answer| answer.is_new()) else {
+            continue;
+        };
+        let Some(run) = answer.id() else { continue };
+        for before in after {
+            let predecessor = match before {
+                // Before this batch, no run had the id. Two lines could wait for each other.
+                Predecessor::Id(id) if new_ids.contains(id) => {
+                    return Err(refuse(Exit::NotFound, &format!("no run {id}")));
+                }
+                Predecessor::Id(id) => Some(*id),
+                Predecessor::InBatch(place) => answers[*place].as_ref().and_then(Queued::id),
+            };
+            let Some(predecessor) = predecessor else {
+                let why = "it waits for a run that was dropped, as its definition is full";
+                return Err(refuse(Exit::Full, why));
+            };
+            pairs.push(Pair { index: *index, run, predecessor, rule: *rule });
+        }
+    }
+    Ok(pairs)
+}
+
+/// Enqueues a chunk, and sets the answers for its runs. An answer is `None` if the database did not
+/// return one for the run.
+fn enqueue_chunk(
     transaction: &mut Transaction,
     runs: &[EncodedRun],
     chunk: &[usize],
     answers: &mut [Option<Queued>],
 ) -> PgResult<()> {
+    // For a single run, there are faster statements.
     if let [index] = *chunk {
         let EncodedRun { text, is_built_in, replaces, key } = &runs[index];
         let run = &**text;
-        let inserted = match (is_built_in, key) {
-            (false, _) => {
-                let answer: EnqueuedRow = transaction.one(query!("enqueue/try_enqueue"; run))?;
-                answers[index] = answer.queued();
-                return Ok(());
-            }
-            (true, None) => transaction.first(query!("enqueue/insert_run"; run))?,
-            (true, Some(_)) if *replaces => None,
-            (true, Some(_)) => transaction.first(query!("enqueue/insert_keyed_run"; run))?,
+        if !is_built_in {
+            let answer: EnqueuedRow = transaction.one(query!("enqueue/try_enqueue"; run))?;
+            answers[index] = answer.queued();
+            return Ok(());
+        }
+        let inserted = match key {
+            None => transaction.first(query!("enqueue/insert_run"; run))?,
+            Some(_) if *replaces => None,
+            Some(_) => transaction.first(query!("enqueue/insert_keyed_run"; run))?,
         };
         if inserted.is_some() {
             let result = EnqueueResult::Enqueued;
@@ -352,11 +388,15 @@ fn enqueue(
             answers[index] = Some(Queued::Accepted(accepted));
             return Ok(());
         }
+        // Another run has the key, this run may replace it, or a trigger skipped the row. The
+        // statement for chunks handles these cases.
     }
     let texts: Vec<_> = chunk.iter().map(|index| &*runs[*index].text).collect();
-    let found: Vec<EnqueuedRow> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
-    let mut found = found.into_iter();
-    chunk.iter().for_each(|index| answers[*index] = found.next().and_then(EnqueuedRow::queued));
+    let rows: Vec<EnqueuedRow> = transaction.list(query!("enqueue/enqueue_runs"; runs = texts))?;
+    let mut rows = rows.into_iter();
+    for index in chunk {
+        answers[*index] = rows.next().and_then(EnqueuedRow::queued);
+    }
     Ok(())
 }
 
@@ -382,6 +422,7 @@ rows! {
 }
 
 impl EnqueuedRow {
+    /// Returns the answer; `None` if the row lacks a part of it.
     fn queued(self) -> Option<Queued> {
         Some(match self.code.as_deref() {
             None => {

@@ -32,12 +32,15 @@ pub(crate) enum Kind {
 pub(crate) struct Error {
     pub(crate) kind: Kind,
     pub(crate) exit: Exit,
+    /// What failed, and why.
     cause: String,
+    /// What to do; empty if there is no advice.
     remedy: &'static str,
     /// A time limit ended the statement. It may succeed with fewer rows.
     pub(crate) is_too_slow: bool,
+    /// Another session held a lock for too long.
     is_locked: bool,
-    /// The answer to COMMIT is missing.
+    /// The answer to COMMIT is missing, so the transaction may have succeeded.
     pub(crate) may_be_committed: bool,
 }
 
@@ -51,6 +54,7 @@ pub(super) const KEY_HAS_RUN: &str = "JC009";
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Returns an error without a remedy.
     pub(crate) fn new(kind: Kind, exit: Exit, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -63,8 +67,8 @@ impl Error {
         }
     }
 
-    /// Names the database if its schema is the problem: often the address leads to another database
-    /// than the one with the schema.
+    /// Adds the name of the database if its schema is the problem, because the address often leads
+    /// to another database than the one with the schema.
     pub(super) fn in_database(mut self, target: &str) -> Self {
         if self.exit == Exit::Schema {
             let _ = write!(self.cause, " (database {target})");
@@ -81,7 +85,8 @@ impl Error {
         }
     }
 
-    /// Returns `Err` if no row can have caused the error.
+    /// Returns the error as `Ok` if the only row of a statement may have caused it, and otherwise
+    /// as `Err`.
     pub(super) fn if_about_one_row(self) -> Result<Self> {
         if self.may_be_about_one_row() { Ok(self) } else { Err(self) }
     }
@@ -91,14 +96,16 @@ impl Error {
         self.kind == Kind::Data || self.kind == Kind::Fatal && self.exit == Exit::CouldNot
     }
 
-    /// Returns whether the only row of a statement may have caused the error. Then statements for
-    /// other rows may succeed. A statement for many rows that is too slow may only have too many. A
-    /// trigger may wait for a lock because of one row.
+    /// Returns whether the error may be gone without a certain row. Then statements for other rows
+    /// may succeed. Unlike `may_be_about_rows`, this includes time limits: a trigger may take long,
+    /// or wait for a lock, because of one row. For many rows, this error may only say that they are
+    /// too many.
     pub(crate) fn may_be_about_one_row(&self) -> bool {
         self.is_too_slow || self.is_locked || self.may_be_about_rows()
     }
 
-    /// Returns the error of a statement that waited for locked rows: smaller parts would wait, too.
+    /// Makes this the error of a statement that waited for the locks of its rows. It no longer
+    /// counts as an error about one row, because smaller parts would wait, too.
     pub(crate) fn of_locked_rows(self) -> Self {
         Self { is_locked: false, ..self }
     }
@@ -113,7 +120,7 @@ impl Error {
         self.cause.split_once(": ").map_or(&self.cause, |(_, cause)| cause)
     }
 
-    /// The error if the server did not answer within the limits of a statement.
+    /// Returns the error for a server that did not answer within the limits of a statement.
     pub(super) fn silent(doing: &str) -> Self {
         Self::lost(
             format!("cannot {doing}: {SILENT}"),
@@ -121,12 +128,13 @@ impl Error {
         )
     }
 
-    /// The error if a trigger made a claim skip a run. The search for this run finds a better text.
+    /// Returns the error for a claim whose UPDATE a trigger made skip a run. The search for that
+    /// run finds a better text.
     pub(crate) fn skips_runs() -> Self {
         Self::new(Kind::Data, Exit::CouldNot, "cannot claim runs: a trigger skips a run")
     }
 
-    /// The error if a setting makes the session read-only.
+    /// Returns the error for a session that a setting makes read-only.
     pub(super) fn read_only(doing: &str) -> Self {
         let cause = format!(
             "cannot {doing}: default_transaction_read_only is on for this role or database"
@@ -134,12 +142,12 @@ impl Error {
         Self { exit: Exit::Configuration, ..Self::lost(cause, WRITABLE) }
     }
 
-    /// The error if the schema is missing, older, newer or changed.
+    /// Returns the error for a schema that is missing, older, newer or changed.
     pub(super) fn of_schema(cause: String, remedy: &'static str) -> Self {
         Self { remedy, ..Self::new(Kind::Fatal, Exit::Schema, cause) }
     }
 
-    /// The error if the database has lost a tick, as after a restore.
+    /// Returns the error for a database that has lost a tick, as after a restore.
     pub(super) fn restored() -> Self {
         let message = "cannot start runs: the database is older than a tick has seen it, as after \
             a restore; cancel the runs whose work is done, then accept the rest: as an operator, \
@@ -147,18 +155,20 @@ impl Error {
         Self::new(Kind::Fatal, Exit::Restored, message)
     }
 
-    /// The error for an answer without a part that every PostgreSQL sends.
+    /// Returns the error for an answer without a part that every PostgreSQL sends.
     pub(super) fn broken(doing: &str) -> Self {
         Self::lost(format!("cannot {doing}: {BROKEN}"), CHECK_ADDRESS)
     }
 
+    /// Returns the error for a lost connection.
     fn lost(cause: String, remedy: &'static str) -> Self {
         Self { remedy, ..Self::new(Kind::Lost, Exit::Unavailable, cause) }
     }
 
-    /// The error of a statement or of the connection.
+    /// Returns the store's error for an error of a statement or of the connection.
     pub(super) fn of(doing: &str, error: &postgres::Error) -> Self {
         let constraint = error.as_db_error().and_then(|db| db.constraint());
+        // A new row got an id that exists.
         if let Some(key @ ("job_runs_pkey" | "job_definitions_pkey" | "job_events_pkey")) =
             constraint
         {
@@ -177,7 +187,8 @@ impl Error {
             return Self::new(Kind::Fatal, Exit::Configuration, line);
         }
         let (kind, exit, remedy) = match error.code() {
-            // A trigger failed, perhaps in a connection of its own. The session goes on.
+            // The code says that a session is lost, but a trigger raised it, perhaps about a
+            // connection of its own. This session goes on.
             Some(code) if is_of_trigger(error, code) => (Kind::Fatal, Exit::CouldNot, ""),
             Some(code) => meaning(doing, code, error.as_db_error().map_or("", |db| db.message())),
             None if is_about_value(error) => (Kind::Fatal, Exit::CouldNot, ""),
@@ -185,6 +196,7 @@ impl Error {
             None => (Kind::Lost, Exit::Unavailable, "try again"),
         };
         let detail = match error.as_db_error().and_then(|db| db.detail()) {
+            // For a wrong value, the detail may contain the row, with its secrets.
             Some(detail) if kind != Kind::Data => format!(": {detail}"),
             _ => String::new(),
         };
@@ -194,25 +206,28 @@ impl Error {
         Self { kind, exit, cause, remedy, is_too_slow, is_locked, may_be_committed: false }
     }
 
-    /// The error that a function of the schema caught.
+    /// Returns the store's error for an error that a function of the schema caught.
     pub(super) fn of_code(doing: &str, code: &str, message: &str) -> Self {
         let state = SqlState::from_code(code);
-        let (kind, exit, remedy) = match is_of_session(&state) {
-            true => (Kind::Fatal, Exit::CouldNot, ""),
-            false => meaning(doing, &state, ""),
+        let (kind, exit, remedy) = if is_of_session(&state) {
+            // The function went on, so this session is not lost.
+            (Kind::Fatal, Exit::CouldNot, "")
+        } else {
+            meaning(doing, &state, "")
         };
         let cause = format!("cannot {doing}: {message}").replace(['\n', '\r'], " ");
         let (is_too_slow, is_locked) = (is_time_limit(&state), is_lock_timeout(&state));
         Self { remedy, is_too_slow, is_locked, ..Self::new(kind, exit, cause) }
     }
 
-    /// An error of COMMIT: if the connection was lost, the transaction may have succeeded.
+    /// Returns the store's error for an error of COMMIT. If the connection was lost, the
+    /// transaction may have succeeded.
     pub(super) fn of_commit(doing: &str, error: &postgres::Error) -> Self {
-        let known = Self::of(doing, error);
-        if known.kind == Kind::Lost { Self::uncertain(doing, &cause(error)) } else { known }
+        let certain = Self::of(doing, error);
+        if certain.kind == Kind::Lost { Self::uncertain(doing, &cause(error)) } else { certain }
     }
 
-    /// The error if the answer to COMMIT is missing, for this cause.
+    /// Returns the error for a COMMIT whose answer is missing for this cause.
     pub(super) fn uncertain(doing: &str, cause: &str) -> Self {
         let cause =
             format!("cannot {doing}: {cause} after COMMIT was sent, so it may have succeeded")
@@ -225,9 +240,12 @@ impl Error {
 pub(crate) const WRITABLE: &str = "turn it off with ALTER ROLE, ALTER DATABASE or ALTER SYSTEM";
 /// The remedy for a missing or old schema.
 pub(crate) const MIGRATE: &str = "run `jobctl migrate`";
-/// Returns the remedy for another encoding than UTF-8. This role often may not create databases.
-/// Every cluster has the locale C, which fits each encoding.
+
+/// Returns the remedy for a database with another encoding than UTF-8: to create another one for
+/// this role.
 pub(crate) fn utf8_database(role: &str) -> String {
+    // A superuser must do it, because the role often may not create databases. Every cluster has
+    // the locale C, which fits each encoding.
     format!(
         "create another database, as a superuser such as postgres: `createdb --owner {} \
          --encoding UTF8 --locale C --template template0 NAME`",
@@ -238,8 +256,10 @@ pub(crate) fn utf8_database(role: &str) -> String {
 /// The remedy if a pooler gets no connection to the server.
 const BEHIND_POOLER: &str =
     "try again; the server behind the pooler may be down, or the pool exhausted or paused";
+/// The cause if an answer is not one of PostgreSQL, and its remedy.
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";
+/// The cause if an answer does not come in time.
 pub(super) const SILENT: &str = "the database does not answer";
 
 /// Returns the cause from the server or the driver, without the failed action.
@@ -267,20 +287,26 @@ fn rejection(error: &postgres::Error) -> Option<&Rejection> {
 /// Returns whether no PostgreSQL would send this answer: a row, a column or a message is missing or
 /// has the wrong kind, or there are too many rows.
 fn is_broken(error: &postgres::Error) -> bool {
-    let is_known =
-        |cause: &(dyn StdError + 'static)| !cause.is::<WasNull>() && !cause.is::<WrongType>();
-    error.code().is_none()
-        && !error.is_closed()
-        && (rejection(error).is_some() || !error.source().is_some_and(is_known))
+    if error.code().is_some() || error.is_closed() {
+        // The server sent an error, or ended the connection.
+        return false;
+    }
+    let is_about_shape =
+        |cause: &(dyn StdError + 'static)| cause.is::<WasNull>() || cause.is::<WrongType>();
+    // The driver reports missing parts without a cause.
+    rejection(error).is_some() || error.source().is_none_or(is_about_shape)
 }
 
-/// Returns whether the driver could not convert a value. Its other errors without a code are about
-/// the connection: their cause is an error of the system, or they have none.
+/// Returns whether the driver could not convert a value. The caller has checked that the error has
+/// no code.
 fn is_about_value(error: &postgres::Error) -> bool {
+    // The driver's other errors are about the connection: their cause is an error of the system, or
+    // they have none.
     !is_broken(error) && error.source().is_some_and(|cause| !cause.is::<io::Error>())
 }
 
-/// Returns whether a statement failed with the code of a lost session, although this one goes on.
+/// Returns whether a statement failed with the code of a lost session, although the session goes
+/// on.
 fn is_of_trigger(error: &postgres::Error, code: &SqlState) -> bool {
     let severity = error.as_db_error().and_then(|db| db.parsed_severity());
     severity == Some(Severity::Error) && is_of_session(code)
@@ -304,29 +330,33 @@ fn is_time_limit(code: &SqlState) -> bool {
     *code == SqlState::QUERY_CANCELED
 }
 
-/// Returns the table of jobctl whose rows row level security hides from the role. The function of
-/// the server tells this error from a missing privilege: the message may be in any language.
+/// Returns the table of jobctl whose rows row level security hides from the role, if that is the
+/// error.
 fn hidden_table(error: &postgres::Error) -> Option<&str> {
+    // A missing privilege has the same code, and the message may be in any language. So compare the
+    // function of the server that raised the error.
     let db = error.as_db_error().filter(|db| db.routine() == Some("check_enable_rls"))?;
     let mut words = db.message().split(|c: char| !c.is_ascii_lowercase() && c != '_');
     words.find(|word| word.starts_with("job_") || *word == "schema_migrations")
 }
 
+/// Returns whether a statement failed because its transaction is read-only.
 pub(super) fn is_read_only(error: &postgres::Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// Returns whether the server ended the statement because of a time limit or a person, and no
-/// trigger raised the error. The message may be in any language.
+/// Returns whether the server ended the statement, because of a time limit or a person.
 pub(super) fn is_cancel(error: &postgres::Error) -> bool {
+    // A trigger may raise an error with the same code, and the message may be in any language. So
+    // compare the function of the server that raised the error.
     let routine = error.as_db_error().and_then(|db| db.routine());
     error.code().is_some_and(is_time_limit) && routine == Some("ProcessInterrupts")
 }
 
 /// Returns whether the statement conflicted with a concurrent one and may be sent again at once.
 pub(super) fn is_collision(error: &postgres::Error) -> bool {
-    // Unique violation: the next statement sees a key that was inserted while this one ran. If
-    // another program chose an id itself, the sequence goes beyond it.
+    // Another session inserted the key while this statement ran. The next statement sees the key.
+    // Or another program chose an id itself. The next statement gets a later id of the sequence.
     let constraint = error.as_db_error().and_then(|db| db.constraint());
     matches!(constraint, Some("job_runs_key" | "job_runs_pkey" | "job_events_pkey"))
         || matches!(
@@ -340,9 +370,10 @@ pub(super) fn is_undefined(error: &postgres::Error) -> bool {
     error.code().is_some_and(|code| UNDEFINED.contains(&code.code()))
 }
 
+/// The codes for an undefined table, schema, column and function.
 const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
 
-/// The exit status for an error code of `jobctl.enqueue`.
+/// Returns the exit status for an error code of `jobctl.enqueue`.
 pub(super) fn refusal(code: &str) -> Exit {
     match code {
         "22023" => Exit::Usage,
@@ -354,17 +385,19 @@ pub(super) fn refusal(code: &str) -> Exit {
     }
 }
 
-/// Returns whether no set of `jobctl grants` has the missing privilege.
+/// Returns whether no set of `jobctl grants` has the missing privilege, so that only the schema's
+/// owner can do this.
 fn is_of_owner(doing: &str, message: &str) -> bool {
     match doing {
         "apply definitions" | "edit payloads" | "start a load test" => true,
-        // Enqueuers call a function: only commands and calls without a definition are inserted.
+        // Enqueuers may call a function for runs of definitions. Runs of built-in jobs are inserted
+        // into the table, which they may not.
         "enqueue" => message.contains("job_runs"),
         _ => false,
     }
 }
 
-/// Returns the kind, the exit status and the remedy of a SQLSTATE.
+/// Returns the kind, the exit status and the remedy for a SQLSTATE.
 fn meaning(doing: &str, code: &SqlState, message: &str) -> (Kind, Exit, &'static str) {
     let lost = |remedy| (Kind::Lost, Exit::Unavailable, remedy);
     let busy = |remedy| (Kind::Busy, Exit::Unavailable, remedy);

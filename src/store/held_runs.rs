@@ -1,5 +1,5 @@
-//! Writes about running runs: heartbeat, finish, recover. A tick records results and claims due
-//! runs in one transaction.
+//! Writes about running runs: renews their leases, records their results, and recovers them if
+//! their leases expired. A tick records results and claims due runs in one transaction.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,24 +18,28 @@ use super::{Error, FencingToken, Kind, Result, Store, seconds};
 use crate::job::next_status::NextStatus;
 use crate::job::status::Status;
 
-/// The state of a lease after a heartbeat.
+/// The state of a lease after a renewal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LeaseState {
+    /// Renewed in the row of its run.
     Renewed,
-    /// Renewed in `job_locked_runs`: another session has locked the row, or it takes too long.
+    /// Renewed in `job_locked_runs`, because another session has locked the row of its run, or a
+    /// renewal there takes too long.
     Kept,
     /// Renewed, and an operator asked to cancel the run.
     CancelRequested,
-    /// Still held, but another session has locked the row, and the lease is over: try again soon.
+    /// Not renewed, because another session has locked the row of its run, and the lease has ended.
+    /// No other worker has the run yet: try again soon.
     Busy,
+    /// Another worker has the run, or the run was deleted.
     Lost,
 }
 
 /// A claim and the state of its lease.
 pub(crate) type Renewed = (FencingToken, LeaseState);
 
-/// The claims whose results are recorded, and the status of their runs. The lease of a missing
-/// claim is lost, and its run was not changed.
+/// The claims whose results are recorded or kept, and the status of their runs. The lease of a
+/// claim that is missing here is lost, and its run was not changed.
 pub(crate) type Recorded = HashMap<FencingToken, Status>;
 
 /// The result of an attempt, and the next status of its run.
@@ -72,6 +76,7 @@ pub(crate) struct StoredResult {
     pub(crate) recorded: Option<Status>,
 }
 
+/// The answer to a step of a tick.
 #[derive(Debug, Default)]
 pub(crate) struct StepResult {
     pub(crate) recorded: Recorded,
@@ -82,8 +87,9 @@ pub(crate) struct StepResult {
     /// Runs that another session has locked. Their claims are not released, and their results are
     /// only stored, or not recorded.
     pub(crate) locked: Vec<i64>,
+    /// The result of the claim.
     pub(crate) taken: ClaimResult,
-    /// The duration of the claim alone.
+    /// The duration of the claim, without the writes before it.
     pub(crate) claiming: Duration,
 }
 
@@ -97,7 +103,8 @@ rows! {
         pub(crate) max_attempts: i32,
         pub(crate) uncounted_attempts: i32,
         pub(crate) backoff: String,
-        /// The lease has not expired. It is too long, because the database's clock was ahead.
+        /// Whether the lease is too long, because the database's clock was ahead. Otherwise it
+        /// expired.
         pub(crate) is_ahead: bool,
     }
 }
@@ -125,8 +132,9 @@ struct AfterEnd {
 from_row!(AfterEnd { followed, queues_runs });
 
 impl Store {
-    /// Renews the leases of `held` in the rows of their runs, and those of `kept` in
-    /// `job_locked_runs`, because their rows take too long. Returns the state of each.
+    /// Renews the leases of `held` in the rows of their runs, or if another session has locked such
+    /// a row, in `job_locked_runs`. Renews those of `kept` only there, because their rows take too
+    /// long. Returns the state of each.
     pub(crate) fn heartbeat(
         &self,
         worker: &str,
@@ -139,10 +147,12 @@ impl Store {
             let seconds = lease.as_secs_f64();
             let statement =
                 query!("tick/renew_leases"; worker, ids, attempts, claimed_at, lease = seconds);
-            let renewed = transaction.rows(statement)?;
-            let mut renewed = renewed.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
-            renewed.extend(kept.iter().map(|claim| (*claim, LeaseState::Busy)));
-            let busy = renewed.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
+            let rows = transaction.rows(statement)?;
+            let mut leases = rows.iter().map(renewed_lease).collect::<PgResult<Vec<_>>>()?;
+            leases.extend(kept.iter().map(|claim| (*claim, LeaseState::Busy)));
+
+            // Keep the leases that are not renewed in their rows.
+            let busy = leases.iter_mut().filter(|(_, state)| *state == LeaseState::Busy);
             let mut busy: HashMap<_, _> = busy.map(|(claim, state)| (*claim, state)).collect();
             let claims: Vec<_> = busy.keys().copied().collect();
             let no_results = vec![None; claims.len()];
@@ -151,18 +161,17 @@ impl Store {
             })?;
             for row in kept_rows {
                 if let Some(state) = busy.get_mut(&FencingToken::from_row(&row)?) {
-                    **state = match row.try_get("cancel_requested")? {
-                        true => LeaseState::CancelRequested,
-                        false => LeaseState::Kept,
-                    };
+                    let is_cancelled: bool = row.try_get("cancel_requested")?;
+                    **state =
+                        if is_cancelled { LeaseState::CancelRequested } else { LeaseState::Kept };
                 }
             }
-            Ok(renewed)
+            Ok(leases)
         })
     }
 
-    /// Stores what jobs have printed so far. Returns the ids of the runs whose output is stored.
-    /// The other claims are locked by other sessions, or their leases are lost.
+    /// Stores what jobs have printed so far. Returns the ids of the runs whose output is stored. It
+    /// is not stored if another session has locked the run, or if the lease is lost.
     pub(crate) fn store_output(
         &self,
         worker: &str,
@@ -178,19 +187,19 @@ impl Store {
         self.query("store output", Transaction::list, statement)
     }
 
-    /// Records results, releases claims that were never started, then claims due runs: all or
-    /// nothing. Also returns the ended runs that others wait for.
+    /// Records results, releases the claims of runs that did not start, then claims due runs: all
+    /// or nothing. Returns the result, and the ended runs that others wait for.
     ///
     /// - `ended`: the results to record.
     /// - `kept`: the results to store in `job_locked_runs`. A later wake of any tick records them.
     /// - `unstarted`: the claims to release.
     /// - `wanted`: the claim, and which runs it may take; `None`: claim nothing.
-    /// - `skips_locked`: does not wait for runs that other sessions have locked, at the cost of one
-    ///   more statement. Their results are stored as those in `kept`, and their claims are not
-    ///   released.
+    /// - `skips_locked`: whether to skip runs that other sessions have locked, at the cost of one
+    ///   more statement, instead of waiting for the locks. The results of skipped runs are stored
+    ///   as those in `kept`, and their claims are not released.
     ///
-    /// If the connection is lost, the error carries the claims that exist if the transaction was
-    /// committed, which is unknown.
+    /// With an error, returns the claims that exist if the transaction was committed. If the
+    /// connection was lost, that is unknown.
     pub(crate) fn finish_and_claim(
         &self,
         holder: &Holder,
@@ -207,16 +216,16 @@ impl Store {
         };
         let mut claimed_tokens = Vec::new();
         let done = self.transact(doing, |transaction| {
-            let locked = if skips_locked {
+            let mut locked = Vec::new();
+            if skips_locked {
                 let tokens = ended.iter().map(|one| one.token).chain(unstarted.iter().copied());
-                lock_runs(transaction, &tokens.map(|token| token.id).collect::<Vec<_>>())?
-            } else {
-                Vec::new()
-            };
+                let ids: Vec<_> = tokens.map(|token| token.id).collect();
+                locked = lock_runs(transaction, &ids)?;
+            }
             let is_free = |token: &FencingToken| !locked.contains(&token.id);
-            let (to_record, with_locked_rows): (Vec<_>, Vec<_>) =
+            let (to_record, of_locked_runs): (Vec<_>, Vec<_>) =
                 ended.iter().partition(|one| is_free(&one.token));
-            let to_keep: Vec<_> = with_locked_rows.into_iter().chain(&kept).collect();
+            let to_keep: Vec<_> = of_locked_runs.into_iter().chain(&kept).collect();
             let to_release: Vec<_> = unstarted.iter().copied().filter(is_free).collect();
             let answers = transaction.request(async |client| {
                 let wanted = wanted.as_ref();
@@ -231,8 +240,9 @@ impl Store {
             )?;
             for row in &answers.kept {
                 let token = FencingToken::from_row(row)?;
-                let stored = to_keep.iter().find(|one| one.token == token);
-                recorded.extend(stored.map(|one| (token, one.next_status.status)));
+                if let Some(stored) = to_keep.iter().find(|one| one.token == token) {
+                    recorded.insert(token, stored.next_status.status);
+                }
             }
             if let Some(row) = answers.released.first() {
                 let after_release = AfterEnd::from_row(row)?;
@@ -247,12 +257,14 @@ impl Store {
             Ok((step, followed))
         });
         done.map_err(|error| {
+            // Any other error is an answer, which says that the transaction was not committed.
             let claims = if error.kind == Kind::Lost { claimed_tokens } else { Vec::new() };
             (error, claims)
         })
     }
 
-    /// Returns runs whose lease expired or is too long, except `rejected`, in random order.
+    /// Returns at most `limit` runs whose lease expired or is too long, except `rejected`, in
+    /// random order.
     pub(crate) fn lost_leases(&self, limit: usize, rejected: Vec<i64>) -> Result<Vec<LostLease>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let statement = query!("tick/lost_leases"; limit, rejected);
@@ -267,8 +279,8 @@ impl Store {
         Ok(rows.into_iter().map(|(id, ends_in)| (id, seconds(ends_in))).collect())
     }
 
-    /// Takes runs with lost leases (id, attempt, wait) from their workers. Returns the recovered
-    /// runs.
+    /// Takes runs whose leases expired from their workers. Each element of `lost` is the id of the
+    /// run, its attempt, and the wait before the next attempt. Returns the recovered runs.
     pub(crate) fn recover(
         &self,
         lost: &[(i64, i32, Duration)],
@@ -284,7 +296,8 @@ impl Store {
         )
     }
 
-    /// Returns claims whose stored results can be recorded now, or that are over, in random order.
+    /// Returns at most `limit` claims whose stored results can be recorded now, or that are over,
+    /// in random order.
     pub(crate) fn stored_results(&self, limit: usize) -> Result<Vec<FencingToken>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let statement = query!("tick/stored_results"; limit);
@@ -292,13 +305,13 @@ impl Store {
     }
 
     /// Records the result of a claim that is stored in `job_locked_runs`, and deletes it there.
-    /// `None`: no result is stored, or another session has locked the run.
+    /// Returns `None` if no result is stored, or if another session has locked the run.
     pub(crate) fn record_stored(&self, claim: FencingToken) -> Result<Option<StoredResult>> {
         self.transact("record stored results", |transaction| {
             let FencingToken { id, attempt, claimed_at } = claim;
             let taken = transaction.first(query!("tick/take_stored"; id, attempt, claimed_at))?;
             let Some((worker, Some(result), stored_ago)) = taken else { return Ok(None) };
-            // A result that can't be read is lost. Another tick recovers the run.
+            // A result that can't be read is lost, so a tick recovers the run later.
             let Ok(mut result) = serde_json::from_value::<Finish>(result) else {
                 return Ok(Some(StoredResult { worker, recorded: None }));
             };
@@ -312,7 +325,7 @@ impl Store {
         })
     }
 
-    /// Returns pending runs that expired, in random order.
+    /// Returns at most `limit` pending runs that expired, in random order.
     pub(crate) fn expired(&self, limit: usize) -> Result<Vec<i64>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.query("look for expired runs", Transaction::list, query!("tick/expired"; limit))
@@ -326,18 +339,18 @@ impl Store {
     }
 }
 
-/// The answers to the statements of a step, each empty if its statement was not sent.
+/// The answers to the statements of a step: the rows of each, or none if it was not sent.
 struct StepAnswers {
     recorded: Vec<Row>,
     kept: Vec<Row>,
     released: Vec<Row>,
     claimed: Vec<Row>,
-    /// When the answers before that of the claim had come: from then on, only the claim took time.
+    /// When the other answers had come, so that the server began the claim.
     claim_began: Instant,
 }
 
-/// Sends the statements of a step together. The claim comes last, because it may take what the
-/// others queue.
+/// Sends the statements of a step together. The claim comes last, because it may take runs that the
+/// other statements queue.
 async fn send_step(
     client: &Client,
     holder: &Holder,
@@ -349,6 +362,7 @@ async fn send_step(
     let worker = &holder.worker;
     let results = column(to_keep, |one| Some(json!(one)));
     let to_keep = column(to_keep, |one| one.token);
+    // The statements are sent in this order, before the first answer.
     let others = async {
         let finish = finish(client, worker, to_record);
         let keep = keep_locked(client, worker, &to_keep, Duration::ZERO, results);
@@ -360,7 +374,7 @@ async fn send_step(
         claim(client, holder, asked, filter).await
     };
     let (((recorded, kept, released), claim_began), claimed) = join(others, claim).await;
-    // The first error is the cause of all later ones.
+    // After an error, the server rejects all later statements. So return the first error.
     Ok(StepAnswers {
         recorded: recorded?,
         kept: kept?,
@@ -372,19 +386,23 @@ async fn send_step(
 
 /// Returns a claim and the state of its lease, read from a row of renew_leases.sql.
 fn renewed_lease(row: &Row) -> PgResult<Renewed> {
-    let state = ["held", "renewed", "cancel_requested"].map(|column| row.try_get(column));
-    let [held, renewed, cancel_requested] = state;
-    let state = match (held?, renewed?, cancel_requested?) {
-        (false, ..) => LeaseState::Lost,
-        (true, false, _) => LeaseState::Busy,
-        (true, true, true) => LeaseState::CancelRequested,
-        (true, true, false) => LeaseState::Renewed,
+    let is_held: bool = row.try_get("held")?;
+    let is_renewed: bool = row.try_get("renewed")?;
+    let is_cancelled: bool = row.try_get("cancel_requested")?;
+    let state = if !is_held {
+        LeaseState::Lost
+    } else if !is_renewed {
+        LeaseState::Busy
+    } else if is_cancelled {
+        LeaseState::CancelRequested
+    } else {
+        LeaseState::Renewed
     };
     Ok((FencingToken::from_row(row)?, state))
 }
 
-/// Keeps leases or results of runs that another session has locked. Returns the rows of those that
-/// were kept.
+/// Keeps leases or results of runs in `job_locked_runs`, because their rows are locked or take too
+/// long. Returns a row for each claim whose lease or result was kept.
 async fn keep_locked(
     client: &Client,
     worker: &str,
@@ -392,21 +410,26 @@ async fn keep_locked(
     lease: Duration,
     results: Vec<Option<Value>>,
 ) -> PgResult<Vec<Row>> {
-    let [_, ..] = claims else { return Ok(Vec::new()) };
+    if claims.is_empty() {
+        return Ok(Vec::new());
+    }
     let (ids, attempts, claimed_at) = FencingToken::columns(claims);
     let lease = lease.as_secs_f64();
     let statement = query!("tick/keep_locked"; worker, ids, attempts, claimed_at, lease, results);
     send(client, statement).await
 }
 
-/// Returns the runs that another session has locked. This transaction locks the others.
+/// Locks runs, and returns those that another session has locked.
 fn lock_runs(transaction: &mut Transaction, runs: &[i64]) -> PgResult<Vec<i64>> {
     transaction.list(query!("tick/lock_runs"; ids = runs))
 }
 
-/// Releases claims that were never started. Returns what that causes, as `AfterEnd`.
+/// Releases the claims of runs that did not start. Returns what that causes, as a row of
+/// `AfterEnd`.
 async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> PgResult<Vec<Row>> {
-    let [_, ..] = unstarted else { return Ok(Vec::new()) };
+    if unstarted.is_empty() {
+        return Ok(Vec::new());
+    }
     let (ids, attempts, claimed_at) = FencingToken::columns(unstarted);
     send(client, query!("tick/release_claims"; worker, ids, attempts, claimed_at)).await
 }
@@ -414,7 +437,9 @@ async fn release(client: &Client, worker: &str, unstarted: &[FencingToken]) -> P
 /// Records the results of attempts in one statement. `read_recorded_and_note_lost` reads its
 /// answer.
 async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Vec<Row>> {
-    let [_, ..] = ended else { return Ok(Vec::new()) };
+    if ended.is_empty() {
+        return Ok(Vec::new());
+    }
     let statement = query!(
         "tick/finish";
         worker,
@@ -440,15 +465,17 @@ async fn finish(client: &Client, worker: &str, ended: &[&Finish]) -> PgResult<Ve
 }
 
 /// Returns the status of each attempt that `finish` or an earlier statement has recorded, and what
-/// the end of the runs causes. An attempt that has lost its lease gets that result in the history.
+/// the end of the runs causes. Writes the other attempts, which have lost their leases, to the
+/// history as lost. `finished`: the rows that `finish` returned.
 fn read_recorded_and_note_lost(
     transaction: &mut Transaction<'_>,
     worker: &str,
     ended: &[&Finish],
-    now: Vec<Row>,
+    finished: Vec<Row>,
 ) -> PgResult<(Recorded, AfterEnd)> {
     let mut rows = Vec::new();
-    if now.len() < ended.len() {
+    if finished.len() < ended.len() {
+        // The missing attempts may have been recorded before, by a statement whose answer was lost.
         rows = transaction.rows(query!(
             "tick/recorded_before";
             worker,
@@ -461,12 +488,14 @@ fn read_recorded_and_note_lost(
             claimed_at = column(ended, |one| one.token.claimed_at),
         ))?;
     }
-    let after = now.first().map(AfterEnd::from_row).transpose()?.unwrap_or_default();
-    // recorded_before.sql also returns the results that finish.sql has just recorded. Their newer
-    // status counts, so they come last.
-    rows.extend(now);
-    let read = |row: &Row| Ok((FencingToken::from_row(row)?, Status::from_column(row, "status")?));
-    let recorded: Recorded = rows.iter().map(read).collect::<PgResult<_>>()?;
+    let after = finished.first().map(AfterEnd::from_row).transpose()?.unwrap_or_default();
+    // recorded_before.sql also returns the results that finish.sql has just recorded. The status
+    // from finish.sql is newer, so its rows come last and replace those.
+    rows.extend(finished);
+    let mut recorded = Recorded::new();
+    for row in &rows {
+        recorded.insert(FencingToken::from_row(row)?, Status::from_column(row, "status")?);
+    }
     let lost: Vec<_> = ended.iter().filter(|one| !recorded.contains_key(&one.token)).collect();
     if !lost.is_empty() {
         transaction.execute(query!(

@@ -226,8 +226,8 @@ impl Store {
         self.query("read runs", Transaction::list, query!("look/job_types"; ids))
     }
 
-    /// Returns the jobs that may have old runs. With each job, returns for how many seconds it keeps
-    /// succeeded and cancelled runs, and dead runs.
+    /// Returns the jobs that may have old runs. With each job, returns for how many seconds it
+    /// keeps succeeded and cancelled runs, and dead runs.
     pub(crate) fn prunable_jobs(&self, default: Keep) -> Result<Vec<(String, f64, f64)>> {
         let (keep, keep_dead) = default.seconds();
         let statement = query!("operate/prunable_jobs"; keep, keep_dead);
@@ -348,8 +348,8 @@ impl Store {
     }
 
     /// Accepts a restored database, so that ticks that remember a newer state of it start runs
-    /// again. If no tick has noticed a restore, accepts it only with `unnoticed`, and returns `None`
-    /// otherwise.
+    /// again. If no tick has noticed a restore, accepts it only with `unnoticed`, and returns
+    /// `None` otherwise.
     pub(crate) fn accept_restore(
         &self,
         cause: Cause,

@@ -19,13 +19,13 @@ pub(crate) struct Scope {
     pub(crate) bins: Vec<DateTime<Utc>>,
     /// The length of a bin.
     pub(crate) width: Duration,
-    /// Whether the bins are days in UTC, whose figures are read instead of their runs.
+    /// Whether the bins are days in UTC. Then the figures of these days are read, not their runs.
     pub(crate) by_day: bool,
     /// Jobs with a problem, which are shown first.
     pub(crate) troubled: Vec<String>,
     /// The maximum number of jobs.
     pub(crate) jobs: i64,
-    /// The maximum number of rows of every other list.
+    /// The maximum number of rows of each other list.
     pub(crate) rows: i64,
     pub(crate) details: Details,
 }
@@ -33,9 +33,9 @@ pub(crate) struct Scope {
 /// How much the report shows of failed attempts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Details {
-    /// What a viewer may read.
+    /// Only what a viewer may read: the errors.
     Errors,
-    /// Also shows the last line of output.
+    /// Also the last lines of output.
     Output,
 }
 
@@ -90,11 +90,11 @@ rows! {
         pub(crate) lost: i64,
         /// Runs that succeeded on the last seven days in UTC, today included.
         pub(crate) succeeded_7d: i64,
-        /// Runs that died on these days.
+        /// Runs that died on the same seven days.
         pub(crate) dead_7d: i64,
-        /// Runs that succeeded on the seven days before these.
+        /// Runs that succeeded on the seven days before those.
         pub(crate) succeeded_before: i64,
-        /// Runs that died on the seven days before these.
+        /// Runs that died on the seven days before those.
         pub(crate) dead_before: i64,
         pub(crate) workers: i64,
         /// The workers whose last tick is recent.
@@ -159,8 +159,9 @@ rows! {
 impl Store {
     /// Reads everything that a report shows, in one snapshot.
     ///
-    /// `scope_of` gets what the snapshot shows first: the time of the database's clock, where the
-    /// window ends, and the problems, because their jobs come first. It returns what to read next.
+    /// `scope_of` returns what to read. It gets two things that the snapshot shows first: the time
+    /// of the database's clock, where the window ends, and the problems, because their jobs come
+    /// first.
     pub(crate) fn report(
         &self,
         scope_of: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope,
@@ -181,10 +182,17 @@ impl Store {
                 attempts = None::<Vec<i32>>, with_unstarted = true, limit = rows,
             ))?;
             match scope.details {
-                Details::Errors => work.facts.iter_mut().for_each(|fact| fact.last_line = None),
+                Details::Errors => {
+                    for fact in &mut work.facts {
+                        fact.last_line = None;
+                    }
+                }
                 Details::Output => {
+                    // Fails if the role may not read outputs.
                     transaction.execute(query!("report/may_read_outputs"))?;
-                    incidents.iter_mut().for_each(Incident::tell_newest);
+                    for incident in &mut incidents {
+                        incident.tell_newest();
+                    }
                 }
             }
             let silent_after = TICK_OVERDUE.as_secs_f64();

@@ -38,6 +38,7 @@ pub(super) trait SqlType {
     const ARRAY: Type = Type::UNKNOWN;
 }
 
+/// Defines the SQL type of Rust types, and of arrays of them.
 macro_rules! sql_types {
     ($($rust:ty: $sql:ident, $array:ident;)+) => {$(
         impl SqlType for $rust {
@@ -61,7 +62,8 @@ impl<T> SqlType for Json<T> {
     const TYPE: Type = Type::JSONB;
 }
 
-/// A column with one of the words of an enum. Any other word is an error of the row.
+/// Defines enums as texts, of which each variant is one word. Any other word is an error of the
+/// row.
 macro_rules! word_types {
     ($($rust:ty),+ $(,)?) => {$(
         impl SqlType for $rust {
@@ -126,7 +128,9 @@ impl<T: SqlType> SqlType for Vec<T> {
     const TYPE: Type = T::ARRAY;
 }
 
+/// A value that is passed to a statement.
 pub(super) trait Argument {
+    /// Returns the value with its SQL type.
     fn typed(&self) -> Parameter<'_>;
 }
 
@@ -189,8 +193,8 @@ impl<A: FromColumn, B: FromColumn, C: FromColumn> FromRow for (A, B, C) {
 }
 
 /// Defines structs that are read from rows: each field from the column of the same name. A field
-/// with `= value` is not a column and starts with that value. In JSON the fields have these names,
-/// too; `as` names the module that writes a field.
+/// with `= value` is not a column, and starts with that value. In JSON, the fields have these
+/// names, too. `as` names the module that writes a field as JSON.
 macro_rules! rows {
     ($(
         $(#[$meta:meta])*
@@ -285,18 +289,22 @@ fn json(row: &Row, column: usize) -> PgResult<Value> {
     }
 }
 
-/// Returns the rows of a list. Its fields are the columns before `now`; later columns are not
-/// printed. Without rows, the row `nulls` names the columns.
+/// Returns the rows of a list, to print them. Its fields are the columns before `now`; later
+/// columns are not printed. Without rows, the row `nulls` names the columns.
 pub(super) fn listing(rows: &[Row], nulls: Option<&Row>) -> PgResult<Listing> {
     let columns = rows.first().or(nulls).map(Row::columns).unwrap_or_default();
-    let names = columns.iter().map(|column| column.name().to_owned());
-    let names: Arc<[_]> = names.take_while(|name| name != "now").collect();
+    let column_names = columns.iter().map(|column| column.name().to_owned());
+    let names: Arc<[_]> = column_names.take_while(|name| name != "now").collect();
     let fields = names.len();
-    let now = rows.first().filter(|row| row.len() > fields).map(|row| row.try_get(fields));
-    let listed = |row: &Row| {
-        let values = (0..fields).map(|field| json(row, field)).collect::<PgResult<_>>()?;
-        Ok(ListedRow { names: Arc::clone(&names), values })
+    let now = match rows.first() {
+        // The column after the fields is `now`, which is the same in each row.
+        Some(row) if row.len() > fields => Some(row.try_get(fields)?),
+        _ => None,
     };
-    let rows = rows.iter().map(listed).collect::<PgResult<_>>()?;
-    Ok(Listing { rows, now: now.transpose()?, names })
+    let mut listed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let values = (0..fields).map(|field| json(row, field)).collect::<PgResult<_>>()?;
+        listed.push(ListedRow { names: Arc::clone(&names), values });
+    }
+    Ok(Listing { rows: listed, now, names })
 }

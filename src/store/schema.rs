@@ -15,14 +15,14 @@ use super::{Error, Kind, Result, Store, Timeouts, error};
 use crate::exit::Exit;
 use crate::text::plural;
 
-/// A migration may work on a big table for long. It waits for a lock only briefly, because enqueues
-/// queue behind it, and tries again.
+/// The timeouts of a migration. It may work on a big table for long. It waits for a lock only
+/// briefly, because enqueues wait behind it meanwhile, and then tries again.
 const LIMITS: Timeouts = Timeouts {
     statement: Duration::from_secs(3600),
     lock: Duration::from_millis(500),
     ..Timeouts::USUAL
 };
-/// How long a migrator tries to get the lock of all migrators, or tables that are locked.
+/// How long a migrator tries to get the lock of all migrators, and the locks of tables.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 rows! {
@@ -35,12 +35,12 @@ rows! {
         role: String,
         /// The owner of the schema.
         owner: Option<String>,
-        /// Whether this role may migrate the schema: it has the rights of its owner.
+        /// Whether this role may migrate the schema, because it has the rights of its owner.
         is_trusted: bool,
         /// Roles that may create objects in the schema, but lack the rights of its owner.
         creators: Vec<String>,
-        /// Objects in the schema of roles that lack the rights of its owner; before the first
-        /// migration, all objects in it.
+        /// Objects in the schema that belong to roles without the rights of its owner. Before the
+        /// first migration, all objects in it.
         strangers: Vec<String>,
         /// The encoding of the database.
         encoding: String,
@@ -62,13 +62,15 @@ rows! {
     }
 }
 
+/// What to do with the missing parts of the schema.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Mode {
-    /// Lists missing migrations, for any role.
+    /// List missing parts, for any role.
     Inspect,
-    /// Lists the migrations that `Apply` would run, for a role that may migrate.
+    /// List the parts that `Apply` would apply, for a role that may migrate.
     Plan,
-    /// Applies the first missing migration.
+    /// Apply the first missing migration; with the last one, or if none is missing, also functions
+    /// and views.
     Apply,
 }
 
@@ -83,41 +85,43 @@ impl Store {
     pub(crate) fn migrate(&self) -> Result<Vec<Migration>> {
         let mut applied = Vec::new();
         loop {
-            let missing = self.missing_migrations(Mode::Apply)?;
-            // Functions and views are the last part. If they still seem altered, as with another
-            // function of the same name, applying them again would not help.
-            let is_last = missing.last().is_none_or(|part| part.version.is_none());
-            applied.extend(missing);
+            let parts = self.missing_migrations(Mode::Apply)?;
+            // Functions and views come last. Do not look for missing parts again: some may still
+            // seem altered, as with another function of the same name, and would be applied again
+            // and again.
+            let is_last = parts.last().is_none_or(|part| part.version.is_none());
+            applied.extend(parts);
             if is_last {
                 return Ok(applied);
             }
         }
     }
 
-    /// Returns the missing parts, for a new schema without its functions and views. With
-    /// `Mode::Apply`, applies and returns some of them; otherwise changes nothing.
+    /// Returns the missing parts. With `Mode::Apply`, applies and returns only the next ones. For a
+    /// new schema, the returned parts do not contain functions and views. Waits for locks.
     pub(crate) fn missing_migrations(&self, mode: Mode) -> Result<Vec<Migration>> {
         let started = Instant::now();
         let timeouts = if mode == Mode::Apply { LIMITS } else { self.timeouts };
         let doing = if mode == Mode::Inspect { "inspect the schema" } else { "migrate" };
         loop {
-            let inspected = self.transact_within(timeouts, doing, |transaction| {
+            let transacted = self.transact_within(timeouts, doing, |transaction| {
                 match list_or_apply(transaction, mode) {
-                    // Usually objects do not exist because a migration is missing; here that advice
-                    // would be wrong.
+                    // Elsewhere, the remedy for an undefined object is `jobctl migrate`. Here, that
+                    // advice would be wrong.
                     Err(error) if error::is_undefined(&error) => Ok(schema_fault(
                         format!("cannot {doing}: {}", error::cause(&error)),
                         "use PostgreSQL 14 or newer, and a schema from `jobctl migrate`",
                     )),
-                    inspected => inspected,
+                    listed => listed,
                 }
             });
-            let inspected = inspected.and_then(|inspected| {
-                inspected.map_err(|error| error.in_database(self.client.borrow().target()))
+            let listed = transacted.and_then(|listed| {
+                listed.map_err(|error| error.in_database(self.client.borrow().target()))
             });
-            match inspected {
+            match listed {
+                // Something is locked: try again after a moment.
                 Err(error) if error.kind == Kind::Busy && started.elapsed() <= LOCK_TIMEOUT => {}
-                inspected => return inspected,
+                listed => return listed,
             }
             thread::sleep(Duration::from_millis(rand::random_range(20..80)));
         }
@@ -125,8 +129,8 @@ impl Store {
 }
 
 /// Lists the missing parts. With `Mode::Apply`, first locks out other migrators, then applies and
-/// returns the next parts. The inner error is about the state of the schema; the outer one is
-/// PostgreSQL's.
+/// returns the next parts. The outer error is one of PostgreSQL. The inner error is about the state
+/// of the schema.
 fn list_or_apply(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<Vec<Migration>>> {
     if mode == Mode::Apply && !transaction.one::<bool>(query!("schema/lock_migrations"))? {
         let busy = "cannot migrate: another migrator is running; try again";
@@ -138,18 +142,17 @@ fn list_or_apply(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<V
     if let Err(error) = check_ground(ground, mode) {
         return Ok(Err(error));
     }
-    let applied = match has_versions {
-        true => list_applied(transaction, mode)?,
-        false => Vec::new(),
-    };
+    let applied = if has_versions { list_applied(transaction, mode)? } else { Vec::new() };
     let mut listed = match missing_parts(&applied) {
         Ok(missing) => missing,
         Err(error) => return Ok(Err(error)),
     };
     if mode == Mode::Apply && !listed.is_empty() {
-        // One migration; after the last migration, also the functions and views.
-        let next_migration = listed.iter().skip(1).position(|part| part.version.is_some());
-        listed.truncate(next_migration.map_or(listed.len(), |place| place + 1));
+        // Apply only the first migration, or if it is the last one, the functions and views with
+        // it. So if there is a second migration, cut the list before it.
+        if let Some(second) = listed.iter().skip(1).position(|part| part.version.is_some()) {
+            listed.truncate(second + 1);
+        }
         apply(transaction, has_schema, has_versions, &listed)?;
     }
     // A person need not see that a new schema also gets its functions and views.
@@ -158,15 +161,17 @@ fn list_or_apply(transaction: &mut Transaction, mode: Mode) -> PgResult<Result<V
     Ok(Ok(listed))
 }
 
-/// Returns the applied parts. Except for `Mode::Inspect`, a part whose objects were altered
-/// counts as changed; `doctor` reports altered objects by a check of their own.
+/// Returns the applied parts, and which of their objects are missing or were altered. Does not look
+/// for altered objects with `Mode::Inspect`, because `doctor` reports them by a check of their own.
 fn list_applied(transaction: &mut Transaction, mode: Mode) -> PgResult<Vec<AppliedPart>> {
     let deviations: Vec<ObjectFacts> = match mode {
         Mode::Inspect => Vec::new(),
-        _ => transaction.list(query!("doctor/objects"; definitions = DEFINITIONS))?,
+        Mode::Plan | Mode::Apply => {
+            transaction.list(query!("doctor/objects"; definitions = DEFINITIONS))?
+        }
     };
     let changed = deviations.iter().filter(|object| object.kind == "changed");
-    // A trigger is named with its table, as in `trigger t on job_runs`.
+    // Leave out the table of a trigger, as in `trigger t on job_runs`.
     let altered: Vec<_> = changed.filter_map(|one| one.object.split(" on ").next()).collect();
     let known: Vec<_> = MIGRATIONS.iter().chain(OBJECTS).collect();
     transaction.list(query!(
@@ -178,7 +183,9 @@ fn list_applied(transaction: &mut Transaction, mode: Mode) -> PgResult<Vec<Appli
     ))
 }
 
-/// Returns the parts that the database lacks, in the order in which they are applied.
+/// Returns the parts to apply, in their order: missing migrations, then missing or changed
+/// functions and views. Fails if an applied migration differs from this program's, or is a later
+/// one.
 fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
     let mut newest_applied = 0;
     for AppliedPart { version, unchanged, missing, .. } in applied {
@@ -202,28 +209,29 @@ fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
         return too_new(newest_applied);
     }
     let is_current = |object: &Migration| {
-        let is_applied = |part: &&AppliedPart| part.version.is_none() && part.name == object.name;
-        applied
-            .iter()
-            .find(is_applied)
-            .is_some_and(|part| part.unchanged && part.missing.is_empty())
+        applied.iter().any(|part| {
+            let is_same = part.version.is_none() && part.name == object.name;
+            is_same && part.unchanged && part.missing.is_empty()
+        })
     };
     let migrations = MIGRATIONS.iter().filter(|migration| migration.version > Some(newest_applied));
-    Ok(migrations.chain(OBJECTS.iter().filter(|object| !is_current(object))).copied().collect())
+    let objects = OBJECTS.iter().filter(|object| !is_current(object));
+    Ok(migrations.chain(objects).copied().collect())
 }
 
-/// Applies these parts of the schema, and revokes what default privileges grant on new objects.
-/// First creates the schema unless it exists (`has_schema`), and the table of applied migrations
-/// unless it does (`has_versions`).
+/// Applies these parts of the schema, and corrects the privileges of new objects, see
+/// privileges.sql. First creates the schema and the table of applied migrations, unless they exist
+/// (`has_schema` and `has_versions`).
 fn apply(
     transaction: &mut Transaction,
     has_schema: bool,
     has_versions: bool,
     parts: &[Migration],
 ) -> PgResult<()> {
-    let before: Vec<i64> =
+    let old_objects: Vec<i64> =
         if has_versions { transaction.list(query!("schema/list_objects"))? } else { Vec::new() };
-    // A function may call one that comes after it. Another kind of table may not support updates.
+    // A function may call one that is created after it. By default, a server may create another
+    // kind of table, which may not support updates.
     transaction.batch_execute(
         "SET LOCAL check_function_bodies = off; SET LOCAL default_table_access_method = heap",
     )?;
@@ -236,8 +244,9 @@ fn apply(
     for part in parts {
         transaction.batch_execute(part.sql)?;
     }
-    let privileges: Vec<String> = transaction.list(query!("schema/privileges"; before))?;
-    transaction.batch_execute(&privileges.join(";\n"))?;
+    let corrections: Vec<String> =
+        transaction.list(query!("schema/privileges"; before = old_objects))?;
+    transaction.batch_execute(&corrections.join(";\n"))?;
     transaction.execute(query!(
         "schema/record_migration";
         versions = column(parts, |part| part.version),
@@ -290,10 +299,12 @@ fn check_ground(ground: Ground, mode: Mode) -> Result<()> {
     }
 }
 
+/// Fails because of the state of the schema.
 fn schema_fault<T>(cause: String, remedy: &'static str) -> Result<T> {
     Err(Error::of_schema(cause, remedy))
 }
 
+/// Fails because of the settings of the database or of its roles.
 fn privilege_fault<T>(message: String) -> Result<T> {
     Err(Error::new(Kind::Fatal, Exit::Configuration, message))
 }

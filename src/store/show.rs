@@ -1,5 +1,5 @@
-//! One run with everything that decides when it starts, and its history. The trail, also that of
-//! definitions.
+//! One run: everything that decides when it starts, its history, and what it has printed. Also the
+//! events of a run or of a definition.
 
 use chrono::{DateTime, Utc};
 
@@ -20,10 +20,12 @@ rows! {
         pub(crate) status: Status,
         pub(crate) attempts: i32,
         pub(crate) error_type: Option<String>,
-        /// Of the last attempt.
+        /// The exit status of the last attempt.
         pub(crate) exit_code: Option<i32>,
+        /// The signal that ended the last attempt.
         pub(crate) signal: Option<i32>,
-        /// The run can't start, because a run that it waits for is dead, cancelled or deleted.
+        /// Whether the run can't start, because a run that it waits for is dead, cancelled or
+        /// deleted.
         pub(crate) stuck: bool,
     }
 }
@@ -51,16 +53,16 @@ rows! {
         /// The end of what the running attempt has printed, at the last heartbeat.
         pub(crate) live_output: Option<String>,
         pub(crate) settled_at: Option<DateTime<Utc>>,
-        /// The definition has a schedule and is not enabled.
+        /// Whether the definition has a schedule and is not enabled.
         pub(crate) disabled: bool,
-        /// The start of the pause of the definition's schedule.
+        /// When the definition's schedule was paused.
         pub(crate) paused_at: Option<DateTime<Utc>>,
-        /// The hold that keeps the run from being claimed.
+        /// When the hold began that keeps the run from being claimed.
         pub(crate) held_at: Option<DateTime<Utc>>,
-        /// `None`: until it is released.
+        /// When this hold ends; `None`: when it is released.
         pub(crate) held_until: Option<DateTime<Utc>>,
         pub(crate) held_by: Option<String>,
-        /// The held worker, if the hold is of a worker and no other one serves the queue.
+        /// The held worker, if the hold is of a worker, and no other worker serves the queue.
         pub(crate) held_worker: Option<String>,
         pub(crate) hold_reason: Option<String>,
         /// The limit of simultaneous runs of the definition.
@@ -95,17 +97,17 @@ rows! {
         pub(crate) predecessors: i32,
         /// How many predecessors have not ended as the run asks.
         pub(crate) unmet: i64,
-        /// The statuses of these.
+        /// The statuses of these predecessors.
         pub(crate) unmet_statuses: Option<String>,
-        /// The first of these.
+        /// The first of these predecessors.
         pub(crate) first_unmet: Option<i64>,
         /// The predecessor that keeps the run from starting, see stuck_predecessor.sql.
         pub(crate) stuck_on: Option<i64>,
         pub(crate) stuck_status: Option<String>,
-        /// Some predecessors have ended as the run asks, and no tick has released or cancelled it
-        /// yet.
+        /// Whether predecessors have ended as the run asks, and no tick has released or cancelled
+        /// the run yet.
         pub(crate) is_released: bool,
-        /// Its job has ended, but another session has locked the run.
+        /// Whether its job has ended, but another session has locked the run.
         pub(crate) has_result: bool,
         /// The server process whose transaction has locked the run.
         pub(crate) locker: Option<i32>,
@@ -141,9 +143,9 @@ rows! {
 
     /// The output of an attempt, as far as the database has it.
     pub(crate) struct StoredOutput {
-        /// The attempt is running.
+        /// Whether the attempt is running.
         pub(crate) live: bool,
-        /// The run waits for its next attempt.
+        /// Whether the run waits for its next attempt.
         pub(crate) waiting: bool,
         /// `None`: there is no such attempt.
         pub(crate) attempt: Option<i32>,
@@ -164,10 +166,10 @@ pub(crate) struct History {
 }
 
 impl Store {
-    /// Returns a run and its history, with the last `characters` of each output or all of it.
-    /// `None`: no such run.
+    /// Returns a run and its history. Returns the last `characters` of each output, or if that is
+    /// `None`, the whole output. Returns `None` if there is no such run.
     pub(crate) fn show(&self, id: i64, characters: Option<i32>) -> Result<Option<History>> {
-        // A separate transaction, so that an unreadable payload does not hide the rest.
+        // Read the payload in a transaction of its own: an error about it must not hide the rest.
         let payload = self.transact("read the payload", |transaction| {
             transaction.first::<String>(query!("look/read_payload"; id))
         });
@@ -189,13 +191,13 @@ impl Store {
         })
     }
 
-    /// Returns the output of an attempt, by default of the running one, or else of the last ended
-    /// one. `None`: no such run.
+    /// Returns the output of an attempt: by default of the running one, or else of the last one
+    /// that ended. Returns `None` if there is no such run.
     pub(crate) fn output(&self, id: i64, attempt: Option<i32>) -> Result<Option<StoredOutput>> {
         self.query("show an output", Transaction::first, query!("look/output"; id, attempt))
     }
 
-    /// Returns what runs have printed in their last attempts, of those that the login may see.
+    /// Returns what those of these runs that the login may see have printed in their last attempts.
     pub(crate) fn last_outputs(&self, ids: Vec<i64>) -> Result<Vec<LastOutput>> {
         self.query("read the outputs", Transaction::list, query!("look/results"; ids))
     }

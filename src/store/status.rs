@@ -57,11 +57,11 @@ rows! {
         pub(crate) failed_attempts: i64,
         /// Failed attempts after which the run waited for another one.
         pub(crate) retried_attempts: i64,
-        /// The run time of the attempts that succeeded.
+        /// The run time of all attempts that succeeded.
         pub(crate) run_time_seconds: f64,
-        /// From due to start, of attempts whose result ended their run.
+        /// The time from due to start of all attempts whose result ended their run.
         pub(crate) wait_seconds: f64,
-        /// How many of these attempts waited at most each of `WAITS`, and any time.
+        /// For each bound of `WAITS`, how many of these attempts waited at most that long.
         pub(crate) waits: Vec<i64>,
         /// How the job's last run ended.
         #[serde(skip)]
@@ -83,16 +83,17 @@ rows! {
         pub(crate) started_1h: i64,
         pub(crate) succeeded_10m: i64,
         pub(crate) succeeded_1h: i64,
-        /// Attempts.
+        /// Failed attempts, not runs.
         pub(crate) failed_10m: i64,
         pub(crate) failed_1h: i64,
         pub(crate) due_runs: i64,
-        /// `grows`, `shrinks` or `steady`; `None`: no run is due.
+        /// How the number of due runs changes: `grows`, `shrinks` or `steady`; `None`: no run is
+        /// due.
         pub(crate) trend: Option<String>,
-        /// Until no run is due, at the pace of the last 10 minutes; `None`: never, or a hold or the
-        /// lack of a worker keeps a due run from starting.
+        /// The time until no run is due, at the pace of the last 10 minutes; `None`: never, or a
+        /// hold or the lack of a worker keeps a due run from starting.
         pub(crate) empty_in_seconds: Option<f64>,
-        /// Until no run is due, at the rate of the definition.
+        /// The time until no run is due, at the rate of the definition.
         pub(crate) at_best_seconds: Option<f64>,
         pub(crate) longest_running_seconds: Option<f64>,
     }
@@ -105,7 +106,7 @@ rows! {
         /// The queues that it serves; empty: all.
         pub(crate) queues: Vec<String>,
         pub(crate) login: String,
-        /// Whether it is a problem if its ticks stop.
+        /// Whether it would be a problem if its ticks stopped.
         #[serde(skip)]
         pub(crate) is_known: bool,
     }
@@ -120,13 +121,14 @@ rows! {
         pub(crate) until_at: Option<DateTime<Utc>>,
         pub(crate) stopped_by: Option<String>,
         pub(crate) reason: Option<String>,
-        /// Due runs that wait for the release.
+        /// How many due runs wait for the release.
         pub(crate) runs: i64,
-        /// One of the due runs is late, and its job has a schedule.
+        /// Whether one of the due runs is late, and its job has a schedule.
         pub(crate) keeps_late: bool,
         /// In seconds.
         pub(crate) max_age: Option<f64>,
-        /// The run that asked for a later attempt, and so holds its job; `None`: a person stopped.
+        /// The run that asked for a later attempt, and so holds its job; `None`: a person stopped
+        /// this.
         pub(crate) run_id: Option<i64>,
     }
 
@@ -148,7 +150,7 @@ rows! {
     }
 }
 
-/// The facts of a finding, see look/findings.sql. Absent parts are not its subject.
+/// The facts of a finding, see look/findings.sql. Parts that do not concern it are absent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fact {
@@ -158,7 +160,7 @@ pub(crate) struct Fact {
     pub(crate) worker: Option<String>,
     pub(crate) run_id: Option<i64>,
     pub(crate) since_at: Option<DateTime<Utc>>,
-    /// Whose runs they are, if those of several jobs are one problem.
+    /// The jobs of the runs, if the runs of several jobs are one problem.
     pub(crate) jobs: Vec<String>,
     /// The number of runs, attempts, effects or schedules.
     pub(crate) runs: i64,
@@ -170,19 +172,20 @@ pub(crate) struct Fact {
     pub(crate) last_line: Option<String>,
     /// That line without values, for other roles.
     pub(crate) cause: Option<String>,
-    /// A duration.
+    /// A duration, whose meaning depends on the code.
     pub(crate) seconds: Option<f64>,
     /// How long a run of the job usually takes, in seconds.
     pub(crate) usual_seconds: Option<f64>,
     /// In how many days its runs reach their timeout.
     pub(crate) days: Option<i64>,
-    /// The end of the definition's range of usual run times that the run is outside of.
+    /// The bound of the definition's range of usual run times that the run has exceeded or not
+    /// reached.
     pub(crate) limit_seconds: Option<f64>,
     /// When the run is due again.
     pub(crate) next_at: Option<DateTime<Utc>>,
     /// When the problem last grew, if that was after `since_at`.
     pub(crate) newest_at: Option<DateTime<Utc>>,
-    /// No tick is expected yet: the schema is new, or this worker has never ticked.
+    /// Whether no tick is expected yet, because the schema is new, or this worker has never ticked.
     pub(crate) is_new: bool,
 }
 
@@ -221,11 +224,12 @@ pub(crate) struct WorkFacts {
     pub(crate) operates: bool,
 }
 
-/// Running runs that `status` shows.
+/// How many running runs `status` shows at most.
 const LONGEST_RUNNING: i64 = 5;
 
 impl Store {
-    /// Reads the status of every job, or of one `job`, the workers, and the longest running runs.
+    /// Reads the status of each job, or only of `job`, and the workers and the longest running
+    /// runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
         let timeouts = Timeouts { one_moment: true, ..self.timeouts };
         self.transact_within(timeouts, "read the status", |transaction| {
@@ -264,7 +268,7 @@ impl Store {
         })
     }
 
-    /// Counts what a tick of this worker leaves alone on purpose: at most `limit` runs.
+    /// Counts what a tick of this worker leaves alone on purpose, up to `limit` of each kind.
     pub(crate) fn count_stopped(
         &self,
         worker: &str,
@@ -279,7 +283,7 @@ impl Store {
         )
     }
 
-    /// Returns whether any run of this job is kept, defined or not.
+    /// Returns whether the database has any run of this job, even if the job has no definition.
     pub(crate) fn has_runs(&self, job: String) -> Result<bool> {
         self.query("look for runs", Transaction::one, query!("look/has_runs"; job))
     }
@@ -302,7 +306,7 @@ pub(super) enum Purpose {
     Report,
 }
 
-/// Reads the problems in the transaction of the caller.
+/// Reads the problems of the work in the transaction of the caller: of all jobs, or only of `jobs`.
 pub(super) fn read_work(
     transaction: &mut Transaction,
     jobs: Option<&Vec<String>>,
@@ -317,7 +321,9 @@ pub(super) fn read_work(
         with_figures,
         applications,
     ))?;
-    scheduled.retain(|one| jobs.is_none_or(|jobs| jobs.contains(&one.name)));
+    if let Some(jobs) = jobs {
+        scheduled.retain(|one| jobs.contains(&one.name));
+    }
     let (tick_age, lag) = (thresholds.tick_age.as_secs_f64(), thresholds.lag.as_secs_f64());
     let seconds = |limit: Option<Duration>| limit.map(|limit| limit.as_secs_f64());
     let (running, dead) = (seconds(thresholds.running), seconds(thresholds.dead_within));
@@ -328,9 +334,10 @@ pub(super) fn read_work(
     let stopped = transaction.list(query!("look/stopped"; jobs, tick_age, lag))?;
     let now = transaction.one(query!("look/now"))?;
     let (operates, sees_sequences) = transaction.one(query!("look/operates"))?;
-    let sequences_behind = match sees_sequences {
-        true => Some(transaction.list(query!("look/sequences_behind"))?),
-        false => None,
+    let sequences_behind = if sees_sequences {
+        Some(transaction.list(query!("look/sequences_behind"))?)
+    } else {
+        None
     };
     Ok(WorkFacts { now, facts, stopped, sequences_behind, scheduled, operates })
 }

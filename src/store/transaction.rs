@@ -52,7 +52,8 @@ impl Timeouts {
     }
 }
 
-/// Reads the schema's version. `migrations::created_at` parses the times, so they have a fixed form.
+/// Reads the schema's version. `migrations::created_at` parses the times, so they have a fixed
+/// form.
 const CHECK: &str = concat!("SET LOCAL datestyle = ISO; ", text!("schema/schema_version"));
 /// How often at most a transaction that conflicted with another one is sent again.
 const RETRIES: usize = 5;

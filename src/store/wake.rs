@@ -14,24 +14,26 @@ use crate::job::program_version::program_version;
 use crate::job::seen_ticks::{SeenTicks, StoredTick};
 
 rows! {
-    /// The state that a tick finds when it looks for work.
+    /// What a wake finds: the claim right, and the work that is due.
     pub(crate) struct WakeResult {
-        /// The tick that has the worker's claim right.
+        /// The tick that has the worker's claim right now.
         pub(crate) claiming_tick: Option<String>,
         /// The queues of that tick; empty for all.
         pub(crate) claiming_queues: Vec<String>,
-        /// The lease of some run expired.
+        /// Whether the lease of some run expired.
         pub(crate) lost: bool,
-        /// Some pending run expired.
+        /// Whether some pending run expired.
         pub(crate) expired: bool,
-        /// Leases or results are kept outside of their runs, because the rows were locked.
+        /// Whether leases or results are kept in `job_locked_runs`.
         pub(crate) locked: bool,
-        /// Blocked runs wait for the decision of a tick, see decide_followers.sql, or runs were
-        /// noted for jobs that follow theirs.
+        /// Whether blocked runs wait for the decision of a tick, see decide_followers.sql, or ended
+        /// runs were noted for jobs that follow theirs.
         pub(crate) followers: bool,
-        /// Some schedule is due.
+        /// Whether some schedule is due.
         pub(crate) fires: bool,
+        /// The time of this wake.
         last_tick_at: DateTime<Utc>,
+        /// The time of the worker's latest tick before this wake.
         previous_tick_at: Option<DateTime<Utc>>,
     }
 
@@ -81,9 +83,9 @@ impl Store {
     /// Records that a tick is alive, and takes or renews its worker's claim right. If the tick has
     /// the right or work to do, also reads what it must know before it works.
     ///
-    /// - `filter`: the runs that the tick may claim; recorded, too.
+    /// - `filter`: the runs that the tick may claim. It is recorded, too.
     /// - `lasts`: the right ends after this time if it is not renewed.
-    /// - `keep`: whether the tick gets the right even if no run is pending. Otherwise it is
+    /// - `keep`: whether the tick gets the right even if no run is pending. Otherwise the right is
     ///   released then, so that another tick of the worker can take it.
     /// - `own`: the claims of this tick. All other claims of its worker are counted.
     /// - `seen_ticks`: the ticks of the worker that this host has seen. This tick is added.
@@ -102,6 +104,7 @@ impl Store {
         let (Holder { worker, tick }, lasts) = (holder, lasts.as_secs_f64());
         let version = program_version(ZoneData::current().version());
         let os_user = connect::system_user();
+        // Another program may have migrated the schema since the last wake.
         self.checks_version.set(true);
         let (ids, attempts, claimed_at) = FencingToken::columns(own);
         let ClaimFilter { queues, excluded_jobs, excluded_kinds, .. } = filter;
@@ -113,8 +116,8 @@ impl Store {
             ))?;
                 let mut before = BeforeWork::default();
                 if seen.has_work() || seen.claiming_tick.as_ref() == Some(tick) {
-                    // A statement of its own, so that it sees the claims of the tick that had the
-                    // right before.
+                    // A separate statement, which begins after the wake has got the right. So it
+                    // sees all claims of the tick that had the right before.
                     let statement = query!("tick/before_work"; worker, ids, attempts, claimed_at);
                     before = transaction.one(statement)?;
                 }
@@ -180,7 +183,7 @@ impl Store {
         Ok(user.flatten())
     }
 
-    /// Records that the database took long for an answer.
+    /// Records that the database took this long for an answer. Does not fail.
     pub(crate) fn note_slow(&self, worker: &str, took: Duration) {
         let statement = query!("tick/note_slow"; worker, took = took.as_secs_f64());
         if let Err(error) = self.query("record a slow answer", Transaction::execute, statement) {
@@ -189,7 +192,7 @@ impl Store {
         }
     }
 
-    /// Releases a worker's claim right if that tick has it.
+    /// Releases a worker's claim right, if this tick has it.
     pub(crate) fn leave(&self, worker: &str, tick: &str) -> Result<()> {
         let statement = query!("tick/release_right"; worker, tick);
         self.query("release the claim right", Transaction::execute, statement).map(drop)
@@ -205,9 +208,13 @@ fn unaccepted_restore(
     stored: StoredTick,
     seen_ticks: &SeenTicks,
 ) -> PgResult<Option<Restore>> {
-    let recorded = before.restored_at.map(|at| (at, Restore::Recorded));
-    let noticed = || seen_ticks.lost_tick(stored).map(|lost| (lost, Restore::Noticed));
-    let Some((lost, restore)) = recorded.or_else(noticed) else { return Ok(None) };
+    let (lost, restore) = if let Some(restored_at) = before.restored_at {
+        (restored_at, Restore::Recorded)
+    } else if let Some(lost_tick) = seen_ticks.lost_tick(stored) {
+        (lost_tick, Restore::Noticed)
+    } else {
+        return Ok(None);
+    };
     let is_accepted: bool = transaction.one(query!("tick/restore_accepted"; worker, lost))?;
-    Ok((!is_accepted).then_some(restore))
+    Ok(if is_accepted { None } else { Some(restore) })
 }
